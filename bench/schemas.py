@@ -172,11 +172,11 @@ def measure(name: str, dialect: str, function: object, corpus: list[tuple[str, d
         if verdict is None:
             continue
         counts["tested"] += 1
-        counts["perfect"] += verdict.perfect
+        counts["perfect"] += verdict.is_perfect
         counts["not conformant"] += not verdict.conforms
         counts["incomplete"] += not verdict.complete
         counts["unsound"] += not verdict.sound
-        counts["unreported"] += not verdict.honest
+        counts["unreported"] += not verdict.is_honest
     return {"name": name, "dialect": dialect, **counts}
 
 
@@ -191,7 +191,7 @@ def speed(corpus: list[tuple[str, dict]]) -> list[dict]:
     rows = []
     some = [schema for _, schema in corpus[:1000]]
     for dialect in ("openai_strict", "anthropic_strict", "gemini"):
-        lowering._cached.cache_clear()
+        lowering._lower_cached.cache_clear()
         row = {"dialect": dialect, "schemas": len(some)}
         for turn in ("first", "again"):
             start = time.process_time()

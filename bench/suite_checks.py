@@ -16,7 +16,7 @@ from toolwire.ir.errors import ToolwireError
 from toolwire.ir.losses import Loss
 from toolwire.schema import Lowered, Validator, lower
 from toolwire.schema.fits import json_equal
-from toolwire.testing.preservation import without_null
+from toolwire.testing.preservation import drop_null
 
 CRASHED = "crashed"
 UNREPORTED = "unreported difference"
@@ -154,7 +154,7 @@ class Check:
             if not json_equal(meant, value) and self._validator.accepts(meant):
                 rest = self._valid(lowered, written, meant)
             return min(reasons) if rest is None or rest in reasons else rest
-        if written.accepts(there) and json_equal(without_null(back), without_null(value)):
+        if written.accepts(there) and json_equal(drop_null(back), drop_null(value)):
             return NULL
         if any(map(_explains, lowered.losses)):
             return REPORTED
@@ -167,7 +167,7 @@ class Check:
         back = lowered.lift(lowered.encode(value))
         if not self._validator.accepts(back):
             return None
-        if json_equal(without_null(back), without_null(value)):
+        if json_equal(drop_null(back), drop_null(value)):
             return NULL
         if all(type(one) is str and type(other) is not str for one, other in _differences(value, back)):
             return READS_AS_VALID

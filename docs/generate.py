@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from picture import PICTURE, draw
 from violations import VIOLATIONS_PAGE, violations_page
 
-from toolwire.audit.explain import every_rule, page_of
+from toolwire.audit.explain import list_rules, render_page
 from toolwire.bridge.prepare import prepare
 from toolwire.ir import (
     Alternative,
@@ -330,11 +330,11 @@ def rules_pages() -> dict[Path, str]:
         "| id | level | affects | problem | fix |",
         "|---|---|---|---|---|",
     ]
-    for rule in every_rule():
+    for rule in list_rules():
         level = f"({rule.level})" if rule.opt_in else rule.level
         cells = (f"[{rule.id}]({rule.id}.md)", level, ", ".join(rule.providers), rule.title, rule.fix)
         lines.append(f"| {' | '.join(cells)} |")
-    pages = {RULES / f"{rule.id}.md": page_of(rule.id) for rule in every_rule()}
+    pages = {RULES / f"{rule.id}.md": render_page(rule.id) for rule in list_rules()}
     return {RULES / "README.md": "\n".join([*lines, ""]), **pages}
 
 

@@ -51,7 +51,7 @@ def _write(name: str, text: str) -> str:
 
 
 def _toolwire(port: int, upstream: int) -> list[str]:
-    from toolwire.gateway.keys import digest
+    from toolwire.gateway.keys import hash_key
 
     base = f"http://127.0.0.1:{upstream}"
     config = f"""
@@ -66,7 +66,7 @@ paced = {{ upstream = "slow", model = "m" }}
 [log]
 to = "nowhere"
 [keys.bench]
-hash = "{digest(KEY)}"
+hash = "{hash_key(KEY)}"
 requests_per_minute = 100000000
 """
     return [

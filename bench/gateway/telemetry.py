@@ -38,13 +38,13 @@ def turn(number):
         status=200,
         attempts=1,
         seconds=0.2,
-        first=0.1,
+        first_chunk_seconds=0.1,
         overhead=0.0004,
         usage=Usage(1200, 80),
         stop="tool_calls",
         calls=("read_file", "list_files"),
         losses=(Loss("/top_k", "top_k", "dropped", "warning", "openai_chat has no such parameter"),),
-        begun=True,
+        has_begun=True,
     )
 
 

@@ -8,14 +8,14 @@ import pytest
 
 import toolwire
 from recordings import WIRES
-from toolwire.audit.tokens import tokens_of
+from toolwire.audit.tokens import declaration_tokens
 from toolwire.audit.tools import audit_tools
 from toolwire.ir import InvalidArguments, LossError, Losses, Message, Params, SchemaError
 from toolwire.schema import DIALECTS, Validator, lower, validator, violations
 from toolwire.schema.conform import walk
 from toolwire.schema.fits import json_equal
 from toolwire.testing.instances import instances
-from toolwire.testing.preservation import closed
+from toolwire.testing.preservation import close_schema
 from toolwire.wire import get
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors/schema/schemas.json").read_text(encoding="utf-8"))
@@ -120,7 +120,7 @@ def test_references_are_inlined_where_there_are_none_and_mean_the_same(name):
         assert there.accepts(sent) and json_equal(lowered.lift(sent), value)
     unenforced = [loss.path for loss in lowered.losses if loss.severity != "info"]
     assert bool(unenforced) is (name == "ollama")
-    for value in instances(closed(lowered.schema), seed="back", count=1000):
+    for value in instances(close_schema(lowered.schema), seed="back", count=1000):
         assert unenforced or original.accepts(lowered.lift(value))
 
 
@@ -392,4 +392,4 @@ def test_the_cost_of_each_tool_is_told_for_each_provider():
     small = toolwire.Tool("small", "Looks up a city.", CITY)
     large = toolwire.Tool("large", "Moves along a line. " * 50, POINTS)
     for wire in WIRES:
-        assert 0 < tokens_of(small, wire) < 100 < tokens_of(large, wire)
+        assert 0 < declaration_tokens(small, wire) < 100 < declaration_tokens(large, wire)

@@ -7,7 +7,7 @@ from text_turns import TOOLS, cuttings, events, given, in_pieces, read, states, 
 
 import toolwire.text
 from toolwire.ir import CallDelta, CallEnd, CallStart, ReasoningDelta, ToolCall
-from toolwire.testing.stream_checks import merged
+from toolwire.testing.stream_checks import merge_deltas
 from waiting import cpu_guard
 from work_counter import assert_linear, count_work
 
@@ -71,7 +71,7 @@ def test_a_turn_that_was_cut_off_keeps_its_whole_calls_and_leaks_no_markup(name)
     found = events(name, [cut], finished=False)
     assert states(found) == ["complete", "truncated"]
     assert words(found) == ""
-    assert merged(events(name, list(cut), finished=False)) == merged(found)
+    assert merge_deltas(events(name, list(cut), finished=False)) == merge_deltas(found)
 
 
 @pytest.mark.parser_bug(8)
@@ -187,7 +187,7 @@ def test_mistral_calls_in_parallel(name):
 )
 def test_a_malformed_header_is_no_exception(text):
     for pieces in cuttings(text):
-        assert merged(events("harmony", pieces)) == merged(events("harmony", [text]))
+        assert merge_deltas(events("harmony", pieces)) == merge_deltas(events("harmony", [text]))
 
 
 @pytest.mark.parser_bug(20)

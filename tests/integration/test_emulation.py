@@ -79,7 +79,7 @@ def ask_streaming(request, form, model):
     emulation = emulate(request, form)
     prepared = prepare(emulation.request, model.wire)
     body, _ = model.wire.encode_request(prepared.request)
-    decoder, names, reader = model.wire.stream_decoder(), prepared.exchange.restorer(), emulation.restorer()
+    decoder, names, reader = model.wire.stream_decoder(), prepared.exchange.make_restorer(), emulation.make_restorer()
     data = model.stream(body)
     events = []
     for start in range(0, len(data), 11):
@@ -125,7 +125,7 @@ def test_a_call_goes_out_comes_back_and_is_answered(form, wire, ask):
 
 def test_the_stream_says_when_to_stop():
     emulation = emulate(ASKED, "function_xml")
-    reader = emulation.restorer()
+    reader = emulation.make_restorer()
     said = (
         "<function=get_weather>\n<parameter=city>Paris</parameter>\n</function>\nEXECUTION RESULT of [get_weather]: sun"
     )

@@ -10,7 +10,7 @@ import pytest
 from recorded_formats import RECORDED, RULES, recordings
 
 from toolwire.testing import same
-from toolwire.testing.stream_checks import merged
+from toolwire.testing.stream_checks import merge_deltas
 
 DEVIATIONS = json.loads(
     (Path(__file__).parents[1] / "vectors" / "recorded_deviations.json").read_text(encoding="utf-8")
@@ -64,7 +64,7 @@ def test_how_much_the_rules_carry():
 
 def _events(one, pieces):
     events, diagnostics = one.events(pieces)
-    return merged(events), diagnostics
+    return merge_deltas(events), diagnostics
 
 
 @pytest.mark.parametrize("share", range(8))

@@ -39,7 +39,7 @@ from toolwire.ir import ProtocolError, TruncatedStream, fold
 from toolwire.ir.fold import unfold
 from toolwire.ir.losses import Losses
 from toolwire.testing.chunks import bytewise, random_chunks
-from toolwire.testing.compare import differences, plain, without_extra
+from toolwire.testing.compare import differences, plain, strip_extra
 from toolwire.testing.pairs import unexplained_in_response
 from toolwire.testing.stream_checks import decode_stream
 from toolwire.wire import get, names
@@ -269,7 +269,7 @@ def test_a_folded_stream_is_what_the_official_client_accumulates(provider, sdks)
             unneeded = "in UNACCUMULATED, and accumulated" if body is not None else None
             return "not accumulated" if is_published() and one.name not in UNACCUMULATED else unneeded
         pair = [
-            without_null(without_extra(plain(value))) for value in (decoded(one), get(one.wire).decode_response(body))
+            without_null(strip_extra(plain(value))) for value in (decoded(one), get(one.wire).decode_response(body))
         ]
         folded, whole = [{field: value.get(field) for field in ("parts", "stop", "usage")} for value in pair]
         return differences(folded, whole)
@@ -289,7 +289,7 @@ def there_and_back(response, reader, writer):
         restored = Exchange().restore(response, losses, target.capabilities)
         if restored.fault is not None:
             return lost
-        AnswerReporter(target.name, losses).whole(restored)
+        AnswerReporter(target.name, losses).report_response(restored)
         written, more = target.encode_response(restored)
         back = target.decode_response(written)
         lost += unexplained(response, back, [*losses, *more], target)
@@ -303,11 +303,11 @@ def there_and_back_streamed(data, reader, writer):
     for source, target in ((reader, writer), (writer, reader)):
         losses, out = Losses(), []
         events = decode_stream(source, [data])
-        restorer, reporter = Exchange().restorer(losses, target.capabilities), AnswerReporter(target.name, losses)
+        restorer, reporter = Exchange().make_restorer(losses, target.capabilities), AnswerReporter(target.name, losses)
         encoder = target.stream_encoder()
         encoder.losses = losses
         for event in events:
-            reporter.event(event)
+            reporter.report_event(event)
             out += [encoder.feed(restored) for restored in restorer.feed(event)]
         before, data = fold(events), b"".join(out)
         back = fold(decode_stream(target, [data]))

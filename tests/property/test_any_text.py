@@ -147,7 +147,7 @@ def hostile(name):
     form = toolwire.text.get(name)
     call = form.calls.write([ToolCall("abcdefghi", "get_weather", {"city": "Paris"})])
     head, tail = call.split("Paris")
-    opener = (*form.calls.openers(OfferedTools(TOOLS)), *form.calls.weak(OfferedTools(TOOLS)))[0]
+    opener = (*form.calls.openers(OfferedTools(TOOLS)), *form.calls.weak_openers(OfferedTools(TOOLS)))[0]
     yield from ("<", opener, '{"name": "', '[{"a":', " \n", head, call)
     yield from (
         (head, tail[:-1]),

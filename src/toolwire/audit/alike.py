@@ -35,7 +35,7 @@ def first_similar(texts: Sequence[Words]) -> Iterator[tuple[int, int]]:
         ranked = sorted(words, key=lambda word: (rarity[word], word))
         found = [
             first[other]
-            for size in _sizes(len(words))
+            for size in _candidate_sizes(len(words))
             for word in _prefix_filter(ranked, size)
             for other in holders.get((size, len(words), word), ())
             if other != words and len(words & other) >= SIMILARITY_THRESHOLD * len(words | other)
@@ -43,12 +43,12 @@ def first_similar(texts: Sequence[Words]) -> Iterator[tuple[int, int]]:
         if found:
             yield index, min(found)
         if first.setdefault(words, index) == index:
-            for size in _sizes(len(words)):
+            for size in _candidate_sizes(len(words)):
                 for word in _prefix_filter(ranked, size):
                     holders[len(words), size, word].append(words)
 
 
-def _sizes(size: int) -> range:
+def _candidate_sizes(size: int) -> range:
     """Return the sizes of the word sets that can reach `SIMILARITY_THRESHOLD` similarity with a set of this size."""
     return range(ceil(SIMILARITY_THRESHOLD * size), int(size / SIMILARITY_THRESHOLD) + 1)
 

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 from ..ir.pointer import JSON, Object, join
 from ..wire.loopback import is_loopback
 from .findings import Finding, Hit, SourceLocation, is_selected, make_finding, rule_decorator
-from .packages import unpinned
+from .packages import find_unpinned
 
-__all__ = ["CONFIG_CHECKS", "audit_config", "servers_of"]
+__all__ = ["CONFIG_CHECKS", "audit_config", "find_servers"]
 
 
 class ServerEntry(NamedTuple):
@@ -51,7 +51,7 @@ CONFIG_CHECKS: dict[str, ConfigCheck] = {}
 _rule = rule_decorator(CONFIG_CHECKS)
 
 
-def servers_of(document: JSON) -> list[ServerEntry] | None:
+def find_servers(document: JSON) -> list[ServerEntry] | None:
     """Return the servers of a client configuration, or None if the document is not one."""
     if type(document) is not dict:
         return None
@@ -78,15 +78,15 @@ def audit_config(
     found: list[Finding] = []
     for rule_id, check in CONFIG_CHECKS.items():
         for server in servers if is_selected(rule_id, select, ignore, targets) else ():
-            said = server.entry.get("x-toolwire-ignore")
-            if type(said) is not list or rule_id not in said:
+            suppressed = server.entry.get("x-toolwire-ignore")
+            if type(suppressed) is not list or rule_id not in suppressed:
                 found += [
                     make_finding(SourceLocation(file), rule_id, "", hit.path, hit.message) for hit in check(server)
                 ]
     return tuple(dict.fromkeys(found))
 
 
-LEAST_LEFT = 32
+MIN_TOOL_NAME_LENGTH = 32
 """Characters that a prefix should leave for the tool name: 95 % of the names on real servers fit."""
 
 
@@ -97,9 +97,9 @@ LEAST_LEFT = 32
     "server name unsuitable as a tool prefix",
     "use only letters, digits, _ and -, at most 25 characters",
 )
-def server_name(server: ServerEntry) -> Iterator[Hit]:
+def check_server_name(server: ServerEntry) -> Iterator[Hit]:
     left = 64 - len(f"mcp__{server.name}__")
-    if left < LEAST_LEFT:
+    if left < MIN_TOOL_NAME_LENGTH:
         yield Hit(server.at, f"the prefix mcp__…__ leaves {max(left, 0)} of 64 characters for the tool name")
     if not re.fullmatch(r"[a-zA-Z0-9_-]+", server.name):
         yield Hit(server.at, "clients that use it as a prefix have to replace some of its characters")
@@ -115,7 +115,7 @@ _SECRET_VALUE = re.compile(
     r"|AIza[\w-]{30,}|npm_\w{30,}|hf_\w{20,}|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]+)"
 ).search
 # a variable reference, a placeholder, a path, a number, a flag
-_HARMLESS = re.compile(
+_PLACEHOLDER = re.compile(
     r".*\$\{?\w.*|.*%\w+%.*|.*\{\{.*|[^<]*+<.*>.*|.*\.\.\..*|.*(?:your|insert|replace|example|changeme|placeholder|x{4}|\*{3}).*"
     r"|[~./].*|[a-zA-Z]:\\.*|\d{1,6}|true|false|yes|no|none|password|secret|token|",
     re.IGNORECASE | re.DOTALL,
@@ -123,16 +123,16 @@ _HARMLESS = re.compile(
 
 
 @_rule("TW091", "error", "mcp", "secret in plain text", "reference an environment variable or a prompt of the client")
-def plain_secret(server: ServerEntry) -> Iterator[Hit]:
+def check_plain_secret(server: ServerEntry) -> Iterator[Hit]:
     for group in ("env", "headers"):
         for key, value in server.fields(group):
             bare = re.sub(r"^(?:bearer|basic|token)\s+", "", value, flags=re.IGNORECASE)
-            named = (_SECRET_NAME(key) or _SECRET_VALUE(value)) and not _HARMLESS(bare)
-            if named or ("://" in value and _secret_in_address(value)):
+            named = (_SECRET_NAME(key) or _SECRET_VALUE(value)) and not _PLACEHOLDER(bare)
+            if named or ("://" in value and _has_secret(value)):
                 yield Hit(f"{server.at}/{group}{join(key)}", f"the file contains the value of {key!r}")
     yield from _secret_arguments(server.line)
     for at, url in server.urls():
-        if _secret_in_address(url):
+        if _has_secret(url):
             yield Hit(at, "the URL contains a secret")
 
 
@@ -141,47 +141,47 @@ def _secret_arguments(line: list[tuple[str, str]]) -> Iterator[Hit]:
     waiting = ""
     for at, word in line:
         name, _, value = re.sub(r"^([\w-]+): *(?:bearer |basic )?", r"\1=", word, flags=re.IGNORECASE).partition("=")
-        if waiting and not word.startswith("-") and not _HARMLESS(word):
+        if waiting and not word.startswith("-") and not _PLACEHOLDER(word):
             yield Hit(at, f"the file contains the value of {waiting}")
-        elif value and _SECRET_NAME(name.lstrip("-")) and not _HARMLESS(value):
+        elif value and _SECRET_NAME(name.lstrip("-")) and not _PLACEHOLDER(value):
             yield Hit(at, f"the file contains the value of {name}")
-        elif _SECRET_VALUE(word) and not _HARMLESS(word) and "://" not in word:
+        elif _SECRET_VALUE(word) and not _PLACEHOLDER(word) and "://" not in word:
             yield Hit(at, "the argument has the form of a secret")
         waiting = name if name.startswith("-") and not value and _SECRET_NAME(name.lstrip("-")) else ""
 
 
-def _secret_in_address(url: str) -> bool:
+def _has_secret(url: str) -> bool:
     try:
         parts = urlsplit(url)
     except ValueError:
         return False
     pairs = [pair.partition("=") for pair in parts.query.split("&")]
     return (
-        bool(parts.password and not _HARMLESS(parts.password))
-        or any(_SECRET_NAME(key) and not _HARMLESS(value) for key, _, value in pairs)
-        or bool(_SECRET_VALUE(url) and not _HARMLESS(url))
+        bool(parts.password and not _PLACEHOLDER(parts.password))
+        or any(_SECRET_NAME(key) and not _PLACEHOLDER(value) for key, _, value in pairs)
+        or bool(_SECRET_VALUE(url) and not _PLACEHOLDER(url))
     )
 
 
 @_rule("TW092", "warning", "mcp", "unpinned server version", "specify the exact version")
-def floating_version(server: ServerEntry) -> Iterator[Hit]:
-    package = unpinned([word for _, word in server.line])
+def check_floating_version(server: ServerEntry) -> Iterator[Hit]:
+    package = find_unpinned([word for _, word in server.line])
     if package is not None:
         yield Hit(server.at, f"the registry decides at each start which version of {package!r} runs")
 
 
 @_rule("TW093", "error", "mcp", "unencrypted connection to a remote server", "use https://")
-def unencrypted_url(server: ServerEntry) -> Iterator[Hit]:
+def check_unencrypted_url(server: ServerEntry) -> Iterator[Hit]:
     for at, url in server.urls():
         try:
             parts = urlsplit(url)
         except ValueError:
             continue
-        if parts.scheme.lower() == "http" and not _is_ours(parts.hostname or ""):
+        if parts.scheme.lower() == "http" and not _is_local_host(parts.hostname or ""):
             yield Hit(
                 at, f"{parts.hostname} is not this machine: others on the network can read and change the traffic"
             )
 
 
-def _is_ours(host: str) -> bool:
+def _is_local_host(host: str) -> bool:
     return is_loopback(host) or host.startswith("$")  # the value of a variable is unknown

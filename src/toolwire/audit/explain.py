@@ -15,7 +15,7 @@ from . import code_rules, config_rules, log_rules, request_rules, tools
 from .findings import CHECKS, RULES, Level, Rule
 from .schema_rules import SCHEMA_CHECKS
 
-__all__ = ["KINDS", "Example", "every_rule", "examples", "explain", "kind_of", "page_of"]
+__all__ = ["KINDS", "Example", "examples", "explain", "list_rules", "render_page", "rule_kind"]
 
 _RULE_MODULES = (code_rules, config_rules, log_rules, request_rules, tools)  # importing them registers their rules
 KINDS = ("tools", "request", "log", "code", "config")
@@ -25,7 +25,7 @@ _LEVEL_MEANINGS: dict[Level, str] = {
     "warning": "it is accepted, but does not work as intended",
     "info": "advice",
 }
-_ABOUT = {
+_INPUT_LABELS = {
     "tools": "tool declarations",
     "request": "recorded requests",
     "log": "logs of several requests",
@@ -49,12 +49,12 @@ def examples() -> dict[str, Example]:
     return found
 
 
-def every_rule() -> list[Rule]:
+def list_rules() -> list[Rule]:
     assert _RULE_MODULES
     return sorted(RULES.values(), key=lambda rule: rule.id)
 
 
-def kind_of(rule_id: str) -> str:
+def rule_kind(rule_id: str) -> str:
     """Return the kind of input that the rule checks."""
     homes: tuple[Container[str], ...] = (
         CHECKS.keys() | SCHEMA_CHECKS.keys(),
@@ -76,16 +76,16 @@ def explain(rule_id: str) -> str:
     return "\n".join(lines)
 
 
-def page_of(rule_id: str) -> str:
+def render_page(rule_id: str) -> str:
     """Render the markdown page of a rule."""
-    rule, kind = RULES[rule_id], kind_of(rule_id)
+    rule, kind = RULES[rule_id], rule_kind(rule_id)
     opt_in = f" Off by default: enable it with `--select {rule_id}`" + (
         f" or `--target {rule.providers[0]}`." if kind == "tools" and rule.providers == ("portable",) else "."
     )
     lines = [
         f"# {rule.id}: {rule.title}",
         "",
-        f"Checks {_ABOUT[kind]}. Level: **{rule.level}** ({_LEVEL_MEANINGS[rule.level]}). Affects: {', '.join(rule.providers)}."
+        f"Checks {_INPUT_LABELS[kind]}. Level: **{rule.level}** ({_LEVEL_MEANINGS[rule.level]}). Affects: {', '.join(rule.providers)}."
         + (opt_in if rule.opt_in else ""),
         "",
         f"**Fix:** {rule.fix}.",

@@ -16,32 +16,32 @@ VERSION = 1
 
 def lock(tools: Sequence[Tool]) -> Object:
     """Record name, description and schema of every tool, with a hash over them."""
-    return {"version": VERSION, "tools": {tool.name: _entry(tool) for tool in tools}}
+    return {"version": VERSION, "tools": {tool.name: _tool_entry(tool) for tool in tools}}
 
 
-def _entry(tool: Tool) -> Object:
+def _tool_entry(tool: Tool) -> Object:
     seen: Object = {"description": tool.description, "input_schema": tool.input_schema}
-    return {"sha256": sha256(to_bytes(_sorted({"name": tool.name, **seen}))).hexdigest(), **seen}
+    return {"sha256": sha256(to_bytes(_sort_keys({"name": tool.name, **seen}))).hexdigest(), **seen}
 
 
-def _sorted(value: JSON) -> JSON:
+def _sort_keys(value: JSON) -> JSON:
     if type(value) is dict:
-        return {key: _sorted(value[key]) for key in sorted(value)}
-    return [_sorted(one) for one in value] if type(value) is list else value
+        return {key: _sort_keys(value[key]) for key in sorted(value)}
+    return [_sort_keys(one) for one in value] if type(value) is list else value
 
 
 def changes(locked: Object, tools: Sequence[Tool]) -> list[str]:
     """List the differences between the locked tools and `tools` as text."""
-    before = locked.get("tools")
-    before = before if type(before) is dict else {}
-    now = {tool.name: _entry(tool) for tool in tools}
+    locked_tools = locked.get("tools")
+    locked_tools = locked_tools if type(locked_tools) is dict else {}
+    now = {tool.name: _tool_entry(tool) for tool in tools}
     names = [tool.name for tool in tools]
     out = [f"{name}: {names.count(name)} tools have this name" for name in now if names.count(name) > 1]
-    out += [f"{name}: new" for name in now if name not in before]
-    out += [f"{name}: gone" for name in before if name not in now]
+    out += [f"{name}: new" for name in now if name not in locked_tools]
+    out += [f"{name}: gone" for name in locked_tools if name not in now]
     for name, entry in now.items():
-        if name in before and entry["sha256"] != before[name].get("sha256"):
-            details = list(_differences(before[name], entry, "")) or ["changed"]
+        if name in locked_tools and entry["sha256"] != locked_tools[name].get("sha256"):
+            details = list(_differences(locked_tools[name], entry, "")) or ["changed"]
             out += [f"{name}: {detail}" for detail in details]
     return out
 
@@ -53,9 +53,9 @@ def _differences(old: JSON, new: JSON, path: str) -> Iterator[str]:
         for key in sorted({*old, *new}):
             yield from _differences(old.get(key), new.get(key), f"{path}/{key}")
     elif old != new:
-        yield f"{path}: {_short(old)} → {_short(new)}"
+        yield f"{path}: {_shorten(old)} → {_shorten(new)}"
 
 
-def _short(value: JSON) -> str:
+def _shorten(value: JSON) -> str:
     text = to_bytes(value).decode()
     return text if len(text) <= 80 else f"{text[:77]}…"

@@ -42,7 +42,7 @@ def audit_log(
     found: list[Finding] = []
     lists: set[bytes] = set()
     for location, request, wire in log:
-        tools = _text(request.tools)
+        tools = _encode_tools(request.tools)
         if request.tools and tools not in lists:
             lists.add(tools)
             places = (location,) * len(request.tools)
@@ -54,24 +54,24 @@ def audit_log(
             found.append(
                 make_finding(location, rule_id, "", location.at + wire.locator(request)(hit.path), hit.message)
             )
-    return _each_once(found)
+    return _merge_repeated(found)
 
 
-def _text(tools: Sequence[Tool]) -> bytes:
+def _encode_tools(tools: Sequence[Tool]) -> bytes:
     import msgspec
 
     return to_bytes(msgspec.to_builtins(tools))
 
 
-def _each_once(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+def _merge_repeated(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     """Report repeated findings at their first line with a count: each turn repeats the turns before it."""
     first: dict[Finding, list[Finding]] = {}
     for finding in findings:
         first.setdefault(replace(finding, line=0), []).append(finding)
-    return tuple(_with_count(same[0], len(same) - 1) for same in first.values())
+    return tuple(_add_count(same[0], len(same) - 1) for same in first.values())
 
 
-def _with_count(finding: Finding, others: int) -> Finding:
+def _add_count(finding: Finding, others: int) -> Finding:
     words = f"{finding.message} (and on {others} other line{'s' if others > 1 else ''})"
     return replace(finding, message=words) if others else finding
 
@@ -83,7 +83,7 @@ def _with_count(finding: Finding, others: int) -> Finding:
     "declarations change between requests",
     "send identical tools in the same order: a prompt cache holds only the prefix before the first change",
 )
-def varying(log: Sequence[LoggedRequest]) -> Iterator[tuple[int, Hit]]:
+def check_varying_prefix(log: Sequence[LoggedRequest]) -> Iterator[tuple[int, Hit]]:
     seen: dict[bytes, tuple[int, Sequence[Tool]]] = {}
     told: set[tuple[bytes, bytes]] = set()
     for index, (_, request, wire) in enumerate(log):
@@ -91,16 +91,16 @@ def varying(log: Sequence[LoggedRequest]) -> Iterator[tuple[int, Hit]]:
             continue
         about = to_bytes([wire.name, request.model])
         names = to_bytes(sorted(tool.name for tool in request.tools))
-        for key in filter(None, (about + names, _beginning(request) and about + _beginning(request))):
+        for key in filter(None, (about + names, _request_prefix(request) and about + _request_prefix(request))):
             first, tools = seen.setdefault(key, (index, request.tools))
-            words = _difference(tools, request.tools)
-            if words and (about, _text(request.tools)) not in told:
-                told.add((about, _text(request.tools)))
+            words = _describe_difference(tools, request.tools)
+            if words and (about, _encode_tools(request.tools)) not in told:
+                told.add((about, _encode_tools(request.tools)))
                 file, line, _ = log[first].location
                 yield index, Hit("/tools/0", f"{words}; first request: {f'{file}:{line}' if line else file}")
 
 
-def _beginning(request: Request) -> bytes:
+def _request_prefix(request: Request) -> bytes:
     """Encode the messages up to the first user message: requests with the same prefix can share a prompt cache."""
     import msgspec
 
@@ -108,7 +108,7 @@ def _beginning(request: Request) -> bytes:
     return to_bytes(msgspec.to_builtins(request.messages[: users[0] + 1])) if users else b""
 
 
-def _difference(before: Sequence[Tool], now: Sequence[Tool]) -> str:
+def _describe_difference(before: Sequence[Tool], now: Sequence[Tool]) -> str:
     old, new = {tool.name: tool for tool in before}, {tool.name: tool for tool in now}
     come, gone = sorted(new.keys() - old.keys()), sorted(old.keys() - new.keys())
     if come or gone:

@@ -7,9 +7,9 @@ from html import escape
 
 from ..ir.terminal import neutralise_line
 from .findings import LEVELS, RULES, Finding
-from .report import Report, counts, matrix, ranked
+from .report import Report, compatibility_matrix, count_levels, sort_findings
 
-__all__ = ["as_html"]
+__all__ = ["render_html"]
 
 _STYLE = """
 :root { color-scheme: light dark; --line: #8884; --error: #b3261e; --warning: #8a5a00; --info: #3b5b92; --good: #1b6e3c }
@@ -29,16 +29,16 @@ _MARKS = {"✓": "good", "~": "good", "!": "warning", "✗": "error"}
 _LEGEND = "✓ accepted unchanged, ~ lowered without loss, ! not fully enforced (number of losses), ✗ not accepted"
 
 
-def as_html(report: Report, version: str) -> str:
-    found = counts(report.findings)
+def render_html(report: Report, version: str) -> str:
+    found = count_levels(report.findings)
     total = ", ".join(f'<b class="{level}">{found[level]} {level}</b>' for level in LEVELS)
     body = [
         "<h1>Tool audit</h1>",
         f"<p>{len(report.tools)} tools: {total}</p>",
-        *(f"<p>{_safe(note)}</p>" for note in report.notes),
+        *(f"<p>{_escape_html(note)}</p>" for note in report.notes),
         *(_compatibility_table(report) if report.tools else ()),
-        *(_findings(report.findings) if report.findings else ("<p>No findings.</p>",)),
-        f"<footer>toolwire {_safe(version)}</footer>",
+        *(_findings_table(report.findings) if report.findings else ("<p>No findings.</p>",)),
+        f"<footer>toolwire {_escape_html(version)}</footer>",
     ]
     return "\n".join(
         [
@@ -52,34 +52,36 @@ def as_html(report: Report, version: str) -> str:
     )
 
 
-def _safe(text: str) -> str:
+def _escape_html(text: str) -> str:
     return escape(neutralise_line(text.replace("\n", " ")))
 
 
 def _compatibility_table(report: Report) -> Iterable[str]:
-    header, *rows = matrix(report)
+    header, *rows = compatibility_matrix(report)
     yield f"<h2>Tools by providers</h2>\n<p>{_LEGEND}</p>"
-    yield from _table(header, ([f"<code>{_safe(name)}</code>", *map(_mark, cells)] for name, *cells in rows))
+    yield from _table(
+        header, ([f"<code>{_escape_html(name)}</code>", *map(_mark_cell, cells)] for name, *cells in rows)
+    )
 
 
-def _mark(cell: str) -> str:
+def _mark_cell(cell: str) -> str:
     kind = _MARKS.get(cell[:1])
-    return f'<span class="{kind}">{_safe(cell)}</span>' if kind else _safe(cell)
+    return f'<span class="{kind}">{_escape_html(cell)}</span>' if kind else _escape_html(cell)
 
 
-def _findings(findings: Sequence[Finding]) -> Iterable[str]:
+def _findings_table(findings: Sequence[Finding]) -> Iterable[str]:
     yield "<h2>Findings</h2>"
-    yield from _table(("level", "rule", "tool", "location", "problem and fix"), map(_cells, ranked(findings)))
+    yield from _table(("level", "rule", "tool", "location", "problem and fix"), map(_cells, sort_findings(findings)))
 
 
 def _cells(finding: Finding) -> list[str]:
-    what = f"{_safe(RULES[finding.rule].title)}: {_safe(finding.message)}"
+    what = f"{_escape_html(RULES[finding.rule].title)}: {_escape_html(finding.message)}"
     return [
         f'<span class="{finding.level}">{finding.level}</span>',
         finding.rule,
-        f"<code>{_safe(finding.tool)}</code>",
-        f"<code>{_safe(finding.where)}</code>",
-        f'{what}<br><span class="fix">{_safe(finding.fix)}</span>',
+        f"<code>{_escape_html(finding.tool)}</code>",
+        f"<code>{_escape_html(finding.where)}</code>",
+        f'{what}<br><span class="fix">{_escape_html(finding.fix)}</span>',
     ]
 
 

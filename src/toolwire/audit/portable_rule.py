@@ -23,14 +23,14 @@ _CLOSING = ("additionalProperties is not false", "additionalProperties is not su
     "use only the portable core: required properties, plain types, lists with items, string enums, anyOf, descriptions",
     asked=True,
 )
-def not_portable(schema: AuditedSchema) -> Iterator[Hit]:
+def check_not_portable(schema: AuditedSchema) -> Iterator[Hit]:
     refused: dict[str, list[str]] = {}
     for row in DIALECTS.values():
         for found in dict.fromkeys(schema.violations(row.name)) if row is not PORTABLE else ():
             refused.setdefault(found, []).append(row.name)
     closed = {at for at, node in schema.nodes if node.get("additionalProperties", False) is False}
-    for found, who in refused.items():
-        at, _, words = found.partition(": ")
+    for found, providers in refused.items():
+        at, _, message = found.partition(": ")
         at = "" if at == "/" else at
-        if words not in _CLOSING or at not in closed:
-            yield Hit(at, f"{words} ({', '.join(who)})")
+        if message not in _CLOSING or at not in closed:
+            yield Hit(at, f"{message} ({', '.join(providers)})")

@@ -15,44 +15,44 @@ from .findings import Hit, rule
 __all__: list[str] = []
 
 
-def _properties(tool: Tool) -> Iterator[tuple[str, Object]]:
+def _property_schemas(tool: Tool) -> Iterator[tuple[str, Object]]:
     found = (tool.input_schema or {}).get("properties")
     for name, field in found.items() if type(found) is dict else ():
         if type(field) is dict:
             yield name, field
 
 
-def _plain_string(field: Object) -> bool:
+def _is_plain_string(field: Object) -> bool:
     return field.get("type") == "string" and not {"enum", "const", "pattern", "format"} & field.keys()
 
 
-def _words(field: Object) -> str:
+def _field_text(field: Object) -> str:
     said = field.get("description")
     return said if type(said) is str else ""
 
 
-def _each(tools: tuple[Tool, ...]) -> Iterator[tuple[int, str, Object]]:
+def _each_property(tools: tuple[Tool, ...]) -> Iterator[tuple[int, str, Object]]:
     for index, tool in enumerate(tools):
-        for name, field in _properties(tool):
+        for name, field in _property_schemas(tool):
             yield index, name, field
 
 
-def _at(name: str, keyword: str = "") -> str:
+def _property_pointer(name: str, keyword: str = "") -> str:
     return f"/input_schema/properties/{name}{'/' if keyword else ''}{keyword}"
 
 
 @rule("TQ01", "warning", "models", "very short description", "describe its purpose and when to use it")
-def short_description(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+def check_short_description(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     for index, tool in enumerate(tools):
         if tool.description and len(tool.description.split()) < 5:
             yield index, Hit("/description", repr(tool.description))
 
 
 @rule("TQ02", "warning", "models", "property without a description", "describe it, with an example")
-def undescribed(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
-    for index, name, field in _each(tools):
-        if not _words(field) and "$ref" not in field:
-            yield index, Hit(_at(name), f"{name!r}")
+def check_undescribed(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+    for index, name, field in _each_property(tools):
+        if not _field_text(field) and "$ref" not in field:
+            yield index, Hit(_property_pointer(name), f"{name!r}")
 
 
 _GUIDES = re.compile(
@@ -72,7 +72,7 @@ _GUIDES = re.compile(
     "state when to use it, when not, and the alternative",
     asked=True,
 )
-def no_guidance(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+def check_no_guidance(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     for index, tool in enumerate(tools):
         if tool.description and not _GUIDES(tool.description):
             yield index, Hit("/description", "it describes the tool, but not when to use it")
@@ -82,7 +82,7 @@ _RETURNS = re.compile(
     r"\b(?:returns?|returning|returned|outputs?|produces?|yields?|results?|responds?|response|gives?)\b", re.IGNORECASE
 ).search
 # "get the orders" already names the result, and "delete" is not expected to return more than success
-_GOES_WITHOUT_SAYING = re.compile(
+_IMPLIED_RESULT = re.compile(
     r"(?:\W*\w+\W+){0,2}?(?:get|list|fetch|fetche|retrieve|read|find|search|searche|query|querie|show|look|lookup|describe|count"
     r"|check|compute|calculate|convert|extract|view|display|generate|summarize|browse|delete|remove|clear|close|mark|set|enable"
     r"|disable|click|press|type|scroll|hover|drag|wait|navigate|resize|select|fill)s?\b",
@@ -91,69 +91,71 @@ _GOES_WITHOUT_SAYING = re.compile(
 
 
 @rule("TQ04", "info", "models", "result not described", "describe the result, or declare an output schema")
-def no_result(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+def check_no_result(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     for index, tool in enumerate(tools):
         said = (tool.description or "").strip()
         if said and tool.kind == "function" and tool.output_schema is None:
-            if not _RETURNS(said) and not _GOES_WITHOUT_SAYING(said):
+            if not _RETURNS(said) and not _IMPLIED_RESULT(said):
                 yield index, Hit("/description", "it does not describe the result that the model gets")
 
 
-MOST_CHARACTERS = 1024
+MAX_CHARACTERS = 1024
 
 
 @rule("TQ05", "info", "models", "description too long", "keep the first three sentences, move the rest to a document")
-def long_description(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+def check_long_description(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     for index, tool in enumerate(tools):
-        if len(tool.description or "") > MOST_CHARACTERS:
+        if len(tool.description or "") > MAX_CHARACTERS:
             yield index, Hit("/description", f"{len(tool.description or ''):,} characters")
-    for index, name, field in _each(tools):
-        if len(_words(field)) > MOST_CHARACTERS:
-            yield index, Hit(_at(name, "description"), f"{len(_words(field)):,} characters")
+    for index, name, field in _each_property(tools):
+        if len(_field_text(field)) > MAX_CHARACTERS:
+            yield index, Hit(_property_pointer(name, "description"), f"{len(_field_text(field)):,} characters")
 
 
 @rule("TQ06", "warning", "models", "fixed set of values as free text", "make it an enum")
-def should_be_enum(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+def check_missing_enum(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     closed = re.compile(
         r"(?:.*_)?(?:action|mode|type|kind|status|state|sort|order|format|unit|level|severity|priority)"
     )
-    for index, name, field in _each(tools):
-        if _plain_string(field) and closed.fullmatch(name):
-            yield index, Hit(_at(name), f"{name!r} accepts any text")
+    for index, name, field in _each_property(tools):
+        if _is_plain_string(field) and closed.fullmatch(name):
+            yield index, Hit(_property_pointer(name), f"{name!r} accepts any text")
 
 
 @rule("TQ07", "warning", "models", "allowed values listed only in the description", "make them an enum")
-def prose_enum(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+def check_prose_enum(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     listed = re.compile(
         r"\b(?:one of|either|must be|allowed values?|options?|valid values?)\b[^.]{0,300}?['\"`(]", re.IGNORECASE
     )
-    for index, name, field in _each(tools):
-        if _plain_string(field) and listed.search(_words(field)):
-            yield index, Hit(_at(name, "description"), _words(field)[:100])
+    for index, name, field in _each_property(tools):
+        if _is_plain_string(field) and listed.search(_field_text(field)):
+            yield index, Hit(_property_pointer(name, "description"), _field_text(field)[:100])
 
 
 @rule("TQ08", "info", "models", "default stated only in the description", "add `default`")
-def prose_default(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+def check_prose_default(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     said = re.compile(r"\bdefaults?(?: to|:| is| value)", re.IGNORECASE)
-    for index, name, field in _each(tools):
-        if "default" not in field and said.search(_words(field)):
-            yield index, Hit(_at(name, "description"), _words(field)[:100])
+    for index, name, field in _each_property(tools):
+        if "default" not in field and said.search(_field_text(field)):
+            yield index, Hit(_property_pointer(name, "description"), _field_text(field)[:100])
 
 
 @rule("TQ09", "warning", "models", "described as required, declared as optional", "add it to `required`")
-def prose_required(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
-    for index, name, field in _each(tools):
+def check_prose_required(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+    for index, name, field in _each_property(tools):
         required = (tools[index].input_schema or {}).get("required") or ()
-        if name not in required and re.search(r"(?<!not )\brequired\b(?! if| when| for)", _words(field), re.IGNORECASE):
-            yield index, Hit(_at(name, "description"), _words(field)[:100])
+        if name not in required and re.search(
+            r"(?<!not )\brequired\b(?! if| when| for)", _field_text(field), re.IGNORECASE
+        ):
+            yield index, Hit(_property_pointer(name, "description"), _field_text(field)[:100])
 
 
 @rule("TQ10", "info", "models", "id without a pattern or a source", "add a pattern, or name the source of the id")
-def free_id(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
-    for index, name, field in _each(tools):
-        if _plain_string(field) and re.fullmatch(r"id|uuid|.*(?:_id|Id|ID|_uuid)", name):
-            if not re.search(r"\b(?:from|returned|get|list|see|e\.g\.|example)\b", _words(field), re.IGNORECASE):
-                yield index, Hit(_at(name), f"{name!r} accepts any text")
+def check_free_id(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+    for index, name, field in _each_property(tools):
+        if _is_plain_string(field) and re.fullmatch(r"id|uuid|.*(?:_id|Id|ID|_uuid)", name):
+            if not re.search(r"\b(?:from|returned|get|list|see|e\.g\.|example)\b", _field_text(field), re.IGNORECASE):
+                yield index, Hit(_property_pointer(name), f"{name!r} accepts any text")
 
 
 @rule(
@@ -163,41 +165,41 @@ def free_id(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     "path with an unspecified base",
     "state that it is absolute, or the directory it is relative to",
 )
-def free_path(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
-    for index, name, field in _each(tools):
-        if _plain_string(field) and re.fullmatch(r"(?:.*_)?(?:path|file|filename|directory|dir|folder)", name):
-            if not re.search(r"absolute|relative|root|under|within", _words(field), re.IGNORECASE):
-                yield index, Hit(_at(name), f"{name!r} accepts any text")
+def check_free_path(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+    for index, name, field in _each_property(tools):
+        if _is_plain_string(field) and re.fullmatch(r"(?:.*_)?(?:path|file|filename|directory|dir|folder)", name):
+            if not re.search(r"absolute|relative|root|under|within", _field_text(field), re.IGNORECASE):
+                yield index, Hit(_property_pointer(name), f"{name!r} accepts any text")
 
 
-def _without_format(tools: tuple[Tool, ...], names: str, words: str) -> Iterator[tuple[int, Hit]]:
+def _check_format(tools: tuple[Tool, ...], names: str, words: str) -> Iterator[tuple[int, Hit]]:
     known = re.compile(names)
-    for index, name, field in _each(tools):
-        if _plain_string(field) and known.fullmatch(name):
-            yield index, Hit(_at(name), f"{name!r}: {words}")
+    for index, name, field in _each_property(tools):
+        if _is_plain_string(field) and known.fullmatch(name):
+            yield index, Hit(_property_pointer(name), f"{name!r}: {words}")
 
 
 @rule("TQ12", "info", "models", "date or time without a format", 'add "format": "date" or "date-time"')
-def free_date(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+def check_free_date(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     names = r"(?:.*_)?(?:date|time|datetime|timestamp|since|until|deadline)|.*_at"
-    return _without_format(tools, names, "the notation is not specified")
+    return _check_format(tools, names, "the notation is not specified")
 
 
 @rule("TQ13", "info", "models", "URL without a format", 'add "format": "uri"')
-def free_url(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
-    return _without_format(tools, r"(?:.*_)?(?:url|uri|link|href|endpoint)", "accepts any text")
+def check_free_url(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+    return _check_format(tools, r"(?:.*_)?(?:url|uri|link|href|endpoint)", "accepts any text")
 
 
 @rule("TQ14", "info", "models", "limit without a maximum", "add `maximum`")
-def free_limit(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
-    for index, name, field in _each(tools):
+def check_free_limit(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+    for index, name, field in _each_property(tools):
         if re.fullmatch(r"(?:.*_)?(?:limit|page_size|per_page|max_results|count|size|top_k|first)", name):
             if field.get("type") in ("integer", "number") and "maximum" not in field:
-                yield index, Hit(_at(name), f"{name!r} accepts any number")
+                yield index, Hit(_property_pointer(name), f"{name!r} accepts any number")
 
 
 @rule("TQ15", "warning", "models", "two tools with nearly the same description", "describe how they differ")
-def near_duplicates(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+def check_near_duplicates(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     said = [frozenset(re.findall(r"\w+", (tool.description or "").lower())) for tool in tools]
     for index, other in first_similar(said):
         yield index, Hit("/description", f"nearly the same text as {tools[other].name!r}")
@@ -223,19 +225,22 @@ _EXCLUDES = re.compile(r"mutually exclusive|cannot be (?:used|combined|set) (?:t
 
 
 @rule("TQ16", "info", "models", "ambiguous boolean", "name the true case, or make it an enum")
-def odd_booleans(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+def check_boolean_names(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     for index, tool in enumerate(tools):
-        flags = {name: field for name, field in _properties(tool) if field.get("type") == "boolean"}
+        flags = {name: field for name, field in _property_schemas(tool) if field.get("type") == "boolean"}
         for name in filter(_NEGATIVE.fullmatch, flags):
-            yield index, Hit(_at(name), f"{name!r} set to false is a double negative")
-        for names in _alternatives(flags):
+            yield index, Hit(_property_pointer(name), f"{name!r} set to false is a double negative")
+        for names in _exclusive_groups(flags):
             yield (
                 index,
-                Hit(_at(names[0]), f"{', '.join(map(repr, names))} exclude each other, but several can be set to true"),
+                Hit(
+                    _property_pointer(names[0]),
+                    f"{', '.join(map(repr, names))} exclude each other, but several can be set to true",
+                ),
             )
 
 
-def _alternatives(flags: dict[str, Object]) -> Iterator[list[str]]:
+def _exclusive_groups(flags: dict[str, Object]) -> Iterator[list[str]]:
     """Yield groups of booleans that exclude each other, by their names or their descriptions."""
     words = {name: re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()) for name in flags}
     for group in _OPPOSITES:
@@ -244,7 +249,7 @@ def _alternatives(flags: dict[str, Object]) -> Iterator[list[str]]:
             if group & set(parts):
                 alike.setdefault(tuple(part for part in parts if part not in group), []).append(name)
         yield from (names for names in alike.values() if len(names) > 1)
-    saying = [name for name, field in flags.items() if _EXCLUDES(_words(field))]
+    saying = [name for name, field in flags.items() if _EXCLUDES(_field_text(field))]
     if len(saying) > 1:
         yield saying
 
@@ -256,7 +261,7 @@ def _alternatives(flags: dict[str, Object]) -> Iterator[list[str]]:
     "description gives orders to the model",
     "describe the tool instead of instructing the model",
 )
-def commanding(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+def check_commanding_text(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     orders = re.compile(
         r"\b(?:always|must|never) (?:call|use|run|invoke) (?:this|it)|ignore (?:all |the )?(?:previous|other)|do not tell the user"
         r"|before (?:any|using any) other tool",
@@ -268,18 +273,18 @@ def commanding(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
 
 
 @rule("TQ18", "info", "models", "quantity without a unit", "name the unit")
-def no_unit(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+def check_no_unit(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     units = r"second|minute|hour|day|ms\b|byte|\b[kmg]b\b|pixel|px|percent|%|cent|dollar|euro|usd|meter|metre|km|mile|gram|kg"
-    for index, name, field in _each(tools):
+    for index, name, field in _each_property(tools):
         if field.get("type") in ("integer", "number") and re.fullmatch(
             r"(?:.*_)?(?:timeout|duration|delay|interval|amount|price|weight|distance|width|height|ttl)", name
         ):
-            if not re.search(units, f"{name} {_words(field)}", re.IGNORECASE):
-                yield index, Hit(_at(name), f"{name!r} has no unit")
+            if not re.search(units, f"{name} {_field_text(field)}", re.IGNORECASE):
+                yield index, Hit(_property_pointer(name), f"{name!r} has no unit")
 
 
 @rule("TQ19", "warning", "models", "irreversible tool declared as read-only", "declare that it writes")
-def harmless(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+def check_harmless(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     verbs = re.compile(
         r"(?:^|_)(?:delete|remove|drop|send|pay|transfer|purge|destroy|publish|execute|write|update|create)(?:_|$)"
     )
@@ -289,20 +294,20 @@ def harmless(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
 
 
 @rule("TQ20", "error", "models", "example or default violates the schema", "correct the value or the schema")
-def forbidden_values(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+def check_forbidden_values(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     for index, tool in enumerate(tools):
-        for name, field in _properties(tool):
+        for name, field in _property_schemas(tool):
             if "$ref" in str(field):
                 continue
             values = [("default", field["default"])] if field.get("default") is not None else []
             examples = field.get("examples")
             values += [("examples", value) for value in examples] if type(examples) is list else []
             for keyword, value in values:
-                if not _accepts(field, value):
-                    yield index, Hit(_at(name, keyword), f"{value!r} does not match the schema")
+                if not _accepts_value(field, value):
+                    yield index, Hit(_property_pointer(name, keyword), f"{value!r} does not match the schema")
 
 
-def _accepts(field: Object, value: object) -> bool:
+def _accepts_value(field: Object, value: object) -> bool:
     try:
         return validator(field).accepts(value)
     except SchemaError:

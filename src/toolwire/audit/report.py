@@ -8,12 +8,12 @@ from typing import NamedTuple
 from ..ir.pointer import Object
 from ..ir.terminal import neutralise_line
 from ..ir.tools import Tool
-from .explain import explain, page_of
+from .explain import explain, render_page
 from .findings import LEVELS, RULES, Finding, Level
 from .targets import TARGETS
-from .tools import compatibility, tokens
+from .tools import estimate_tokens, rate_compatibility
 
-__all__ = ["Report", "as_json", "as_markdown", "as_sarif", "counts", "matrix", "ranked"]
+__all__ = ["Report", "as_json", "as_markdown", "as_sarif", "compatibility_matrix", "count_levels", "sort_findings"]
 
 _SARIF_LEVELS: dict[Level, str] = {"error": "error", "warning": "warning", "info": "note"}
 
@@ -27,46 +27,49 @@ class Report(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def matrix(report: Report) -> list[tuple[str, ...]]:
+def compatibility_matrix(report: Report) -> list[tuple[str, ...]]:
     """Return rows of tools × providers, with the estimated tokens of each tool."""
     rows: list[tuple[str, ...]] = [("tool", *report.targets, "tokens")]
     for tool in report.tools:
-        marks = compatibility(tool, report.targets)
+        marks = rate_compatibility(tool, report.targets)
         cells = [f"{marks[name].mark}{marks[name].losses or ''}" for name in report.targets]
-        rows.append((tool.name, *cells, str(tokens(tool))))
+        rows.append((tool.name, *cells, str(estimate_tokens(tool))))
     return rows
 
 
-def ranked(findings: Sequence[Finding]) -> list[Finding]:
+def sort_findings(findings: Sequence[Finding]) -> list[Finding]:
     """Sort findings by level, errors first."""
     return sorted(findings, key=lambda finding: (LEVELS.index(finding.level), finding.rule))
 
 
-def counts(findings: Sequence[Finding]) -> dict[str, int]:
+def count_levels(findings: Sequence[Finding]) -> dict[str, int]:
     return {level: sum(finding.level == level for finding in findings) for level in LEVELS}
 
 
 def as_json(report: Report) -> Object:
     import msgspec
 
-    header, *rows = matrix(report)
+    header, *rows = compatibility_matrix(report)
     return {
         "tools": [dict(zip(header, row, strict=True)) for row in rows],
         "findings": [msgspec.to_builtins(finding) for finding in report.findings],
-        "counts": counts(report.findings),
+        "counts": count_levels(report.findings),
         "notes": list(report.notes),
     }
 
 
 def as_markdown(report: Report) -> str:
-    header, *rows = matrix(report)
-    lines = [_row(header), _row(["---"] * len(header)), *map(_row, rows), ""] if rows else []
-    lines += [_row(["rule", "level", "tool", "location", "problem", "fix"]), _row(["---"] * 6)]
-    lines += [_row([f.rule, f.level, f.tool, f"`{f.where}`", f.message, f.fix]) for f in ranked(report.findings)]
+    header, *rows = compatibility_matrix(report)
+    lines = [_markdown_row(header), _markdown_row(["---"] * len(header)), *map(_markdown_row, rows), ""] if rows else []
+    lines += [_markdown_row(["rule", "level", "tool", "location", "problem", "fix"]), _markdown_row(["---"] * 6)]
+    lines += [
+        _markdown_row([f.rule, f.level, f.tool, f"`{f.where}`", f.message, f.fix])
+        for f in sort_findings(report.findings)
+    ]
     return "\n".join([*lines, *(f"\n{neutralise_line(note)}" for note in report.notes)])
 
 
-def _row(cells: Sequence[str]) -> str:
+def _markdown_row(cells: Sequence[str]) -> str:
     """Render a table row; escape characters that markdown would read as columns, lines or HTML."""
     plain = (neutralise_line(cell.replace("\n", " ")).replace("|", r"\|").replace("<", "&lt;") for cell in cells)
     return f"| {' | '.join(plain)} |"
@@ -93,7 +96,7 @@ def _sarif_rule(rule_id: str) -> Object:
     return {
         "id": rule.id,
         "shortDescription": {"text": rule.title},
-        "help": {"text": explain(rule_id), "markdown": page_of(rule_id)},
+        "help": {"text": explain(rule_id), "markdown": render_page(rule_id)},
         "defaultConfiguration": {"level": _SARIF_LEVELS[rule.level]},
         "properties": {"providers": list(rule.providers), "page": f"docs/rules/{rule_id}.md"},
     }

@@ -43,7 +43,7 @@ def audit_request(
     return tuple(dict.fromkeys(found))
 
 
-def _parts(request: Request) -> Iterator[tuple[str, str, object]]:
+def _message_parts(request: Request) -> Iterator[tuple[str, str, object]]:
     """Yield (path, role, part) for each part of the messages."""
     for index, message in enumerate(request.messages):
         for number, part in enumerate(message.parts):
@@ -51,10 +51,10 @@ def _parts(request: Request) -> Iterator[tuple[str, str, object]]:
 
 
 @_rule("TW014", "error", "bedrock", "calls in the history without declared tools", "declare the tools that were called")
-def undeclared_history(request: Request) -> Iterator[Hit]:
+def check_undeclared_history(request: Request) -> Iterator[Hit]:
     if request.tools:
         return
-    for path, _, part in _parts(request):
+    for path, _, part in _message_parts(request):
         if isinstance(part, (ToolCall, ToolResult)):
             yield Hit(path, "the list of tools must not be empty if a message contains a call or a result")
             return
@@ -67,7 +67,7 @@ def undeclared_history(request: Request) -> Iterator[Hit]:
     "tool choice not supported by every provider",
     "use a mode that all of them support",
 )
-def choice(request: Request) -> Iterator[Hit]:
+def check_choice(request: Request) -> Iterator[Hit]:
     if request.choice is not None and request.choice.mode != "auto":
         lacking = [name for name in names() if request.choice.mode not in get(name).capabilities.choices]
         if lacking:
@@ -81,7 +81,7 @@ def choice(request: Request) -> Iterator[Hit]:
     "forced call with a thinking budget",
     "use adaptive thinking, or tool choice auto",
 )
-def forced_thinking(request: Request) -> Iterator[Hit]:
+def check_forced_thinking(request: Request) -> Iterator[Hit]:
     forced = request.choice is not None and (request.choice.mode in ("required", "tool") or request.choice.required)
     if forced and request.reasoning is not None and request.reasoning.mode == "budget":
         yield Hit("/choice", "a forced call and a thinking budget exclude each other")
@@ -94,14 +94,14 @@ def forced_thinking(request: Request) -> Iterator[Hit]:
     "disabling parallel calls is not supported by every provider",
     "execute only the first call",
 )
-def one_call(request: Request) -> Iterator[Hit]:
+def check_one_call(request: Request) -> Iterator[Hit]:
     if request.parallel is False:
         lacking = [name for name in names() if not get(name).capabilities.parallel]
         yield Hit("/parallel", f"not supported by {', '.join(lacking)}")
 
 
 @_rule("TW053", "error", "all", "tool choice names an undeclared tool", "declare the tool")
-def undeclared_choice(request: Request) -> Iterator[Hit]:
+def check_undeclared_choice(request: Request) -> Iterator[Hit]:
     declared = {tool.name for tool in request.tools}
     for name in request.choice.names if request.choice is not None else ():
         if name not in declared:
@@ -109,15 +109,15 @@ def undeclared_choice(request: Request) -> Iterator[Hit]:
 
 
 @_rule("TW054", "warning", "openai_responses openai_chat", "`strict` not set", "set it to true or false")
-def unset_strict(request: Request) -> Iterator[Hit]:
+def check_unset_strict(request: Request) -> Iterator[Hit]:
     for index, tool in enumerate(request.tools):
         if tool.kind == "function" and ":strict" in tool.extra.get("openai_responses", {}):
             yield Hit(f"/tools/{index}", "without it, Responses is strict if possible, and Chat never is")
 
 
 @_rule("TW060", "error", "openai_chat openai_responses", "call id rejected by other providers", "map the ids")
-def call_ids(request: Request) -> Iterator[Hit]:
-    for path, _, part in _parts(request):
+def check_call_ids(request: Request) -> Iterator[Hit]:
+    for path, _, part in _message_parts(request):
         if isinstance(part, ToolCall):
             short = [name for name in names() if len(part.id) > get(name).limits.id_length]
             if short or not part.id:
@@ -130,9 +130,9 @@ def call_ids(request: Request) -> Iterator[Hit]:
 
 
 @_rule("TW061", "error", "all", "unpaired calls and results", "put the result of every call right after it")
-def pairing(request: Request) -> Iterator[Hit]:
+def check_pairing(request: Request) -> Iterator[Hit]:
     waiting: dict[str, str] = {}
-    for path, role, part in _parts(request):
+    for path, role, part in _message_parts(request):
         if isinstance(part, ToolCall):
             waiting[part.id] = path
         elif isinstance(part, ToolResult):
@@ -146,9 +146,9 @@ def pairing(request: Request) -> Iterator[Hit]:
 
 
 @_rule("TW062", "error", "all", "call id used more than once", "give each call its own id")
-def repeated_ids(request: Request) -> Iterator[Hit]:
-    counts = Counter(part.id for _, _, part in _parts(request) if isinstance(part, ToolCall) and part.id)
-    for path, _, part in _parts(request):
+def check_repeated_ids(request: Request) -> Iterator[Hit]:
+    counts = Counter(part.id for _, _, part in _message_parts(request) if isinstance(part, ToolCall) and part.id)
+    for path, _, part in _message_parts(request):
         if isinstance(part, ToolCall) and counts[part.id] > 1:
             yield Hit(path, f"{part.id!r} is used {counts[part.id]} times")
 
@@ -156,8 +156,8 @@ def repeated_ids(request: Request) -> Iterator[Hit]:
 @_rule(
     "TW063", "error", "anthropic gemini openai_responses", "reasoning without its signature", "send it back unchanged"
 )
-def unsigned(request: Request) -> Iterator[Hit]:
-    for path, _, part in _parts(request):
+def check_unsigned_calls(request: Request) -> Iterator[Hit]:
+    for path, _, part in _message_parts(request):
         if isinstance(part, Reasoning) and not part.artefacts:
             yield Hit(path, "the provider that produced it will reject it")
 
@@ -165,25 +165,25 @@ def unsigned(request: Request) -> Iterator[Hit]:
 @_rule(
     "TW064", "warning", "anthropic gemini", "arguments are not a JSON object", "repair them before sending them again"
 )
-def arguments(request: Request) -> Iterator[Hit]:
-    for path, _, part in _parts(request):
+def check_arguments(request: Request) -> Iterator[Hit]:
+    for path, _, part in _message_parts(request):
         if isinstance(part, ToolCall) and part.kind == "function" and part.arguments is None:
             yield Hit(path, f"the arguments are {part.state}")
 
 
 @_rule("TW065", "error", "anthropic", "empty message", "remove it")
-def empty(request: Request) -> Iterator[Hit]:
+def check_empty_messages(request: Request) -> Iterator[Hit]:
     for index, message in enumerate(request.messages):
         if not message.parts:
             yield Hit(f"/messages/{index}", "the message has no parts")
-    for path, _, part in _parts(request):
+    for path, _, part in _message_parts(request):
         if isinstance(part, Text) and not part.text.strip() and not part.artefacts:
             yield Hit(path, "the text is empty")
 
 
 @_rule("TW066", "error", "openai_chat", "image or file in a result", "send it in a separate message after the results")
-def media_results(request: Request) -> Iterator[Hit]:
-    for path, _, part in _parts(request):
+def check_media_results(request: Request) -> Iterator[Hit]:
+    for path, _, part in _message_parts(request):
         if isinstance(part, ToolResult) and any(isinstance(inner, Media) for inner in part.parts):
             yield Hit(path, "Chat accepts only text in results")
 
@@ -198,7 +198,7 @@ _LOOKS_FAILED = re.compile(r"\s*(?:error\b|exception\b|traceback \(most recent|f
     "failed result without an error flag",
     "set the error flag and remove the traceback",
 )
-def unflagged(request: Request) -> Iterator[Hit]:
-    for path, _, part in _parts(request):
+def check_unflagged_errors(request: Request) -> Iterator[Hit]:
+    for path, _, part in _message_parts(request):
         if isinstance(part, ToolResult) and not part.is_error and _LOOKS_FAILED(part.text):
             yield Hit(path, part.text.strip()[:60])

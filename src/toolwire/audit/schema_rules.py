@@ -10,7 +10,7 @@ from typing import TypeAlias
 from ..ir.pointer import JSON, Object
 from ..schema.conform import violations, walk
 from ..schema.dialects import DIALECTS
-from ..schema.disjoint import disjoint
+from ..schema.disjoint import are_disjoint
 from ..schema.lowering import lower
 from ..schema.nodes import Node, ObjectNode, UnionNode
 from ..schema.patterns import is_supported
@@ -59,7 +59,7 @@ schema_rule = rule_decorator(SCHEMA_CHECKS)
 
 
 @schema_rule("TW020", "error", "all", "root type is not object", 'set "type": "object"')
-def root_type(schema: AuditedSchema) -> Iterator[Hit]:
+def check_root_type(schema: AuditedSchema) -> Iterator[Hit]:
     if schema.root.get("type") != "object":
         yield Hit("/type", f"the type is {schema.root.get('type')!r}")
 
@@ -67,7 +67,7 @@ def root_type(schema: AuditedSchema) -> Iterator[Hit]:
 @schema_rule(
     "TW021", "error", "anthropic openai openai_strict", "combinator at the root", "move the union into a property"
 )
-def root_combinator(schema: AuditedSchema) -> Iterator[Hit]:
+def check_root_combinator(schema: AuditedSchema) -> Iterator[Hit]:
     for keyword in _COMBINATORS:
         if keyword in schema.root:
             yield Hit(f"/{keyword}", "the root of a schema must be a plain object")
@@ -80,7 +80,7 @@ def root_combinator(schema: AuditedSchema) -> Iterator[Hit]:
     "property name rejected by Anthropic",
     "use only letters, digits, _ . -, at most 64 characters",
 )
-def property_names(schema: AuditedSchema) -> Iterator[Hit]:
+def check_property_names(schema: AuditedSchema) -> Iterator[Hit]:
     legal = re.compile(r"[a-zA-Z0-9_.-]{1,64}").fullmatch
     for at, node in schema.nodes:
         properties = node.get("properties")
@@ -89,7 +89,7 @@ def property_names(schema: AuditedSchema) -> Iterator[Hit]:
                 yield Hit(f"{at}/properties", f"{name!r}")
 
 
-def _of(dialect: str, *marks: str) -> SchemaCheck:
+def _dialect_check(dialect: str, *marks: str) -> SchemaCheck:
     def check(schema: AuditedSchema) -> Iterator[Hit]:
         for found in schema.violations(dialect):
             at, _, words = found.partition(": ")
@@ -100,7 +100,7 @@ def _of(dialect: str, *marks: str) -> SchemaCheck:
 
 
 @schema_rule("TW023", "error", "gemini", "keyword rejected by Gemini's `parameters`", "lower the schema")
-def unknown_to_gemini(schema: AuditedSchema) -> Iterator[Hit]:
+def check_unknown_to_gemini(schema: AuditedSchema) -> Iterator[Hit]:
     known = DIALECTS["gemini"].keywords | {"$schema", "$id", "$comment"}  # annotations that can be dropped without loss
     for at, node in schema.nodes:
         for keyword, value in node.items():
@@ -109,31 +109,35 @@ def unknown_to_gemini(schema: AuditedSchema) -> Iterator[Hit]:
 
 
 schema_rule("TW024", "error", "gemini", "type or enum rejected by Gemini's `parameters`", "lower the schema")(
-    _of("gemini", "type must be a single name", "an enum with values other", "without a type", "beside anyOf")
+    _dialect_check(
+        "gemini", "type must be a single name", "an enum with values other", "without a type", "beside anyOf"
+    )
 )
 schema_rule("TW025", "error", "gemini openai_strict", "array without items", "declare the items")(
-    _of("gemini", "an array without items")
+    _dialect_check("gemini", "an array without items")
 )
 schema_rule("TW026", "error", "gemini", "required property not declared", "declare it, or remove it from `required`")(
-    _of("gemini", "required property is not declared")
+    _dialect_check("gemini", "required property is not declared")
 )
 schema_rule("TW029", "error", "openai_strict gemini_json_schema", "keyword beside $ref", "wrap the reference")(
-    _of("openai_strict", "beside $ref")
+    _dialect_check("openai_strict", "beside $ref")
 )
 schema_rule("TW034", "error", "openai_strict", "schema too large for strict mode", "split the tool")(
-    _of("openai_strict", "nested deeper", "more than 5000 properties", "more than 1000 enum values", "characters")
+    _dialect_check(
+        "openai_strict", "nested deeper", "more than 5000 properties", "more than 1000 enum values", "characters"
+    )
 )
 
 
 @schema_rule("TW027", "error", "all", "unresolved reference", "define it under $defs")
-def dangling(schema: AuditedSchema) -> Iterator[Hit]:
+def check_dangling_refs(schema: AuditedSchema) -> Iterator[Hit]:
     for finding in schema.source.defects:
-        if "cannot be resolved" in finding.what:
-            yield Hit(finding.at, finding.what)
+        if "cannot be resolved" in finding.message:
+            yield Hit(finding.at, finding.message)
 
 
 @schema_rule("TW028", "error", "anthropic_strict gemini", "recursive schema", "limit the depth, or lower the schema")
-def contains_itself(schema: AuditedSchema) -> Iterator[Hit]:
+def check_recursion(schema: AuditedSchema) -> Iterator[Hit]:
     recursive = recursive_definitions(schema.source.root, schema.source.defs)
     for target in schema.source.defs:
         if target in recursive:
@@ -147,7 +151,7 @@ def contains_itself(schema: AuditedSchema) -> Iterator[Hit]:
     "optional property, not supported in strict mode",
     "make it nullable, and remove null values from the arguments",
 )
-def optional(schema: AuditedSchema) -> Iterator[Hit]:
+def check_optional(schema: AuditedSchema) -> Iterator[Hit]:
     for at, node in schema.nodes:
         properties = node.get("properties")
         if type(properties) is dict:
@@ -163,7 +167,7 @@ def optional(schema: AuditedSchema) -> Iterator[Hit]:
     "map collapses to an empty object",
     "use a list of entries",
 )
-def collapsing_map(schema: AuditedSchema) -> Iterator[Hit]:
+def check_collapsing_map(schema: AuditedSchema) -> Iterator[Hit]:
     for at, node in schema.nodes:
         if node.get("type") != "object" or not at or node.get("properties"):
             continue
@@ -172,14 +176,14 @@ def collapsing_map(schema: AuditedSchema) -> Iterator[Hit]:
 
 
 @schema_rule("TW032", "warning", "anthropic_strict", "constraint not enforced", "validate the arguments yourself")
-def unenforced(schema: AuditedSchema) -> Iterator[Hit]:
+def check_unenforced(schema: AuditedSchema) -> Iterator[Hit]:
     for loss in lower(schema.root, "anthropic_strict").losses:
         if loss.action == "weakened" and loss.severity == "warning":
             yield Hit(loss.path, f"{loss.concept}: {loss.detail}")
 
 
 @schema_rule("TW033", "warning", "openai_strict", "default rejected by strict mode", "state it in the description")
-def defaults(schema: AuditedSchema) -> Iterator[Hit]:
+def check_defaults(schema: AuditedSchema) -> Iterator[Hit]:
     for at, node in schema.nodes:
         if "default" in node:
             yield Hit(f"{at}/default", f"{node['default']!r}")
@@ -188,19 +192,19 @@ def defaults(schema: AuditedSchema) -> Iterator[Hit]:
 @schema_rule(
     "TW035", "warning", "gemini", "schema too deep or too large for Gemini", "flatten it, shorten names and enums"
 )
-def provider_risk(schema: AuditedSchema) -> Iterator[Hit]:
+def check_provider_risk(schema: AuditedSchema) -> Iterator[Hit]:
     for doubt in provider_risks(schema.root, DIALECTS["gemini_json_schema"]):
         yield Hit("", doubt)
 
 
 @schema_rule("TW036", "warning", "all", "overlapping oneOf branches", "give each branch a distinct tag")
-def overlapping(schema: AuditedSchema) -> Iterator[Hit]:
-    for node in _nodes(schema.source):
-        if isinstance(node, UnionNode) and node.one_of and not disjoint(list(node.branches), schema.target):
+def check_overlapping(schema: AuditedSchema) -> Iterator[Hit]:
+    for node in _all_nodes(schema.source):
+        if isinstance(node, UnionNode) and node.one_of and not are_disjoint(list(node.branches), schema.target):
             yield Hit(node.at, "more than one branch may match")
 
 
-def _nodes(source: ParsedSchema) -> Iterator[Node]:
+def _all_nodes(source: ParsedSchema) -> Iterator[Node]:
     waiting: list[Node] = [source.root, *source.defs.values()]
     while waiting:
         node = waiting.pop()
@@ -214,22 +218,26 @@ def _nodes(source: ParsedSchema) -> Iterator[Node]:
 
 
 @schema_rule("TW037", "error", "all", "schema that can never match", "remove the contradiction")
-def unsatisfiable(schema: AuditedSchema) -> Iterator[Hit]:
+def check_unsatisfiable(schema: AuditedSchema) -> Iterator[Hit]:
     for finding in schema.source.defects:
-        if "can ever match" in finding.what or "can never match" in finding.what or "forbidden" in finding.what:
-            yield Hit(finding.at, finding.what)
+        if (
+            "can ever match" in finding.message
+            or "can never match" in finding.message
+            or "forbidden" in finding.message
+        ):
+            yield Hit(finding.at, finding.message)
     for at, node in schema.nodes:
         for low, high in (("minimum", "maximum"), ("minLength", "maxLength"), ("minItems", "maxItems")):
-            if _number(node.get(low)) and _number(node.get(high)) and node[low] > node[high]:
+            if _is_number(node.get(low)) and _is_number(node.get(high)) and node[low] > node[high]:
                 yield Hit(f"{at}/{low}", f"{low} {node[low]} is greater than {high} {node[high]}")
 
 
-def _number(value: JSON) -> bool:
+def _is_number(value: JSON) -> bool:
     return type(value) in (int, float)
 
 
 @schema_rule("TW038", "warning", "all", "unknown JSON Schema keyword", "remove it or correct the spelling")
-def unknown_keyword(schema: AuditedSchema) -> Iterator[Hit]:
+def check_unknown_keyword(schema: AuditedSchema) -> Iterator[Hit]:
     for at, node in schema.nodes:
         for keyword in node:
             if keyword not in _KEYWORDS and not keyword.startswith("x-"):
@@ -245,12 +253,12 @@ def unknown_keyword(schema: AuditedSchema) -> Iterator[Hit]:
     "constraint not supported by grammar engines",
     "use a simpler pattern",
 )
-def grammar(schema: AuditedSchema) -> Iterator[Hit]:
+def check_grammar(schema: AuditedSchema) -> Iterator[Hit]:
     for at, node in schema.nodes:
         pattern = node.get("pattern")
         if type(pattern) is str and not is_supported(pattern, "linear"):
             yield Hit(f"{at}/pattern", "the pattern uses lookaround or backreferences")
-        if _number(node.get("maxLength")) and node["maxLength"] > 2000:
+        if _is_number(node.get("maxLength")) and node["maxLength"] > 2000:
             yield Hit(f"{at}/maxLength", f"maxLength {node['maxLength']} is unrolled into the grammar")
         if node.get("uniqueItems") is True:
             yield Hit(f"{at}/uniqueItems", "uniqueItems is not enforced")
@@ -263,13 +271,13 @@ def grammar(schema: AuditedSchema) -> Iterator[Hit]:
     "pattern not checked before the call is executed",
     "avoid lookaround, backreferences and large repetitions",
 )
-def unchecked_pattern(schema: AuditedSchema) -> Iterator[Hit]:
+def check_unchecked_pattern(schema: AuditedSchema) -> Iterator[Hit]:
     for one in schema.source.unchecked:
         yield Hit(one.at, one.reason)
 
 
 @schema_rule("TW040", "warning", "all", "keyword of an older draft", "use draft 2020-12")
-def old_draft(schema: AuditedSchema) -> Iterator[Hit]:
+def check_old_draft(schema: AuditedSchema) -> Iterator[Hit]:
     for at, node in schema.nodes:
         if type(node.get("items")) is list:
             yield Hit(f"{at}/items", "2020-12 uses `prefixItems` for tuples")

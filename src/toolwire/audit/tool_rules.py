@@ -11,18 +11,18 @@ from ..schema.conform import parameter_counts
 from ..schema.dialects import DIALECTS
 from ..schema.lowering import lower
 from .findings import Hit, rule
-from .tokens import tokens_of
+from .tokens import declaration_tokens
 
 __all__: list[str] = []
 
 _CHAT = re.compile(r"[a-zA-Z0-9_-]{1,64}").fullmatch
 _LONG = re.compile(r"[a-zA-Z0-9_-]{1,128}").fullmatch
 _GEMINI = re.compile(r"[a-zA-Z_][\w.:-]{0,127}", re.ASCII).fullmatch
-MOST_TOKENS = 8000
+MAX_TOKENS = 8000
 
 
 @rule("TW001", "error", "all", "duplicate tool name", "rename one of the tools")
-def duplicate_names(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+def check_duplicate_names(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     seen: dict[tuple[str | None, str], int] = {}
     for index, tool in enumerate(tools):
         first = seen.setdefault((tool.namespace, tool.name), index)
@@ -30,11 +30,11 @@ def duplicate_names(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
             yield index, Hit("/name", f"{tool.name!r} is already the name of tool {first}")
 
 
-def _by_name(tools: tuple[Tool, ...], legal: object, words: str) -> Iterator[tuple[int, Hit]]:
+def _check_names(tools: tuple[Tool, ...], legal: object, message: str) -> Iterator[tuple[int, Hit]]:
     assert callable(legal)
     for index, tool in enumerate(tools):
         if tool.kind != "builtin" and not legal(tool.name):
-            yield index, Hit("/name", f"{tool.name!r} {words}")
+            yield index, Hit("/name", f"{tool.name!r} {message}")
 
 
 @rule(
@@ -44,8 +44,8 @@ def _by_name(tools: tuple[Tool, ...], legal: object, words: str) -> Iterator[tup
     "tool name rejected by Chat",
     "use only letters, digits, _ and -, at most 64 characters",
 )
-def chat_name(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
-    return _by_name(tools, _CHAT, "must be 1 to 64 characters of a-z A-Z 0-9 _ -")
+def check_chat_name(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+    return _check_names(tools, _CHAT, "must be 1 to 64 characters of a-z A-Z 0-9 _ -")
 
 
 @rule(
@@ -55,8 +55,8 @@ def chat_name(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     "tool name rejected by Anthropic",
     "use only letters, digits, _ and -, at most 128 characters",
 )
-def anthropic_name(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
-    return _by_name(tools, _LONG, "must be 1 to 128 characters of a-z A-Z 0-9 _ -")
+def check_anthropic_name(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+    return _check_names(tools, _LONG, "must be 1 to 128 characters of a-z A-Z 0-9 _ -")
 
 
 @rule(
@@ -66,17 +66,17 @@ def anthropic_name(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     "tool name rejected by Gemini",
     "start with a letter or _, use at most 128 characters",
 )
-def gemini_name(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
-    return _by_name(tools, _GEMINI, "must start with a letter or _ and contain only letters, digits and . : - _")
+def check_gemini_name(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+    return _check_names(tools, _GEMINI, "must start with a letter or _ and contain only letters, digits and . : - _")
 
 
 @rule("TW005", "warning", "mcp", "tool name too long with a client's prefix", "use at most 45 characters")
-def long_name(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
-    return _by_name(tools, lambda name: len(name) <= 45, "exceeds 64 characters with a prefix like mcp__server__")
+def check_long_name(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+    return _check_names(tools, lambda name: len(name) <= 45, "exceeds 64 characters with a prefix like mcp__server__")
 
 
 @rule("TW006", "warning", "all", "tool names differ only in case or punctuation", "use different words")
-def similar_names(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+def check_similar_names(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     seen: dict[str, int] = {}
     for index, tool in enumerate(tools):
         plain = re.sub(r"[^a-z0-9]", "", tool.name.lower())
@@ -86,23 +86,23 @@ def similar_names(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
 
 
 @rule("TW007", "info", "cohere", "tool name is not an identifier", "use snake_case")
-def no_identifier(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
-    return _by_name(
+def check_identifier(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+    return _check_names(
         tools, str.isidentifier, "is not a valid Python function name, and some models write calls as Python"
     )
 
 
 @rule("TW010", "error", "openai_chat gemini", "too many tools for one request", "defer, retrieve or split the tools")
-def too_many(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
-    for most, who in ((128, "openai_chat"), (512, "gemini")):
-        if len(tools) > most:
-            yield -1, Hit("", f"{len(tools)} tools; {who} accepts at most {most}")
+def check_tool_count(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+    for maximum, who in ((128, "openai_chat"), (512, "gemini")):
+        if len(tools) > maximum:
+            yield -1, Hit("", f"{len(tools)} tools; {who} accepts at most {maximum}")
 
 
 @rule("TW011", "warning", "all", "declarations use too many tokens", "shorten descriptions, defer or retrieve tools")
-def too_many_tokens(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
-    total = sum(tokens_of(tool, "openai_chat") for tool in tools)
-    if total > MOST_TOKENS:
+def check_token_count(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+    total = sum(declaration_tokens(tool, "openai_chat") for tool in tools)
+    if total > MAX_TOKENS:
         yield -1, Hit("", f"about {total:,} tokens in every request")
 
 
@@ -113,21 +113,21 @@ def too_many_tokens(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     "too many strict tools or options for one request",
     "declare fewer strict tools",
 )
-def strict_budget(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+def check_strict_budget(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     strict = [tool for tool in tools if tool.strict and tool.input_schema is not None]
     costs = [parameter_counts(lower(tool.input_schema, "anthropic_strict").schema) for tool in strict]
     bounds = DIALECTS["anthropic_strict"]
-    for count, most, what in (
+    for count, maximum, what in (
         (len(strict), bounds.strict_tools, "strict tools"),
         (sum(one for one, _ in costs), bounds.optional_parameters, "optional parameters in strict tools"),
         (sum(one for _, one in costs), bounds.union_parameters, "unions in strict tools"),
     ):
-        if most is not None and count > most:
-            yield -1, Hit("", f"{count} {what}; a request may have at most {most}")
+        if maximum is not None and count > maximum:
+            yield -1, Hit("", f"{count} {what}; a request may have at most {maximum}")
 
 
 @rule("TW013", "warning", "openai_chat bedrock", "description missing or too long", "write one to three sentences")
-def description_length(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+def check_description_length(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     for index, tool in enumerate(tools):
         if tool.kind == "builtin":
             continue
@@ -138,7 +138,7 @@ def description_length(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
 
 
 @rule("TW015", "warning", "all", "several tools share a description", "describe how they differ")
-def same_description(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+def check_same_description(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     counts = Counter(tool.description for tool in tools if tool.description)
     for index, tool in enumerate(tools):
         if tool.description and counts[tool.description] > 1:

@@ -11,9 +11,9 @@ from . import portable_rule, quality_rules, schema_rules, tool_rules
 from .findings import CHECKS, RULES, Finding, Hit, SourceLocation, is_selected, make_finding
 from .schema_rules import SCHEMA_CHECKS, AuditedSchema
 from .targets import TARGETS
-from .tokens import tokens_of
+from .tokens import declaration_tokens
 
-__all__ = ["Compatibility", "audit_tools", "compatibility", "tokens"]
+__all__ = ["Compatibility", "audit_tools", "estimate_tokens", "rate_compatibility"]
 
 _RULE_MODULES = (tool_rules, schema_rules, quality_rules, portable_rule)  # importing them registers their rules
 
@@ -34,9 +34,9 @@ def audit_tools(
     given = tuple(tools)
     stands = tuple(locations) or (SourceLocation(),) * len(given)
     of_all = stands[0] if len(set(stands)) == 1 else SourceLocation()
-    suppressed = [_suppressed(tool) for tool in given]
+    suppressed = [_suppressed_rules(tool) for tool in given]
     found: list[Finding] = []
-    for rule_id, index, hit in _hits(given, lambda rule_id: is_selected(rule_id, select, ignore, targets)):
+    for rule_id, index, hit in _run_rules(given, lambda rule_id: is_selected(rule_id, select, ignore, targets)):
         if index < 0:
             found.append(make_finding(of_all, rule_id, "", hit.path, hit.message))
         elif rule_id not in suppressed[index]:
@@ -45,7 +45,7 @@ def audit_tools(
     return tuple(sorted(dict.fromkeys(found), key=lambda finding: order[finding.rule]))
 
 
-def _hits(tools: tuple[Tool, ...], wanted: Callable[[str], bool]) -> Iterator[tuple[str, int, Hit]]:
+def _run_rules(tools: tuple[Tool, ...], wanted: Callable[[str], bool]) -> Iterator[tuple[str, int, Hit]]:
     """Run the rules on the whole list, then the schema rules on each tool."""
     for rule_id in filter(wanted, CHECKS):
         for index, hit in CHECKS[rule_id](tools):
@@ -59,12 +59,12 @@ def _hits(tools: tuple[Tool, ...], wanted: Callable[[str], bool]) -> Iterator[tu
                     yield rule_id, index, Hit(f"/input_schema{hit.path}", hit.message)
 
 
-def _suppressed(tool: Tool) -> frozenset[str]:
+def _suppressed_rules(tool: Tool) -> frozenset[str]:
     """Return the suppressed rules: `"x-toolwire-ignore": ["TW030"]` in the declaration or its schema."""
-    said = (tool.input_schema or {}).get("x-toolwire-ignore")
+    ignored = (tool.input_schema or {}).get("x-toolwire-ignore")
     for fields in tool.extra.values():
-        said = fields.get("x-toolwire-ignore", said)
-    return frozenset(one for one in said if type(one) is str) if type(said) is list else frozenset()
+        ignored = fields.get("x-toolwire-ignore", ignored)
+    return frozenset(one for one in ignored if type(one) is str) if type(ignored) is list else frozenset()
 
 
 class Compatibility(NamedTuple):
@@ -74,7 +74,7 @@ class Compatibility(NamedTuple):
     losses: int
 
 
-def compatibility(tool: Tool, targets: Sequence[str] = TARGETS) -> dict[str, Compatibility]:
+def rate_compatibility(tool: Tool, targets: Sequence[str] = TARGETS) -> dict[str, Compatibility]:
     """Rate the schema of a tool in each dialect."""
     out: dict[str, Compatibility] = {}
     schema = {"type": "object"} if tool.input_schema is None else tool.input_schema
@@ -89,5 +89,5 @@ def compatibility(tool: Tool, targets: Sequence[str] = TARGETS) -> dict[str, Com
     return out
 
 
-def tokens(tool: Tool) -> int:
-    return tokens_of(tool, "openai_chat")
+def estimate_tokens(tool: Tool) -> int:
+    return declaration_tokens(tool, "openai_chat")

@@ -10,10 +10,10 @@ __all__ = ["fit_ttl"]
 _MINUTES = {"5m": 5, "30m": 30, "1h": 60, "12h": 720}
 
 
-def fit_ttl(ttl: str, place: str, can: Capabilities, path: str, losses: Losses) -> str | None:
+def fit_ttl(ttl: str, element: str, can: Capabilities, path: str, losses: Losses) -> str | None:
     """Return the target's time to live: the shortest sufficient one, or None if it supports no mark there."""
-    if place not in can.cache:
-        losses.add(f"{path}/cache", "cache mark", "dropped", f"the target does not support one on a {place}", "info")
+    if element not in can.cache:
+        losses.add(f"{path}/cache", "cache mark", "dropped", f"the target does not support one on a {element}", "info")
         return None
     if ttl == "default" or ttl in can.cache_ttls:
         return ttl

@@ -47,14 +47,14 @@ def detect(body: JSON | bytes | str) -> Detected:
 
 
 def _best_match(body: JSON, kinds: tuple[Kind, ...]) -> Detected | None:
-    best, most = None, 0
+    best, best_score = None, 0
     for name in (*names(), mcp.NAME):
-        signs = mcp.DETECTION if name == mcp.NAME else get(name).detection
+        scorers = mcp.DETECTION if name == mcp.NAME else get(name).detection
         for kind in kinds:
-            judge = signs.get(kind)
-            points = 0 if judge is None else judge(body)
-            if points > most:
-                best, most = Detected(name, kind), points
+            scorer = scorers.get(kind)
+            score = 0 if scorer is None else scorer(body)
+            if score > best_score:
+                best, best_score = Detected(name, kind), score
     return best
 
 

@@ -5,7 +5,7 @@
     answer = emulation.restore(prepared.exchange.restore(response))   # calls restored
     again = emulation.retry(response)                             # once, if the answer could not be read
 
-For a stream, feed the events to `emulation.restorer()`. `emulate` is a pure function of the request, like `prepare`.
+For a stream, feed the events to `emulation.make_restorer()`. `emulate` is a pure function of the request, like `prepare`.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ class Emulation:
         self._form = form
         self._constrain = constrain
         self._retried = retried
-        self._tools = _offered(original, self.losses)
+        self._tools = _callable_tools(original, self.losses)
         self.request = self._text_request()
 
     def restore(self, response: Response) -> Response:
         """Return the answer with the calls parsed out of its text."""
-        reader = self.restorer()
-        events = [made for event in unfold(response) for made in reader.feed(event)]
+        reader = self.make_restorer()
+        events = [produced for event in unfold(response) for produced in reader.feed(event)]
         restored = fold(events) if response.stop is not None or response.fault is not None else response
         return replace(restored, created=response.created)
 
-    def restorer(self) -> AnswerReader:
+    def make_restorer(self) -> AnswerReader:
         """Like `restore`, for the events of a stream; `should_stop` is set when the generation can be aborted."""
         return AnswerReader(
             self._form,
@@ -74,24 +74,24 @@ class Emulation:
         problem = self.problem(response)
         if problem is None or self._retried:
             return None
-        words = "".join(part.text for part in response.parts if isinstance(part, Text))
-        said = Message("assistant", (Text(words),)) if words.strip() else None
-        told = Message("user", (Text(problem),))
-        messages = (*self._original.messages, *filter(None, (said,)), told)
+        text = "".join(part.text for part in response.parts if isinstance(part, Text))
+        answer_message = Message("assistant", (Text(text),)) if text.strip() else None
+        problem_message = Message("user", (Text(problem),))
+        messages = (*self._original.messages, *filter(None, (answer_message,)), problem_message)
         return Emulation(
             replace(self._original, messages=messages), self._form, constrain=self._constrain, retried=True
         )
 
     def problem(self, response: Response) -> str | None:
         """Return a message to the model about the problem in its answer, or None if the answer is usable."""
-        reader = self.restorer()
-        events = [made for event in unfold(response) for made in reader.feed(event)]
+        reader = self.make_restorer()
+        events = [produced for event in unfold(response) for produced in reader.feed(event)]
         parts = fold(events).parts if response.stop is not None else ()
         if any(isinstance(part, ToolCall) and part.state == "complete" for part in parts):
             return None
         found = [note for note in reader.diagnostics if note.code in _RETRYABLE_CODES]
         if found:
-            return f"Your call could not be read. {_described(found)}\n{self._call_instructions()}"
+            return f"Your call could not be read. {_describe_notes(found)}\n{self._call_instructions()}"
         if self._requires_call():
             return f"You have to call {self._callable_functions()} now. {self._call_instructions()}"
         return None
@@ -112,7 +112,7 @@ class Emulation:
             choice=None,
             parallel=None,
             params=params,
-            output=self._output(),
+            output=self._output_format(),
         )
 
     def _instructions(self) -> str:
@@ -121,7 +121,7 @@ class Emulation:
         lines = [self._form.render_tools(self._tools)]
         examples = [ToolCall("", tool.name, example) for tool in self._tools for example in tool.examples[:3]]
         if examples:
-            written = "\n".join(self._form.render_call(one, self._tools).text for one in examples)
+            written = "\n".join(self._form.render_call(item, self._tools).text for item in examples)
             lines.append(f"Examples of calls:\n{written}")
         if self._requires_call():
             lines.append(f"You have to call {self._callable_functions()} now, and say nothing else.")
@@ -140,11 +140,17 @@ class Emulation:
         names = [tool.name for tool in self._tools]
         return f"the function {names[0]}" if len(names) == 1 else f"one of the functions {', '.join(names)}"
 
-    def _output(self) -> OutputFormat | None:
+    def _output_format(self) -> OutputFormat | None:
         """Constrain the output to the call's schema, if the server supports it and a call in plain JSON is required."""
         calls = self._form.calls
-        plain = isinstance(calls, JsonCalls) and "{" in calls.bare
-        if not (self._constrain and plain and self._requires_call() and self._original.output is None and self._tools):
+        is_plain_json = isinstance(calls, JsonCalls) and "{" in calls.bare
+        if not (
+            self._constrain
+            and is_plain_json
+            and self._requires_call()
+            and self._original.output is None
+            and self._tools
+        ):
             return self._original.output
         shapes = [_call_schema(tool) for tool in self._tools]
         shape = shapes[0] if len(shapes) == 1 else {"anyOf": shapes}
@@ -165,12 +171,12 @@ def emulate(request: Request, form: Format | str, *, constrain: bool = False) ->
             hint="decode the document with decode_request of its wire",
         )
     found = get(form) if isinstance(form, str) else form
-    if request.choice is not None and request.choice.mode == "tool" and not _offered(request, Losses()):
+    if request.choice is not None and request.choice.mode == "tool" and not _callable_tools(request, Losses()):
         raise ConfigError(f"the required tool {request.choice.names} is not offered")
     return Emulation(request, found, constrain=constrain, retried=False)
 
 
-def _offered(request: Request, losses: Losses) -> tuple[Tool, ...]:
+def _callable_tools(request: Request, losses: Losses) -> tuple[Tool, ...]:
     """Return the tools that may be called, as functions, without built-in tools, which only a provider can run."""
     choice = request.choice
     names = choice.names if choice is not None and choice.mode in ("tool", "allowed") else None
@@ -207,8 +213,8 @@ def _next_call_number(request: Request) -> int:
     parts = [part for message in request.messages for part in message.parts]
     ids = [part.id for part in parts if isinstance(part, ToolCall)]
     ids += [part.call_id for part in parts if isinstance(part, ToolResult)]
-    return max((int(found[1]) + 1 for one in ids if (found := _OUR_ID(one))), default=0)
+    return max((int(found[1]) + 1 for item in ids if (found := _OUR_ID(item))), default=0)
 
 
-def _described(notes: Sequence[Diagnostic]) -> str:
+def _describe_notes(notes: Sequence[Diagnostic]) -> str:
     return " ".join(f"At character {note.position}: {note.detail}." for note in notes[:3])

@@ -43,15 +43,15 @@ class AnswerReader:
         self._form = form
         self._tools = tuple(tools)
         self._first_call = first_call
-        self._most = max_calls
+        self._max_calls = max_calls
         self._freeform = freeform
         self._parsers: dict[int, Parser] = {}
         self._choice_of: dict[int, int] = {}
         self._keys: dict[tuple[int, int], int] = {}
         self._next_key = 0
         self._calls: dict[int, int] = {}
-        self._left_out: set[int] = set()
-        self._cut_short: set[int] = set()  # choices with an incomplete call
+        self._dropped_keys: set[int] = set()
+        self._truncated_choices: set[int] = set()  # choices with an incomplete call
         self._inputs: dict[int, str] = {}
         self._ended = False
 
@@ -71,7 +71,7 @@ class AnswerReader:
             return []
         if isinstance(event, TextDelta) and event.key in self._choice_of:
             choice = self._choice_of[event.key]
-            return self._out(choice, self._parser(choice).feed(event.text))
+            return self._convert_events(choice, self._parser_for(choice).feed(event.text))
         if isinstance(event, TextEnd) and event.key in self._choice_of:
             return []
         if isinstance(event, ResponseEnd):
@@ -79,7 +79,7 @@ class AnswerReader:
         if isinstance(event, StreamFault):
             return [*self._close_all({}), event]
         key = getattr(event, "key", None)
-        return [event] if key is None else [replace(event, key=self._key(-1, key))]
+        return [event] if key is None else [replace(event, key=self._key_for(-1, key))]
 
     def close(self) -> list[Event]:
         """End a stream that was aborted because of `should_stop`."""
@@ -89,61 +89,61 @@ class AnswerReader:
         self._ended = True
         stops = dict(enumerate(end.stops))
         events = self._close_all(stops)
-        told = tuple(self._stop(choice, stop) for choice, stop in stops.items())
-        return [*events, replace(end, stops=told)]
+        adjusted = tuple(self._adjust_stop(choice, stop) for choice, stop in stops.items())
+        return [*events, replace(end, stops=adjusted)]
 
     def _close_all(self, stops: dict[int, Stop]) -> list[Event]:
         events: list[Event] = []
         for choice, parser in self._parsers.items():
             stop = stops.get(choice)
-            events += self._out(
+            events += self._convert_events(
                 choice, parser.close(finished=stop is not None and stop.reason not in _TRUNCATING_REASONS)
             )
         return events
 
-    def _stop(self, choice: int, stop: Stop) -> Stop:
-        called = self._calls.get(choice, 0) > 0
-        if choice in self._cut_short and stop.reason not in _TRUNCATING_REASONS:
+    def _adjust_stop(self, choice: int, stop: Stop) -> Stop:
+        has_calls = self._calls.get(choice, 0) > 0
+        if choice in self._truncated_choices and stop.reason not in _TRUNCATING_REASONS:
             return replace(stop, reason="length", sequence=None)  # a client must not run an incomplete call
         return (
             replace(stop, reason="tool_calls", sequence=None)
-            if called and stop.reason not in _TRUNCATING_REASONS
+            if has_calls and stop.reason not in _TRUNCATING_REASONS
             else stop
         )
 
-    def _parser(self, choice: int) -> Parser:
+    def _parser_for(self, choice: int) -> Parser:
         found = self._parsers.get(choice)
         if found is None:
             found = self._parsers[choice] = self._form.parser(self._tools, first_call=self._first_call)
         return found
 
-    def _key(self, source: int, key: int) -> int:
+    def _key_for(self, source: int, key: int) -> int:
         found = self._keys.get((source, key))
         if found is None:
             found = self._keys[source, key] = self._next_key
             self._next_key += 1
         return found
 
-    def _out(self, choice: int, events: Iterable[Event]) -> list[Event]:
+    def _convert_events(self, choice: int, events: Iterable[Event]) -> list[Event]:
         """Return the parser's events with our keys, for this choice, without surplus calls."""
-        made: list[Event] = []
+        converted: list[Event] = []
         for event in events:
-            key = self._key(choice, event.key)  # type: ignore[union-attr]  # a parser emits only items
+            key = self._key_for(choice, event.key)  # type: ignore[union-attr]  # a parser emits only items
             if isinstance(event, CallStart):
                 number = self._calls.get(choice, 0)
-                if self._most is not None and number >= self._most:
-                    self._left_out.add(key)
+                if self._max_calls is not None and number >= self._max_calls:
+                    self._dropped_keys.add(key)
                 else:
                     self._calls[choice] = number + 1
-            if key in self._left_out:
+            if key in self._dropped_keys:
                 continue
             if isinstance(event, CallEnd) and event.state == "truncated":
-                self._cut_short.add(choice)
-            moved: Event = replace(event, key=key)
-            if hasattr(moved, "choice") and choice:
-                moved = replace(moved, choice=choice)
-            made += self._as_freeform(moved, key)
-        return made
+                self._truncated_choices.add(choice)
+            rekeyed: Event = replace(event, key=key)
+            if hasattr(rekeyed, "choice") and choice:
+                rekeyed = replace(rekeyed, choice=choice)
+            converted += self._as_freeform(rekeyed, key)
+        return converted
 
     def _as_freeform(self, event: Event, key: int) -> list[Event]:
         """Turn the call back into a freeform call if its tool was sent as a function with one input."""

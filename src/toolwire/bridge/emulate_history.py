@@ -26,7 +26,7 @@ def render_history(messages: tuple[Message, ...], form: Format, tools: Sequence[
     Most formats have no ids: only its position assigns a result to its call, so results follow the order of the calls.
     """
     names: dict[str, str] = {}
-    spoken = []
+    rendered = []
     for turn in normalise(messages, losses):
         message = replace(turn.message, parts=tuple(turn.parts))
         index = message_index(turn.locations[0]) if turn.locations else 0
@@ -37,16 +37,16 @@ def render_history(messages: tuple[Message, ...], form: Format, tools: Sequence[
             if calls
             else _render_results(message, form, names, losses, index)
         )
-        spoken.append(replace(message, parts=parts))
-    return spoken
+        rendered.append(replace(message, parts=parts))
+    return rendered
 
 
 def _render_assistant(
     message: Message, calls: list[ToolCall], form: Format, tools: Sequence[Tool], losses: Losses, index: int
 ) -> tuple[Part, ...]:
     """Combine the text of the message and its calls into one text part."""
-    others = tuple(part for part in message.parts if not isinstance(part, (ToolCall, Text)))
-    words = "".join(part.text for part in message.parts if isinstance(part, Text))
+    other_parts = tuple(part for part in message.parts if not isinstance(part, (ToolCall, Text)))
+    text = "".join(part.text for part in message.parts if isinstance(part, Text))
     if form.one_call and len(calls) > 1:
         losses.add(
             join("messages", index), "parallel calls", "rewritten", "the format allows one call per turn", "info"
@@ -54,8 +54,8 @@ def _render_assistant(
     written = form.render_calls([_as_function(call) for call in calls], tools)
     for loss in written.losses:
         losses.add(join("messages", index) + loss.path, loss.concept, loss.action, loss.detail, "warning")
-    between = "\n" if words and not words.endswith("\n") else ""
-    return (*others, Text(f"{words}{between}{written.text}"))
+    separator = "\n" if text and not text.endswith("\n") else ""
+    return (*other_parts, Text(f"{text}{separator}{written.text}"))
 
 
 def _as_function(call: ToolCall) -> ToolCall:
@@ -72,12 +72,12 @@ def _render_results(
         if not isinstance(part, ToolResult):
             parts.append(part)
             continue
-        named = part if part.name else replace(part, name=names.get(part.call_id))
-        if any(mark in part.text for mark in _special_tokens(form)):
+        named_result = part if part.name else replace(part, name=names.get(part.call_id))
+        if any(token in part.text for token in _special_tokens(form)):
             detail = "it contains special tokens of the format, which the model may mistake for its own"
             losses.add(join("messages", index), "tool result", "weakened", detail)
         before = "\n" if parts and isinstance(parts[-1], Text) else ""
-        parts.append(Text(before + form.render_result(named)))
+        parts.append(Text(before + form.render_result(named_result)))
         parts += [piece for piece in part.parts if isinstance(piece, Media)]
     return tuple(parts)
 

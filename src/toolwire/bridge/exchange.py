@@ -46,7 +46,7 @@ class Exchange:
         self._fitted = fitted or []
 
     @property
-    def one_call(self) -> bool:
+    def is_single_call(self) -> bool:
         """True if the request allows only one call at a time."""
         return self._request is not None and self._request.parallel is False
 
@@ -66,13 +66,13 @@ class Exchange:
 
     def restore(self, response: Response, losses: Losses | None = None, client: Capabilities | None = None) -> Response:
         """Return the answer in the terms of the request; `client` has the capabilities of the wire it is written to."""
-        restorer = self.restorer(losses, client)
+        restorer = self.make_restorer(losses, client)
         restorer.feed(ResponseStart(response.id))
-        parts, found = restorer.answer(0, response.parts, response.stop)
+        parts, found = restorer.restore_choice(0, response.parts, response.stop)
         stop = None if response.fault is not None and response.stop is None else found
         alternatives = []
         for choice, other in enumerate(response.alternatives, 1):
-            other_parts, other_stop = restorer.answer(choice, other.parts, other.stop)
+            other_parts, other_stop = restorer.restore_choice(choice, other.parts, other.stop)
             alternatives.append(replace(other, parts=other_parts, stop=other_stop))
         fault = restorer.fault if response.fault is None else self.restore_fault(response.fault)
         return replace(response, parts=parts, stop=stop, alternatives=tuple(alternatives), fault=fault)
@@ -87,6 +87,6 @@ class Exchange:
         """Return the request's (namespace, name) of a tool, given its names on the target."""
         return (namespace, name) if self._names is None else self._names.from_wire(namespace, name)
 
-    def restorer(self, losses: Losses | None = None, client: Capabilities | None = None) -> Restorer:
+    def make_restorer(self, losses: Losses | None = None, client: Capabilities | None = None) -> Restorer:
         """Like `restore`, for the events of one stream."""
         return Restorer(self, Losses() if losses is None else losses, client)

@@ -32,14 +32,14 @@ def fit_choice(
     if choice is None or choice.mode == "auto":
         return _validate_strict(choice, tools, can, losses)
     if choice.names:
-        choice = _declared_only(request, choice, tools, names, losses)
+        choice = _restrict_to_declared(request, choice, tools, names, losses)
     _refuse_forced_thinking(request, choice, can)
     if choice.mode == "allowed" and "allowed" not in can.choices:
         choice = ToolChoice("required" if choice.required else "auto")
-    return _known(choice, can, losses)
+    return _nearest_supported(choice, can, losses)
 
 
-def _known(choice: ToolChoice, can: Capabilities, losses: Losses) -> ToolChoice:
+def _nearest_supported(choice: ToolChoice, can: Capabilities, losses: Losses) -> ToolChoice:
     """Return the nearest choice that the target supports."""
     if choice.mode in can.choices or choice.mode == "validated":
         return choice
@@ -63,7 +63,7 @@ def _validate_strict(
     return ToolChoice("validated")
 
 
-def _declared_only(
+def _restrict_to_declared(
     request: Request, choice: ToolChoice, tools: list[tuple[Tool, int]], names: NameMap, losses: Losses
 ) -> ToolChoice:
     """Restrict the choice to declared tools, under their names on the target."""
@@ -74,15 +74,20 @@ def _declared_only(
             losses.add(join("choice"), f"choice of {name}", "dropped", "no tool of this name is declared")
     if not kept:
         return ToolChoice("none" if choice.mode == "allowed" else "auto")
-    spelled = [
+    wire_names = [
         name if declared[name].kind == "builtin" else names.to_wire(declared[name].namespace, name) for name in kept
     ]
-    return replace(choice, names=tuple(spelled))
+    return replace(choice, names=tuple(wire_names))
 
 
 def _refuse_forced_thinking(request: Request, choice: ToolChoice, can: Capabilities) -> None:
-    forced = choice.mode in ("required", "tool") or (choice.mode == "allowed" and choice.required)
-    if forced and not can.forced_with_budget and request.reasoning is not None and request.reasoning.mode == "budget":
+    is_forced = choice.mode in ("required", "tool") or (choice.mode == "allowed" and choice.required)
+    if (
+        is_forced
+        and not can.forced_with_budget
+        and request.reasoning is not None
+        and request.reasoning.mode == "budget"
+    ):
         raise EncodeError(
             "the target does not allow a forced tool call with a thinking budget",
             pointer=join("choice"),

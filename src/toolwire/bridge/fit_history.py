@@ -16,7 +16,7 @@ from ..ir.pointer import join
 from ..ir.request import Message, Request, Role
 from ..ir.text import dumps
 from ..schema.lowering import Lowered
-from ..wire.media import media_placeholder, media_type_of
+from ..wire.media import guess_media_type, media_placeholder
 from ..wire.profiles import family_of
 from ..wire.protocol import Wire
 from ..wire.structured import structured_as_text
@@ -29,7 +29,7 @@ from .ids import IdAllocator
 from .moved import DeferredMedia
 from .names import NameMap
 from .places import PartLocation, location_pointer, message_index
-from .stored import continues_stored, summary_of
+from .stored import compaction_summary, continues_stored
 
 __all__ = ["ERROR_MARK", "fit_history", "fit_results"]
 
@@ -92,13 +92,13 @@ class _Fitter:
     ) -> None:
         self._lifts = lifts
         self._wire = wire
-        self._spoken_by = history_model
+        self._history_model = history_model
         self._can = wire.capabilities
         self._model = request.model
         self._names = names
         self._losses = losses
         self._ids = IdAllocator(wire.limits)
-        self._waiting: dict[str, deque[ToolCall]] = {}  # by old id: fitted calls without a result yet
+        self._pending_calls: dict[str, deque[ToolCall]] = {}  # by old id: fitted calls without a result yet
         self._signs_calls = self._can.unsigned_call is not None and family_of(request.model).signed_calls
         self._deferred = DeferredMedia()
         self._role: Role = "user"  # of the current turn
@@ -108,10 +108,10 @@ class _Fitter:
         fitted: list[DraftMessage] = []
         for turn in turns:
             if self._deferred and turn.parts and type(turn.parts[0]) is not ToolResult:
-                fitted.append(self._deferred.turn())
+                fitted.append(self._deferred.take_message())
             self._fit(turn, fitted)
         if self._deferred:
-            fitted.append(self._deferred.turn())
+            fitted.append(self._deferred.take_message())
         return fitted
 
     def _fit(self, turn: DraftMessage, turns: list[DraftMessage]) -> None:
@@ -123,8 +123,8 @@ class _Fitter:
         parts: list[Part] = []
         locations: list[PartLocation] | None = None  # created when the first part is dropped
         changed = turn.parts is not message.parts
-        for part, place in zip(turn.parts, turn.locations, strict=True):
-            fitted = _FIT[type(part)](self, part, place)
+        for part, location in zip(turn.parts, turn.locations, strict=True):
+            fitted = _FITTERS[type(part)](self, part, location)
             if fitted is not part:
                 changed = True
             if fitted is None:
@@ -132,125 +132,129 @@ class _Fitter:
                 continue
             parts.append(fitted)
             if locations is not None:
-                locations.append(place)
+                locations.append(location)
         if message.role == "assistant":
-            changed = self._settle_assistant(turn, parts) or changed
-        kept_places: Sequence[PartLocation] = turn.locations if locations is None else locations
+            changed = self._finish_assistant(turn, parts) or changed
+        kept_locations: Sequence[PartLocation] = turn.locations if locations is None else locations
         if self._deferred and parts and type(parts[0]) is ToolResult and type(parts[-1]) is not ToolResult:
-            kept_places = self._insert_deferred(parts, kept_places)
+            kept_locations = self._insert_deferred(parts, kept_locations)
         if parts:
             fitted_message = Message(message.role, tuple(parts), message.extra) if changed else message
-            turns.append(DraftMessage(fitted_message, parts, kept_places))
+            turns.append(DraftMessage(fitted_message, parts, kept_locations))
 
     def _insert_deferred(self, parts: list[Part], locations: Sequence[PartLocation]) -> list[PartLocation]:
         """Insert moved media after the results of a turn, before the text that follows them."""
-        moved = self._deferred.turn()
-        behind = max(number for number, part in enumerate(parts) if type(part) is ToolResult) + 1
-        parts[behind:behind] = moved.parts
-        return [*locations[:behind], *moved.locations, *locations[behind:]]
+        deferred = self._deferred.take_message()
+        index = max(number for number, part in enumerate(parts) if type(part) is ToolResult) + 1
+        parts[index:index] = deferred.parts
+        return [*locations[:index], *deferred.locations, *locations[index:]]
 
     def _report_message(self, message: Message, turn: DraftMessage) -> None:
-        where = join("messages", message_index(turn.locations[0])) if turn.locations else ""
-        report_extra(message.extra, where, self._wire.name, self._losses)
+        path = join("messages", message_index(turn.locations[0])) if turn.locations else ""
+        report_extra(message.extra, path, self._wire.name, self._losses)
         if message.role == "developer" and not self._can.developer:
             detail = "the target supports only system messages"
-            self._losses.add(where, "developer message", "rewritten", detail, "info")
+            self._losses.add(path, "developer message", "rewritten", detail, "info")
 
-    def _text(self, part: Text, place: PartLocation) -> Text | None:
+    def _fit_text(self, part: Text, location: PartLocation) -> Text | None:
         if not part.text and not part.artefacts:
             self._losses.add(
-                location_pointer(place), "empty text", "dropped", "it is empty, and targets refuse empty text", "info"
+                location_pointer(location),
+                "empty text",
+                "dropped",
+                "it is empty, and targets refuse empty text",
+                "info",
             )
             return None
         if part.cache is None and not part.artefacts and not part.extra:
             return part
-        where = location_pointer(place)
-        report_extra(part.extra, where, self._wire.name, self._losses)
-        artefacts = self._own(part.artefacts, where)
-        cache = None if part.cache is None else fit_ttl(part.cache, "part", self._can, where, self._losses)
+        path = location_pointer(location)
+        report_extra(part.extra, path, self._wire.name, self._losses)
+        artefacts = self._own_artefacts(part.artefacts, path)
+        cache = None if part.cache is None else fit_ttl(part.cache, "part", self._can, path, self._losses)
         return Text(part.text, cache, artefacts, part.extra) if part.text or artefacts else None
 
-    def _own(self, artefacts: tuple[Artefact, ...], where: str) -> tuple[Artefact, ...]:
+    def _own_artefacts(self, artefacts: tuple[Artefact, ...], path: str) -> tuple[Artefact, ...]:
         if not artefacts:
             return artefacts
-        return own_artefacts(artefacts, self._wire.provider, self._model, self._spoken_by, where, self._losses)
+        return own_artefacts(artefacts, self._wire.provider, self._model, self._history_model, path, self._losses)
 
-    def _reasoning(self, part: Reasoning, place: PartLocation) -> Reasoning | None:
-        where = location_pointer(place)
-        own = own_artefacts(part.artefacts, self._wire.provider, self._model, self._spoken_by, where, Losses())
+    def _fit_reasoning(self, part: Reasoning, location: PartLocation) -> Reasoning | None:
+        path = location_pointer(location)
+        own = own_artefacts(part.artefacts, self._wire.provider, self._model, self._history_model, path, Losses())
         native = self._wire.name in part.extra or f"{self._wire.name}~" in part.extra
         if not own and not (native and not part.artefacts):
             detail = "reasoning is sent back only to the provider and model that produced it"
-            self._losses.add(where, "reasoning", "dropped", detail)
+            self._losses.add(path, "reasoning", "dropped", detail)
             return None
-        report_extra(part.extra, where, self._wire.name, self._losses)
+        report_extra(part.extra, path, self._wire.name, self._losses)
         return part if len(own) == len(part.artefacts) else replace(part, artefacts=own)
 
-    def _call(self, call: ToolCall, place: PartLocation) -> ToolCall:
+    def _fit_call(self, call: ToolCall, location: PartLocation) -> ToolCall:
         can = self._can
         if call.raw == "":
             call = call.with_explicit_arguments()
         if call.extra or call.artefacts or call.cache is not None:
-            call = self._strip_call(call, place)
+            call = self._strip_call(call, location)
         if call.kind == "freeform" and not can.freeform:
             call = wrap_freeform(call)
             self._losses.add(
-                location_pointer(place), "freeform call", "rewritten", "sent as a call with one argument", "info"
+                location_pointer(location), "freeform call", "rewritten", "sent as a call with one argument", "info"
             )
         if can.object_arguments and call.raw is not None and len(call.raw) > 15 and _LONG_NUMBER(call.raw):
             detail = "more digits than a double can hold; the target may round them"
-            self._losses.add(f"{location_pointer(place)}/arguments", "long numbers", "weakened", detail)
+            self._losses.add(f"{location_pointer(location)}/arguments", "long numbers", "weakened", detail)
         old_id = call.id
         new_id = self._ids.assign(old_id, call.name)
         name = self._names.to_wire(call.namespace, call.name)
         if name in self._lifts and call.arguments is not None:
-            call = self._encode_arguments(call, self._lifts[name], place)
+            call = self._encode_arguments(call, self._lifts[name], location)
         if new_id != old_id or name != call.name or (call.namespace is not None and not can.namespaces):
             call = replace(call, id=new_id, name=name, namespace=call.namespace if can.namespaces else None)
-        waiting = self._waiting.get(old_id)
-        if waiting is None:
-            self._waiting[old_id] = deque((call,))
+        pending_calls = self._pending_calls.get(old_id)
+        if pending_calls is None:
+            self._pending_calls[old_id] = deque((call,))
         else:
-            waiting.append(call)
+            pending_calls.append(call)
         return call
 
-    def _encode_arguments(self, call: ToolCall, lowered: Lowered, place: PartLocation) -> ToolCall:
+    def _encode_arguments(self, call: ToolCall, lowered: Lowered, location: PartLocation) -> ToolCall:
         """Encode the arguments in the shape of the schema that the target receives."""
         arguments = lowered.encode(call.arguments)
         if arguments != call.arguments:
             detail = "converted to the tool's schema for the target"
-            self._losses.add(f"{location_pointer(place)}/arguments", "arguments", "rewritten", detail, "info")
+            self._losses.add(f"{location_pointer(location)}/arguments", "arguments", "rewritten", detail, "info")
         return replace(call, arguments=arguments, raw=None)
 
-    def _strip_call(self, call: ToolCall, place: PartLocation) -> ToolCall:
-        where = location_pointer(place)
-        report_extra(call.extra, where, self._wire.name, self._losses)
-        cache = None if call.cache is None else fit_ttl(call.cache, "call", self._can, where, self._losses)
-        return replace(call, cache=cache, artefacts=self._own(call.artefacts, where))
+    def _strip_call(self, call: ToolCall, location: PartLocation) -> ToolCall:
+        path = location_pointer(location)
+        report_extra(call.extra, path, self._wire.name, self._losses)
+        cache = None if call.cache is None else fit_ttl(call.cache, "call", self._can, path, self._losses)
+        return replace(call, cache=cache, artefacts=self._own_artefacts(call.artefacts, path))
 
-    def _result(self, result: ToolResult, place: PartLocation) -> ToolResult:
+    def _fit_result(self, result: ToolResult, location: PartLocation) -> ToolResult:
         can = self._can
         if result.extra:
-            report_extra(result.extra, location_pointer(place), self._wire.name, self._losses)
+            report_extra(result.extra, location_pointer(location), self._wire.name, self._losses)
         parts, structured = result.parts, result.structured
         if structured is not None and not can.result_structured:
-            parts, structured = structured_as_text(result, location_pointer(place), self._losses), None
+            parts, structured = structured_as_text(result, location_pointer(location), self._losses), None
             result = replace(result, parts=parts, structured=None)
         only = parts[0] if len(parts) == 1 else None
         if type(only) is not Text or not only.text or only.cache is not None or only.extra:
-            parts = self._result_parts(result, place)
+            parts = self._fit_result_parts(result, location)
         is_error = result.is_error
         if is_error and not can.result_error:
-            parts, structured, is_error = _marked(parts), None, False
+            parts, structured, is_error = _mark_error(parts), None, False
             detail = f"sent as a text prefix: {ERROR_MARK!r}"
-            self._losses.add(f"{location_pointer(place)}/is_error", "is_error", "rewritten", detail, "info")
+            self._losses.add(f"{location_pointer(location)}/is_error", "is_error", "rewritten", detail, "info")
         cache = result.cache
         if cache is not None:
-            cache = fit_ttl(cache, "result", can, location_pointer(place), self._losses)
-        waiting = self._waiting.get(result.call_id)
-        if not waiting:  # only if results are fitted without their calls
+            cache = fit_ttl(cache, "result", can, location_pointer(location), self._losses)
+        pending_calls = self._pending_calls.get(result.call_id)
+        if not pending_calls:  # only if results are fitted without their calls
             return replace(result, parts=parts, structured=structured, is_error=is_error, cache=cache)
-        call = waiting.popleft()
+        call = pending_calls.popleft()
         if call.id == result.call_id and call.name == result.name and parts is result.parts:
             if is_error is result.is_error and cache is result.cache and call.kind == result.kind:
                 return result
@@ -259,81 +263,81 @@ class _Fitter:
             call.id, call.name, parts, structured, is_error, call.kind, call.namespace, cache, result.extra
         )
 
-    def _result_parts(self, result: ToolResult, place: PartLocation) -> tuple[Text | Media | Opaque, ...]:
+    def _fit_result_parts(self, result: ToolResult, location: PartLocation) -> tuple[Text | Media | Opaque, ...]:
         fitted: list[Text | Media | Opaque] = []
         for part in result.parts:
             if isinstance(part, Text):
-                text = self._text(part, place)
+                text = self._fit_text(part, location)
                 if text is not None:
                     fitted.append(text)
             elif isinstance(part, Opaque):
-                fitted.append(part if part.wire == self._wire.name else self._spell_out(part, place))
+                fitted.append(part if part.wire == self._wire.name else self._opaque_as_text(part, location))
             elif part.kind in self._can.result_media:
-                fitted.append(self._media(part, place))
+                fitted.append(self._fit_media(part, location))
             else:
-                fitted.append(self._defer_media(part, result, place))
+                fitted.append(self._defer_media(part, result, location))
         return tuple(fitted)
 
-    def _spell_out(self, part: Opaque, place: PartLocation) -> Text:
+    def _opaque_as_text(self, part: Opaque, location: PartLocation) -> Text:
         """Send a foreign block of a result as JSON text, because the output of a tool must reach the model."""
         detail = f"specific to {part.wire}; sent as JSON text"
-        self._losses.add(location_pointer(place), part.type, "rewritten", detail)
+        self._losses.add(location_pointer(location), part.type, "rewritten", detail)
         return Text(dumps(part.value))
 
-    def _defer_media(self, part: Media, result: ToolResult, place: PartLocation) -> Text:
+    def _defer_media(self, part: Media, result: ToolResult, location: PartLocation) -> Text:
         """Move media to a separate message, because the target's results hold text only."""
-        media = self._media(part, place)
+        media = self._fit_media(part, location)
         if isinstance(media, Text):
             return media
         detail = f"the target does not support {part.kind} in a result; it follows in a user message"
-        self._losses.add(location_pointer(place), f"{part.kind} in a result", "moved", detail)
-        self._deferred.add(media, place, f"the result of {result.name or result.call_id}")
+        self._losses.add(location_pointer(location), f"{part.kind} in a result", "moved", detail)
+        self._deferred.add(media, location, f"the result of {result.name or result.call_id}")
         return Text(f"[{part.kind}: see the next user message]")
 
-    def _spoken_media(self, part: Media, place: PartLocation) -> Media | Text | None:
+    def _fit_message_media(self, part: Media, location: PartLocation) -> Media | Text | None:
         """Fit media in a message; media of the model or the system may have to move to the next user message."""
-        media = self._media(part, place)
+        media = self._fit_media(part, location)
         if self._role == "user" or isinstance(media, Text):
             return media
         if self._role == "assistant" and part.kind in self._can.assistant_media:
             return media
         detail = f"the target does not support {part.kind} in {self._role} messages; it follows in a user message"
-        self._losses.add(location_pointer(place), f"{part.kind} in a {self._role} message", "moved", detail)
-        self._deferred.add(media, place, f"the {self._role} message")
+        self._losses.add(location_pointer(location), f"{part.kind} in a {self._role} message", "moved", detail)
+        self._deferred.add(media, location, f"the {self._role} message")
         return None
 
-    def _media(self, part: Media, place: PartLocation) -> Media | Text:
+    def _fit_media(self, part: Media, location: PartLocation) -> Media | Text:
         """Return media that the target accepts, or else a text, so that the model knows that something is missing."""
-        where = location_pointer(place)
+        path = location_pointer(location)
         if part.owner is not None and part.owner != self._wire.provider and part.data is None and part.url is None:
             detail = f"it is stored by {part.owner} as {part.file_id!r}; other providers cannot read it"
-            self._losses.add(where, part.kind, "dropped", detail, "error")
+            self._losses.add(path, part.kind, "dropped", detail, "error")
             return media_placeholder(part)
         if part.kind not in self._can.media:
-            self._losses.add(where, part.kind, "dropped", f"the target does not support {part.kind}", "error")
+            self._losses.add(path, part.kind, "dropped", f"the target does not support {part.kind}", "error")
             return media_placeholder(part)
-        report_extra(part.extra, where, self._wire.name, self._losses)
+        report_extra(part.extra, path, self._wire.name, self._losses)
         if part.media_type is None and part.data is not None and part.name is not None:
-            part = replace(part, media_type=media_type_of(part.name))
+            part = replace(part, media_type=guess_media_type(part.name))
         if part.cache is None:
             return part
-        return replace(part, cache=fit_ttl(part.cache, "part", self._can, where, self._losses))
+        return replace(part, cache=fit_ttl(part.cache, "part", self._can, path, self._losses))
 
-    def _opaque(self, part: Opaque, place: PartLocation) -> Opaque | Text | None:
+    def _fit_opaque(self, part: Opaque, location: PartLocation) -> Opaque | Text | None:
         if part.wire == self._wire.name:
             return part
-        summary = summary_of(part)
+        summary = compaction_summary(part)
         if summary is not None:
-            self._losses.add(location_pointer(place), part.type, "rewritten", "the summary is sent as text", "info")
+            self._losses.add(location_pointer(location), part.type, "rewritten", "the summary is sent as text", "info")
             return summary
-        self._losses.add(location_pointer(place), part.type, "dropped", f"specific to {part.wire}", "error")
+        self._losses.add(location_pointer(location), part.type, "dropped", f"specific to {part.wire}", "error")
         return None
 
-    def _refusal(self, part: Refusal, place: PartLocation) -> Refusal:
-        report_extra(part.extra, location_pointer(place), self._wire.name, self._losses)
+    def _fit_refusal(self, part: Refusal, location: PartLocation) -> Refusal:
+        report_extra(part.extra, location_pointer(location), self._wire.name, self._losses)
         return part
 
-    def _settle_assistant(self, turn: DraftMessage, parts: list[Part]) -> bool:
+    def _finish_assistant(self, turn: DraftMessage, parts: list[Part]) -> bool:
         """Apply the rules that concern a whole assistant turn; return whether anything changed."""
         changed = False
         if self._signs_calls:
@@ -343,7 +347,7 @@ class _Fitter:
             self._losses.add(location_pointer(turn.locations[0]), "reasoning", "dropped", detail)
             parts.pop()
             changed = True
-        if len(parts) < len(turn.parts) and _thoughts(parts) < _thoughts(turn.parts):
+        if len(parts) < len(turn.parts) and _count_reasoning(parts) < _count_reasoning(turn.parts):
             parts[:] = [_without_item_id(part, self._wire.name) for part in parts]
             changed = True
         return changed
@@ -352,15 +356,17 @@ class _Fitter:
         calls = [number for number, part in enumerate(parts) if type(part) is ToolCall]
         if not calls or any(getattr(parts[number], "artefacts", ()) for number in calls):
             return False
-        stand_in = Artefact(self._wire.provider, "thought_signature", self._can.unsigned_call or "")
-        first = next(place for part, place in zip(turn.parts, turn.locations, strict=True) if type(part) is ToolCall)
+        placeholder = Artefact(self._wire.provider, "thought_signature", self._can.unsigned_call or "")
+        first = next(
+            location for part, location in zip(turn.parts, turn.locations, strict=True) if type(part) is ToolCall
+        )
         detail = "the call is not signed by its model; sent with the documented placeholder"
         self._losses.add(f"{location_pointer(first)}/artefacts", "signature", "rewritten", detail, "info")
-        parts[calls[0]] = replace(parts[calls[0]], artefacts=(stand_in,))
+        parts[calls[0]] = replace(parts[calls[0]], artefacts=(placeholder,))
         return True
 
 
-def _marked(parts: tuple[Text | Media | Opaque, ...]) -> tuple[Text | Media | Opaque, ...]:
+def _mark_error(parts: tuple[Text | Media | Opaque, ...]) -> tuple[Text | Media | Opaque, ...]:
     """Mark a result as an error in its text."""
     first = parts[0] if parts else Text("")
     if isinstance(first, Text):
@@ -368,7 +374,7 @@ def _marked(parts: tuple[Text | Media | Opaque, ...]) -> tuple[Text | Media | Op
     return (Text(ERROR_MARK), *parts)
 
 
-def _thoughts(parts: Sequence[Part]) -> int:
+def _count_reasoning(parts: Sequence[Part]) -> int:
     return sum(1 for part in parts if type(part) is Reasoning)
 
 
@@ -384,12 +390,12 @@ def _without_item_id(part: Part, wire: str) -> Part:
     return part
 
 
-_FIT: dict[type, Callable[[_Fitter, Any, PartLocation], Part | None]] = {
-    Text: _Fitter._text,
-    Reasoning: _Fitter._reasoning,
-    ToolCall: _Fitter._call,
-    ToolResult: _Fitter._result,
-    Media: _Fitter._spoken_media,
-    Refusal: _Fitter._refusal,
-    Opaque: _Fitter._opaque,
+_FITTERS: dict[type, Callable[[_Fitter, Any, PartLocation], Part | None]] = {
+    Text: _Fitter._fit_text,
+    Reasoning: _Fitter._fit_reasoning,
+    ToolCall: _Fitter._fit_call,
+    ToolResult: _Fitter._fit_result,
+    Media: _Fitter._fit_message_media,
+    Refusal: _Fitter._fit_refusal,
+    Opaque: _Fitter._fit_opaque,
 }

@@ -34,11 +34,11 @@ def fit_reasoning(request: Request, wire: Wire, losses: Losses) -> ReasoningConf
         losses.add(_BUDGET, "thinking budget", "dropped", "the target accepts either effort or budget", "info")
         reasoning = replace(reasoning, mode="auto", budget=None)
     if reasoning.effort is not None and reasoning.effort not in can.efforts:
-        reasoning = _nearest(reasoning, can.efforts, losses)
+        reasoning = _lower_effort(reasoning, can.efforts, losses)
     if reasoning.mode == "auto" and reasoning.effort is None and reasoning.budget is None and not can.adaptive:
         losses.add(join("reasoning", "mode"), "thinking", "dropped", "left to the model's default", "info")
     if reasoning.mode == "budget" and reasoning.budget is not None:
-        return _within_bounds(reasoning, request, wire, losses)
+        return _fit_bounds(reasoning, request, wire, losses)
     return reasoning
 
 
@@ -53,8 +53,8 @@ def _as_budget(reasoning: ReasoningConfig, request: Request, wire: Wire, losses:
     """Convert the effort to a token budget, for models without effort levels."""
     if reasoning.mode == "budget" and reasoning.effort is None:
         return reasoning
-    forced = request.choice is not None and (request.choice.mode in ("required", "tool") or request.choice.required)
-    if forced and not wire.capabilities.forced_with_budget:
+    is_forced = request.choice is not None and (request.choice.mode in ("required", "tool") or request.choice.required)
+    if is_forced and not wire.capabilities.forced_with_budget:
         losses.add(
             join("reasoning"), "thinking", "dropped", "this model does not support thinking before a forced call"
         )
@@ -66,7 +66,7 @@ def _as_budget(reasoning: ReasoningConfig, request: Request, wire: Wire, losses:
     return replace(reasoning, mode="budget", effort=None, budget=budget)
 
 
-def _nearest(reasoning: ReasoningConfig, efforts: tuple[str, ...], losses: Losses) -> ReasoningConfig:
+def _lower_effort(reasoning: ReasoningConfig, efforts: tuple[str, ...], losses: Losses) -> ReasoningConfig:
     """Return the next lower effort that the target supports, or its lowest."""
     effort = reasoning.effort
     if effort not in _SCALE or not efforts:
@@ -78,18 +78,18 @@ def _nearest(reasoning: ReasoningConfig, efforts: tuple[str, ...], losses: Losse
     return replace(reasoning, effort=fitted)
 
 
-def _within_bounds(reasoning: ReasoningConfig, request: Request, wire: Wire, losses: Losses) -> ReasoningConfig | None:
-    budget, least, most = reasoning.budget or 0, wire.limits.min_budget, request.params.max_tokens
-    if not least:
+def _fit_bounds(reasoning: ReasoningConfig, request: Request, wire: Wire, losses: Losses) -> ReasoningConfig | None:
+    budget, minimum, max_tokens = reasoning.budget or 0, wire.limits.min_budget, request.params.max_tokens
+    if not minimum:
         return reasoning
-    fitted = max(budget, least)
-    if most is not None and fitted >= most:
-        fitted = most - 1
-    if fitted < least:
-        detail = f"max_tokens {most} leaves no room for thinking (at least {least})"
+    fitted = max(budget, minimum)
+    if max_tokens is not None and fitted >= max_tokens:
+        fitted = max_tokens - 1
+    if fitted < minimum:
+        detail = f"max_tokens {max_tokens} leaves no room for thinking (at least {minimum})"
         losses.add(join("reasoning"), "thinking", "dropped", detail)
         return None
     if fitted != budget:
-        detail = f"{budget} was changed to {fitted}: at least {least}, and less than max_tokens"
+        detail = f"{budget} was changed to {fitted}: at least {minimum}, and less than max_tokens"
         losses.add(_BUDGET, "thinking budget", "weakened", detail, "info")
     return replace(reasoning, budget=fitted)

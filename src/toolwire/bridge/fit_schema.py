@@ -16,7 +16,7 @@ from ..schema.conform import parameter_counts
 from ..schema.dialects import DIALECTS, Dialect
 from ..schema.lowering import Lowered, lower
 from ..wire.protocol import Wire
-from .budget import ParameterCounts, affordable
+from .budget import ParameterCounts, select_affordable
 
 __all__ = ["fit_schemas"]
 
@@ -25,9 +25,9 @@ IndexedTool = tuple[Tool, int]
 
 def fit_schemas(tools: list[IndexedTool], wire: Wire, losses: Losses) -> tuple[list[IndexedTool], dict[str, Lowered]]:
     """Return the tools with fitted schemas, and, by name, the encoding of arguments that change shape."""
-    loose = DIALECTS[wire.dialect]
+    default_dialect = DIALECTS[wire.dialect]
     strict = DIALECTS.get(f"{wire.dialect}_strict") if wire.capabilities.strict else None
-    relaxed = frozenset[int]() if strict is None else _relaxed(tools, strict, losses)
+    relaxed = frozenset[int]() if strict is None else _select_relaxed(tools, strict, losses)
     fitted: list[IndexedTool] = []
     lifts: dict[str, Lowered] = {}
     for tool, index in tools:
@@ -36,9 +36,9 @@ def fit_schemas(tools: list[IndexedTool], wire: Wire, losses: Losses) -> tuple[l
         if not _has_schema(tool, index):
             fitted.append((tool, index))
             continue
-        lowered = _lowered(tool, strict if tool.strict and strict is not None else loose)
+        lowered = _try_lower(tool, strict if tool.strict and strict is not None else default_dialect)
         if lowered is None or not lowered.conforms:
-            detail = f"its schema cannot be expressed in {loose.name}{_refusal_reason(lowered)}"
+            detail = f"its schema cannot be expressed in {default_dialect.name}{_refusal_reason(lowered)}"
             losses.add(f"/tools/{index}", "tool", "dropped", detail, "error")
             continue
         fitted.append((_apply_lowered(tool, lowered, index, lifts, losses), index))
@@ -53,34 +53,34 @@ def _refusal_reason(lowered: Lowered | None) -> str:
     return f" ({lowered.problem})" if lowered is not None and lowered.problem is not None else ""
 
 
-def _relaxed(tools: list[IndexedTool], strict: Dialect, losses: Losses) -> frozenset[int]:
+def _select_relaxed(tools: list[IndexedTool], strict: Dialect, losses: Losses) -> frozenset[int]:
     """Return the tools that lose strictness: those that do not qualify, and as few others as the budget requires."""
-    wanted = [(tool, index) for tool, index in tools if tool.strict and tool.kind == "function" and index >= 0]
+    strict_tools = [(tool, index) for tool, index in tools if tool.strict and tool.kind == "function" and index >= 0]
     costs: dict[int, ParameterCounts] = {}
-    for tool, index in wanted:
-        lowered = None if tool.input_schema is None else _lowered(tool, strict)
+    for tool, index in strict_tools:
+        lowered = None if tool.input_schema is None else _try_lower(tool, strict)
         if tool.input_schema is not None and (lowered is None or not lowered.conforms):
             detail = f"the schema does not qualify{_refusal_reason(lowered)}; sent without strict"
             losses.add(f"/tools/{index}/strict", "strict", "dropped", detail)
         else:
             costs[index] = _parameter_counts(lowered, strict)
-    most = (strict.optional_parameters or 0, strict.union_parameters or 0)
+    limits = (strict.optional_parameters or 0, strict.union_parameters or 0)
     indices = tuple(costs)
-    kept = {indices[number] for number in affordable(tuple(costs.values()), most, strict.strict_tools)}
+    kept = {indices[number] for number in select_affordable(tuple(costs.values()), limits, strict.strict_tools)}
     for index in sorted(costs.keys() - kept):
         detail = (
-            f"at most {strict.strict_tools} strict tools, {most[0]} optional parameters "
-            f"and {most[1]} unions per request"
+            f"at most {strict.strict_tools} strict tools, {limits[0]} optional parameters "
+            f"and {limits[1]} unions per request"
         )
         losses.add(f"/tools/{index}/strict", "strict", "dropped", detail)
-    return frozenset(index for _, index in wanted if index not in kept)
+    return frozenset(index for _, index in strict_tools if index not in kept)
 
 
 def _parameter_counts(lowered: Lowered | None, strict: Dialect) -> ParameterCounts:
     return (0, 0) if lowered is None or strict.optional_parameters is None else parameter_counts(lowered.schema)
 
 
-def _lowered(tool: Tool, dialect: Dialect) -> Lowered | None:
+def _try_lower(tool: Tool, dialect: Dialect) -> Lowered | None:
     try:
         return lower(tool.input_schema, dialect)
     except (EncodeError, RecursionError):
@@ -89,7 +89,7 @@ def _lowered(tool: Tool, dialect: Dialect) -> Lowered | None:
 
 def _apply_lowered(tool: Tool, lowered: Lowered, index: int, lifts: dict[str, Lowered], losses: Losses) -> Tool:
     if lowered.unchanged and not lowered.losses:
-        return _described_once(tool, lowered.dialect, index, losses)
+        return _move_description(tool, lowered.dialect, index, losses)
     path = f"/tools/{index}/input_schema"
     for loss in lowered.losses:
         losses.add(path + loss.path, loss.concept, loss.action, loss.detail, loss.severity)
@@ -98,15 +98,15 @@ def _apply_lowered(tool: Tool, lowered: Lowered, index: int, lifts: dict[str, Lo
         losses.add(path, "schema", "rewritten", detail, "info")
     if lowered.changes_arguments:
         lifts[tool.name] = lowered
-    return _described_once(replace(tool, input_schema=lowered.schema), lowered.dialect, index, losses)
+    return _move_description(replace(tool, input_schema=lowered.schema), lowered.dialect, index, losses)
 
 
-def _described_once(tool: Tool, dialect: Dialect, index: int, losses: Losses) -> Tool:
+def _move_description(tool: Tool, dialect: Dialect, index: int, losses: Losses) -> Tool:
     """Move or drop the description of the parameters object, on a wire whose server does not read it."""
     schema = tool.input_schema
     if dialect.root_description or schema is None or not isinstance(schema.get("description"), str):
         return tool
-    words = schema["description"]
+    description = schema["description"]
     path, concept = f"/tools/{index}/input_schema/description", "description of the parameters"
     if tool.description:
         losses.add(
@@ -115,4 +115,4 @@ def _described_once(tool: Tool, dialect: Dialect, index: int, losses: Losses) ->
     else:
         losses.add(path, concept, "moved", "moved to the tool, because the server does not read it here", "info")
     rest = {key: value for key, value in schema.items() if key != "description"}
-    return replace(tool, description=tool.description or words, input_schema=rest)
+    return replace(tool, description=tool.description or description, input_schema=rest)

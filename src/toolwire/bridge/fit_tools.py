@@ -31,7 +31,7 @@ def fit_tools(
     can = wire.capabilities
     fitted: list[tuple[Tool, int]] = []
     seen: dict[tuple[str | None, str], int] = {}
-    for tool, index in _allowed_only(request, can, losses):
+    for tool, index in _keep_allowed(request, can, losses):
         if tool.kind == "builtin" and wire.name not in tool.extra:
             detail = f"{tool.name!r} belongs to another provider and runs there"
             losses.add(join("tools", index), "built-in tool", "dropped", detail, "error")
@@ -41,15 +41,15 @@ def fit_tools(
             hint = f"the first one is at /tools/{first}; rename or remove one of them"
             raise EncodeError(f"two tools have the name {tool.name!r}", pointer=join("tools", index, "name"), hint=hint)
         fitted.append((_fit_tool(tool, f"/tools/{index}", can, wire.name, names, losses), index))
-    fitted = _within_limit(fitted, wire.limits.tools, request, losses)
+    fitted = _limit_count(fitted, wire.limits.tools, request, losses)
     if can.declared_history and not fitted:
         return _declare_history(request, names, losses), {}
     if not any(tool.kind == "builtin" for tool, _ in fitted):
-        fitted = [(_load_now(tool, index, losses), index) for tool, index in fitted]
+        fitted = [(_undefer(tool, index, losses), index) for tool, index in fitted]
     return fit_schemas(fitted, wire, losses)
 
 
-def _load_now(tool: Tool, index: int, losses: Losses) -> Tool:
+def _undefer(tool: Tool, index: int, losses: Losses) -> Tool:
     """Load a deferred tool at once, because without its provider's search tool the model cannot find it."""
     if not tool.deferred:
         return tool
@@ -64,7 +64,7 @@ def _fit_tool(tool: Tool, path: str, can: Capabilities, wire: str, names: NameMa
     if tool.extra:
         report_extra(tool.extra, path, wire, losses)
     if tool.kind == "freeform" and not can.freeform:
-        tool = _wrap(tool, path, losses)
+        tool = _wrap_tool(tool, path, losses)
     if tool.examples and not can.examples:
         tool = _describe_examples(tool, path, losses)
     if tool.cache is not None:
@@ -78,7 +78,7 @@ def _fit_tool(tool: Tool, path: str, can: Capabilities, wire: str, names: NameMa
     return tool
 
 
-def _wrap(tool: Tool, path: str, losses: Losses) -> Tool:
+def _wrap_tool(tool: Tool, path: str, losses: Losses) -> Tool:
     argument: Object = {"type": "string"}
     detail = f"sent as a function with one argument, `{WRAPPED_INPUT}`; calls are returned as freeform calls"
     losses.add(path, "freeform tool", "rewritten", detail, "info")
@@ -109,7 +109,7 @@ def _describe_examples(tool: Tool, path: str, losses: Losses) -> Tool:
     return replace(tool, description=description, examples=())
 
 
-def _allowed_only(request: Request, can: Capabilities, losses: Losses) -> list[tuple[Tool, int]]:
+def _keep_allowed(request: Request, can: Capabilities, losses: Losses) -> list[tuple[Tool, int]]:
     """Declare only the allowed tools if the target cannot restrict a choice."""
     tools = [(tool, index) for index, tool in enumerate(request.tools)]
     choice = request.choice
@@ -123,20 +123,22 @@ def _allowed_only(request: Request, can: Capabilities, losses: Losses) -> list[t
     return [(tool, index) for tool, index in tools if tool.name in allowed]
 
 
-def _within_limit(
-    tools: list[tuple[Tool, int]], most: int | None, request: Request, losses: Losses
+def _limit_count(
+    tools: list[tuple[Tool, int]], max_tools: int | None, request: Request, losses: Losses
 ) -> list[tuple[Tool, int]]:
     """Keep to the target's maximum: tools that are chosen or have been called first, then the others in order."""
-    if most is None or len(tools) <= most:
+    if max_tools is None or len(tools) <= max_tools:
         return tools
-    needed = {part.name for message in request.messages for part in message.parts if isinstance(part, ToolCall)}
+    needed_names = {part.name for message in request.messages for part in message.parts if isinstance(part, ToolCall)}
     if request.choice is not None:
-        needed.update(request.choice.names)
-    ranked = sorted(tools, key=lambda placed: request.tools[placed[1]].name not in needed)
-    kept = {index for _, index in ranked[:most]}
+        needed_names.update(request.choice.names)
+    ranked = sorted(tools, key=lambda placed: request.tools[placed[1]].name not in needed_names)
+    kept = {index for _, index in ranked[:max_tools]}
     for _, index in tools:
         if index not in kept:
-            losses.add(join("tools", index), "tool", "dropped", f"the target accepts at most {most} tools", "error")
+            losses.add(
+                join("tools", index), "tool", "dropped", f"the target accepts at most {max_tools} tools", "error"
+            )
     return [(tool, index) for tool, index in tools if index in kept]
 
 

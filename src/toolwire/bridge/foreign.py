@@ -15,7 +15,7 @@ _CONVERSATION = frozenset({"previous_response_id", "conversation", "prompt", "ca
 
 
 def report_extra(
-    extra: Extra, path: str, wire: str, losses: Losses, *, small: bool = False, scoped: bool = True
+    extra: Extra, path: str, wire: str, losses: Losses, *, as_info: bool = False, scoped: bool = True
 ) -> None:
     """Add a loss for each field that only another wire has; with `small`, as information only.
 
@@ -33,7 +33,7 @@ def report_extra(
                 detail = f"on {source} its absence means {value}"
                 losses.add(path, field[1:], "dropped", detail, "warning")
                 continue
-            severity = "info" if small else _severity(field)
+            severity = "info" if as_info else _severity(field)
             detail = f"specific to {source}"
             where = f"{path}/{scope}" if scope and scoped else path
             losses.add(f"{where}{join(field)}", f"{scope} {field}".strip(), "dropped", detail, severity)

@@ -31,15 +31,15 @@ class DraftMessage:
 
     __slots__ = ("locations", "message", "parts")
 
-    def __init__(self, message: Message, parts: Sequence[Part], places: Sequence[PartLocation]) -> None:
+    def __init__(self, message: Message, parts: Sequence[Part], locations: Sequence[PartLocation]) -> None:
         self.message = message
         self.parts = parts
-        self.locations = places
+        self.locations = locations
 
 
 def normalise(messages: tuple[Message, ...], losses: Losses) -> list[DraftMessage]:
     """Return the same conversation with every call followed by its result."""
-    turns = _already_normal(messages)
+    turns = _draft_if_normal(messages)
     return _reorder_results(messages, losses) if turns is None else turns
 
 
@@ -51,16 +51,16 @@ def gather(messages: tuple[Message, ...]) -> list[DraftMessage]:
     ]
 
 
-def _already_normal(messages: tuple[Message, ...]) -> list[DraftMessage] | None:
+def _draft_if_normal(messages: tuple[Message, ...]) -> list[DraftMessage] | None:
     """Return the turns of a history in which every result is in its correct place, or None."""
     turns: list[DraftMessage] = []
     calls: list[str] = []  # ids of the calls of the last turn
     answered = 0
-    speaker = ""
+    last_role = ""
     for index, message in enumerate(messages):
         parts = message.parts
         if message.role == "assistant":
-            if speaker != "assistant":
+            if last_role != "assistant":
                 if answered < len(calls):
                     return None
                 calls, answered = [], 0
@@ -76,7 +76,7 @@ def _already_normal(messages: tuple[Message, ...]) -> list[DraftMessage] | None:
                 elif answered < len(calls):
                     return None  # text before the results
         turns.append(DraftMessage(message, parts, message_locations(index, len(parts))))
-        speaker = message.role
+        last_role = message.role
     return turns if answered == len(calls) else None
 
 
@@ -88,39 +88,41 @@ def merge_drafts(turns: list[DraftMessage]) -> list[DraftMessage]:
         role, stop = turns[start].message.role, start + 1
         while stop < count and turns[stop].message.role == role:
             stop += 1
-        row = turns[start:stop]
+        group = turns[start:stop]
         start = stop
-        if len(row) == 1 or role not in ("user", "assistant"):
-            merged += row
+        if len(group) == 1 or role not in ("user", "assistant"):
+            merged += group
             continue
-        parts = tuple([part for turn in row for part in turn.parts])
-        extras = [_without_form(turn.message.extra) for turn in row if turn.message.extra]
+        parts = tuple([part for turn in group for part in turn.parts])
+        extras = [_strip_form(turn.message.extra) for turn in group if turn.message.extra]
         extra: Extra = reduce(merge_extra, extras) if extras else {}
         merged.append(
-            DraftMessage(Message(role, parts, extra), parts, [place for turn in row for place in turn.locations])
+            DraftMessage(
+                Message(role, parts, extra), parts, [location for turn in group for location in turn.locations]
+            )
         )
     return merged
 
 
-def _without_form(extra: Extra) -> Extra:
+def _strip_form(extra: Extra) -> Extra:
     return {name: fields for name, fields in extra.items() if not name.endswith("~")}
 
 
 class _Pair:
     """A call and its result."""
 
-    __slots__ = ("call", "late", "place", "result", "result_place")
+    __slots__ = ("call", "is_late", "location", "result", "result_location")
 
-    def __init__(self, call: ToolCall, place: PartLocation) -> None:
+    def __init__(self, call: ToolCall, location: PartLocation) -> None:
         self.call = call
-        self.place = place
+        self.location = location
         self.result: ToolResult | None = None
-        self.result_place = place
-        self.late = False
+        self.result_location = location
+        self.is_late = False
 
 
 def _reorder_results(messages: tuple[Message, ...], losses: Losses) -> list[DraftMessage]:
-    pairs, odd = _pair(messages, losses)
+    pairs, orphan_results = _pair_results(messages, losses)
     turns: list[DraftMessage] = []
     waiting: list[_Pair] = []  # calls of the current assistant turn
     for index, message in enumerate(messages):
@@ -129,49 +131,51 @@ def _reorder_results(messages: tuple[Message, ...], losses: Losses) -> list[Draf
             waiting += pairs.get(index, ())
             continue
         if waiting:
-            turns.append(_answers(waiting, losses))
+            turns.append(_result_message(waiting, losses))
             waiting = []
-        turn = _without_results(message, index, odd)
+        turn = _without_results(message, index, orphan_results)
         if turn.parts:
             turns.append(turn)
-        elif turns and (extra := _without_form(message.extra)):  # fields around the results move with them
+        elif turns and (extra := _strip_form(message.extra)):  # fields around the results move with them
             last = turns[-1]
             merged = replace(last.message, extra=merge_extra(last.message.extra, extra))
             turns[-1] = DraftMessage(merged, last.parts, last.locations)
     if waiting:
-        turns.append(_answers(waiting, losses))
+        turns.append(_result_message(waiting, losses))
     return turns
 
 
-def _pair(messages: tuple[Message, ...], losses: Losses) -> tuple[dict[int, list[_Pair]], dict[PartLocation, Text]]:
+def _pair_results(
+    messages: tuple[Message, ...], losses: Losses
+) -> tuple[dict[int, list[_Pair]], dict[PartLocation, Text]]:
     """Return the pairs by the message of their call, and the text for results without a call."""
     pairs: dict[int, list[_Pair]] = {}
-    odd: dict[PartLocation, Text] = {}
-    calls = _Unanswered()
-    spoken: PartLocation = -1  # the last place of a part that is not a result
+    orphan_results: dict[PartLocation, Text] = {}
+    calls = _OpenCalls()
+    last_text: PartLocation = -1  # the last place of a part that is not a result
     for index, message in enumerate(messages):
-        for place, part in zip(message_locations(index, len(message.parts)), message.parts, strict=True):
+        for location, part in zip(message_locations(index, len(message.parts)), message.parts, strict=True):
             if isinstance(part, ToolCall) and message.role == "assistant":
-                pair = _Pair(part, place)
+                pair = _Pair(part, location)
                 pairs.setdefault(index, []).append(pair)
                 calls.add(pair)
             elif isinstance(part, ToolResult):
                 found = calls.take(part)
                 if found is not None:
-                    found.result, found.result_place, found.late = part, place, spoken > found.place
+                    found.result, found.result_location, found.is_late = part, location, last_text > found.location
                 elif part.call_id and part.call_id in calls.answered:
                     detail = f"{part.call_id} already has a result"
-                    losses.add(location_pointer(place), "second result", "dropped", detail)
+                    losses.add(location_pointer(location), "second result", "dropped", detail)
                 else:
-                    odd[place] = _as_words(part)
+                    orphan_results[location] = _result_text(part)
                     detail = "its call is not in the history; sent as text"
-                    losses.add(location_pointer(place), "result without a call", "rewritten", detail)
+                    losses.add(location_pointer(location), "result without a call", "rewritten", detail)
             elif message.role != "assistant":
-                spoken = place
-    return pairs, odd
+                last_text = location
+    return pairs, orphan_results
 
 
-class _Unanswered:
+class _OpenCalls:
     """Calls without a result so far, by id and by name, in order."""
 
     __slots__ = ("_by_id", "_by_name", "_in_order", "answered")
@@ -189,10 +193,10 @@ class _Unanswered:
 
     def take(self, result: ToolResult) -> _Pair | None:
         """Return the call that `result` answers: the one with its id; without ids, the first of its name."""
-        pair = _first(self._by_id.get(result.call_id)) if result.call_id else None
+        pair = _first_open(self._by_id.get(result.call_id)) if result.call_id else None
         if pair is None:
-            named = self._in_order if result.name is None else self._by_name.get(result.name)
-            pair = _first(named)
+            candidates = self._in_order if result.name is None else self._by_name.get(result.name)
+            pair = _first_open(candidates)
             if pair is not None and result.call_id and pair.call.id:
                 return None  # both have ids, and they differ
         if pair is not None:
@@ -200,7 +204,7 @@ class _Unanswered:
         return pair
 
 
-def _first(pairs: deque[_Pair] | None) -> _Pair | None:
+def _first_open(pairs: deque[_Pair] | None) -> _Pair | None:
     while pairs:
         if pairs[0].result is None:
             return pairs[0]
@@ -208,33 +212,33 @@ def _first(pairs: deque[_Pair] | None) -> _Pair | None:
     return None
 
 
-def _as_words(result: ToolResult) -> Text:
+def _result_text(result: ToolResult) -> Text:
     text = result.text or dumps(result.structured)
     return Text(f"[result of {result.name or 'a call'} {result.call_id}] {text}".replace(" ]", "]"))
 
 
-def _answers(pairs: list[_Pair], losses: Losses) -> DraftMessage:
+def _result_message(pairs: list[_Pair], losses: Losses) -> DraftMessage:
     parts: list[Part] = []
     for pair in pairs:
         call = pair.call
         if pair.result is None:
             detail = "the call has no result; an error result was added"
-            losses.add(location_pointer(pair.place), "missing result", "rewritten", detail)
+            losses.add(location_pointer(pair.location), "missing result", "rewritten", detail)
             parts.append(ToolResult(call.id, call.name, (Text(INTERRUPTED),), None, True, call.kind, call.namespace))
             continue
-        if pair.late:
+        if pair.is_late:
             detail = "results must directly follow their calls"
-            losses.add(location_pointer(pair.result_place), "late result", "moved", detail, "info")
+            losses.add(location_pointer(pair.result_location), "late result", "moved", detail, "info")
         parts.append(pair.result if pair.result.call_id == call.id else replace(pair.result, call_id=call.id))
-    return DraftMessage(Message("user"), parts, [pair.result_place for pair in pairs])
+    return DraftMessage(Message("user"), parts, [pair.result_location for pair in pairs])
 
 
-def _without_results(message: Message, index: int, odd: dict[PartLocation, Text]) -> DraftMessage:
+def _without_results(message: Message, index: int, orphan_results: dict[PartLocation, Text]) -> DraftMessage:
     parts: list[Part] = []
-    places: list[PartLocation] = []
-    for place, part in zip(message_locations(index, len(message.parts)), message.parts, strict=True):
-        kept = odd.get(place) if type(part) is ToolResult else part
-        if kept is not None:
-            parts.append(kept)
-            places.append(place)
-    return DraftMessage(message, parts, places)
+    locations: list[PartLocation] = []
+    for location, part in zip(message_locations(index, len(message.parts)), message.parts, strict=True):
+        kept_part = orphan_results.get(location) if type(part) is ToolResult else part
+        if kept_part is not None:
+            parts.append(kept_part)
+            locations.append(location)
+    return DraftMessage(message, parts, locations)

@@ -20,10 +20,10 @@ __all__ = ["IdAllocator"]
 class IdAllocator:
     """Assign ids; `used` holds the ids already taken."""
 
-    __slots__ = ("_legal", "_length", "salt", "used")
+    __slots__ = ("_is_legal", "_length", "salt", "used")
 
     def __init__(self, limits: Limits | None = None) -> None:
-        self._legal = None if limits is None else _matcher(limits.id)
+        self._is_legal = None if limits is None else _matcher(limits.id)
         self._length = 0 if limits is None else limits.id_length
         self.used: set[str] = set()
         self.salt = ""  # distinguishes the ids of this conversation
@@ -31,15 +31,15 @@ class IdAllocator:
     def assign(self, call_id: str, name: str) -> str:
         """Return the id for a new call: its own if possible."""
         if call_id and call_id not in self.used:
-            legal = self._legal
-            if legal is None or (len(call_id) <= self._length and legal(call_id) is not None):
+            is_legal = self._is_legal
+            if is_legal is None or (len(call_id) <= self._length and is_legal(call_id) is not None):
                 self.used.add(call_id)
                 return call_id
         for attempt in range(len(self.used) + 1000):
-            made = short_hash(f"{self.salt}\n{call_id}\n{name}\n{len(self.used)}\n{attempt}", 9)
-            if made not in self.used:
-                self.used.add(made)
-                return made
+            candidate = short_hash(f"{self.salt}\n{call_id}\n{name}\n{len(self.used)}\n{attempt}", 9)
+            if candidate not in self.used:
+                self.used.add(candidate)
+                return candidate
         raise AssertionError("no free call id found")
 
 

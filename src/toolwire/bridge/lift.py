@@ -29,24 +29,24 @@ def lift_call(call: ToolCall, lowered: Lowered) -> ToolCall:
 class ArgumentLifter:
     """Lift one call of a stream. Emitted text is never retracted, and adds up to the lifted arguments."""
 
-    __slots__ = ("_key", "_lowered", "_passing", "_properties", "_scanner", "_sent", "_started")
+    __slots__ = ("_key", "_lowered", "_properties", "_scanner", "_sent_length", "_started", "_streaming_name")
 
     def __init__(self, key: int, lowered: Lowered) -> None:
         self._key = key
         self._lowered = lowered
         self._properties = None if lowered.codec is None else lowered.codec.properties
         self._scanner = Scanner()
-        self._passing: str | None = None  # the argument that passes through, by its name on the target
-        self._sent = 0  # length of the part already sent
+        self._streaming_name: str | None = None  # the argument that passes through, by its name on the target
+        self._sent_length = 0  # length of the part already sent
         self._started = False
 
     def feed(self, event: CallDelta) -> tuple[Event, ...]:
         if self._properties is None:
             return ()
-        out = [self._whole(name, raw) for name, raw in self._scanner.feed(event.text)]
+        out = [self._complete_field(name, raw) for name, raw in self._scanner.feed(event.text)]
         partial = self._scanner.partial
         if partial is not None:
-            out.append(self._part(*partial))
+            out.append(self._partial_field(*partial))
         text = "".join(out)
         return (CallDelta.of(self._key, text),) if text else ()
 
@@ -62,32 +62,32 @@ class ArgumentLifter:
             return (replace(event, arguments=None, raw=event.raw, state="invalid"),)
         return (CallDelta.of(self._key, text), replace(event, arguments=arguments, raw=None))
 
-    def _field(self, name: str) -> FieldCodec:
+    def _field_codec(self, name: str) -> FieldCodec:
         assert self._properties is not None
         return self._properties.get(name) or FieldCodec(name, name, None, False)
 
-    def _opening(self, field: FieldCodec) -> str:
+    def _field_prefix(self, field: FieldCodec) -> str:
         mark, self._started = "," if self._started else "{", True
         return f"{mark}{dumps(field.name)}:"
 
-    def _whole(self, name: str, raw: str) -> str:
-        if name == self._passing:
-            rest, self._passing = raw[self._sent :], None
+    def _complete_field(self, name: str, raw: str) -> str:
+        if name == self._streaming_name:
+            rest, self._streaming_name = raw[self._sent_length :], None
             return rest
-        field = self._field(name)
+        field = self._field_codec(name)
         value = parse(raw)
         if field.is_filled and (value is None or value == field.absent):
             return ""
         lifted = value if field.codec is None else apply_codec(field.codec.lift, value)
-        return self._opening(field) + (raw if field.codec is None else dumps(lifted))
+        return self._field_prefix(field) + (raw if field.codec is None else dumps(lifted))
 
-    def _part(self, name_as_json: str, piece: str) -> str:
-        if self._passing is not None:
-            self._sent += len(piece)
+    def _partial_field(self, name_as_json: str, piece: str) -> str:
+        if self._streaming_name is not None:
+            self._sent_length += len(piece)
             return piece
         name = parse(name_as_json)
-        field = self._field(name)
+        field = self._field_codec(name)
         if field.codec is not None or field.absent is not None or not piece.startswith('"'):
             return ""
-        self._passing, self._sent = name, len(piece)
-        return self._opening(field) + piece
+        self._streaming_name, self._sent_length = name, len(piece)
+        return self._field_prefix(field) + piece

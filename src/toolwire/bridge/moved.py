@@ -16,20 +16,20 @@ __all__ = ["DeferredMedia"]
 class DeferredMedia:
     """Media that wait for the next place where a user message is allowed."""
 
-    __slots__ = ("_waiting",)
+    __slots__ = ("_pending",)
 
     def __init__(self) -> None:
-        self._waiting: list[tuple[Part, PartLocation]] = []
+        self._pending: list[tuple[Part, PartLocation]] = []
 
     def __bool__(self) -> bool:
-        return bool(self._waiting)
+        return bool(self._pending)
 
-    def add(self, media: Media, place: PartLocation, origin: str) -> None:
-        self._waiting.append((Text(f"[{media.kind} from {origin}]"), place))
-        self._waiting.append((media, place))
+    def add(self, media: Media, location: PartLocation, origin: str) -> None:
+        self._pending.append((Text(f"[{media.kind} from {origin}]"), location))
+        self._pending.append((media, location))
 
-    def turn(self) -> DraftMessage:
+    def take_message(self) -> DraftMessage:
         """Return all waiting media as a message."""
-        waiting, self._waiting = self._waiting, []
-        parts = tuple([part for part, _ in waiting])
-        return DraftMessage(Message("user", parts), parts, [place for _, place in waiting])
+        pending, self._pending = self._pending, []
+        parts = tuple([part for part, _ in pending])
+        return DraftMessage(Message("user", parts), parts, [location for _, location in pending])

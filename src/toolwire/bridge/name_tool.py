@@ -21,7 +21,7 @@ def resolve_breach(breach: Breach, wire: Wire, request: Request, fitted: list[tu
     if tool is None or index < 0:
         return breach
     original = request.tools[index]
-    pointer = _with_names(breach.pointer, tool.input_schema)
+    pointer = _name_properties(breach.pointer, tool.input_schema)
     return replace(
         breach, tool=original.name, at=join("tools", index), pointer=nearest_existing(asdict(original), pointer)
     )
@@ -40,14 +40,14 @@ def _sent_name(breach: Breach, wire: Wire, tools: tuple[Tool, ...]) -> str | Non
     return tool.name
 
 
-def _with_names(pointer: str, schema: JSON) -> str:
+def _name_properties(pointer: str, schema: JSON) -> str:
     """Replace a property's position among its siblings by its name."""
     segments: list[str] = []
     for segment in split(pointer):
         if segments and segments[-1] == "properties" and segment.startswith("["):
             try:
-                around = resolve({"input_schema": schema}, join(*segments))
-                segment = list(around)[int(segment[1:-1])]
+                parent = resolve({"input_schema": schema}, join(*segments))
+                segment = list(parent)[int(segment[1:-1])]
             except (LookupError, TypeError, ValueError):
                 break
         segments.append(segment)

@@ -19,43 +19,43 @@ __all__ = ["NameMap"]
 class NameMap:
     """A bijection between the names of a request and legal names."""
 
-    __slots__ = ("_back", "_forth", "_length", "_namespaces", "_pattern")
+    __slots__ = ("_length", "_namespaces", "_original_names", "_pattern", "_wire_names")
 
     def __init__(self, limits: Limits, namespaces: bool) -> None:
         self._pattern = limits.name
         self._length = limits.name_length
         self._namespaces = namespaces
-        self._forth: dict[tuple[str | None, str], str] = {}
-        self._back: dict[tuple[str | None, str], tuple[str | None, str]] = {}
+        self._wire_names: dict[tuple[str | None, str], str] = {}
+        self._original_names: dict[tuple[str | None, str], tuple[str | None, str]] = {}
 
     def to_wire(self, namespace: str | None, name: str) -> str:
-        found = self._forth.get((namespace, name))
-        return found if found is not None else self._map(namespace, name)
+        found = self._wire_names.get((namespace, name))
+        return found if found is not None else self._add_mapping(namespace, name)
 
     def from_wire(self, namespace: str | None, name: str) -> tuple[str | None, str]:
         """Return the original (namespace, name); an unmapped name is unchanged."""
-        return self._back.get((namespace if self._namespaces else None, name), (namespace, name))
+        return self._original_names.get((namespace if self._namespaces else None, name), (namespace, name))
 
-    def _map(self, namespace: str | None, name: str) -> str:
-        space = namespace if self._namespaces else None
-        wire = self._legal(namespace, name, space)
-        self._forth[namespace, name] = wire
-        self._back[space, wire] = namespace, name
+    def _add_mapping(self, namespace: str | None, name: str) -> str:
+        scope = namespace if self._namespaces else None
+        wire = self._make_legal(namespace, name, scope)
+        self._wire_names[namespace, name] = wire
+        self._original_names[scope, wire] = namespace, name
         return wire
 
-    def _legal(self, namespace: str | None, name: str, space: str | None) -> str:
-        whole = name if namespace is None or self._namespaces else f"{namespace}__{name}"
-        if _is_legal(self._pattern, self._length, whole) and (space, whole) not in self._back:
-            return whole
-        clean = re.sub(r"[^a-zA-Z0-9_-]+", "_", whole) or "tool"
+    def _make_legal(self, namespace: str | None, name: str, scope: str | None) -> str:
+        full_name = name if namespace is None or self._namespaces else f"{namespace}__{name}"
+        if _is_legal(self._pattern, self._length, full_name) and (scope, full_name) not in self._original_names:
+            return full_name
+        clean = re.sub(r"[^a-zA-Z0-9_-]+", "_", full_name) or "tool"
         if not re.fullmatch(self._pattern, clean):
             clean = clean.replace("-", "_")
         if not re.fullmatch(self._pattern, clean):
             clean = f"_{clean}"
         for attempt in range(1000):
-            mark = short_hash(f"{namespace or ''}\n{name}\n{attempt}", 8)
-            wire = f"{clean[: self._length - 9]}_{mark}"
-            if (space, wire) not in self._back:
+            suffix = short_hash(f"{namespace or ''}\n{name}\n{attempt}", 8)
+            wire = f"{clean[: self._length - 9]}_{suffix}"
+            if (scope, wire) not in self._original_names:
                 return wire
         raise AssertionError("no free name found for this tool")
 

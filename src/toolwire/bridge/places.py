@@ -20,9 +20,9 @@ def message_locations(index: int, parts: int) -> range:
     return range(index << _BITS, (index << _BITS) + parts)
 
 
-def message_index(place: PartLocation) -> int:
-    return place >> _BITS
+def message_index(location: PartLocation) -> int:
+    return location >> _BITS
 
 
-def location_pointer(place: PartLocation) -> str:
-    return join("messages", place >> _BITS, "parts", place & ((1 << _BITS) - 1))
+def location_pointer(location: PartLocation) -> str:
+    return join("messages", location >> _BITS, "parts", location & ((1 << _BITS) - 1))

@@ -10,25 +10,27 @@ from ..ir.pointer import JSON, join
 from ..ir.tools import Tool
 from ..wire import get, mcp
 
-__all__ = ["readable_tools"]
+__all__ = ["decode_readable_tools"]
 
 
-def readable_tools(declarations: Sequence[JSON], wire: str, losses: Losses) -> tuple[tuple[Tool, ...], list[int]]:
+def decode_readable_tools(
+    declarations: Sequence[JSON], wire: str, losses: Losses
+) -> tuple[tuple[Tool, ...], list[int]]:
     """Return the tools and their positions in the list; raise ProtocolError if none is readable."""
     decode = mcp.decode_tools if wire == mcp.NAME else get(wire).decode_tools
     tools: list[Tool] = []
     indices: list[int] = []
-    refused: list[ProtocolError] = []
+    errors: list[ProtocolError] = []
     for declaration in declarations:
-        at = len(tools) + len(refused)
+        index = len(tools) + len(errors)
         try:
-            read = decode([declaration])
+            decoded = decode([declaration])
         except ProtocolError as error:
-            refused.append(error)
-            losses.add(join("tools", at), "tool", "dropped", f"it cannot be read: {error.message}", "error")
+            errors.append(error)
+            losses.add(join("tools", index), "tool", "dropped", f"it cannot be read: {error.message}", "error")
             continue
-        tools += read
-        indices += range(at, at + len(read))
-    if refused and not tools:
-        raise refused[0]
+        tools += decoded
+        indices += range(index, index + len(decoded))
+    if errors and not tools:
+        raise errors[0]
     return tuple(tools), indices

@@ -26,7 +26,7 @@ from ..schema.validate import Problem
 
 __all__ = ["CallRepair", "CallRepairer", "RepairedResponse", "policy_for", "repair_calls"]
 
-_ANYTHING: Object = {"type": "object"}
+_ANY_OBJECT: Object = {"type": "object"}
 
 
 class CallRepair(Value, frozen=True):
@@ -52,9 +52,9 @@ def repair_calls(response: Response, tools: Iterable[Tool], *, policy: RepairPol
     """Repair the calls of `response`; by default as far as each tool's effect allows."""
     if response.stop is None and response.fault is None:
         return RepairedResponse(response)
-    mender = CallRepairer(tools, policy=policy)
-    events = [made for event in unfold(response) for made in mender.feed(event)]
-    return RepairedResponse(replace(fold(events), created=response.created), tuple(mender.repairs))
+    repairer = CallRepairer(tools, policy=policy)
+    events = [produced for event in unfold(response) for produced in repairer.feed(event)]
+    return RepairedResponse(replace(fold(events), created=response.created), tuple(repairer.repairs))
 
 
 class CallRepairer:
@@ -64,31 +64,31 @@ class CallRepairer:
         self.repairs: list[CallRepair] = []
         self._tools = {tool.name: tool for tool in tools}
         self._policy = policy
-        self._held: dict[int, tuple[CallStart, list[Event]]] = {}
+        self._open_calls: dict[int, tuple[CallStart, list[Event]]] = {}
 
     def feed(self, event: Event) -> list[Event]:
         if isinstance(event, CallStart) and event.kind == "function":
-            self._held[event.key] = (event, [])
+            self._open_calls[event.key] = (event, [])
             return [event]
-        held = self._held.get(event.key) if isinstance(event, (CallDelta, ArgumentEnd, CallEnd)) else None
-        if held is None:
+        open_call = self._open_calls.get(event.key) if isinstance(event, (CallDelta, ArgumentEnd, CallEnd)) else None
+        if open_call is None:
             return [event]
-        start, waiting = held
+        start, buffered = open_call
         if not isinstance(event, CallEnd):
-            waiting.append(event)
+            buffered.append(event)
             return []
-        del self._held[event.key]
-        mended = self._repair_call(start, event)
-        return [*waiting, event] if mended is None else mended
+        del self._open_calls[event.key]
+        repaired = self._repair_call(start, event)
+        return [*buffered, event] if repaired is None else repaired
 
     def _repair_call(self, start: CallStart, end: CallEnd) -> list[Event] | None:
         """Return the events of the repaired call, or None if it is unchanged."""
         if end.state == "truncated":
             return None
         tool = self._tools.get(start.name)
-        given: JSON = end.raw if end.arguments is None else end.arguments
-        schema = _ANYTHING if tool is None or tool.input_schema is None else tool.input_schema
-        found = repair_arguments(given or "", schema, policy=self._policy or policy_for(tool))
+        raw_arguments: JSON = end.raw if end.arguments is None else end.arguments
+        schema = _ANY_OBJECT if tool is None or tool.input_schema is None else tool.input_schema
+        found = repair_arguments(raw_arguments or "", schema, policy=self._policy or policy_for(tool))
         if not found.steps and found.arguments is not None:
             return None
         self.repairs.append(CallRepair(start.id, start.name, found.steps, found.problems))

@@ -43,20 +43,20 @@ class AnswerReporter:
         self._paths: dict[int, str] = {}  # the path of each item of a stream, by key
         self._sizes: dict[int, int] = {}  # number of items by choice
 
-    def whole(self, response: Response) -> None:
-        self._around(response.extra, "")
-        self._parts(response.parts, "")
-        self._stop(response.stop, "")
-        self._usage(response.usage)
-        for number, other in enumerate(response.alternatives, 1):
-            path = _path_of(number)
-            self._around(other.extra, path)
-            self._parts(other.parts, path)
-            self._stop(other.stop, path)
+    def report_response(self, response: Response) -> None:
+        self._report_extra(response.extra, "")
+        self._report_parts(response.parts, "")
+        self._report_stop(response.stop, "")
+        self._report_usage(response.usage)
+        for number, alternative in enumerate(response.alternatives, 1):
+            path = _choice_path(number)
+            self._report_extra(alternative.extra, path)
+            self._report_parts(alternative.parts, path)
+            self._report_stop(alternative.stop, path)
 
-    def event(self, event: Event) -> None:
+    def report_event(self, event: Event) -> None:
         if isinstance(event, _STARTS):
-            path = self._paths.get(event.key) or self._place(event.key, event.choice)
+            path = self._paths.get(event.key) or self._allocate_path(event.key, event.choice)
             if isinstance(event, WholePart):
                 report_extra(getattr(event.part, "extra", {}), path, self._wire, self._losses, scoped=False)
             elif not isinstance(event, PartStart):
@@ -64,41 +64,41 @@ class AnswerReporter:
         elif isinstance(event, _ENDS):
             report_extra(event.extra, self._paths.get(event.key, "/parts"), self._wire, self._losses, scoped=False)
         elif isinstance(event, UsageUpdate):
-            self._usage(event.usage)
+            self._report_usage(event.usage)
         elif isinstance(event, ResponseStart):
-            self._around(event.extra, "")
+            self._report_extra(event.extra, "")
         elif isinstance(event, ResponseEnd):
-            self._around(event.extra, "")
+            self._report_extra(event.extra, "")
             for choice, stop in enumerate(event.stops):
-                self._stop(stop, _path_of(choice))
+                self._report_stop(stop, _choice_path(choice))
 
-    def _place(self, key: int, choice: int) -> str:
+    def _allocate_path(self, key: int, choice: int) -> str:
         number = self._sizes.get(choice, 0)
         self._sizes[choice] = number + 1
-        path = self._paths[key] = f"{_path_of(choice)}/parts/{number}"
+        path = self._paths[key] = f"{_choice_path(choice)}/parts/{number}"
         return path
 
-    def _parts(self, parts: tuple[Part, ...], path: str) -> None:
+    def _report_parts(self, parts: tuple[Part, ...], path: str) -> None:
         for number, part in enumerate(parts):
             if extra := getattr(part, "extra", None):
                 report_extra(extra, f"{path}/parts/{number}", self._wire, self._losses, scoped=False)
 
-    def _stop(self, stop: Stop | None, path: str) -> None:
+    def _report_stop(self, stop: Stop | None, path: str) -> None:
         if stop is not None:
-            self._around(stop.extra, f"{path}/stop")
+            self._report_extra(stop.extra, f"{path}/stop")
 
-    def _usage(self, usage: Usage | None) -> None:
+    def _report_usage(self, usage: Usage | None) -> None:
         if usage is None:
             return
-        self._around(usage.extra, "/usage")
+        self._report_extra(usage.extra, "/usage")
         if usage.tool_input and not self._counts_tool_input:
             detail = f"{self._wire} does not count them separately"
             self._losses.add("/usage/tool_input", "input tokens of hosted tools", "dropped", detail, "info")
 
-    def _around(self, extra: Extra, path: str) -> None:
+    def _report_extra(self, extra: Extra, path: str) -> None:
         if extra:
-            report_extra(extra, path, self._wire, self._losses, small=True, scoped=False)
+            report_extra(extra, path, self._wire, self._losses, as_info=True, scoped=False)
 
 
-def _path_of(choice: int) -> str:
+def _choice_path(choice: int) -> str:
     return f"/alternatives/{choice - 1}" if choice else ""

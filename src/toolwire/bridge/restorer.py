@@ -61,16 +61,16 @@ class Restorer:
 
     __slots__ = (
         "_calls",
-        "_cut_short",
         "_ids",
         "_lifts",
         "_object_arguments",
         "_one_call",
-        "_open",
+        "_open_calls",
         "_original_name",
         "_refusals",
         "_refused",
         "_restore_fault",
+        "_truncated_choices",
         "_unwrapping",
         "_wrapped",
         "fault",
@@ -82,7 +82,7 @@ class Restorer:
         self.fault: Fault | None = None
         self._original_name = exchange.original_name
         self._restore_fault = exchange.restore_fault
-        self._one_call = exchange.one_call
+        self._one_call = exchange.is_single_call
         self._wrapped = exchange.wrapped
         self._lifts = exchange.lifts
         self._refusals = client is not None and client.refusals
@@ -91,25 +91,25 @@ class Restorer:
         self._ids = IdAllocator()
         self._ids.used.update(exchange.call_ids)
         self._calls: dict[int, int] = {}  # number of calls by choice
-        self._open: dict[int, _OpenCall] = {}
+        self._open_calls: dict[int, _OpenCall] = {}
         self._unwrapping = False
-        self._cut_short: set[int] = set()  # choices with a truncated call
+        self._truncated_choices: set[int] = set()  # choices with a truncated call
 
-    def answer(self, choice: int, parts: tuple[Part, ...], stop: Stop | None) -> tuple[tuple[Part, ...], Stop]:
+    def restore_choice(self, choice: int, parts: tuple[Part, ...], stop: Stop | None) -> tuple[tuple[Part, ...], Stop]:
         """Restore a whole choice."""
         restored: list[Part] = []
         for number, part in enumerate(parts):
-            kept = self._restore(part, choice, number) if isinstance(part, ToolCall) else part
-            if kept is not None:
-                restored.append(kept)
+            kept_part = self._restore_call(part, choice, number) if isinstance(part, ToolCall) else part
+            if kept_part is not None:
+                restored.append(kept_part)
         if stop is None:  # an answer that is not finished, or that ends without a reason: every client needs one
             stop = Stop("tool_calls" if any(isinstance(part, ToolCall) for part in restored) else "unknown")
-        if (words := self._refusal_in(stop)) and not any(type(p) is Refusal for p in restored):
+        if (text := self._refusal_text(stop)) and not any(type(p) is Refusal for p in restored):
             self._report_refusal(choice)
-            restored.append(Refusal(words))
-        return tuple(restored), self._stop(choice, stop)
+            restored.append(Refusal(text))
+        return tuple(restored), self._adjust_stop(choice, stop)
 
-    def _refusal_in(self, stop: Stop) -> str | None:
+    def _refusal_text(self, stop: Stop) -> str | None:
         """Return a refusal's text, if the provider sends it beside the stop reason and the client expects text."""
         return stop.detail if self._refusals and stop.reason == "refusal" else None
 
@@ -122,14 +122,14 @@ class Restorer:
             return ()
         if type(event) is CallDelta:
             if self._unwrapping:
-                unwrapper = self._open[event.key].unwrapper
+                unwrapper = self._open_calls[event.key].unwrapper
                 if unwrapper is not None:
                     return unwrapper.feed(event)
             return (event,)
         if isinstance(event, CallStart):
-            return (self._start(event),)
+            return (self._start_call(event),)
         if isinstance(event, CallEnd):
-            return self._end(event)
+            return self._end_call(event)
         if isinstance(event, ResponseStart):
             self._ids.salt = event.id
         elif isinstance(event, ResponseEnd):
@@ -143,22 +143,22 @@ class Restorer:
     def _finish(self, event: ResponseEnd) -> tuple[Event, ...]:
         # some servers end without a reason, but every client needs one
         stops = event.stops or (Stop("tool_calls" if self._calls else "unknown"),)
-        said: tuple[Event, ...] = ()
-        if not self._refused and (words := self._refusal_in(stops[0])):
+        refusal_events: tuple[Event, ...] = ()
+        if not self._refused and (text := self._refusal_text(stops[0])):
             self._report_refusal(0)
-            said = (TextStart(_REFUSAL, 0, True), TextDelta(_REFUSAL, escape(words)), TextEnd(_REFUSAL))
-        if self._cut_short or not event.stops:
-            event = replace(event, stops=tuple(self._stop(choice, stop) for choice, stop in enumerate(stops)))
-        return (*said, event)
+            refusal_events = (TextStart(_REFUSAL, 0, True), TextDelta(_REFUSAL, escape(text)), TextEnd(_REFUSAL))
+        if self._truncated_choices or not event.stops:
+            event = replace(event, stops=tuple(self._adjust_stop(choice, stop) for choice, stop in enumerate(stops)))
+        return (*refusal_events, event)
 
-    def _start(self, event: CallStart) -> CallStart:
-        self._count(event.choice)
+    def _start_call(self, event: CallStart) -> CallStart:
+        self._count_call(event.choice)
         wrapped, lowered = event.name in self._wrapped, self._lifts.get(event.name)
         kind: CallKind = "freeform" if wrapped else event.kind
         unwrapper: FreeformUnwrapper | ArgumentLifter | None = FreeformUnwrapper(event.key) if wrapped else None
         if lowered is not None and kind == "function":
             unwrapper = ArgumentLifter(event.key, lowered)
-        self._open[event.key] = _OpenCall(event.choice, event.name, kind, unwrapper)
+        self._open_calls[event.key] = _OpenCall(event.choice, event.name, kind, unwrapper)
         self._unwrapping = self._unwrapping or unwrapper is not None
         namespace, name = self._original_name(event.namespace, event.name)
         call_id = self._ids.assign(event.id, event.name)
@@ -166,8 +166,8 @@ class Restorer:
             return event
         return CallStart(event.key, call_id, name, kind, namespace, event.choice, event.extra)
 
-    def _end(self, event: CallEnd) -> tuple[Event, ...]:
-        call = self._open.pop(event.key)
+    def _end_call(self, event: CallEnd) -> tuple[Event, ...]:
+        call = self._open_calls.pop(event.key)
         events: tuple[Event, ...] = (event,)
         end = event
         if call.unwrapper is not None:
@@ -177,29 +177,29 @@ class Restorer:
             assert isinstance(last, CallEnd)
             end = last
         if end.state == "truncated":
-            self._cut_short.add(call.choice)
-        elif end.state == "invalid" and self._looks_sound(call.kind, call.choice):
-            self.fault = self._malformed(call.name)
+            self._truncated_choices.add(call.choice)
+        elif end.state == "invalid" and self._is_damage_hidden(call.kind, call.choice):
+            self.fault = self._malformed_fault(call.name)
             return (StreamFault(self.fault),)
         elif end.raw == "" and end.arguments is not None:
             return (replace(end, raw=None),)
         return events
 
-    def _restore(self, call: ToolCall, choice: int, number: int) -> ToolCall | None:
-        self._count(choice)
+    def _restore_call(self, call: ToolCall, choice: int, number: int) -> ToolCall | None:
+        self._count_call(choice)
         if call.name in self._wrapped:
             self._report_other_arguments(call.arguments)
             call = unwrap_call(call)
         elif call.name in self._lifts:
             call = lift_call(call, self._lifts[call.name])
         if call.state == "truncated":
-            self._cut_short.add(choice)
+            self._truncated_choices.add(choice)
             if self._object_arguments:
                 detail = "it is truncated, and would look complete"
                 self.losses.add(join("parts", number), "call", "dropped", detail, "error")
                 return None
-        elif call.state == "invalid" and self._looks_sound(call.kind, choice):
-            self.fault = self._malformed(call.name)
+        elif call.state == "invalid" and self._is_damage_hidden(call.kind, choice):
+            self.fault = self._malformed_fault(call.name)
         call = call.with_explicit_arguments()
         namespace, name = self._original_name(call.namespace, call.name)
         call_id = self._ids.assign(call.id, call.name)
@@ -207,14 +207,14 @@ class Restorer:
             return call
         return replace(call, id=call_id, name=name, namespace=namespace)
 
-    def _looks_sound(self, kind: CallKind, choice: int) -> bool:
+    def _is_damage_hidden(self, kind: CallKind, choice: int) -> bool:
         """Return whether the client cannot detect a broken call of this kind.
 
         Arguments as objects count in the first choice only: another choice is not worth losing the answer.
         """
         return kind == "freeform" or (self._object_arguments and choice == 0)
 
-    def _malformed(self, name: str) -> Fault:
+    def _malformed_fault(self, name: str) -> Fault:
         message = f"the model called {name} with arguments that are not the requested JSON object"
         return Fault("malformed_call", message, 502, "malformed_function_call", retryable=True)
 
@@ -224,14 +224,14 @@ class Restorer:
                 detail = f"a freeform call has one argument, `{WRAPPED_INPUT}`"
                 self.losses.add(join("parts"), f"argument {name}", "dropped", detail)
 
-    def _stop(self, choice: int, stop: Stop) -> Stop:
+    def _adjust_stop(self, choice: int, stop: Stop) -> Stop:
         """Never return "run these calls" if one of them was truncated: some clients would run it without arguments."""
-        if choice not in self._cut_short or stop.reason not in ("tool_calls", "stop"):
+        if choice not in self._truncated_choices or stop.reason not in ("tool_calls", "stop"):
             return stop
         self.losses.add(join("stop"), "stop reason", "rewritten", "a call was truncated; sent as length", "info")
         return Stop("length")
 
-    def _count(self, choice: int) -> None:
+    def _count_call(self, choice: int) -> None:
         self._calls[choice] = self._calls.get(choice, 0) + 1
         if self._one_call and self._calls[choice] == 2:
             detail = "the request asked for one call at a time; the target has no switch for it, or ignored it"

@@ -16,7 +16,7 @@ from ..wire import get, mcp
 from .detect import detect, is_stream
 from .exchange import Exchange
 from .fit_history import fit_results
-from .readable import readable_tools
+from .readable import decode_readable_tools
 
 __all__ = ["calls", "list_tools", "results"]
 
@@ -75,4 +75,4 @@ def list_tools(body: JSON | bytes | str, wire: str, *, losses: Losses | None = N
         return get(wire).list_tools(document)
     if losses is None:
         return mcp.list_tools(document)
-    return readable_tools(mcp.declarations(document), wire, losses)[0]
+    return decode_readable_tools(mcp.declarations(document), wire, losses)[0]

@@ -17,14 +17,14 @@ from ..ir.pointer import join
 from ..ir.request import Request
 from ..ir.value import Value
 
-__all__ = ["continues_stored", "find_stored", "summary_of", "without_stored"]
+__all__ = ["compaction_summary", "continues_stored", "drop_stored", "find_stored"]
 
 
 class _Stored(Value, frozen=True):
     """One kind of reference. The fields complete an error message: a description, and what to send instead."""
 
-    what: str
-    instead: str
+    description: str
+    alternative: str
     code: str | None = None
 
 
@@ -57,9 +57,9 @@ def find_stored(request: Request, target: str) -> StoredStateError | None:
     for pointer, name, source, stored in _references(request):
         if source != target:
             return StoredStateError(
-                f"{name} {stored.what}, which only a provider of {source} can read; it cannot be sent over {target}",
+                f"{name} {stored.description}, which only a provider of {source} can read; it cannot be sent over {target}",
                 pointer=pointer,
-                hint=f"{stored.instead}, or use a model that is served over {source}",
+                hint=f"{stored.alternative}, or use a model that is served over {source}",
                 code=stored.code,
             )
     return None
@@ -70,7 +70,7 @@ def continues_stored(request: Request, target: str) -> bool:
     return any(source == target for _, _, source, _ in _references(request))
 
 
-def without_stored(request: Request, target: str) -> Request:
+def drop_stored(request: Request, target: str) -> Request:
     """Return the request without references that `target` cannot carry, for callers that need only names and ids."""
     if find_stored(request, target) is None:
         return request
@@ -78,12 +78,12 @@ def without_stored(request: Request, target: str) -> Request:
     for message in request.messages:
         parts = tuple([part for part in message.parts if not (_is_stored(part) and part.wire != target)])
         if parts or not message.parts:
-            extra = message.extra if parts else _without(message.extra, _LONE_FIELDS, target)
+            extra = message.extra if parts else _drop_fields(message.extra, _LONE_FIELDS, target)
             messages.append(replace(message, parts=parts, extra=extra))
-    return replace(request, messages=tuple(messages), extra=_without(request.extra, _FIELDS, target))
+    return replace(request, messages=tuple(messages), extra=_drop_fields(request.extra, _FIELDS, target))
 
 
-def summary_of(part: Opaque) -> Text | None:
+def compaction_summary(part: Opaque) -> Text | None:
     """Return the plain text of an Anthropic compaction block, which replaces the conversation before it."""
     content = part.value.get("content") if part.type == "compaction" and isinstance(part.value, dict) else None
     return Text(f"[summary of the conversation so far]\n{content}") if content and isinstance(content, str) else None
@@ -107,7 +107,7 @@ def _stored_fields(extra: Extra, table: _Table) -> Iterator[tuple[str, str]]:
         yield from ((field, wire) for field in extra.get(wire, {}) if field in fields)
 
 
-def _without(extra: Extra, table: _Table, target: str) -> Extra:
+def _drop_fields(extra: Extra, table: _Table, target: str) -> Extra:
     stored = {(field, wire) for field, wire in _stored_fields(extra, table) if wire != target}
     return {
         wire: {field: value for field, value in fields.items() if (field, wire) not in stored}

@@ -30,9 +30,9 @@ from .fit_tools import fit_tools
 from .foreign import report_extra
 from .names import NameMap
 from .prepare import Prepared, prepare
-from .readable import readable_tools
+from .readable import decode_readable_tools
 from .report_answer import AnswerReporter
-from .stored import without_stored
+from .stored import drop_stored
 
 __all__ = ["Translation", "parse_body", "translate"]
 
@@ -84,12 +84,12 @@ def translate(
     `model` is for requests: the model to use, if it is another one or, as on Gemini, not in the body. `strict` raises
     LossError if a loss is more severe than `info`.
     """
-    if kind not in list(_KINDS):
-        raise ConfigError(f"unknown kind {kind!r}", hint=f"use one of {', '.join(_KINDS)}")
+    if kind not in list(_TRANSLATORS):
+        raise ConfigError(f"unknown kind {kind!r}", hint=f"use one of {', '.join(_TRANSLATORS)}")
     if source == target and model is None:
         return _pass_through(body, source, kind)
     try:
-        translation = _KINDS[kind](body, source, target, request if kind in ("response", "error") else model)
+        translation = _TRANSLATORS[kind](body, source, target, request if kind in ("response", "error") else model)
     except RecursionError:
         raise ProtocolError("the document is nested too deeply") from None
     except (AttributeError, TypeError):
@@ -151,25 +151,27 @@ def _translate_request(body: JSON, source: str, target: str, model: JSON) -> Tra
     except StoredStateError as error:
         error.pointer = nearest_existing(document, reader.locator(canonical)(error.pointer))
         raise
-    written, more = writer.encode_request(prepared.request)
-    if not len(prepared.losses) and not len(more):
-        return Translation(written, model=canonical.model)
+    encoded, encode_losses = writer.encode_request(prepared.request)
+    if not len(prepared.losses) and not len(encode_losses):
+        return Translation(encoded, model=canonical.model)
     # The pointers are looked up only when they are needed.
-    losses = partial(_located, prepared, more, document, reader, canonical)
-    return Translation(written, losses, model=canonical.model)
+    losses = partial(_locate_losses, prepared, encode_losses, document, reader, canonical)
+    return Translation(encoded, losses, model=canonical.model)
 
 
-def _located(prepared: Prepared, more: Losses, document: Object, reader: Wire, canonical: Request) -> tuple[Loss, ...]:
+def _locate_losses(
+    prepared: Prepared, encode_losses: Losses, document: Object, reader: Wire, canonical: Request
+) -> tuple[Loss, ...]:
     locate = reader.locator(canonical)
     merged = Losses()
     _locate_all(prepared.losses, document, locate, merged)
-    _locate_all(more, document, lambda path: locate(prepared.origin(path)), merged)
+    _locate_all(encode_losses, document, lambda path: locate(prepared.origin(path)), merged)
     return tuple(merged)
 
 
-def _located_in_answer(found: Losses, document: Object, reader: Wire, answer: Response) -> tuple[Loss, ...]:
+def _locate_answer_losses(found_losses: Losses, document: Object, reader: Wire, answer: Response) -> tuple[Loss, ...]:
     merged = Losses()
-    _locate_all(found, document, reader.locator(answer), merged)
+    _locate_all(found_losses, document, reader.locator(answer), merged)
     return tuple(merged)
 
 
@@ -183,23 +185,23 @@ def _translate_response(body: JSON, source: str, target: str, request: JSON) -> 
     document = parse_body(body)
     reader, writer = get(source), get(target)
     answer = reader.decode_response(document)
-    found = Losses()
-    response = _exchange(request, writer, reader).restore(answer, found, writer.capabilities)
+    found_losses = Losses()
+    response = _make_exchange(request, writer, reader).restore(answer, found_losses, writer.capabilities)
     if response.fault is not None:
         return _write_fault(response.fault, writer, _losses_before_fault(answer))
-    AnswerReporter(writer.name, found).whole(response)
-    written, more = writer.encode_response(response)
-    found.extend(more)
-    if not len(found):
-        return Translation(written, model=response.model)
-    losses = partial(_located_in_answer, found, document, reader, answer)
-    return Translation(written, losses, model=response.model)
+    AnswerReporter(writer.name, found_losses).report_response(response)
+    encoded, encode_losses = writer.encode_response(response)
+    found_losses.extend(encode_losses)
+    if not len(found_losses):
+        return Translation(encoded, model=response.model)
+    losses = partial(_locate_answer_losses, found_losses, document, reader, answer)
+    return Translation(encoded, losses, model=response.model)
 
 
-def _exchange(request: JSON, client: Wire, upstream: Wire) -> Exchange:
+def _make_exchange(request: JSON, client: Wire, upstream: Wire) -> Exchange:
     if request is None:
         return Exchange()
-    return prepare(without_stored(client.decode_request(parse_body(request)), upstream.name), upstream).exchange
+    return prepare(drop_stored(client.decode_request(parse_body(request)), upstream.name), upstream).exchange
 
 
 def _losses_before_fault(answer: Response) -> Losses:
@@ -218,7 +220,7 @@ def _write_fault(fault: Fault, writer: Wire, losses: Losses | None = None) -> Tr
     status, body, headers = writer.encode_error(fault)
     told = writer.decode_error(status, body, headers)
     losses = Losses() if losses is None else losses
-    report_extra(fault.extra, "/error", writer.name, losses, small=True, scoped=False)
+    report_extra(fault.extra, "/error", writer.name, losses, as_info=True, scoped=False)
     for field in ("code", "param"):
         if getattr(fault, field) not in (None, getattr(told, field)):
             losses.add(f"/error/{field}", field, "dropped", f"errors of {writer.name} have no such field", "info")
@@ -233,26 +235,26 @@ def _translate_error(body: JSON, source: str, target: str, request: JSON) -> Tra
             pass  # an error page is still an error
     reader, writer = get(source), get(target)
     fault = reader.decode_error(None, body)
-    return _write_fault(_exchange(request, writer, reader).restore_fault(fault), writer)
+    return _write_fault(_make_exchange(request, writer, reader).restore_fault(fault), writer)
 
 
 def _translate_tools(body: JSON, source: str, target: str, _: JSON) -> Translation:
     document = parse(body) if isinstance(body, (bytes, str)) else body
-    losses, fitting = Losses(), Losses()
-    tools, indices = readable_tools(_declarations(document, source), source, losses)
+    losses, fit_losses = Losses(), Losses()
+    tools, indices = decode_readable_tools(_declarations(document, source), source, losses)
     if target != mcp.NAME:
         writer = get(target)
         names = NameMap(writer.limits, writer.capabilities.namespaces)
-        fitted, _ = fit_tools(Request(tools=tools), writer, names, fitting)
+        fitted, _ = fit_tools(Request(tools=tools), writer, names, fit_losses)
         tools = tuple(tool for tool, _ in fitted)
-        written, more = writer.encode_tools(tools)
+        encoded, encode_losses = writer.encode_tools(tools)
     else:
-        written, more = mcp.encode_tools(tools)
-    fitting.extend(more)
-    for loss in fitting:
-        losses.add(_declared_at(loss.path, indices), loss.concept, loss.action, loss.detail, loss.severity)
+        encoded, encode_losses = mcp.encode_tools(tools)
+    fit_losses.extend(encode_losses)
+    for loss in fit_losses:
+        losses.add(_document_path(loss.path, indices), loss.concept, loss.action, loss.detail, loss.severity)
     wrapped = type(document) is dict and "tools" in document
-    return Translation({"tools": written} if wrapped else written, tuple(losses))
+    return Translation({"tools": encoded} if wrapped else encoded, tuple(losses))
 
 
 def _declarations(document: JSON, source: str) -> list[JSON]:
@@ -264,7 +266,7 @@ def _declarations(document: JSON, source: str) -> list[JSON]:
     return declared
 
 
-def _declared_at(path: str, indices: list[int]) -> str:
+def _document_path(path: str, indices: list[int]) -> str:
     """Replace the index by the tool's index in the document, where unreadable tools were skipped."""
     match split(path):
         case ["tools", index, *rest] if int(index) < len(indices):
@@ -272,7 +274,7 @@ def _declared_at(path: str, indices: list[int]) -> str:
     return path
 
 
-_KINDS = {
+_TRANSLATORS = {
     "request": _translate_request,
     "response": _translate_response,
     "tools": _translate_tools,

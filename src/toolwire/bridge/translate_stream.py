@@ -19,7 +19,7 @@ from ..wire import get
 from .exchange import Exchange
 from .prepare import prepare
 from .report_answer import AnswerReporter
-from .stored import without_stored
+from .stored import drop_stored
 from .translate import parse_body
 
 __all__ = ["StreamTranslation", "translate_stream"]
@@ -39,31 +39,31 @@ class StreamTranslation:
     end; `error` then holds the cause.
     """
 
-    __slots__ = ("_decoder", "_encoder", "_reporter", "_restorer", "_same", "_started", "error", "losses")
+    __slots__ = ("_decoder", "_encoder", "_is_same_wire", "_reporter", "_restorer", "_started", "error", "losses")
 
     def __init__(self, source: str, target: str, request: JSON | bytes | str | None = None) -> None:
         self.losses = Losses()
         self.error: ToolwireError | None = None
-        self._same = source == target
+        self._is_same_wire = source == target
         self._started = False
-        if self._same:
+        if self._is_same_wire:
             codec = get(source)
             if request is not None:
                 codec.decode_request(parse_body(request))
             return
         reader, writer = get(source), get(target)
         canonical = None if request is None else writer.decode_request(parse_body(request))
-        exchange = Exchange() if canonical is None else prepare(without_stored(canonical, reader.name), reader).exchange
+        exchange = Exchange() if canonical is None else prepare(drop_stored(canonical, reader.name), reader).exchange
         self._decoder = reader.stream_decoder()
         self._encoder = writer.stream_encoder(canonical)
-        self._restorer = exchange.restorer(self.losses, writer.capabilities)
+        self._restorer = exchange.make_restorer(self.losses, writer.capabilities)
         self._reporter = AnswerReporter(writer.name, self.losses)
         self._decoder.losses = self._encoder.losses = self.losses
 
     def feed(self, data: bytes) -> bytes:
         if not isinstance(data, (bytes, bytearray, memoryview)):
             raise ConfigError(f"a stream must be bytes, got {type(data).__name__}")
-        if self._same or self.error is not None:
+        if self._is_same_wire or self.error is not None:
             return b"" if self.error is not None else data
         try:
             return self._write(self._decoder.feed(data))
@@ -72,7 +72,7 @@ class StreamTranslation:
 
     def close(self) -> bytes:
         """End the source. A truncated stream ends in an error event."""
-        if self._same or self.error is not None:
+        if self._is_same_wire or self.error is not None:
             return b""
         try:
             return self._write(self._decoder.close())
@@ -85,7 +85,7 @@ class StreamTranslation:
         try:
             for event in events:
                 if type(event) not in _DELTAS:
-                    self._reporter.event(event)
+                    self._reporter.report_event(event)
                     self._started = self._started or type(event) is ResponseStart
                 for restored in restore(event):
                     out.append(encode(restored))

@@ -83,30 +83,30 @@ def add_to(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from ..audit.lock import lock
     from ..audit.report import Report
-    from ..audit.targets import TARGETS, known_targets
+    from ..audit.targets import TARGETS, parse_targets
 
     if arguments.explain:
         return _explain(arguments.explain)
     if not arguments.files:
         raise ConfigError("no files given", hint="name a file with tools or a request")
-    targets = known_targets(arguments.target)
+    targets = parse_targets(arguments.target)
     _check_prefixes([*arguments.select, *arguments.ignore])
-    given = read_all(arguments.files)
-    tools = given.tools()
+    inputs = read_all(arguments.files)
+    tools = inputs.tools()
     if arguments.lock:
         Path(arguments.lock).write_text(json.dumps(lock(tools), indent=2, sort_keys=True) + "\n", encoding="utf-8")
         print(f"tools recorded in {arguments.lock}: {len(tools)}", file=sys.stderr)
         return 0
     if arguments.check_lock:
         return _check_lock(arguments.check_lock, tools)
-    findings = _find(given, {"select": arguments.select, "ignore": arguments.ignore, "targets": targets})
+    findings = _collect_findings(inputs, {"select": arguments.select, "ignore": arguments.ignore, "targets": targets})
     if arguments.write_baseline:
         known = sorted({finding.fingerprint for finding in findings})
         Path(arguments.write_baseline).write_text(json.dumps(known, indent=2) + "\n", encoding="utf-8")
     if arguments.baseline:
         known_before = set(load(arguments.baseline))
         findings = tuple(finding for finding in findings if finding.fingerprint not in known_before)
-    _print(arguments.format, Report(tools, findings, targets or TARGETS, tuple(given.notes)))
+    _print_report(arguments.format, Report(tools, findings, targets or TARGETS, tuple(inputs.notes)))
     if arguments.fail_on == "none" or arguments.write_baseline:
         return 0
     counted = _LEVELS[: _LEVELS.index(arguments.fail_on) + 1]
@@ -114,35 +114,37 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check_prefixes(prefixes: Sequence[str]) -> None:
-    from ..audit.explain import every_rule
+    from ..audit.explain import list_rules
 
-    known = [rule.id for rule in every_rule()]
+    known = [rule.id for rule in list_rules()]
     for prefix in prefixes:
         if not any(name.startswith(prefix) for name in known):
             raise ConfigError(f"no rule id starts with {prefix!r}", hint="docs/rules/README.md lists the rules")
 
 
-def _find(given: AuditInput, rules: dict[str, Any]) -> tuple[Finding, ...]:
+def _collect_findings(inputs: AuditInput, rules: dict[str, Any]) -> tuple[Finding, ...]:
     from ..audit.code_rules import audit_code
     from ..audit.config_rules import audit_config
     from ..audit.log_rules import audit_log
     from ..audit.tools import audit_tools
 
-    findings = audit_tools(given.listed, locations=given.places, **rules) + audit_log(given.requests, **rules)
-    for file, servers in given.configs:
+    findings = audit_tools(inputs.listed, locations=inputs.locations, **rules) + audit_log(inputs.requests, **rules)
+    for file, servers in inputs.configs:
         findings += audit_config(servers, file, **rules)
-    for file, source in given.sources:
+    for file, source in inputs.sources:
         findings += audit_code(source, file, **rules)
     return findings
 
 
 def _explain(rule_id: str) -> int:
-    from ..audit.explain import every_rule, explain
+    from ..audit.explain import explain, list_rules
 
-    known = [rule.id for rule in every_rule()]
+    known = [rule.id for rule in list_rules()]
     if rule_id not in known:
-        near = get_close_matches(rule_id, known, 3, 0.5)
-        hint = f"did you mean {' or '.join(near)}?" if near else "docs/rules/README.md lists the rules"
+        close_matches = get_close_matches(rule_id, known, 3, 0.5)
+        hint = (
+            f"did you mean {' or '.join(close_matches)}?" if close_matches else "docs/rules/README.md lists the rules"
+        )
         raise ConfigError(f"unknown rule {rule_id!r}", hint=hint)
     print(explain(rule_id))
     return 0
@@ -158,10 +160,10 @@ def _check_lock(file: str, tools: Sequence[Tool]) -> int:
     return 1 if found else 0
 
 
-def _print(form: str, report: Report) -> None:
+def _print_report(form: str, report: Report) -> None:
     from .. import __version__
     from ..audit import page
-    from ..audit.report import as_json, as_markdown, as_sarif, counts
+    from ..audit.report import as_json, as_markdown, as_sarif, count_levels
 
     if form == "json":
         print(json_text(as_json(report)))
@@ -170,26 +172,26 @@ def _print(form: str, report: Report) -> None:
     elif form == "markdown":
         print(as_markdown(report))
     elif form == "html":
-        print(page.as_html(report, __version__))
+        print(page.render_html(report, __version__))
     else:
         print_table(report)
     for note in report.notes:
         print(neutralise_line(note), file=sys.stderr)
     if form == "table":
-        total = ", ".join(f"{number} {level}" for level, number in counts(report.findings).items())
+        total = ", ".join(f"{number} {level}" for level, number in count_levels(report.findings).items())
         print(paint(f"{f'{len(report.tools)} tools: ' if report.tools else ''}{total}", "bold"), file=sys.stderr)
 
 
 def print_table(report: Report) -> None:
     from ..audit.findings import RULES
-    from ..audit.report import matrix, ranked
+    from ..audit.report import compatibility_matrix, sort_findings
 
-    header, *rows = matrix(report)
+    header, *rows = compatibility_matrix(report)
     for line in [*table(rows, header), ""] if rows else ():
         print(line)
     shown = [
         (f.level, f.rule, f.tool or "-", f.where, f"{RULES[f.rule].title}: {f.message}")
-        for f in ranked(report.findings)
+        for f in sort_findings(report.findings)
     ]
     for line in table(shown, ("level", "rule", "tool", "location", "problem")) if shown else ():
         print(line)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["AuditInput", "load", "read_all", "read_bytes"]
 
 _LOGS = (".jsonl", ".ndjson", ".log")
-_INSIDE = ("request", "body", "payload", "json", "postData", "text")
-_DEEPEST = 4
+_REQUEST_KEYS = ("request", "body", "payload", "json", "postData", "text")
+_MAX_DEPTH = 4
 _SERVERS = (
     "{file}: the servers were not started, so their tools were not audited; save the `tools/list` response of each "
     "in a file, and audit that file"
@@ -31,7 +31,7 @@ class AuditInput:
 
     def __init__(self) -> None:
         self.listed: list[Tool] = []
-        self.places: list[SourceLocation] = []
+        self.locations: list[SourceLocation] = []
         self.requests: list[LoggedRequest] = []
         self.configs: list[tuple[str, list[ServerEntry]]] = []
         self.sources: list[tuple[str, str]] = []
@@ -42,15 +42,15 @@ class AuditInput:
         if file.endswith(".py"):
             self.sources.append((file, data.decode("utf-8", "replace")))
         elif file.endswith(_LOGS) or _is_log(data):
-            self._log(file, data)
+            self._add_log(file, data)
         else:
-            self._document(file, _parsed(file, data))
+            self._add_document(file, _parse_file(file, data))
 
-    def _document(self, file: str, document: Any) -> None:
-        from ..audit.config_rules import servers_of
+    def _add_document(self, file: str, document: Any) -> None:
+        from ..audit.config_rules import find_servers
         from ..audit.findings import SourceLocation
 
-        servers = servers_of(document)
+        servers = find_servers(document)
         entries = _har_entries(document)
         if servers is not None:
             self.configs.append((file, servers))
@@ -59,23 +59,23 @@ class AuditInput:
             rows = [
                 (index, SourceLocation(file, 0, f"/log/entries/{index}"), entry) for index, entry in enumerate(entries)
             ]
-            self._each(file, "entries", rows)
-        elif not self._take(SourceLocation(file), document):
+            self._add_rows(file, "entries", rows)
+        elif not self._add_item(SourceLocation(file), document):
             raise ConfigError(f"{file} contains neither tools nor a request", hint="give a list of tools or a request")
 
-    def _log(self, file: str, data: bytes) -> None:
+    def _add_log(self, file: str, data: bytes) -> None:
         from ..audit.findings import SourceLocation
 
         lines = enumerate(data.split(b"\n"), 1)
-        self._each(
+        self._add_rows(
             file, "lines", [(number, SourceLocation(file, number), line) for number, line in lines if line.strip()]
         )
 
-    def _each(self, file: str, what: str, rows: Sequence[tuple[int, SourceLocation, Any]]) -> None:
+    def _add_rows(self, file: str, what: str, rows: Sequence[tuple[int, SourceLocation, Any]]) -> None:
         skipped: list[str] = []
         for number, location, document in rows:
             try:
-                taken = self._take(location, document)
+                taken = self._add_item(location, document)
             except ProtocolError:  # a truncated line, or other output of a program
                 taken = False
             if not taken:
@@ -87,7 +87,7 @@ class AuditInput:
             some = ", ".join(skipped[:5]) + (", …" if len(skipped) > 5 else "")
             self.notes.append(f"{file}: {len(skipped)} {what} are neither tools nor requests: {some}")
 
-    def _take(self, location: SourceLocation, document: Any, depth: int = 0) -> bool:
+    def _add_item(self, location: SourceLocation, document: Any, depth: int = 0) -> bool:
         """Take the tools or the request of a document, or of a document inside it; return False if there are none."""
         from ..audit.log_rules import LoggedRequest
         from ..bridge.detect import detect
@@ -98,27 +98,27 @@ class AuditInput:
         try:
             found = detect(document)
         except ProtocolError:
-            return self._take_inside(location, document, depth)
+            return self._add_inside(location, document, depth)
         if found.kind == "request":
             self.requests.append(LoggedRequest(location, get(found.wire).decode_request(document), get(found.wire)))
         elif found.kind != "tools":
-            return self._take_inside(location, document, depth)
+            return self._add_inside(location, document, depth)
         elif found.wire == mcp.NAME:
-            self._list(location, mcp.list_tools([document] if "inputSchema" in document else document))
+            self._add_tools(location, mcp.list_tools([document] if "inputSchema" in document else document))
         else:
             declared = document.get("tools", [document]) if type(document) is dict else document
-            self._list(location, get(found.wire).decode_tools(declared))
+            self._add_tools(location, get(found.wire).decode_tools(declared))
         return True
 
-    def _take_inside(self, location: SourceLocation, document: Any, depth: int) -> bool:
-        if type(document) is not dict or depth >= _DEEPEST:
+    def _add_inside(self, location: SourceLocation, document: Any, depth: int) -> bool:
+        if type(document) is not dict or depth >= _MAX_DEPTH:
             return False
-        inside = [(key, document[key]) for key in _INSIDE if type(document.get(key)) in (dict, str)]
-        return any(self._take(location._replace(at=f"{location.at}/{key}"), one, depth + 1) for key, one in inside)
+        inside = [(key, document[key]) for key in _REQUEST_KEYS if type(document.get(key)) in (dict, str)]
+        return any(self._add_item(location._replace(at=f"{location.at}/{key}"), one, depth + 1) for key, one in inside)
 
-    def _list(self, location: SourceLocation, tools: Sequence[Tool]) -> None:
+    def _add_tools(self, location: SourceLocation, tools: Sequence[Tool]) -> None:
         self.listed += tools
-        self.places += [location] * len(tools)
+        self.locations += [location] * len(tools)
 
     def tools(self) -> tuple[Tool, ...]:
         """Return each tool once, even if several requests declare it."""
@@ -146,10 +146,10 @@ def read_all(files: Sequence[str]) -> AuditInput:
 
 
 def load(file: str) -> Any:
-    return _parsed(file, read_bytes(file))
+    return _parse_file(file, read_bytes(file))
 
 
-def _parsed(file: str, data: bytes) -> Any:
+def _parse_file(file: str, data: bytes) -> Any:
     try:
         return _parse(data)
     except ProtocolError as error:

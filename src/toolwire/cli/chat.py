@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..ir.errors import ToolwireError
 from ..ir.terminal import neutralise_line
 from .live import LivePrinter
-from .run import ask_person, client_of
+from .run import ask_person, make_client
 from .show import paint
 from .tools_file import load_tools
 
@@ -56,14 +56,14 @@ def add_to(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     with asyncio.Runner() as runner:
-        client = client_of(arguments)
+        client = make_client(arguments)
         try:
-            return _talk(ChatSession(_agent(client, arguments), arguments.system), runner)
+            return _chat_loop(ChatSession(_make_agent(client, arguments), arguments.system), runner)
         finally:
             runner.run(client.aclose())
 
 
-def _agent(client: ModelClient, arguments: argparse.Namespace) -> Agent:
+def _make_agent(client: ModelClient, arguments: argparse.Namespace) -> Agent:
     from ..net.agent import Agent
     from ..run.policy import Policy
 
@@ -72,13 +72,13 @@ def _agent(client: ModelClient, arguments: argparse.Namespace) -> Agent:
     return Agent(client, tools, policy=policy, approve=ask_person)
 
 
-def _talk(talk: ChatSession, runner: asyncio.Runner) -> int:
+def _chat_loop(talk: ChatSession, runner: asyncio.Runner) -> int:
     answered = True
-    while (line := _line()) is not None:
+    while (line := _read_line()) is not None:
         if not line.strip():
             continue
         try:
-            reason = runner.run(talk.say(line))
+            reason = runner.run(talk.send_message(line))
         except KeyboardInterrupt:
             reason = "interrupted"
         except ToolwireError as error:
@@ -89,7 +89,7 @@ def _talk(talk: ChatSession, runner: asyncio.Runner) -> int:
     return 0 if answered else 1
 
 
-def _line() -> str | None:
+def _read_line() -> str | None:
     """Read the next line; return None at the end of the input."""
     if not sys.stdin.isatty():
         line = sys.stdin.readline()
@@ -114,7 +114,7 @@ class ChatSession:
         self._agent = agent
         self._messages: tuple[Message, ...] = (Message("system", (Text(system),)),) if system else ()
 
-    async def say(self, line: str) -> str:
+    async def send_message(self, line: str) -> str:
         """Print the answer while it streams; return the reason if there is none, else an empty string."""
         from ..ir.parts import Text
         from ..ir.request import Message, Request

@@ -47,9 +47,9 @@ def add_to(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    data = _read(arguments.file)
-    source, kind = _recognise(data, arguments)
-    targets = _targets(arguments.target, source, kind)
+    data = _read_input(arguments.file)
+    source, kind = _detect_wire(data, arguments)
+    targets = _target_names(arguments.target, source, kind)
     results: dict[str, tuple[Any, tuple[Loss, ...]]] = {}
     failures: dict[str, str] = {}
     for target in targets:
@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if arguments.strict and (lossy or failures) else 0
 
 
-def _read(name: str) -> bytes:
+def _read_input(name: str) -> bytes:
     if name == "-" and sys.stdin is None:
         raise ConfigError("standard input is closed", hint="name a file")
     try:
@@ -78,7 +78,7 @@ def _read(name: str) -> bytes:
         raise ConfigError(f"cannot read {name}: {error.strerror}") from error
 
 
-def _recognise(data: bytes, arguments: argparse.Namespace) -> tuple[str, str]:
+def _detect_wire(data: bytes, arguments: argparse.Namespace) -> tuple[str, str]:
     if arguments.source and arguments.kind:
         return arguments.source, arguments.kind
     from ..bridge.detect import detect
@@ -87,7 +87,7 @@ def _recognise(data: bytes, arguments: argparse.Namespace) -> tuple[str, str]:
     return arguments.source or found.wire, arguments.kind or found.kind
 
 
-def _targets(target: str, source: str, kind: str) -> list[str]:
+def _target_names(target: str, source: str, kind: str) -> list[str]:
     from ..wire import get, mcp, names
 
     if target != "all":

@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
         asyncio.run(serve_and_ask())
         return 0
     print(paint("toolwire demo", "bold"), "· offline, no key, nothing leaves this machine\n")
-    healthy = _one_function() & _one_stream(Random(arguments.seed)) & _one_turn()
+    healthy = _show_function() & _show_stream(Random(arguments.seed)) & _show_turn()
     print("next:  toolwire convert request.json --to all     toolwire formats     toolwire demo --serve")
     return 0 if healthy else 1
 
@@ -55,8 +55,8 @@ def get_weather(city: str, unit: Literal["celsius", "fahrenheit"] = "celsius") -
     return f"22 {unit} in {city}"
 
 
-def _title(number: int, words: str) -> None:
-    print(paint(f"{number}/3 {words}", "bold"))
+def _print_title(number: int, text: str) -> None:
+    print(paint(f"{number}/3 {text}", "bold"))
 
 
 _MARKS = {True: "✓", False: "✗"}
@@ -71,13 +71,13 @@ def _print_rows(rows: list[tuple[str, ...]]) -> None:
     print()
 
 
-def _one_function() -> bool:
+def _show_function() -> bool:
     """Declare one Python function on every wire and decode it again."""
     from ..schema.infer import tool
     from ..testing import same
     from ..wire import get, mcp, names
 
-    _title(1, "one Python function on every wire")
+    _print_title(1, "one Python function on every wire")
     declared = tool(get_weather)
     plain = [declared.name, declared.description, declared.input_schema]
     rows: list[tuple[str, ...]] = []
@@ -113,13 +113,13 @@ def _example_turn() -> tuple[Any, Any]:
     )
 
 
-def _one_stream(random: Random) -> bool:
+def _show_stream(random: Random) -> bool:
     """Decode one stream per wire a thousand times, with random chunk boundaries."""
     from ..ir import fold, unfold
     from ..testing import random_chunks
     from ..wire import get, names
 
-    _title(2, "one stream, split into random chunks 1,000 times")
+    _print_title(2, "one stream, split into random chunks 1,000 times")
     _, response = _example_turn()
     rows: list[tuple[str, ...]] = []
     healthy = True
@@ -140,20 +140,20 @@ def _one_stream(random: Random) -> bool:
 
 
 def _decode(wire: str, chunks: list[bytes]) -> list[Any]:
-    from ..testing.stream_checks import decode_stream, merged
+    from ..testing.stream_checks import decode_stream, merge_deltas
     from ..wire import get
 
-    return merged(decode_stream(get(wire), chunks))
+    return merge_deltas(decode_stream(get(wire), chunks))
 
 
-def _one_turn() -> bool:
+def _show_turn() -> bool:
     """Translate a turn with two parallel calls between all pairs of wires, and the response back."""
     from ..bridge.prepare import prepare
     from ..bridge.translate import translate
     from ..ir import ToolCall, ToolResult
     from ..wire import get, names
 
-    _title(3, "a turn with two parallel calls, between all pairs of wires")
+    _print_title(3, "a turn with two parallel calls, between all pairs of wires")
     request, response = _example_turn()
     rows: list[tuple[str, ...]] = []
     healthy = True
@@ -162,11 +162,11 @@ def _one_turn() -> bool:
             if source == target:
                 continue
             body = get(source).encode_request(prepare(request, get(source)).request).body
-            there, micros = _timed(partial(translate, body, source=source, target=target, model="m"))
+            there, micros = _time_runs(partial(translate, body, source=source, target=target, model="m"))
             arrived = get(target).decode_request(there.body)
             calls = [p for m in arrived.messages for p in m.parts if isinstance(p, ToolCall)]
             results = {p.call_id: p.text for m in arrived.messages for p in m.parts if isinstance(p, ToolResult)}
-            paired = [results.get(call.id, "").endswith(words) for call, words in zip(calls, _WORDS, strict=True)]
+            paired = [results.get(call.id, "").endswith(text) for call, text in zip(calls, _RESULT_TEXTS, strict=True)]
             upstream = get(target).encode_response(response).body
             back = translate(upstream, source=target, target=source, kind="response", request=body).body
             cities = [(call.arguments or {}).get("city") for call in get(source).decode_response(back).calls]
@@ -181,7 +181,7 @@ def _one_turn() -> bool:
     return healthy
 
 
-def _timed(run: Callable[[], Any]) -> tuple[Any, float]:
+def _time_runs(run: Callable[[], Any]) -> tuple[Any, float]:
     """Return the value, and the median time of 25 runs in microseconds."""
     taken: list[float] = []
     for _ in range(25):
@@ -191,4 +191,4 @@ def _timed(run: Callable[[], Any]) -> tuple[Any, float]:
     return value, median(taken)
 
 
-_WORDS = ("22 celsius", "the station does not answer")
+_RESULT_TEXTS = ("22 celsius", "the station does not answer")

@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
 __all__ = ["demo_settings", "serve_and_ask"]
 
-_FRONTS = ("openai_chat", "openai_responses", "anthropic", "gemini")
+_INGRESSES = ("openai_chat", "openai_responses", "anthropic", "gemini")
 _PROMPT = "What is the weather in Paris?"
 _MODEL = "smollm2"
-_PATIENCE = 300.0  # seconds; long, because a busy machine is slow
+_TIMEOUT = 300.0  # seconds; long, because a busy machine is slow
 
 
 class DemoAnswer(NamedTuple):
     """One conversation: the model's call, its result and the final answer."""
 
-    front: str
+    ingress: str
     path: str
     call: str
     result: str
-    words: str
+    text: str
     seconds: float
 
 
@@ -66,7 +66,7 @@ async def serve_and_ask() -> None:
         await serving
         return
     print("\nThe gateway keeps running (Ctrl-C stops it). These clients can use it:\n")
-    print("\n".join(serve_client.lines(url)), flush=True)
+    print("\n".join(serve_client.client_commands(url)), flush=True)
     await serving
 
 
@@ -84,48 +84,50 @@ async def _ask_all(url: str) -> None:
 
     runner, transport = Runner(get_weather), H1Transport()
     talks = []
-    for front in _FRONTS:
+    for ingress in _INGRESSES:
         began = perf_counter()
-        print(f"  asking through {front} …", end="", flush=True)
-        path, call, result, words = await _talk(url, front, runner, transport)
-        talks.append(DemoAnswer(front, path, call, result, words, perf_counter() - began))
+        print(f"  asking through {ingress} …", end="", flush=True)
+        path, call, result, words = await _run_conversation(url, ingress, runner, transport)
+        talks.append(DemoAnswer(ingress, path, call, result, words, perf_counter() - began))
         print(f" {talks[-1].seconds:.1f} s", flush=True)
     runner.close()
     await transport.aclose()
     print()
     headers = ("protocol", "asked at", "called", "result", "seconds", "said then")
-    rows = [(one.front, one.path, one.call, one.result, f"{one.seconds:.1f}", one.words) for one in talks]
+    rows = [(one.ingress, one.path, one.call, one.result, f"{one.seconds:.1f}", one.text) for one in talks]
     print("\n".join(table(rows, headers)))
 
 
-async def _talk(url: str, front: str, runner: Runner, transport: H1Transport) -> tuple[str, str, str, str]:
+async def _run_conversation(
+    url: str, ingress: str, runner: Runner, transport: H1Transport
+) -> tuple[str, str, str, str]:
     from msgspec.structs import replace
 
     from ..ir.parts import Text
     from ..ir.request import Message, Params, Request
 
     request = Request(_MODEL, (Message("user", (Text(_PROMPT),)),), runner.box.tools, params=Params(max_tokens=40))
-    path, response = await _ask(url, front, request, transport)
-    results = await runner.run(response.calls, run_id=front)
+    path, response = await _ask(url, ingress, request, transport)
+    results = await runner.run(response.calls, run_id=ingress)
     said = (Message("assistant", response.parts), Message("user", tuple(results)))
-    _, answer = await _ask(url, front, replace(request, messages=(*request.messages, *said)), transport)
+    _, answer = await _ask(url, ingress, replace(request, messages=(*request.messages, *said)), transport)
     called = ", ".join(f"{call.name}({call.text})" for call in response.calls) or "nothing"
     return path, called, ", ".join(result.text for result in results), " ".join(answer.text.split())
 
 
-async def _ask(url: str, front: str, request: Request, transport: H1Transport) -> tuple[str, Response]:
+async def _ask(url: str, ingress: str, request: Request, transport: H1Transport) -> tuple[str, Response]:
     """Send the request as a client of this one protocol would."""
     from ..ir.errors import UpstreamError
     from ..ir.text import to_bytes
     from ..stream.strict import parse_object
     from ..wire import get
 
-    wire = get(front)
+    wire = get(ingress)
     path = wire.path(request.model, stream=False)
     path = path if path.startswith("/v1") else f"/v1{path}"
     body = to_bytes(wire.encode_request(request).body)
     headers = {"content-type": "application/json", **wire.headers}
-    async with transport.post(url + path, headers, {}, body, _PATIENCE) as reply:
+    async with transport.post(url + path, headers, {}, body, _TIMEOUT) as reply:
         data = b""
         while piece := await reply.read():
             data += piece

@@ -55,26 +55,29 @@ def run(arguments: argparse.Namespace) -> int:
     wires = [] if in_text else [get(chosen)] if chosen else [get(name) for name in names()]
     formats = [text.get(chosen)] if in_text else [] if chosen else [text.get(name) for name in text.names()]
     if arguments.json:
-        document = {"wires": [_as_json(wire) for wire in wires], "text": [_format_as_json(form) for form in formats]}
+        document = {
+            "wires": [_wire_as_json(wire) for wire in wires],
+            "text": [_format_as_json(form) for form in formats],
+        }
         print(json_text(document, sort_keys=True))
         return 0
-    lines = _overview(wires) if wires else []
+    lines = _overview_lines(wires) if wires else []
     if in_text:
-        lines = _one(formats[0])
+        lines = _describe_format(formats[0])
     elif formats:
-        rows = [(form.name, _flags(form), form.title, ", ".join(form.families) or "any") for form in formats]
+        rows = [(form.name, _format_flags(form), form.title, ", ".join(form.families) or "any") for form in formats]
         head, *rest = table(rows, ("text format", "", "calls", "models"))
         lines += ["", paint(head, "bold"), *rest, "", "1 one call per turn   r reasoning   s has stop strings"]
     print("\n".join(lines))
     return 0
 
 
-def _flags(form: Format) -> str:
+def _format_flags(form: Format) -> str:
     marks = (("1", form.one_call), ("r", bool(form.reasoning)), ("s", bool(form.stops)))
     return "".join(mark if is_set else "·" for mark, is_set in marks)
 
 
-def _one(form: Format) -> list[str]:
+def _describe_format(form: Format) -> list[str]:
     from ..ir.parts import ToolCall
 
     call = ToolCall("call00000", "get_weather", {"city": "Paris", "days": 2})
@@ -102,7 +105,7 @@ def _format_as_json(form: Format) -> dict[str, Any]:
     }
 
 
-def _as_json(wire: Wire) -> dict[str, Any]:
+def _wire_as_json(wire: Wire) -> dict[str, Any]:
     import msgspec
 
     capabilities = msgspec.structs.asdict(wire.capabilities)
@@ -119,14 +122,14 @@ def _as_json(wire: Wire) -> dict[str, Any]:
     }
 
 
-def _overview(wires: list[Wire]) -> list[str]:
+def _overview_lines(wires: list[Wire]) -> list[str]:
     headers = ("", *(wire.name for wire in wires))
     rows = [
         ("versions", *(", ".join(sorted(getattr(wire, "versions", {}))) or "-" for wire in wires)),
-        ("tool choice", *(_listed(wire.capabilities.choices) for wire in wires)),
-        ("media in messages", *(_listed(wire.capabilities.media) for wire in wires)),
-        ("media in results", *(_listed(wire.capabilities.result_media) for wire in wires)),
-        ("cache marks on", *(_listed(wire.capabilities.cache) for wire in wires)),
+        ("tool choice", *(_join_values(wire.capabilities.choices) for wire in wires)),
+        ("media in messages", *(_join_values(wire.capabilities.media) for wire in wires)),
+        ("media in results", *(_join_values(wire.capabilities.result_media) for wire in wires)),
+        ("cache marks on", *(_join_values(wire.capabilities.cache) for wire in wires)),
     ]
     rows += [(words, *("✓" if getattr(w.capabilities, flag) else "·" for w in wires)) for flag, words in _FLAGS.items()]
     rows += [
@@ -138,5 +141,5 @@ def _overview(wires: list[Wire]) -> list[str]:
     return [paint(lines[0], "bold"), *lines[1:]]
 
 
-def _listed(values: frozenset[str]) -> str:
+def _join_values(values: frozenset[str]) -> str:
     return " ".join(sorted(values)) or "-"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LivePrinter"]
 
-_WIDE = 200  # characters shown of arguments and results
+_MAX_WIDTH = 200  # characters shown of arguments and results
 
 
 class LivePrinter:
@@ -49,5 +49,5 @@ class LivePrinter:
 
 
 def _print_line(sign: str, colour: str, tool: str, text: str) -> None:
-    line = f"{neutralise_line(tool)} {neutralise_line(text)[:_WIDE]}"
+    line = f"{neutralise_line(tool)} {neutralise_line(text)[:_MAX_WIDTH]}"
     print(f"{paint(sign, colour, sys.stderr)} {line}", file=sys.stderr)

@@ -8,8 +8,8 @@ import sys
 from typing import Any
 
 from ..ir.errors import ConfigError, MissingExtra
-from .mcp_serve import address_of, guard_of
-from .mcp_target import add_target, one_spec
+from .mcp_serve import make_guard, parse_address
+from .mcp_target import add_target, parse_spec
 
 __all__ = ["add_to"]
 
@@ -45,7 +45,7 @@ def add_to(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    spec = one_spec(arguments)
+    spec = parse_spec(arguments)
     if arguments.http is None:
         if spec.url is None:
             raise ConfigError("a command already uses stdio", hint="add --http :8000 to serve it over HTTP")
@@ -66,8 +66,8 @@ def _serve(arguments: argparse.Namespace) -> int:
         import uvicorn
     except ImportError:
         raise MissingExtra("HTTP needs uvicorn", hint="pip install 'toolwire[mcp]'") from None
-    host, port = address_of(arguments.http)
-    app = BridgeApp(one_spec(arguments), path=arguments.path, guard=guard_of(arguments, host))
+    host, port = parse_address(arguments.http)
+    app = BridgeApp(parse_spec(arguments), path=arguments.path, guard=make_guard(arguments, host))
     print(f"serving {arguments.target} at http://{host}:{port}{arguments.path}", file=sys.stderr, flush=True)
     config = uvicorn.Config(
         app, host.strip("[]"), port, log_level="warning", access_log=False, timeout_graceful_shutdown=3

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ConfigError
 from ..ir.terminal import neutralise_line, neutralise_text
-from .mcp_target import add_target, one_spec
+from .mcp_target import add_target, parse_spec
 from .show import json_text
 
 if TYPE_CHECKING:
@@ -50,38 +50,38 @@ def run(arguments: argparse.Namespace) -> int:
     from ..stream.strict import parse_object
 
     text = sys.stdin.read() if arguments.arguments == "-" else arguments.arguments
-    result = asyncio.run(_call(arguments, parse_object(text)))
+    result = asyncio.run(_call_tool(arguments, parse_object(text)))
     if arguments.json:
         from ..wire.mcp.calls import encode_result
 
         print(json_text(encode_result(result)))
     else:
-        _print(result)
+        _print_result(result)
     return 1 if result.is_error else 0
 
 
-async def _call(arguments: argparse.Namespace, given: Object) -> ToolResult:
+async def _call_tool(arguments: argparse.Namespace, tool_arguments: Object) -> ToolResult:
     from ..ir.parts import ToolCall
     from ..mcp.client.client import McpClient
     from ..mcp.client.login import Browser, Login
 
     login = Login(Browser()) if arguments.login else None
-    async with McpClient(one_spec(arguments), watch=_watch, login=login) as client:
+    async with McpClient(parse_spec(arguments), watch=_print_progress, login=login) as client:
         if arguments.tool not in client.tools:
-            problem = next((one.words for one in client.problems if one.tool == arguments.tool), "")
+            problem = next((one.reason for one in client.problems if one.tool == arguments.tool), "")
             words = f"cannot be used: {problem}" if problem else "does not exist"
             raise ConfigError(
                 f"the tool {arguments.tool} {words}", hint=f"available: {', '.join(client.tools) or 'none'}"
             )
-        return await client.call(ToolCall("call", arguments.tool, given), key=arguments.key)
+        return await client.call(ToolCall("call", arguments.tool, tool_arguments), key=arguments.key)
 
 
-def _watch(_: str, progress: Any) -> None:
+def _print_progress(_: str, progress: Any) -> None:
     of = "" if progress.total is None else f"/{progress.total:g}"
     print(neutralise_line(f"{progress.progress:g}{of} {progress.message or ''}".rstrip()), file=sys.stderr)
 
 
-def _print(result: ToolResult) -> None:
+def _print_result(result: ToolResult) -> None:
     from ..ir.parts import Text
 
     for part in result.parts:

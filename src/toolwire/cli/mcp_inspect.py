@@ -64,22 +64,22 @@ def run(arguments: argparse.Namespace) -> int:
 
 async def _inspect(arguments: argparse.Namespace) -> int:
     from ..audit.report import Report
-    from ..audit.targets import TARGETS, known_targets
+    from ..audit.targets import TARGETS, parse_targets
     from ..audit.tools import audit_tools
 
-    targets = known_targets(arguments.targets) or TARGETS
-    wanted = known_targets([arguments.schema] if arguments.schema else [])
+    targets = parse_targets(arguments.targets) or TARGETS
+    wanted = parse_targets([arguments.schema] if arguments.schema else [])
     async with open_servers(arguments, lock=arguments.check_lock) as servers:
         tools = servers.toolbox().tools
         if arguments.lock:
             return _write_lock(arguments.lock, servers)
         report = Report(tools, audit_tools(tools, ignore=arguments.ignore), targets)
         if arguments.json:
-            print(json_text(await _as_json(servers, report)))
+            print(json_text(await _report_as_json(servers, report)))
         elif wanted:
             _print_schemas(tools, wanted[0])
         else:
-            await _print(servers, report)
+            await _print_servers(servers, report)
         return 1 if servers.problems else 0
 
 
@@ -90,8 +90,8 @@ def _write_lock(file: str, servers: McpServers) -> int:
     return 0
 
 
-async def _print(servers: McpServers, report: Report) -> None:
-    from ..audit.report import counts
+async def _print_servers(servers: McpServers, report: Report) -> None:
+    from ..audit.report import count_levels
 
     for name, client in servers.clients.items():
         if client.greeting is None:
@@ -102,7 +102,7 @@ async def _print(servers: McpServers, report: Report) -> None:
         print(
             paint(
                 neutralise_line(
-                    f"{shown}, MCP {version}: {_counts(tools=len(client.tools), resources=resources, prompts=prompts)}"
+                    f"{shown}, MCP {version}: {_format_counts(tools=len(client.tools), resources=resources, prompts=prompts)}"
                 ),
                 "bold",
             )
@@ -111,18 +111,18 @@ async def _print(servers: McpServers, report: Report) -> None:
     print_table(report)
     for problem in servers.problems:
         print(paint(neutralise_line(f"skipped: {problem}"), "red", sys.stderr), file=sys.stderr)
-    total = ", ".join(f"{number} {level}" for level, number in counts(report.findings).items())
+    total = ", ".join(f"{number} {level}" for level, number in count_levels(report.findings).items())
     count = "1 tool" if len(report.tools) == 1 else f"{len(report.tools)} tools"
     print(paint(f"{count}: {total}", "bold"), file=sys.stderr)
 
 
-def _counts(**numbers: int) -> str:
+def _format_counts(**numbers: int) -> str:
     return ", ".join(f"{number} {what.removesuffix('s') if number == 1 else what}" for what, number in numbers.items())
 
 
 def _print_schemas(tools: tuple[Tool, ...], target: str) -> None:
     for tool in tools:
-        found = _lowered(tool, target)
+        found = _lower_schema(tool, target)
         print(paint(neutralise_line(f"── {tool.name} ──"), "bold"))
         print(json_text(found["schema"]))
         rows = [
@@ -132,7 +132,7 @@ def _print_schemas(tools: tuple[Tool, ...], target: str) -> None:
         print("\n".join([*table(rows, ("severity", "location", "loss", "reason")), ""]) if rows else "")
 
 
-def _lowered(tool: Tool, target: str) -> Object:
+def _lower_schema(tool: Tool, target: str) -> Object:
     import msgspec
 
     from ..schema.dialects import DIALECTS
@@ -142,7 +142,7 @@ def _lowered(tool: Tool, target: str) -> Object:
     return {"schema": lowered.schema, "losses": [msgspec.to_builtins(loss) for loss in lowered.losses]}
 
 
-async def _as_json(servers: McpServers, report: Report) -> Object:
+async def _report_as_json(servers: McpServers, report: Report) -> Object:
     from ..audit.report import as_json
 
     shown: Object = {}
@@ -162,9 +162,9 @@ async def _as_json(servers: McpServers, report: Report) -> Object:
             "effect": tool.effect,
             "input_schema": tool.input_schema,
             "output_schema": tool.output_schema,
-            "sent": {target: _lowered(tool, target) for target in report.targets},
+            "sent": {target: _lower_schema(tool, target) for target in report.targets},
         }
         for tool in report.tools
     }
-    problems = [{"server": one.server, "tool": one.tool, "words": one.words} for one in servers.problems]
+    problems = [{"server": one.server, "tool": one.tool, "words": one.reason} for one in servers.problems]
     return {"servers": shown, "problems": problems, "declared": declared, **as_json(report)}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ConfigError, MissingExtra
 from .log_lines import LogFormatter
-from .tools_file import load_tools, store_at
+from .tools_file import load_tools, open_store_at
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..mcp.guard import Guard
     from ..mcp.server import Server
 
-__all__ = ["add_to", "address_of", "guard_of", "make_server"]
+__all__ = ["add_to", "make_guard", "make_server", "parse_address"]
 
 _EXAMPLES = """\
 examples:
@@ -85,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LogFormatter("%(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
-    guard = None if arguments.http is None else guard_of(arguments, address_of(arguments.http)[0])
+    guard = None if arguments.http is None else make_guard(arguments, parse_address(arguments.http)[0])
     with contextlib.redirect_stdout(
         sys.stderr
     ):  # standard output is reserved for the protocol, also while the file is loaded
@@ -111,14 +111,14 @@ def make_server(arguments: argparse.Namespace) -> Server:
 
     module = load_tools(arguments.tools)
     resources, prompts = find_offers(module)
-    secret = _variable(arguments.secret_env)
+    secret = _read_variable(arguments.secret_env)
     return Server(
         Toolbox() if (resources or prompts) and not _has_tools(module) else Toolbox(module),
         resources=resources,
         prompts=prompts,
         name=arguments.name or Path(arguments.tools).stem,
         instructions=arguments.instructions or module.__doc__,
-        store=store_at(arguments.store),
+        store=open_store_at(arguments.store),
         lease=arguments.lease,
         secret=None if secret is None else secret.encode(),
     )
@@ -138,7 +138,7 @@ def _has_tools(module: ModuleType) -> bool:
     )
 
 
-def _variable(name: str | None) -> str | None:
+def _read_variable(name: str | None) -> str | None:
     if name is None:
         return None
     value = os.environ.get(name)
@@ -154,7 +154,7 @@ def _serve_http(server: Server, arguments: argparse.Namespace, guard: Guard) -> 
         import uvicorn
     except ImportError:
         raise MissingExtra("HTTP needs uvicorn", hint="pip install 'toolwire[mcp]'") from None
-    host, port = address_of(arguments.http)
+    host, port = parse_address(arguments.http)
     app = HttpApp(server, path=arguments.path, guard=guard)
     offered = ", ".join(tool.name for tool in server.runner.box.tools) or "no tools"
     print(f"serving {offered} at http://{host}:{port}{arguments.path}", file=sys.stderr, flush=True)
@@ -164,13 +164,13 @@ def _serve_http(server: Server, arguments: argparse.Namespace, guard: Guard) -> 
     uvicorn.Server(config).run()
 
 
-def guard_of(arguments: argparse.Namespace, host: str) -> Guard:
+def make_guard(arguments: argparse.Namespace, host: str) -> Guard:
     """Build the guard from the options; raise ConfigError for a non-local address without a token."""
-    from ..mcp.guard import LOCAL, Guard
+    from ..mcp.guard import LOCAL_HOSTS, Guard
     from ..net.listening import refuse_open
 
-    token = _variable(arguments.token_env)
-    hosts = [*LOCAL, *arguments.allow_host, *(() if host in ("0.0.0.0", "[::]") else (host,))]  # noqa: S104
+    token = _read_variable(arguments.token_env)
+    hosts = [*LOCAL_HOSTS, *arguments.allow_host, *(() if host in ("0.0.0.0", "[::]") else (host,))]  # noqa: S104
     guard = Guard(hosts, arguments.allow_origin, None if token is None else {token: "token"})
     if guard.is_open:
         hint = "require a bearer token with --token-env NAME, or listen on 127.0.0.1"
@@ -178,7 +178,7 @@ def guard_of(arguments: argparse.Namespace, host: str) -> Guard:
     return guard
 
 
-def address_of(text: str) -> tuple[str, int]:
+def parse_address(text: str) -> tuple[str, int]:
     """Parse `:8000`, `localhost:8000`, `[::1]:8000` or a bare port."""
     found = re.fullmatch(r"(?:(\[[0-9a-fA-F:]+\]|[^:\[\]]*):)?(\d{1,5})", text)
     if found is None or int(found[2]) > 65535:

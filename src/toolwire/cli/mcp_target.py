@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..mcp.client.http import Authorizer
     from ..mcp.client.servers import McpServers
 
-__all__ = ["add_target", "one_spec", "open_servers"]
+__all__ = ["add_target", "open_servers", "parse_spec"]
 
 
 def add_target(parser: Any, *, files: bool = True) -> None:
@@ -38,7 +38,7 @@ def add_target(parser: Any, *, files: bool = True) -> None:
     parser.add_argument("--login", action="store_true", help="log in with the browser if the server requires it")
 
 
-def one_spec(arguments: argparse.Namespace) -> ServerSpec:
+def parse_spec(arguments: argparse.Namespace) -> ServerSpec:
     """Return the configuration of the server given on the command line."""
     import os
 
@@ -47,10 +47,10 @@ def one_spec(arguments: argparse.Namespace) -> ServerSpec:
     target: str = arguments.target
     entry: dict[str, Any] = {"protocol": arguments.protocol, "timeout": arguments.timeout}
     if re.match(r"https?://", target):
-        entry |= {"url": target, "headers": _pairs("--header", arguments.header)}
+        entry |= {"url": target, "headers": _parse_pairs("--header", arguments.header)}
     elif target.endswith(".py") and Path(target).is_file():
         command = [sys.executable, "-m", "toolwire", "mcp", "serve", target]
-        entry |= {"command": command, "env": _pairs("--env", arguments.env)}
+        entry |= {"command": command, "env": _parse_pairs("--env", arguments.env)}
     else:
         try:
             words = shlex.split(target)
@@ -58,14 +58,14 @@ def one_spec(arguments: argparse.Namespace) -> ServerSpec:
             raise ConfigError(f"invalid command line: {error}") from None
         if not words:
             raise ConfigError("no server given", hint='give a URL, or a command in quotes: "npx -y my-server"')
-        entry |= {"command": words, "env": _pairs("--env", arguments.env)}
+        entry |= {"command": words, "env": _parse_pairs("--env", arguments.env)}
     (spec,) = read_config({"mcpServers": {"server": entry}}, os.environ)
     return spec
 
 
-def _pairs(option: str, given: list[str]) -> dict[str, str]:
+def _parse_pairs(option: str, values: list[str]) -> dict[str, str]:
     out = {}
-    for one in given:
+    for one in values:
         name, sign, value = one.partition("=")
         if not sign or not name:
             raise ConfigError(f"invalid value {one!r} for {option}", hint=f"use {option} NAME=VALUE")
@@ -83,4 +83,4 @@ def open_servers(arguments: argparse.Namespace, **options: Any) -> McpServers:
         from ..mcp.client.login import Browser, Login
 
         logins["server"] = Login(Browser())
-    return McpServers([one_spec(arguments)], strict=True, logins=logins, **options)
+    return McpServers([parse_spec(arguments)], strict=True, logins=logins, **options)

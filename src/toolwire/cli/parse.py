@@ -54,16 +54,18 @@ def run(arguments: argparse.Namespace) -> int:
     text = _read(arguments.file)
     if not text.strip():
         raise ConfigError("the input is empty", hint="give the text of a model in a file or on standard input")
-    form = _format(arguments, text)
-    tools = _tools(arguments.tools)
+    form = _choose_format(arguments, text)
+    tools = _load_tools(arguments.tools)
     parsed = form.parse(text, tools, finished=not arguments.cut, reasoning=arguments.thinking)
     differing = [
-        size for size in _sizes(arguments.stream_sizes) if _in_pieces(form, text, tools, size, arguments) != parsed
+        size
+        for size in _chunk_sizes(arguments.stream_sizes)
+        if _parse_in_pieces(form, text, tools, size, arguments) != parsed
     ]
     if arguments.json:
-        print(json_text(_as_json(form, parsed, differing)))
+        print(json_text(_result_as_json(form, parsed, differing)))
     else:
-        _print(form, parsed, differing, arguments.stream_sizes)
+        _print_result(form, parsed, differing, arguments.stream_sizes)
     return 1 if differing or any(note.code in _BROKEN for note in parsed.diagnostics) else 0
 
 
@@ -73,7 +75,7 @@ def _read(file: str) -> str:
     return read_bytes(file).decode("utf-8", "replace")
 
 
-def _format(arguments: argparse.Namespace, text: str) -> Format:
+def _choose_format(arguments: argparse.Namespace, text: str) -> Format:
     from ..text import detect, get
 
     if arguments.format != "auto":
@@ -84,7 +86,7 @@ def _format(arguments: argparse.Namespace, text: str) -> Format:
     return get(name or "hermes")
 
 
-def _tools(file: str | None) -> tuple[Tool, ...]:
+def _load_tools(file: str | None) -> tuple[Tool, ...]:
     if file is None:
         return ()
     from .audit_input import read_all
@@ -93,7 +95,7 @@ def _tools(file: str | None) -> tuple[Tool, ...]:
     return (*given.listed, *(tool for recorded in given.requests for tool in recorded.request.tools))
 
 
-def _sizes(given: str | None) -> list[int]:
+def _chunk_sizes(given: str | None) -> list[int]:
     try:
         sizes = [int(size) for size in given.split(",")] if given else []
     except ValueError:
@@ -103,12 +105,14 @@ def _sizes(given: str | None) -> list[int]:
     return sizes
 
 
-def _in_pieces(form: Format, text: str, tools: Sequence[Tool], size: int, arguments: argparse.Namespace) -> Parsed:
+def _parse_in_pieces(
+    form: Format, text: str, tools: Sequence[Tool], size: int, arguments: argparse.Namespace
+) -> Parsed:
     pieces = (text[start : start + size] for start in range(0, len(text), size))
     return form.parse_pieces(pieces, tools, finished=not arguments.cut, reasoning=arguments.thinking)
 
 
-def _as_json(form: Format, parsed: Parsed, differing: list[int]) -> dict[str, Any]:
+def _result_as_json(form: Format, parsed: Parsed, differing: list[int]) -> dict[str, Any]:
     import msgspec
 
     document: dict[str, Any] = {
@@ -121,10 +125,10 @@ def _as_json(form: Format, parsed: Parsed, differing: list[int]) -> dict[str, An
     return document
 
 
-def _print(form: Format, parsed: Parsed, differing: list[int], sizes: str | None) -> None:
+def _print_result(form: Format, parsed: Parsed, differing: list[int], sizes: str | None) -> None:
     print(paint(f"{form.name}: {form.title}", "dim", sys.stderr), file=sys.stderr)
     if parsed.parts:
-        print("\n".join(table([_row(part) for part in parsed.parts], ("part", "name", "state", "content"))))
+        print("\n".join(table([_part_row(part) for part in parsed.parts], ("part", "name", "state", "content"))))
     for note in parsed.diagnostics:
         colour = "red" if note.code in _BROKEN else "yellow"
         detail = neutralise_line(note.detail)
@@ -135,7 +139,7 @@ def _print(form: Format, parsed: Parsed, differing: list[int], sizes: str | None
         print(f"same result in chunks of {sizes}", file=sys.stderr)
 
 
-def _row(part: Part) -> tuple[str, str, str, str]:
+def _part_row(part: Part) -> tuple[str, str, str, str]:
     from ..ir.parts import Reasoning, Text, ToolCall, part_label
 
     if isinstance(part, ToolCall):

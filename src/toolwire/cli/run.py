@@ -17,7 +17,7 @@ from ..ir.terminal import neutralise_line
 from ..ir.text import dumps
 from .live import LivePrinter
 from .show import json_text, paint, table
-from .tools_file import load_tools, store_at
+from .tools_file import load_tools, open_store_at
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ..run.requests import Approve
     from ..run.toolbox import Toolbox
 
-__all__ = ["add_to", "ask_person", "client_of"]
+__all__ = ["add_to", "ask_person", "make_client"]
 
 _EXAMPLES = """\
 examples:
@@ -91,23 +91,23 @@ def add_to(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.list:
-        return _list(store_at(arguments.store), as_json=arguments.json)
+        return _list_records(open_store_at(arguments.store), as_json=arguments.json)
     if arguments.resolve:
-        return _resolve(store_at(arguments.store), arguments)
+        return _resolve_record(open_store_at(arguments.store), arguments)
     for name, flag in (("tools", "a file of functions"), ("prompt", "a prompt"), ("model", "a model (-m)")):
         if not getattr(arguments, name):
             raise ConfigError(f"{flag} is missing", hint="toolwire run TOOLS.py PROMPT -m PROVIDER/MODEL")
-    return asyncio.run(_answer(arguments))
+    return asyncio.run(_run_prompt(arguments))
 
 
-async def _answer(arguments: argparse.Namespace) -> int:
+async def _run_prompt(arguments: argparse.Namespace) -> int:
     prompt = sys.stdin.read() if arguments.prompt == "-" else arguments.prompt
     module = load_tools(arguments.tools)
     live = LivePrinter(silent=arguments.json)
     answer: Answer | None = None
-    async with client_of(arguments) as client, _servers(arguments) as servers:
+    async with make_client(arguments) as client, _open_servers(arguments) as servers:
         tools: list[ModuleType | Toolbox] = [module] if servers is None else [module, servers.toolbox()]
-        async for event in _agent(client, tools, arguments).stream(prompt):
+        async for event in _make_agent(client, tools, arguments).stream(prompt):
             answer = live.show(event) or answer
     assert answer is not None
     if arguments.json:
@@ -117,7 +117,7 @@ async def _answer(arguments: argparse.Namespace) -> int:
     return 0 if answer.finished else 1
 
 
-def client_of(arguments: argparse.Namespace) -> ModelClient:
+def make_client(arguments: argparse.Namespace) -> ModelClient:
     from ..net.client import ModelClient
 
     key = None
@@ -129,7 +129,7 @@ def client_of(arguments: argparse.Namespace) -> ModelClient:
 
 
 @asynccontextmanager
-async def _servers(arguments: argparse.Namespace) -> AsyncIterator[McpServers | None]:
+async def _open_servers(arguments: argparse.Namespace) -> AsyncIterator[McpServers | None]:
     """Open the MCP servers, if any are given, and report their problems."""
     if arguments.mcp is None:
         yield None
@@ -142,7 +142,7 @@ async def _servers(arguments: argparse.Namespace) -> AsyncIterator[McpServers | 
         yield servers
 
 
-def _agent(client: ModelClient, tools: list[ModuleType | Toolbox], arguments: argparse.Namespace) -> Agent:
+def _make_agent(client: ModelClient, tools: list[ModuleType | Toolbox], arguments: argparse.Namespace) -> Agent:
     from ..net.agent import Agent
     from ..run.policy import Policy
     from ..run.session import Budget
@@ -153,7 +153,7 @@ def _agent(client: ModelClient, tools: list[ModuleType | Toolbox], arguments: ar
         system=arguments.system,
         budget=Budget(iterations=arguments.max_iterations),
         observers=[_TraceObserver(arguments.trace)] if arguments.trace else [],
-        store=None if arguments.store == "none" else store_at(arguments.store),
+        store=None if arguments.store == "none" else open_store_at(arguments.store),
         policy=Policy() if arguments.yes else Policy(approve=("write", "idempotent")),
         approve=ask_person,
     )
@@ -178,12 +178,12 @@ class _TraceObserver:
             raise ConfigError(f"cannot write {file}: {error.strerror}") from error
 
     def called(self, call: ToolCall, result: ToolResult, seconds: float) -> None:
-        self._line({"call": call, "result": result, "seconds": round(seconds, 6)})
+        self._write_line({"call": call, "result": result, "seconds": round(seconds, 6)})
 
     def asked(self, request: Request, response: Response, seconds: float) -> None:
-        self._line({"request": request, "response": response, "seconds": round(seconds, 6)})
+        self._write_line({"request": request, "response": response, "seconds": round(seconds, 6)})
 
-    def _line(self, what: dict[str, Any]) -> None:
+    def _write_line(self, what: dict[str, Any]) -> None:
         import msgspec
 
         self._out.write(msgspec.json.encode(what).decode() + "\n")
@@ -202,7 +202,7 @@ def _print_json(answer: Answer) -> None:
     print(json_text(document))
 
 
-def _list(store: Store, *, as_json: bool) -> int:
+def _list_records(store: Store, *, as_json: bool) -> int:
     import msgspec
 
     records = store.records()
@@ -212,18 +212,18 @@ def _list(store: Store, *, as_json: bool) -> int:
     if not records:
         print("no recorded calls")
         return 0
-    rows = [(record.key, record.state, _when(record.created_at), record.tool) for record in records]
+    rows = [(record.key, record.state, _format_time(record.created_at), record.tool) for record in records]
     print("\n".join(table(rows, ("key", "state", "since", "tool"))))
     return 0
 
 
-def _when(seconds: float) -> str:
+def _format_time(seconds: float) -> str:
     from datetime import datetime
 
     return datetime.fromtimestamp(seconds).astimezone().isoformat(" ", "seconds")
 
 
-def _resolve(store: Store, arguments: argparse.Namespace) -> int:
+def _resolve_record(store: Store, arguments: argparse.Namespace) -> int:
     from ..ir.parts import ToolCall
     from ..run.results import to_record
     from ..stream.strict import parse

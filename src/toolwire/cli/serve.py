@@ -74,7 +74,7 @@ async def _serve(arguments: argparse.Namespace) -> None:
     from ..gateway.state import open_state
     from ..gateway.telemetry import open_telemetry
 
-    settings = _settings(arguments)
+    settings = _load_settings(arguments)
     telemetry = open_telemetry(settings, os.environ, lines=arguments.quiet)
     state = open_state(settings, os.environ)
 
@@ -82,7 +82,7 @@ async def _serve(arguments: argparse.Namespace) -> None:
 
     def reload() -> Settings:
         telemetry.reopen()
-        fresh = _settings(arguments)
+        fresh = _load_settings(arguments)
         telemetry.add_secrets(fresh)
         return fresh
 
@@ -97,9 +97,9 @@ async def _serve(arguments: argparse.Namespace) -> None:
             sinks=sinks if arguments.quiet else [*sinks, _RequestTable(telemetry.redactor)],
             metrics=telemetry.metrics,
             transports=telemetry.transports(),
-            runners=opened.own.runners,
-            publish=opened.own.publish,
-            publish_for=opened.own.publish_for,
+            runners=opened.bindings.runners,
+            publish=opened.bindings.publish,
+            publish_for=opened.bindings.publish_for,
         )
         _require_model(gateway, is_demo=arguments.demo)
         listener = bind(settings, port=arguments.port)
@@ -122,7 +122,7 @@ async def _apply(settings: Settings, gateway: Gateway, tools: ToolLoader) -> Non
     """Apply new settings with their tools; the old tools stay open until the last request that may call them ends."""
     opened = await tools.prepare(settings)
     try:
-        gateway.apply(settings, opened.own)
+        gateway.apply(settings, opened.bindings)
     except BaseException:
         await tools.abandon(opened)
         raise
@@ -142,7 +142,7 @@ def _require_model(gateway: Gateway, *, is_demo: bool) -> None:
         )
 
 
-def _settings(arguments: argparse.Namespace) -> Settings:
+def _load_settings(arguments: argparse.Namespace) -> Settings:
     from msgspec.structs import replace
 
     from ..gateway.settings import Settings, load_settings
@@ -165,7 +165,7 @@ def _print_banner(listener: socket, settings: Settings) -> None:
     host = f"[{host}]" if ":" in host else host
     url = f"http://{host}:{port}"
     print(f"{paint('toolwire', 'bold')} listens on {paint(url, 'green')}   (Ctrl-C stops it)\n")
-    for line in serve_client.lines(url, *(["$YOUR_KEY"] if settings.keys else [])):
+    for line in serve_client.client_commands(url, *(["$YOUR_KEY"] if settings.keys else [])):
         print(line)
     print(flush=True)
 
@@ -184,10 +184,10 @@ class _RequestTable:
             head = f"{'time':8}  {'client':17} {'model':24} {'answered by':26} {'':3} {'ms':>7} {'tokens':>9}  calls, losses"
             print(paint(head, "dim"), flush=True)
         self._rows += 1
-        print(_row(request_log, self._clean), flush=True)
+        print(_request_row(request_log, self._clean), flush=True)
 
 
-def _row(request_log: RequestLog, clean: Callable[[str], str]) -> str:
+def _request_row(request_log: RequestLog, clean: Callable[[str], str]) -> str:
     from time import localtime, strftime
 
     from ..ir.terminal import neutralise_line
@@ -202,5 +202,5 @@ def _row(request_log: RequestLog, clean: Callable[[str], str]) -> str:
     if request_log.error:
         told.append(request_log.error)
     clock = strftime("%H:%M:%S", localtime(request_log.started))
-    cells = f"{clock}  {request_log.front:17} {neutralise_line(clean(request_log.model))[:24]:24} {neutralise_line(by)[:26]:26} {status} {request_log.seconds * 1000:7.0f} {tokens:>9}"
+    cells = f"{clock}  {request_log.ingress:17} {neutralise_line(clean(request_log.model))[:24]:24} {neutralise_line(by)[:26]:26} {status} {request_log.seconds * 1000:7.0f} {tokens:>9}"
     return f"{cells}  {neutralise_line(clean(', '.join(told)))[:60]}"

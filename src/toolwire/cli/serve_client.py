@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from ..ir.errors import ConfigError
 from .show import paint
 
-__all__ = ["add_to", "lines"]
+__all__ = ["add_to", "client_commands"]
 
 _EXAMPLES = """\
 examples:
@@ -27,14 +27,14 @@ _URL = "http://127.0.0.1:4141"
 _ANY_KEY = "local"  # a gateway without keys accepts any key
 
 
-class Change(NamedTuple):
+class FileChange(NamedTuple):
     """A settings file of a client and its new content."""
 
     path: Path
     text: str
 
 
-def lines(url: str, key: str = _ANY_KEY) -> list[str]:
+def client_commands(url: str, key: str = _ANY_KEY) -> list[str]:
     """Return the shell command of each client."""
     return [
         f"  openai  OPENAI_BASE_URL={url}/v1 OPENAI_API_KEY={key}",
@@ -66,11 +66,11 @@ def add_to(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     home = arguments.home or Path.home()
-    key = _key(arguments.key_env)
+    key = _read_key(arguments.key_env)
     shown = _ANY_KEY if arguments.key_env is None else f"${arguments.key_env}"
     changes, advice = _CLIENTS[arguments.client](home, arguments.url.rstrip("/"), arguments.model, key, shown)
     for change in changes:
-        _show(change, key, shown)
+        _print_change(change, key, shown)
     if not arguments.write:
         print(f"\n{advice}\n{paint('nothing was changed; use --write to apply the changes', 'dim')}")
         return 0
@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _key(variable: str | None) -> str:
+def _read_key(variable: str | None) -> str:
     if variable is None:
         return _ANY_KEY
     key = os.environ.get(variable, "").strip()
@@ -91,7 +91,7 @@ def _key(variable: str | None) -> str:
     return key
 
 
-def _show(change: Change, key: str, shown: str) -> None:
+def _print_change(change: FileChange, key: str, shown: str) -> None:
     """Print the changes, with the key replaced by its placeholder."""
     before = _read(change.path)
     if before == change.text:
@@ -104,7 +104,7 @@ def _show(change: Change, key: str, shown: str) -> None:
         print(line if colour is None else paint(line, colour))
 
 
-def _write(change: Change) -> None:
+def _write(change: FileChange) -> None:
     change.path.parent.mkdir(parents=True, exist_ok=True)
     before = _read(change.path)
     if before == change.text:
@@ -124,18 +124,18 @@ def _read(path: Path) -> str:
         raise ConfigError(f"cannot read {path}: {error}") from None
 
 
-def _claude(home: Path, url: str, model: str | None, key: str, shown: str) -> tuple[list[Change], str]:
+def _claude_changes(home: Path, url: str, model: str | None, key: str, shown: str) -> tuple[list[FileChange], str]:
     path = home / ".claude" / "settings.json"
-    settings = _json(path)
+    settings = _read_json(path)
     env = {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_AUTH_TOKEN": key}
     if model is not None:
         env["ANTHROPIC_MODEL"] = model
     settings["env"] = {**settings.get("env", {}), **env}
     shell = " ".join(f"{name}={value}" for name, value in env.items()).replace(key, shown)
-    return [Change(path, _dumped(settings))], f"or for one run: {shell} claude -p '…'"
+    return [FileChange(path, _dump_json(settings))], f"or for one run: {shell} claude -p '…'"
 
 
-def _codex(home: Path, url: str, model: str | None, _: str, shown: str) -> tuple[list[Change], str]:
+def _codex_changes(home: Path, url: str, model: str | None, _: str, shown: str) -> tuple[list[FileChange], str]:
     path = home / ".codex" / "config.toml"
     before = _read(path)
     try:
@@ -145,7 +145,9 @@ def _codex(home: Path, url: str, model: str | None, _: str, shown: str) -> tuple
     if "toolwire" in known.get("model_providers", {}):
         raise ConfigError(f"{path} already has a provider named toolwire", hint="remove its table first")
     top = ['model_provider = "toolwire"', *([f"model = {json.dumps(model)}"] if model is not None else [])]
-    kept = [line for line in before.splitlines() if not _sets(line, ("model_provider", *(["model"] if model else [])))]
+    kept = [
+        line for line in before.splitlines() if not _is_setting(line, ("model_provider", *(["model"] if model else [])))
+    ]
     table = [
         "[model_providers.toolwire]",
         'name = "toolwire"',
@@ -155,25 +157,25 @@ def _codex(home: Path, url: str, model: str | None, _: str, shown: str) -> tuple
     ]
     text = "\n".join([*top, *kept, *([""] if kept else []), *table]) + "\n"
     tomllib.loads(text)
-    return [Change(path, text)], f"then: TOOLWIRE_KEY={shown} codex exec '…'"
+    return [FileChange(path, text)], f"then: TOOLWIRE_KEY={shown} codex exec '…'"
 
 
-def _sets(line: str, names: tuple[str, ...]) -> bool:
+def _is_setting(line: str, names: tuple[str, ...]) -> bool:
     return line.split("=", 1)[0].strip() in names
 
 
-def _gemini(home: Path, url: str, model: str | None, _: str, shown: str) -> tuple[list[Change], str]:
+def _gemini_changes(home: Path, url: str, model: str | None, _: str, shown: str) -> tuple[list[FileChange], str]:
     path = home / ".gemini" / "settings.json"
-    settings = _json(path)
+    settings = _read_json(path)
     auth = settings.setdefault("security", {}).setdefault("auth", {})
     auth["selectedType"] = "gemini-api-key"
     if model is not None:
         settings.setdefault("model", {})["name"] = model
     shell = f"GOOGLE_GEMINI_BASE_URL={url} GEMINI_API_KEY={shown}"
-    return [Change(path, _dumped(settings))], f"then: {shell} gemini -p '…'"
+    return [FileChange(path, _dump_json(settings))], f"then: {shell} gemini -p '…'"
 
 
-def _json(path: Path) -> Any:
+def _read_json(path: Path) -> Any:
     text = _read(path)
     try:
         found = json.loads(text) if text.strip() else {}
@@ -184,12 +186,12 @@ def _json(path: Path) -> Any:
     return found
 
 
-def _dumped(settings: Any) -> str:
+def _dump_json(settings: Any) -> str:
     return json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
 
 
-_CLIENTS: dict[str, Callable[[Path, str, str | None, str, str], tuple[list[Change], str]]] = {
-    "claude": _claude,
-    "codex": _codex,
-    "gemini": _gemini,
+_CLIENTS: dict[str, Callable[[Path, str, str | None, str, str], tuple[list[FileChange], str]]] = {
+    "claude": _claude_changes,
+    "codex": _codex_changes,
+    "gemini": _gemini_changes,
 }

@@ -21,7 +21,7 @@ CONFIG = "toolwire.toml"
 SUPPRESS = argparse.SUPPRESS  # `serve --config F keys …` and `serve keys … --config F` are equivalent
 _LIMITS = ("requests_per_minute", "tokens_per_minute", "tokens_per_day")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}").fullmatch
-_BARE = re.compile(r"[A-Za-z0-9_-]+").fullmatch
+_is_bare_name = re.compile(r"[A-Za-z0-9_-]+").fullmatch
 _EXAMPLES = """\
 examples:
   toolwire serve keys new ann
@@ -47,21 +47,21 @@ def add_to(commands: Any) -> None:
     new.add_argument("--models", nargs="+", metavar="PATTERN", help="models that it may use; * is every model (*)")
     for limit in _LIMITS:
         new.add_argument(f"--{limit.replace('_', '-')}", type=int, metavar="N")
-    new.set_defaults(run=_new)
+    new.set_defaults(run=_create_key)
     listing = actions.add_parser("list", help="list the keys")
     listing.add_argument("--json", action="store_true", help="print JSON")
-    listing.set_defaults(run=_list)
+    listing.set_defaults(run=_list_keys)
     revoke = actions.add_parser("revoke", help="remove a key")
     revoke.add_argument("name", metavar="NAME")
-    revoke.set_defaults(run=_revoke)
+    revoke.set_defaults(run=_revoke_key)
     for action in (new, listing, revoke):
         action.add_argument("--config", default=SUPPRESS, metavar="FILE", help=f"the settings ({CONFIG})")
 
 
-def _new(arguments: argparse.Namespace) -> int:
-    from ..gateway.keys import digest, new_key
+def _create_key(arguments: argparse.Namespace) -> int:
+    from ..gateway.keys import hash_key, new_key
 
-    name, path = arguments.name, _file(arguments.config or CONFIG)
+    name, path = arguments.name, _settings_path(arguments.config or CONFIG)
     if not _NAME(name):
         raise ConfigError(
             f"invalid key name {name!r}",
@@ -71,20 +71,20 @@ def _new(arguments: argparse.Namespace) -> int:
     if name in document.get("keys", {}):
         raise ConfigError(f"a key named {name!r} already exists", hint="revoke it first, or use another name")
     key = new_key()
-    row: dict[str, Any] = {"hash": digest(key)}
+    row: dict[str, Any] = {"hash": hash_key(key)}
     if arguments.models:
         row["models"] = arguments.models
     row |= {limit: getattr(arguments, limit) for limit in _LIMITS if getattr(arguments, limit) is not None}
-    _write(path, _appended(text, name, row), {**document, "keys": {**document.get("keys", {}), name: row}})
+    _write(path, _append_key(text, name, row), {**document, "keys": {**document.get("keys", {}), name: row}})
     print(key)
     print("the key is not shown again; a running gateway accepts it after SIGHUP", file=sys.stderr)
     return 0
 
 
-def _list(arguments: argparse.Namespace) -> int:
+def _list_keys(arguments: argparse.Namespace) -> int:
     from ..gateway.settings import load_settings
 
-    keys = load_settings(_file(arguments.config or CONFIG)).keys
+    keys = load_settings(_settings_path(arguments.config or CONFIG)).keys
     if arguments.json:
         import msgspec
 
@@ -99,19 +99,19 @@ def _list(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _revoke(arguments: argparse.Namespace) -> int:
-    name, path = arguments.name, _file(arguments.config or CONFIG)
+def _revoke_key(arguments: argparse.Namespace) -> int:
+    name, path = arguments.name, _settings_path(arguments.config or CONFIG)
     text, document = _read(path)
     keys = document.get("keys", {})
     if name not in keys:
         raise ConfigError(f"no key named {name!r}", hint=f"existing keys: {', '.join(keys) or 'none'}")
     left = {other: row for other, row in keys.items() if other != name}
-    _write(path, _without(text, name), {**document, "keys": left})
+    _write(path, _remove_table(text, name), {**document, "keys": left})
     print(f"revoked {name}; a running gateway rejects the key after SIGHUP", file=sys.stderr)
     return 0
 
 
-def _file(name: str) -> Path:
+def _settings_path(name: str) -> Path:
     path = Path(name)
     if path.suffix in (".yaml", ".yml"):
         raise ConfigError(f"keys cannot be stored in {name}", hint=f"use a {CONFIG} file")
@@ -129,16 +129,16 @@ def _read(path: Path, missing: str | None = None) -> tuple[str, dict[str, Any]]:
     return text, tomllib.loads(text)
 
 
-def _appended(text: str, name: str, row: dict[str, Any]) -> str:
+def _append_key(text: str, name: str, row: dict[str, Any]) -> str:
     gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
-    header = name if _BARE(name) else json.dumps(name)
+    header = name if _is_bare_name(name) else json.dumps(name)
     lines = [
         f"{field} = {json.dumps(value, ensure_ascii=False)}" for field, value in row.items()
     ]  # JSON strings, numbers and arrays are valid TOML
     return "\n".join([f"{text}{gap}[keys.{header}]", *lines, ""])
 
 
-def _without(text: str, name: str) -> str:
+def _remove_table(text: str, name: str) -> str:
     """Remove one table, from its header to its last value. Comments after that belong to the next table."""
     lines = text.splitlines(keepends=True)
     starts = [number for number, line in enumerate(lines) if line.lstrip().startswith("[")]
@@ -158,7 +158,7 @@ def _is_header(line: str, name: str) -> bool:
         return False
 
 
-def _write(path: Path, text: str, wanted: dict[str, Any]) -> None:
+def _write(path: Path, text: str, expected: dict[str, Any]) -> None:
     """Replace the file, but only if the new text parses to exactly the wanted document."""
     from ..gateway.settings import parse_settings
 
@@ -166,16 +166,16 @@ def _write(path: Path, text: str, wanted: dict[str, Any]) -> None:
         said: dict[str, Any] | None = {"keys": {}, **tomllib.loads(text)}
     except tomllib.TOMLDecodeError:
         said = None
-    if said != wanted:
+    if said != expected:
         raise ConfigError(
             f"cannot edit the keys in {path.name}",
             hint="write each key as a separate table: [keys.NAME]",
         )
     parse_settings(said)
-    _replace(path.resolve(), text)
+    _replace_file(path.resolve(), text)
 
 
-def _replace(path: Path, text: str) -> None:
+def _replace_file(path: Path, text: str) -> None:
     """Replace the file atomically, so that a gateway reads either the old or the new content."""
     mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
     try:

@@ -39,11 +39,13 @@ class _LoadedTools(NamedTuple):
     server: Server | None = None
 
     @property
-    def own(self) -> ToolBindings:
+    def bindings(self) -> ToolBindings:
         from ..gateway.app import ToolBindings
 
-        published = next((pattern for pattern, one in self.rows.items() if one.row.publish), "*")
-        return ToolBindings({pattern: one.runner for pattern, one in self.rows.items()}, self.server, published)
+        published = next((pattern for pattern, open_row in self.rows.items() if open_row.row.publish), "*")
+        return ToolBindings(
+            {pattern: open_row.runner for pattern, open_row in self.rows.items()}, self.server, published
+        )
 
 
 class ToolLoader:
@@ -51,7 +53,7 @@ class ToolLoader:
 
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._observers = observers
-        self._now = _LoadedTools()
+        self._current = _LoadedTools()
         self._left: list[_OpenRow] = []
         self._leaving: set[asyncio.Task[None]] = set()
 
@@ -60,63 +62,65 @@ class ToolLoader:
         rows: dict[str, _OpenRow] = {}
         try:
             for pattern, row in settings.tools.items():
-                before = self._now.rows.get(pattern)
-                same = before is not None and (before.row, before.content) == (row, _content(row))
-                rows[pattern] = before if same and before is not None else await self._open(row)
-            return _LoadedTools(rows, self._server(rows))
+                before = self._current.rows.get(pattern)
+                same = before is not None and (before.row, before.content) == (row, _content_hash(row))
+                rows[pattern] = before if same and before is not None else await self._open_row(row)
+            return _LoadedTools(rows, self._make_server(rows))
         except BaseException:
-            await _close(rows.values(), self._now.rows.values())
+            await _close_rows(rows.values(), self._current.rows.values())
             raise
 
     def activate(self, opened: _LoadedTools, unused: Callable[[], Awaitable[None]] | None = None) -> None:
         """Make the prepared tools current; close the replaced ones after `unused` returns."""
-        before, self._now = self._now, opened
-        left = [one for one in before.rows.values() if not any(one is kept for kept in opened.rows.values())]
+        before, self._current = self._current, opened
+        left = [
+            open_row for open_row in before.rows.values() if not any(open_row is kept for kept in opened.rows.values())
+        ]
         self._left += left
         if unused is not None:
-            task = asyncio.ensure_future(self._leave(left, unused))
+            task = asyncio.ensure_future(self._retire(left, unused))
             self._leaving.add(task)
             task.add_done_callback(self._leaving.discard)
 
-    async def _leave(self, rows: list[_OpenRow], unused: Callable[[], Awaitable[None]]) -> None:
+    async def _retire(self, rows: list[_OpenRow], unused: Callable[[], Awaitable[None]]) -> None:
         await unused()
-        self._left = [one for one in self._left if not any(one is gone for gone in rows)]
-        await _close(rows, ())
+        self._left = [open_row for open_row in self._left if not any(open_row is gone for gone in rows)]
+        await _close_rows(rows, ())
 
     async def abandon(self, opened: _LoadedTools) -> None:
         """Close prepared tools that are not used."""
-        await _close(opened.rows.values(), self._now.rows.values())
+        await _close_rows(opened.rows.values(), self._current.rows.values())
 
     async def aclose(self) -> None:
         for task in tuple(self._leaving):
             task.cancel()
-        await _close([*self._left, *self._now.rows.values()], ())
+        await _close_rows([*self._left, *self._current.rows.values()], ())
 
-    async def _open(self, row: ToolsRow) -> _OpenRow:
+    async def _open_row(self, row: ToolsRow) -> _OpenRow:
         from ..net.runner import Runner
         from ..net.stores import open_store
 
-        content = _content(row)
+        content = _content_hash(row)
         async with AsyncExitStack() as stack:
-            sources = await _sources(row, stack)
+            sources = await _load_sources(row, stack)
             runner = Runner(*sources, store=open_store(row.store), observers=self._observers)
             stack.callback(runner.close)
             return _OpenRow(row, content, runner, stack.pop_all())
 
-    def _server(self, rows: dict[str, _OpenRow]) -> Server | None:
-        published = [one for one in rows.values() if one.row.publish]
+    def _make_server(self, rows: dict[str, _OpenRow]) -> Server | None:
+        published = [open_row for open_row in rows.values() if open_row.row.publish]
         if not published:
             return None
         from ..mcp.server import Server
 
         if len(published) > 1:
             raise ConfigError("only one row of [tools] may be published", hint="move the published tools into one row")
-        before = self._now.server
+        before = self._current.server
         is_same = before is not None and before.runner is published[0].runner
         return before if is_same else Server(runner=published[0].runner)
 
 
-def _content(row: ToolsRow) -> bytes:
+def _content_hash(row: ToolsRow) -> bytes:
     """Hash the contents of the files of a row."""
     whole = sha256()
     for file in (*row.files, *([row.mcp] if row.mcp is not None else [])):
@@ -125,13 +129,13 @@ def _content(row: ToolsRow) -> bytes:
     return whole.digest()
 
 
-async def _close(rows: Collection[_OpenRow], but: Collection[_OpenRow]) -> None:
-    for one in rows:
-        if not any(one is kept for kept in but):
-            await one.stack.aclose()
+async def _close_rows(rows: Collection[_OpenRow], but: Collection[_OpenRow]) -> None:
+    for open_row in rows:
+        if not any(open_row is kept for kept in but):
+            await open_row.stack.aclose()
 
 
-async def _sources(row: ToolsRow, stack: AsyncExitStack) -> list[Source]:
+async def _load_sources(row: ToolsRow, stack: AsyncExitStack) -> list[Source]:
     sources: list[Source] = [load_tools(file) for file in row.files]
     if row.mcp is not None:
         from ..mcp.client import McpServers

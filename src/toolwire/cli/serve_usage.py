@@ -48,23 +48,23 @@ def add_to(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    sums = _sums(arguments.config or CONFIG, arguments.by, _since(arguments.since))
+    sums = _load_sums(arguments.config or CONFIG, arguments.by, _parse_since(arguments.since))
     if arguments.json:
         from msgspec.structs import asdict
 
-        print(json_text([_named(asdict(one), arguments.by) for one in sums]))
+        print(json_text([_row_as_json(asdict(usage_sum), arguments.by) for usage_sum in sums]))
         return 0
     if not sums:
         print("no usage recorded")
         return 0
-    rows = [_cells(one) for one in sums]
+    rows = [_row_cells(usage_sum) for usage_sum in sums]
     if len(sums) > 1:
-        rows.append(_cells(_total(sums)))
+        rows.append(_row_cells(_sum_total(sums)))
     print("\n".join(table(rows, (arguments.by, *_HEADERS))))
     return 0
 
 
-def _sums(config: str, by: str, since: float) -> list[UsageSum]:
+def _load_sums(config: str, by: str, since: float) -> list[UsageSum]:
     from ..gateway.settings import load_settings
     from ..gateway.state import usage_address
     from ..gateway.usage_stores import open_usage
@@ -79,33 +79,41 @@ def _sums(config: str, by: str, since: float) -> list[UsageSum]:
         store.close()
 
 
-def _since(words: str | None) -> float:
-    if words is None:
+def _parse_since(text: str | None) -> float:
+    if text is None:
         return 0.0
-    span = _SPAN(words)
+    span = _SPAN(text)
     if span is not None:
         return time.time() - int(span[1]) * _SECONDS[span[2]]
     try:
-        when = datetime.fromisoformat(words)
+        when = datetime.fromisoformat(text)
     except ValueError:
         raise ConfigError(
-            f"invalid time {words!r}", hint="use 2026-11-01, 2026-11-01T12:00, 90m, 24h, 7d or 4w"
+            f"invalid time {text!r}", hint="use 2026-11-01, 2026-11-01T12:00, 90m, 24h, 7d or 4w"
         ) from None
     return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
 
 
-def _named(row: dict[str, Any], by: str) -> dict[str, Any]:
+def _row_as_json(row: dict[str, Any], by: str) -> dict[str, Any]:
     return {by: row.pop("what"), **row}
 
 
-def _cells(one: UsageSum) -> tuple[str, ...]:
-    counts = (one.requests, one.errors, one.input, one.output, one.cached, one.reasoning, one.calls)
-    return (one.what or "(no key)", *(f"{count:,}" for count in counts), f"{one.seconds:,.1f}")
+def _row_cells(usage_sum: UsageSum) -> tuple[str, ...]:
+    counts = (
+        usage_sum.requests,
+        usage_sum.errors,
+        usage_sum.input,
+        usage_sum.output,
+        usage_sum.cached,
+        usage_sum.reasoning,
+        usage_sum.calls,
+    )
+    return (usage_sum.what or "(no key)", *(f"{count:,}" for count in counts), f"{usage_sum.seconds:,.1f}")
 
 
-def _total(sums: list[UsageSum]) -> UsageSum:
+def _sum_total(sums: list[UsageSum]) -> UsageSum:
     from msgspec import convert
     from msgspec.structs import astuple
 
-    columns = zip(*(astuple(one)[1:] for one in sums), strict=True)
+    columns = zip(*(astuple(usage_sum)[1:] for usage_sum in sums), strict=True)
     return convert(("total", *map(sum, columns)), type(sums[0]))

@@ -54,10 +54,10 @@ def losses_table(losses: Sequence[Loss], stream: TextIO) -> list[str]:
     ranked = sorted(losses, key=lambda loss: order.index(loss.severity))
     rows = [(loss.severity, loss.path or "/", f"{loss.concept} {loss.action}", loss.detail) for loss in ranked]
     lines = table(rows, ("severity", "location", "loss", "reason"))
-    return [_painted(line, stream) for line in lines]
+    return [_paint_severity(line, stream) for line in lines]
 
 
-def _painted(line: str, stream: TextIO) -> str:
+def _paint_severity(line: str, stream: TextIO) -> str:
     severity = line.split(" ", 1)[0]
     if severity in _SEVERITIES:
         return paint(severity, _SEVERITIES[severity], stream) + line[len(severity) :]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from ..run.records import Store
 
-__all__ = ["load_tools", "store_at"]
+__all__ = ["load_tools", "open_store_at"]
 
 
 def load_tools(file: str) -> ModuleType:
@@ -36,7 +36,7 @@ def load_tools(file: str) -> ModuleType:
     return module
 
 
-def store_at(url: str | None) -> Store:
+def open_store_at(url: str | None) -> Store:
     """Open the store at a URL; without one, the user's default store."""
     from ..net.stores import open_store
 

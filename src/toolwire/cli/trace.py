@@ -95,7 +95,7 @@ def _add_replay(verbs: Any) -> None:
 
 
 def _record(arguments: argparse.Namespace) -> int:
-    return asyncio.run(_serve(settings_of(arguments), arguments.port))
+    return asyncio.run(_serve(build_settings(arguments), arguments.port))
 
 
 async def _serve(settings: Settings, port: int | None) -> int:
@@ -116,7 +116,7 @@ async def _serve(settings: Settings, port: int | None) -> int:
     return 0
 
 
-def settings_of(arguments: argparse.Namespace) -> Settings:
+def build_settings(arguments: argparse.Namespace) -> Settings:
     """Build the gateway settings from the arguments of `trace record`."""
     from msgspec.structs import replace
 
@@ -129,7 +129,7 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
     if arguments.config:
         settings = load_settings(Path(arguments.config))
     else:
-        upstreams = dict(_upstream(one, arguments.key_env) for one in arguments.upstream)
+        upstreams = dict(_parse_upstream(one, arguments.key_env) for one in arguments.upstream)
         models = {"*": {"upstream": next(iter(upstreams))}}
         settings = parse_settings({"upstreams": upstreams, "models": models, "log": {"remove": arguments.remove}})
     return replace(
@@ -139,7 +139,7 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
     )
 
 
-def _upstream(given: str, key_env: str | None) -> tuple[str, dict[str, Any]]:
+def _parse_upstream(given: str, key_env: str | None) -> tuple[str, dict[str, Any]]:
     from ..wire import names as wires
     from ..wire.vendors import names as providers
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..ir.errors import ConfigError
 from ..ir.text import dumps
 from .show import json_text, losses_table, paint, table
-from .trace_show import answer_of, request_of
+from .trace_show import decode_answer, decode_client_request
 
 if TYPE_CHECKING:
     from ..gateway.trace import Trace
@@ -28,7 +28,7 @@ def replay(arguments: argparse.Namespace) -> int:
     from ..wire import names
 
     trace = load_recording(Path(arguments.file))
-    request = request_of(trace)
+    request = decode_client_request(trace)
     if request is None:
         raise ConfigError(f"the request in {arguments.file} is not a valid {trace.ingress.wire} request")
     wire = arguments.target if arguments.target.partition("@")[0] in names() else None
@@ -40,7 +40,7 @@ def replay(arguments: argparse.Namespace) -> int:
             f"{arguments.target!r} is neither a wire nor a model",
             hint=f"use one of the wires {', '.join(names())}, or a model as PROVIDER/MODEL",
         )
-    return asyncio.run(_send(trace, request, wire, model or request.model, arguments))
+    return asyncio.run(_send_request(trace, request, wire, model or request.model, arguments))
 
 
 def _translate(trace: Trace, request: Request, arguments: argparse.Namespace) -> int:
@@ -55,17 +55,19 @@ def _translate(trace: Trace, request: Request, arguments: argparse.Namespace) ->
         print(json_text({"source": source, "target": target, "body": done.body, "losses": losses}))
         return 0
     print(json_text(done.body), flush=True)
-    print(f"\n{source} → {target}: {_count(len(done.losses))}", file=sys.stderr)
+    print(f"\n{source} → {target}: {_format_count(len(done.losses))}", file=sys.stderr)
     for line in losses_table(done.losses, sys.stderr) if done.losses else ():
         print(line, file=sys.stderr)
     return 0
 
 
-def _count(losses: int) -> str:
+def _format_count(losses: int) -> str:
     return f"{losses} {'loss' if losses == 1 else 'losses'}" if losses else "no losses"
 
 
-async def _send(trace: Trace, request: Request, wire: str | None, model: str, arguments: argparse.Namespace) -> int:
+async def _send_request(
+    trace: Trace, request: Request, wire: str | None, model: str, arguments: argparse.Namespace
+) -> int:
     from msgspec.structs import replace
 
     from ..ir.losses import Losses
@@ -80,8 +82,8 @@ async def _send(trace: Trace, request: Request, wire: str | None, model: str, ar
     wire = wire or (trace.ingress.wire if at_url else None)
     async with ModelClient(name, base_url=arguments.url, key=key, wire=wire) as client:
         response = await client.ask(replace(request, stream=None), losses=losses)
-    before = answer_of(trace.ingress)
-    alike = before is not None and _calls(before) == _calls(response)
+    before = decode_answer(trace.ingress)
+    alike = before is not None and _call_pairs(before) == _call_pairs(response)
     if arguments.json:
         _print_json(model, before, response, losses, alike=alike)
     else:
@@ -90,25 +92,25 @@ async def _send(trace: Trace, request: Request, wire: str | None, model: str, ar
 
 
 def _print(model: str, before: Response | None, after: Response, losses: Losses) -> None:
-    rows = [("recorded", *row) for row in _rows(before)] + [(model, *row) for row in _rows(after)]
+    rows = [("recorded", *row) for row in _response_rows(before)] + [(model, *row) for row in _response_rows(after)]
     print("\n".join(table(rows, ("answer", "", "content"))))
-    print(f"\n{_count(len(losses))}", file=sys.stderr)
+    print(f"\n{_format_count(len(losses))}", file=sys.stderr)
     for line in losses_table(tuple(losses), sys.stderr) if losses else ():
         print(line, file=sys.stderr)
-    if before is None or _calls(before) != _calls(after):
+    if before is None or _call_pairs(before) != _call_pairs(after):
         print(paint("the calls differ", "yellow", sys.stderr), file=sys.stderr)
 
 
-def _rows(response: Response | None) -> list[tuple[str, str]]:
+def _response_rows(response: Response | None) -> list[tuple[str, str]]:
     if response is None:
         return [("", "no answer")]
-    rows = [("call", f"{name} {arguments}") for name, arguments in _calls(response)]
+    rows = [("call", f"{name} {arguments}") for name, arguments in _call_pairs(response)]
     if response.text:
         rows.append(("text", " ".join(response.text.split())))
     return rows or [("", "empty answer")]
 
 
-def _calls(response: Response) -> list[tuple[str, str]]:
+def _call_pairs(response: Response) -> list[tuple[str, str]]:
     """Return names and arguments of the calls, without ids, which differ in every response."""
     return [(call.name, dumps(call.arguments)) for call in response.calls]
 

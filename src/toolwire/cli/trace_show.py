@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from ..ir.request import Request
     from ..ir.response import Response
 
-__all__ = ["answer_of", "request_of", "show"]
+__all__ = ["decode_answer", "decode_client_request", "show"]
 
-_WIDE = 80  # characters shown of arguments and results
+_MAX_WIDTH = 80  # characters shown of arguments and results
 
 
 def show(arguments: argparse.Namespace) -> int:
@@ -29,12 +29,12 @@ def show(arguments: argparse.Namespace) -> int:
 
     trace = load_recording(Path(arguments.file))
     if arguments.json:
-        print(json_text(_document(trace)))
+        print(json_text(_trace_as_json(trace)))
         return 0
-    print(paint(_title(trace), "bold"))
+    print(paint(_format_title(trace), "bold"))
     print()
-    print("\n".join(table(_times(trace), ("ms", "event"))))
-    request, response = request_of(trace), answer_of(trace.ingress)
+    print("\n".join(table(_event_times(trace), ("ms", "event"))))
+    request, response = decode_client_request(trace), decode_answer(trace.ingress)
     _print_calls(request, response)
     if trace.outcome.losses:
         print(f"\n{paint('losses', 'bold')}")
@@ -44,7 +44,7 @@ def show(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def request_of(trace: Trace) -> Request | None:
+def decode_client_request(trace: Trace) -> Request | None:
     """Decode the client's request; return None if it is not valid."""
     from msgspec.structs import replace
 
@@ -60,7 +60,7 @@ def request_of(trace: Trace) -> Request | None:
     return replace(request, model=place.model) if place is not None and place.model else request
 
 
-def answer_of(exchange: RecordedExchange) -> Response | None:
+def decode_answer(exchange: RecordedExchange) -> Response | None:
     """Decode the response; return None for an error or a truncated response."""
     from ..ir.fold import fold
     from ..stream.strict import parse_object
@@ -79,7 +79,7 @@ def answer_of(exchange: RecordedExchange) -> Response | None:
         return None
 
 
-def _title(trace: Trace) -> str:
+def _format_title(trace: Trace) -> str:
     outcome = trace.outcome
     there = f"{outcome.upstream}/{outcome.upstream_model}" if outcome.upstream else "no upstream"
     how = " unchanged" if outcome.passed else ""
@@ -90,7 +90,7 @@ def _title(trace: Trace) -> str:
     return neutralise_line("   ".join(words))
 
 
-def _times(trace: Trace) -> list[tuple[str, str]]:
+def _event_times(trace: Trace) -> list[tuple[str, str]]:
     rows = [(0.0, f"{trace.ingress.method} {trace.ingress.path}, {len(trace.ingress.data)} bytes")]
     for exchange in trace.upstreams:
         rows.append((exchange.ms, f"request to {exchange.upstream} on {exchange.wire}, {len(exchange.data)} bytes"))
@@ -120,48 +120,48 @@ def _answer_times(answer: RecordedAnswer, who: str) -> list[tuple[float, str]]:
 
 def _print_calls(request: Request | None, response: Response | None) -> None:
     rows: list[tuple[str, str, str]] = []
-    names = {part.id: part.name for part in _parts(request) if isinstance(part, ToolCall)}
-    for result in _results(request):
-        rows.append(("result", result.name or names.get(result.call_id, result.call_id), _short(result.text)))
+    names = {part.id: part.name for part in _request_parts(request) if isinstance(part, ToolCall)}
+    for result in _last_results(request):
+        rows.append(("result", result.name or names.get(result.call_id, result.call_id), _shorten(result.text)))
     for call in response.calls if response is not None else ():
-        rows.append(("call", call.name, _short(_arguments(call))))
+        rows.append(("call", call.name, _shorten(_format_arguments(call))))
     if response is not None and response.text:
-        rows.append(("text", "", _short(response.text)))
+        rows.append(("text", "", _shorten(response.text)))
     if rows:
         print()
         print("\n".join(table(rows, ("", "tool", "content"))))
 
 
-def _parts(request: Request | None) -> list[Part]:
+def _request_parts(request: Request | None) -> list[Part]:
     return [part for message in request.messages for part in message.parts] if request is not None else []
 
 
-def _results(request: Request | None) -> list[ToolResult]:
-    return [part for part in _parts(request) if isinstance(part, ToolResult)]
+def _last_results(request: Request | None) -> list[ToolResult]:
+    return [part for part in _request_parts(request) if isinstance(part, ToolResult)]
 
 
-def _arguments(call: ToolCall) -> str:
+def _format_arguments(call: ToolCall) -> str:
     return dumps(call.arguments) if call.arguments is not None else call.raw or ""
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     text = " ".join(text.split())
-    return text if len(text) <= _WIDE else text[: _WIDE - 1] + "…"
+    return text if len(text) <= _MAX_WIDTH else text[: _MAX_WIDTH - 1] + "…"
 
 
 def _print_bodies(trace: Trace) -> None:
-    asked = {f"{trace.ingress.wire} request": _body(trace.ingress.body)}
+    asked = {f"{trace.ingress.wire} request": _format_body(trace.ingress.body)}
     said = {f"{trace.ingress.wire} answer": _answer_text(trace.ingress.answer)}
     for number, exchange in enumerate(trace.upstreams, 1):
         name = f"{exchange.upstream} {number}" if len(trace.upstreams) > 1 else exchange.upstream
-        asked[f"{name} ({exchange.wire}) request"] = _body(exchange.body)
+        asked[f"{name} ({exchange.wire}) request"] = _format_body(exchange.body)
         said[f"{name} ({exchange.wire}) answer"] = _answer_text(exchange.answer)
     for side in (asked, said):
         print()
         print("\n".join(columns(side)).rstrip())
 
 
-def _body(body: Any) -> str:
+def _format_body(body: Any) -> str:
     return body if isinstance(body, str) else json_text(body)
 
 
@@ -170,20 +170,20 @@ def _answer_text(answer: RecordedAnswer | None) -> str:
         return ""
     if answer.pieces:
         return answer.data.decode("utf-8", "replace")
-    return _body(answer.body)
+    return _format_body(answer.body)
 
 
-def _document(trace: Trace) -> dict[str, Any]:
+def _trace_as_json(trace: Trace) -> dict[str, Any]:
     import msgspec
 
-    response = answer_of(trace.ingress)
+    response = decode_answer(trace.ingress)
     return {
         "id": trace.id,
         "recorded": trace.recorded,
         "ingress": trace.ingress.wire,
         "outcome": msgspec.to_builtins(trace.outcome),
         "calls": msgspec.to_builtins(response.calls) if response is not None else [],
-        "results": msgspec.to_builtins(_results(request_of(trace))),
+        "results": msgspec.to_builtins(_last_results(decode_client_request(trace))),
         "text": response.text if response is not None else "",
-        "times": [{"ms": float(ms), "what": what} for ms, what in _times(trace)],
+        "times": [{"ms": float(ms), "what": what} for ms, what in _event_times(trace)],
     }

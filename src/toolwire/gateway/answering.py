@@ -33,7 +33,7 @@ from .faults import as_gateway_fault, fault_from, is_gateway_fault
 from .hosting import GatewayTools
 from .memory import ContinuationStore, calls_without_artefacts, restore_continuations
 from .outbound import OutboundRequest, PassThroughRequest, make_outbound
-from .routing import Router, Target, able_targets
+from .routing import Router, Target, select_capable_targets
 from .seen import Continuation
 from .settings import LimitsRow
 from .streams import Stream
@@ -69,13 +69,17 @@ class RequestHandler:
     """One request in progress. `run` writes the answer, or raises if nothing has been written yet."""
 
     def __init__(
-        self, dependencies: Dependencies, call: HttpExchange, client_request: ClientRequest, request_log: RequestLog
+        self,
+        dependencies: Dependencies,
+        http_exchange: HttpExchange,
+        client_request: ClientRequest,
+        request_log: RequestLog,
     ) -> None:
         self._dependencies = dependencies
-        self._call = call
+        self._http_exchange = http_exchange
         self._client_request = client_request
         self._request_log = request_log
-        self._plan = able_targets(
+        self._plan = select_capable_targets(
             dependencies.router.plan(client_request.model, tools=client_request.has_tools), client_request
         )
         # each target has its own timeout, so a slow one leaves enough time for the next
@@ -86,38 +90,40 @@ class RequestHandler:
         self._pending_end = b""  # the end of a stream, held back until the work before it is done
         self._is_fully_sent = False  # the client has received everything up to the last event
         self._cache_key = self._make_cache_key()
-        self._down = self._downstream() if client_request.stream else None
+        self._down = self._open_downstream() if client_request.stream else None
 
     async def run(self) -> None:
-        found = None if self._cache_key is None else self._dependencies.cache.get(self._cache_key)
-        if found is not None:
+        cached_answer = None if self._cache_key is None else self._dependencies.cache.get(self._cache_key)
+        if cached_answer is not None:
             self._request_log.upstream, self._request_log.upstream_model = "cache", self._plan[0].model
-            await self._call.respond(200, {**self._response_headers(), "x-toolwire-cache": "hit"}, found)
+            await self._http_exchange.respond(
+                200, {**self._response_headers(), "x-toolwire-cache": "hit"}, cached_answer
+            )
             return
         try:
             await self._load_continuations()
             await self._try_targets()
         except asyncio.CancelledError:
-            if self._call.disconnected:
+            if self._http_exchange.disconnected:
                 raise
             uncancel()
-            silent = self._down is not None and self._down.idle_timed_out
-            await self._finish_with_fault(_IDLE_FAULT if silent else _SHUTDOWN_FAULT)
+            is_idle_timeout = self._down is not None and self._down.idle_timed_out
+            await self._finish_with_fault(_IDLE_FAULT if is_idle_timeout else _SHUTDOWN_FAULT)
         except Exception as error:  # must be reported if a tool has run or output was sent
-            has_begun = self._has_run_tools or (self._down is not None and self._call.started)
-            if self._call.ended or not has_begun:
+            has_begun = self._has_run_tools or (self._down is not None and self._http_exchange.started)
+            if self._http_exchange.ended or not has_begun:
                 raise
-            await self._finish_with_fault(self._own_fault(error))
+            await self._finish_with_fault(self._fault_for_error(error))
         finally:
             if self._down is not None:
                 self._down.close()
-                self._request_log.first = self._down.time_to_first_chunk
+                self._request_log.first_chunk_seconds = self._down.time_to_first_chunk
 
     @property
     def _has_run_tools(self) -> bool:
         return self._gateway_tools is not None and self._gateway_tools.has_run_tools
 
-    def _own_fault(self, error: Exception) -> Fault:
+    def _fault_for_error(self, error: Exception) -> Fault:
         if isinstance(error, ToolwireError):
             return fault_from(error)
         _log.exception("request %s failed", self._request_log.id)
@@ -135,26 +141,26 @@ class RequestHandler:
             return None
         return AnswerCache.key(
             self._request_log.caller,
-            client_request.front.wire,
+            client_request.ingress.wire,
             client_request.model,
             client_request.headers,
             client_request.body,
         )
 
-    def _downstream(self) -> Downstream:
+    def _open_downstream(self) -> Downstream:
         client_request = self._client_request
         headers = {
-            "content-type": "application/json" if client_request.as_array else client_request.front.stream_type,
+            "content-type": "application/json" if client_request.as_array else client_request.ingress.stream_type,
             "cache-control": "no-cache",
             "x-accel-buffering": "no",
             "x-request-id": self._request_log.id,
         }
         return Downstream(
-            self._call,
+            self._http_exchange,
             headers,
-            b" " if client_request.as_array else client_request.front.ping,
-            every=self._dependencies.limits.ping,
-            silence=max(target.upstream.row.idle for target in self._plan),
+            b" " if client_request.as_array else client_request.ingress.ping,
+            ping_interval=self._dependencies.limits.ping,
+            idle_timeout=max(target.upstream.row.idle for target in self._plan),
             frames=ArrayFrames() if client_request.as_array else None,
         )
 
@@ -166,22 +172,22 @@ class RequestHandler:
             fault = await self._attempt(target)
             if fault is None:
                 if request_log.error is None:
-                    self._dependencies.router.succeeded(target)
+                    self._dependencies.router.end_cooldown(target)
                 else:  # it failed after its first output
-                    self._dependencies.router.failed(target)
+                    self._dependencies.router.start_cooldown(target)
                 return
             request_log.failures += ((target.upstream.name, fault.kind),)
             final = fault.kind not in _FAILOVER_KINDS and not is_gateway_fault(fault)
             if final or self._has_run_tools:
                 break
-            self._dependencies.router.failed(target, fault.retry_after)
-            if self._time_left() <= 0:
+            self._dependencies.router.start_cooldown(target, fault.retry_after)
+            if self._remaining_seconds() <= 0:
                 break  # the next target would get no time and be blamed for it
             if request_log.attempts % len(plan) == 0:
                 rounds = request_log.attempts // len(plan) - 1
                 wait = None
                 if fault is not _IDLE_FAULT:  # it has used its time
-                    wait = RetryPolicy(target.upstream.row.retries).wait(fault, rounds, self._time_left())
+                    wait = RetryPolicy(target.upstream.row.retries).next_delay(fault, rounds, self._remaining_seconds())
                 if wait is None:
                     break
                 await self._pause(wait)
@@ -194,28 +200,28 @@ class RequestHandler:
         with self._down.suspend_idle_timeout():
             await asyncio.sleep(seconds)
 
-    def _time_left(self) -> float:
+    def _remaining_seconds(self) -> float:
         return self._deadline - self._dependencies.clock()
 
     async def _attempt(self, target: Target) -> Fault | None:
         """Try one target. Return None if the answer was written, else the fault that occurred before any output."""
-        began = perf_counter()
-        out = self._outbound(target)
+        started_at = perf_counter()
+        out = self._make_outbound_request(target)
         request_log = self._request_log
         request_log.upstream, request_log.upstream_model = target.upstream.name, target.model
         request_log.provider = target.upstream.row.provider or out.endpoint.wire.provider
-        request_log.wire, request_log.passed = out.endpoint.wire.name, isinstance(out, PassThroughRequest)
-        request_log.overhead += perf_counter() - began
+        request_log.wire, request_log.passed_through = out.endpoint.wire.name, isinstance(out, PassThroughRequest)
+        request_log.overhead += perf_counter() - started_at
         if self._down is not None:
             self._down.note_activity()  # the silence of earlier targets does not count for this one
         try:
-            return await self._exchange(target, out)
+            return await self._send_request(target, out)
         except asyncio.CancelledError:
-            if self._call.disconnected and self._is_fully_sent:
+            if self._http_exchange.disconnected and self._is_fully_sent:
                 uncancel()  # the client has the last event and did not wait for the end of the connection
                 return None
-            if self._call.disconnected or self._down is None or not self._down.idle_timed_out:
-                out.stats.abandoned = self._call.disconnected
+            if self._http_exchange.disconnected or self._down is None or not self._down.idle_timed_out:
+                out.stats.abandoned = self._http_exchange.disconnected
                 raise
             uncancel()
             self._down.restart_idle_timer()
@@ -232,7 +238,7 @@ class RequestHandler:
         finally:
             self._record_stats(out)
 
-    def _outbound(self, target: Target) -> OutboundRequest:
+    def _make_outbound_request(self, target: Target) -> OutboundRequest:
         runner = self._dependencies.runner_for(self._client_request.model) if target.row.tools else None
         if runner is None and not self._continuations and not target.row.retrieve:
             return make_outbound(self._client_request, None, target)
@@ -252,19 +258,21 @@ class RequestHandler:
         return make_outbound(self._client_request, self._gateway_tools.request, target, self._gateway_tools)
 
     def _record_stats(self, out: OutboundRequest) -> None:
-        request_log, seen = self._request_log, out.stats
-        request_log.usage, request_log.stop, request_log.calls = seen.reported_usage(), seen.stop, tuple(seen.calls)
-        request_log.answer_id, request_log.answer_model = seen.id, seen.model
+        request_log, stats = self._request_log, out.stats
+        request_log.usage, request_log.stop, request_log.calls = stats.reported_usage(), stats.stop, tuple(stats.calls)
+        request_log.answer_id, request_log.answer_model = stats.id, stats.model
         if request_log.usage is None:
-            request_log.usage = seen.estimate(out.body)
-            request_log.estimated = request_log.usage is not None
+            request_log.usage = stats.estimate(out.body)
+            request_log.is_estimated = request_log.usage is not None
         request_log.losses, request_log.repairs = tuple(out.losses), tuple(out.repairs)
 
-    async def _exchange(self, target: Target, out: OutboundRequest) -> Fault | None:
+    async def _send_request(self, target: Target, out: OutboundRequest) -> Fault | None:
         endpoint, row = out.endpoint, target.upstream.row
         url = endpoint.url(stream=self._client_request.stream)
-        seconds = min(self._time_left(), row.timeout)
-        headers = {**out.headers, **self._request_log.forward} if self._request_log.forward else out.headers
+        seconds = min(self._remaining_seconds(), row.timeout)
+        headers = (
+            {**out.headers, **self._request_log.forward_headers} if self._request_log.forward_headers else out.headers
+        )
         async with target.upstream.transport.post(url, headers, endpoint.secrets, out.body, seconds) as reply:
             if not 200 <= reply.status < 300:
                 return await _read_fault(reply, out)
@@ -273,7 +281,7 @@ class RequestHandler:
                 if self._client_request.strict:
                     require_lossless(out.losses)
             if self._down is not None and not is_document(reply):
-                self._stream = out.stream()
+                self._stream = out.open_stream()
                 fault = await self._relay(reply, self._stream, self._down, out)
                 if fault is not None or self._stream.fault is not None:
                     return fault
@@ -281,15 +289,15 @@ class RequestHandler:
             else:
                 data = await read_reply_body(reply, self._dependencies.limits.answer)
         if data is not None:
-            again = None if self._down is not None else out.retry_request(data)
-            if again is not None:
-                return await self._exchange(target, again)
+            retry = None if self._down is not None else out.retry_request(data)
+            if retry is not None:
+                return await self._send_request(target, retry)
             out.read_answer(data)
-        following = await self._next_request(out)
-        if following is not None:
+        next_outbound = await self._next_request(out)
+        if next_outbound is not None:
             await self._write_pending_end()
-            return await self._exchange(target, following)
-        await self._end(out, is_taken=data is not None)
+            return await self._send_request(target, next_outbound)
+        await self._finish_answer(out, is_buffered=data is not None)
         return None
 
     async def _next_request(self, out: OutboundRequest) -> OutboundRequest | None:
@@ -298,21 +306,23 @@ class RequestHandler:
         with self._down.suspend_idle_timeout():  # the upstream is idle while our own tools run
             return await out.next_request()
 
-    async def _end(self, out: OutboundRequest, *, is_taken: bool) -> None:
+    async def _finish_answer(self, out: OutboundRequest, *, is_buffered: bool) -> None:
         if self._down is not None:
-            if is_taken:
+            if is_buffered:
                 self._pending_end = out.encode_stream()
             await self._store_continuations(out)
             await self._write_pending_end()
             await self._down.end()
             return
-        began = perf_counter()
+        started_at = perf_counter()
         written = out.encode_answer()
-        self._request_log.overhead += perf_counter() - began
+        self._request_log.overhead += perf_counter() - started_at
         await self._store_continuations(out)
         if self._cache_key is not None:
             self._dependencies.cache.put(self._cache_key, written, self._plan[0].row.cache)
-        await self._call.respond(200, {**self._response_headers(), "x-toolwire-losses": str(len(out.losses))}, written)
+        await self._http_exchange.respond(
+            200, {**self._response_headers(), "x-toolwire-losses": str(len(out.losses))}, written
+        )
 
     def _response_headers(self) -> dict[str, str]:
         return {"content-type": "application/json", "x-request-id": self._request_log.id}
@@ -320,20 +330,23 @@ class RequestHandler:
     async def _store_continuations(self, out: OutboundRequest) -> None:
         """Store continuations before the answer ends: the next request may arrive at once, at another machine."""
         if out.stats.continuations:
-            maker = (out.endpoint.model, out.endpoint.origin)
-            kept = {call_id: one.bind(*maker) for call_id, one in out.stats.continuations.items()}
+            model_and_origin = (out.endpoint.model, out.endpoint.origin)
+            continuations = {
+                call_id: continuation.bind(*model_and_origin)
+                for call_id, continuation in out.stats.continuations.items()
+            }
             out.stats.continuations = {}
-            await self._dependencies.memory.save(self._request_log.caller, kept)
+            await self._dependencies.memory.save(self._request_log.caller, continuations)
 
     async def _write_pending_end(self) -> None:
         if self._pending_end and self._down is not None:
-            held, self._pending_end = self._pending_end, b""
-            await self._down.write(held)
+            pending, self._pending_end = self._pending_end, b""
+            await self._down.write(pending)
 
     async def _relay(self, reply: Reply, stream: Stream, down: Downstream, out: OutboundRequest) -> Fault | None:
         """Relay the upstream's stream except its end. Return a fault if it failed before the first output."""
         down.headers["x-toolwire-losses"] = str(len(out.losses))
-        left = self._dependencies.limits.answer
+        remaining = self._dependencies.limits.answer
         while not _is_finished(stream):
             try:
                 data = await reply.read()
@@ -344,18 +357,20 @@ class RequestHandler:
             if not data:
                 break
             down.note_activity()
-            left -= len(data)
-            said = stream.feed(data) if left >= 0 else stream.fail(_too_large_fault(self._dependencies.limits.answer))
+            remaining -= len(data)
+            output = (
+                stream.feed(data) if remaining >= 0 else stream.fail(_too_large_fault(self._dependencies.limits.answer))
+            )
             if stream.fault is not None:
-                return await self._fail_stream(said, stream, down)
+                return await self._fail_stream(output, stream, down)
             if _is_finished(stream):
-                self._pending_end = said
+                self._pending_end = output
                 if self._gateway_tools is None:  # else our tools run first
                     await self._store_continuations(out)
                     await self._write_pending_end()
                     self._is_fully_sent = stream.ended and not self._client_request.as_array
-            elif said:
-                await down.write(said)
+            elif output:
+                await down.write(output)
         if stream.ended:
             await drain(reply)
         last = stream.close()
@@ -382,7 +397,7 @@ class RequestHandler:
         """Report a fault, as a status if that is still possible, else as an event."""
         if self._has_run_tools:
             fault = replace(fault, retryable=False, retry_after=None)  # a retry would run our tools again
-        if self._down is None or not self._call.started:
+        if self._down is None or not self._http_exchange.started:
             raise UpstreamError(fault)
         self._request_log.error = fault.kind
         if self._stream is not None and self._down.has_written:
@@ -406,7 +421,7 @@ async def _read_fault(reply: Reply, out: OutboundRequest) -> Fault:
     except (ProtocolError, TimeoutError, ConnectionError):
         data = b""  # the status is enough
     headers = dict(reply.headers)
-    return resolve_retry_after(out.fault(reply.status, data, headers), headers)
+    return resolve_retry_after(out.decode_fault(reply.status, data, headers), headers)
 
 
 def _too_large_fault(limit: int) -> Fault:

@@ -43,7 +43,7 @@ from .routing import Router, UnknownModel
 from .settings import LimitsRow, Settings
 from .turn import BeginSink, RequestLog, Sink
 from .under_way import InFlight
-from .upstreams import ConfiguredUpstream, from_environment
+from .upstreams import ConfiguredUpstream, upstreams_from_environment
 
 if TYPE_CHECKING:
     from ..mcp.server import Server
@@ -55,7 +55,7 @@ _log = getLogger("toolwire.gateway")
 _JSON = {"content-type": "application/json"}
 _SHUTDOWN_GRACE = 1.0  # seconds
 _PROCESS = token_hex(8)
-_numbers = count()
+_request_numbers = count()
 _MCP = "/mcp"
 _TOKENIZER_LIMIT = 64 * 1024  # bytes
 _CLIENT_CLOSED_REQUEST = 499  # nginx's status for a client that closed the connection
@@ -104,19 +104,19 @@ class Gateway:
         self._runners = runners or {}
         self._retriever = retriever
         self._publish_for = publish_for
-        self._published = None if publish is None else self._publish(publish)
+        self._mcp_mount = None if publish is None else self._make_mcp_mount(publish)
         self._retired: list[McpMount] = []
         self._started = False
         self._in_flight, self._generation = InFlight(), InFlight()
         self._draining = False
         self.apply(settings)
 
-    def apply(self, settings: Settings, own: ToolBindings | None = None) -> None:
+    def apply(self, settings: Settings, tool_bindings: ToolBindings | None = None) -> None:
         """Apply new settings to future requests; on ConfigError the old ones stay in place.
 
         `own` replaces the gateway's tools. The old tools can be closed after `drain_previous` returns.
         """
-        rows = settings.upstreams or from_environment(self._environment)
+        rows = settings.upstreams or upstreams_from_environment(self._environment)
         upstreams = {
             name: ConfiguredUpstream(name, row, self._transports.get(name, self._http), self._environment)
             for name, row in rows.items()
@@ -125,35 +125,35 @@ class Gateway:
         keys = ClientKeys(settings.keys)
         server = settings.server
         self._settings, self._keys, self._router = settings, keys, router
-        if own is not None:
-            self._runners = own.runners
-            self._publish_for = own.publish_for
-            self._replace_published(own.publish)
-        self._guard = OriginPolicy(server.hosts, server.origins, open_to_all=len(keys) > 0 and not server.hosts)
+        if tool_bindings is not None:
+            self._runners = tool_bindings.runners
+            self._publish_for = tool_bindings.publish_for
+            self._replace_mcp_mount(tool_bindings.publish)
+        self._origin_policy = OriginPolicy(server.hosts, server.origins, open_to_all=len(keys) > 0 and not server.hosts)
         cache = AnswerCache(time.monotonic)  # requests on the old settings keep the old cache
         self._dependencies = Dependencies(
             router, self._memory, settings.limits, time.monotonic, cache, self._runners, self._retriever
         )
 
-    def _replace_published(self, server: Server | None) -> None:
-        before = self._published
-        if server is (None if before is None else before.server):
+    def _replace_mcp_mount(self, server: Server | None) -> None:
+        previous = self._mcp_mount
+        if server is (None if previous is None else previous.server):
             return
-        if before is not None:
-            self._retired.append(before)
-        self._published = None if server is None else self._publish(server)
-        if self._published is not None and self._started:
-            self._published.start()
+        if previous is not None:
+            self._retired.append(previous)
+        self._mcp_mount = None if server is None else self._make_mcp_mount(server)
+        if self._mcp_mount is not None and self._started:
+            self._mcp_mount.start()
 
     async def drain_previous(self) -> None:
         """Wait until the current requests are over, then close the replaced servers."""
-        era, self._generation = self._generation, InFlight()
+        generation, self._generation = self._generation, InFlight()
         replaced, self._retired = self._retired, []
-        for published in replaced:
-            await published.end_sessions()
-        await era.idle.wait()
-        for published in replaced:
-            await published.aclose()
+        for mcp_mount in replaced:
+            await mcp_mount.end_sessions()
+        await generation.idle.wait()
+        for mcp_mount in replaced:
+            await mcp_mount.aclose()
 
     @property
     def upstreams(self) -> list[str]:
@@ -168,18 +168,18 @@ class Gateway:
     def drain(self) -> None:
         """Fail the readiness probe from now on; requests are still answered."""
         self._draining = True
-        if self._published is not None:
-            self._ending = asyncio.ensure_future(self._published.end_sessions())
+        if self._mcp_mount is not None:
+            self._end_sessions_task = asyncio.ensure_future(self._mcp_mount.end_sessions())
 
-    def _publish(self, server: Server) -> McpMount:
+    def _make_mcp_mount(self, server: Server) -> McpMount:
         from .published import McpMount
 
-        return McpMount(server, lambda: (self._guard, self._keys, self._publish_for))
+        return McpMount(server, lambda: (self._origin_policy, self._keys, self._publish_for))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            if self._published is not None and scope["path"].rstrip("/") == _MCP:
-                await self._mcp_request(self._published, scope, receive, send)
+            if self._mcp_mount is not None and scope["path"].rstrip("/") == _MCP:
+                await self._mcp_request(self._mcp_mount, scope, receive, send)
                 return
             await self._http_request(HttpExchange(scope, receive, send), scope)
         elif scope["type"] == "lifespan":
@@ -190,51 +190,53 @@ class Gateway:
             message = await receive()
             if message["type"] == "lifespan.startup":
                 self._started = True
-                if self._published is not None:
-                    self._published.start()
+                if self._mcp_mount is not None:
+                    self._mcp_mount.start()
                 await send({"type": "lifespan.startup.complete"})
             else:
                 await self._wait_until_idle()
-                if self._published is not None:
-                    await self._published.aclose()
+                if self._mcp_mount is not None:
+                    await self._mcp_mount.aclose()
                 await self._http.aclose()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 
-    async def _mcp_request(self, published: McpMount, scope: Scope, receive: Receive, send: Send) -> None:
-        call = HttpExchange(scope, receive, send)
-        request_log = RequestLog(_request_id(call), time.time(), "mcp", action="mcp")
-        with self._track_request(call, request_log):
+    async def _mcp_request(self, mcp_mount: McpMount, scope: Scope, receive: Receive, send: Send) -> None:
+        http_exchange = HttpExchange(scope, receive, send)
+        request_log = RequestLog(_request_id(http_exchange), time.time(), "mcp", action="mcp")
+        with self._track_request(http_exchange, request_log):
             try:
-                caller = self._keys.caller_or_none(call.headers)
+                caller = self._keys.identify_or_none(http_exchange.headers)
                 if caller is not None and caller.name:
                     request_log.caller = caller.name
                     await self._limiter.admit(caller)
-                await published(scope, call.bounded_receive(self._settings.limits.slow_client), call.tracked_send)
-                if call.disconnected:
+                await mcp_mount(
+                    scope, http_exchange.bounded_receive(self._settings.limits.slow_client), http_exchange.tracked_send
+                )
+                if http_exchange.disconnected:
                     request_log.status, request_log.error = _CLIENT_CLOSED_REQUEST, "client_gone"
             except ToolwireError as error:
-                await self._refuse(call, INGRESSES["openai_chat"], request_log, fault_from(error))
+                await self._respond_fault(http_exchange, INGRESSES["openai_chat"], request_log, fault_from(error))
             except asyncio.CancelledError:
                 if not self._draining:
                     raise
                 uncancel()  # a stream that stays open as long as the server runs
 
     @contextmanager
-    def _track_request(self, call: HttpExchange, request_log: RequestLog) -> Iterator[None]:
+    def _track_request(self, http_exchange: HttpExchange, request_log: RequestLog) -> Iterator[None]:
         """Count a request while it is answered, then notify the sinks."""
-        began = time.perf_counter()
-        era = self._generation
-        era.begin()
+        started_at = time.perf_counter()
+        generation = self._generation
+        generation.begin()
         self._in_flight.begin()
         try:
             yield
         finally:
-            era.end()
+            generation.end()
             self._in_flight.end()
-            call.unwatch()
-            request_log.seconds = time.perf_counter() - began
-            request_log.status = request_log.status or call.status
+            http_exchange.unwatch()
+            request_log.seconds = time.perf_counter() - started_at
+            request_log.status = request_log.status or http_exchange.status
             self._notify_sinks(request_log)
 
     async def _wait_until_idle(self) -> None:
@@ -243,26 +245,28 @@ class Gateway:
             async with asyncio.timeout(_SHUTDOWN_GRACE):
                 await self._in_flight.idle.wait()
 
-    async def _http_request(self, call: HttpExchange, scope: Scope) -> None:
-        front = guess_ingress(call.path, call.headers)
-        request_log = RequestLog(_request_id(call), time.time(), front.wire)
-        with self._track_request(call, request_log):
+    async def _http_request(self, http_exchange: HttpExchange, scope: Scope) -> None:
+        ingress = guess_ingress(http_exchange.path, http_exchange.headers)
+        request_log = RequestLog(_request_id(http_exchange), time.time(), ingress.wire)
+        with self._track_request(http_exchange, request_log):
             try:
-                self._guard.check(scope["headers"])
-                route = self._find_route(call)
-                front, request_log.front, request_log.action = route.front, route.front.wire, route.action
-                await self._handle(call, route, request_log)
+                self._origin_policy.check(scope["headers"])
+                route = self._find_route(http_exchange)
+                ingress, request_log.ingress, request_log.action = route.ingress, route.ingress.wire, route.action
+                await self._handle(http_exchange, route, request_log)
             except asyncio.CancelledError:
-                if not call.disconnected:
+                if not http_exchange.disconnected:
                     request_log.error = "cancelled"
                     raise
                 request_log.status, request_log.error = _CLIENT_CLOSED_REQUEST, "client_gone"
                 uncancel()
             except ToolwireError as error:
-                await self._refuse(call, front, request_log, fault_from(error))
+                await self._respond_fault(http_exchange, ingress, request_log, fault_from(error))
             except Exception:  # noqa: BLE001  # a bug of ours ends only this request
                 _log.exception("request %s failed", request_log.id)
-                await self._refuse(call, front, request_log, Fault("server", "the gateway failed; see its log", 500))
+                await self._respond_fault(
+                    http_exchange, ingress, request_log, Fault("server", "the gateway failed; see its log", 500)
+                )
 
     def _notify_sinks(self, request_log: RequestLog) -> None:
         for sink in self._sinks:
@@ -272,102 +276,113 @@ class Gateway:
                 _log.exception("a sink failed at the end of request %s", request_log.id)
 
     def _notify_begin(self, request_log: RequestLog, client_request: ClientRequest, headers: Mapping[str, str]) -> None:
-        request_log.begun = True
+        request_log.has_begun = True
         for begin in self._begin_sinks:
             try:
                 begin(request_log, client_request, headers)
             except Exception:  # noqa: BLE001  # a failing sink must not affect the request
                 _log.exception("a sink failed at the beginning of request %s", request_log.id)
 
-    def _find_route(self, call: HttpExchange) -> Route:
-        route = match_route(call.method, call.path, call.headers)
+    def _find_route(self, http_exchange: HttpExchange) -> Route:
+        route = match_route(http_exchange.method, http_exchange.path, http_exchange.headers)
         if route is not None:
             return route
-        methods = allowed_methods(call.path)
+        methods = allowed_methods(http_exchange.path)
         if methods:
             raise RequestRefused(
-                f"{call.method} is not allowed for this path", hint=f"use {' or '.join(methods)}", status=405
+                f"{http_exchange.method} is not allowed for this path", hint=f"use {' or '.join(methods)}", status=405
             )
         raise UnknownModel("unknown path", hint="see docs/gateway.md for the paths")
 
-    async def _handle(self, call: HttpExchange, route: Route, request_log: RequestLog) -> None:
+    async def _handle(self, http_exchange: HttpExchange, route: Route, request_log: RequestLog) -> None:
         if route.action == "alive":
-            await call.respond(200, _JSON, b'{"status":"ok"}')
+            await http_exchange.respond(200, _JSON, b'{"status":"ok"}')
         elif route.action == "ready":
-            await call.respond(
+            await http_exchange.respond(
                 503 if self._draining else 200,
                 _JSON,
                 b'{"status":"draining"}' if self._draining else b'{"status":"ready"}',
             )
         else:
-            caller = self._keys.caller(call.headers, call.query)
+            caller = self._keys.identify(http_exchange.headers, http_exchange.query)
             request_log.caller = caller.name
             try:
                 if route.action == "generate":
-                    await self._generate(call, route, caller, request_log)
+                    await self._generate(http_exchange, route, caller, request_log)
                 else:
-                    await self._serve_metadata(call, route, caller)
+                    await self._serve_metadata(http_exchange, route, caller)
             except UnknownModel as error:
                 error.pointer, error.hint = route.model_pointer, error.hint or route.models_hint
                 raise
 
-    async def _generate(self, call: HttpExchange, route: Route, caller: Caller, request_log: RequestLog) -> None:
-        client_request = await self._read(call, route)
+    async def _generate(
+        self, http_exchange: HttpExchange, route: Route, caller: Caller, request_log: RequestLog
+    ) -> None:
+        client_request = await self._read_client_request(http_exchange, route)
         request_log.model, request_log.stream = client_request.model, client_request.stream
         caller.check(client_request.model)
         if caller.name:
             await self._limiter.admit(caller)
-        self._notify_begin(request_log, client_request, call.headers)
-        call.watch()
+        self._notify_begin(request_log, client_request, http_exchange.headers)
+        http_exchange.watch()
         try:
-            await RequestHandler(self._dependencies, call, client_request, request_log).run()
+            await RequestHandler(self._dependencies, http_exchange, client_request, request_log).run()
         finally:
-            call.unwatch()
+            http_exchange.unwatch()
             if caller.name and request_log.usage is not None:
                 await self._limiter.spend(caller, request_log.usage.total)
 
-    async def _read(self, call: HttpExchange, route: Route) -> ClientRequest:
+    async def _read_client_request(self, http_exchange: HttpExchange, route: Route) -> ClientRequest:
         limits = self._settings.limits
-        return ClientRequest(route, await call.body(limits.body, limits.slow_client), call.headers, call.query)
+        return ClientRequest(
+            route,
+            await http_exchange.read_body(limits.body, limits.slow_client),
+            http_exchange.headers,
+            http_exchange.query,
+        )
 
-    async def _serve_metadata(self, call: HttpExchange, route: Route, caller: Caller) -> None:
+    async def _serve_metadata(self, http_exchange: HttpExchange, route: Route, caller: Caller) -> None:
         if route.action == "metrics" and self._metrics is not None:
-            await call.respond(200, {"content-type": "text/plain; version=0.0.4; charset=utf-8"}, self._metrics())
+            await http_exchange.respond(
+                200, {"content-type": "text/plain; version=0.0.4; charset=utf-8"}, self._metrics()
+            )
             return
         if route.action == "count":
-            client_request = await self._read(call, route)
+            client_request = await self._read_client_request(http_exchange, route)
             caller.check(client_request.model)
             if caller.name:
                 await self._limiter.admit(caller)
-            body: Object = count_reply(route.front.wire, _estimate_tokens(client_request.body))
+            body: Object = count_reply(route.ingress.wire, _estimate_tokens(client_request.body))
         elif route.action == "version":
             body = {"version": VERSION}
         elif route.action == "models":
-            body = model_list(route.front.wire, self._names(caller))
+            body = model_list(route.ingress.wire, self._allowed_models(caller))
         else:
-            body = await self._entry(call, route, caller)
-        await call.respond(200, _JSON, to_bytes(body))
+            body = await self._find_model_entry(http_exchange, route, caller)
+        await http_exchange.respond(200, _JSON, to_bytes(body))
 
-    async def _entry(self, call: HttpExchange, route: Route, caller: Caller) -> Object:
+    async def _find_model_entry(self, http_exchange: HttpExchange, route: Route, caller: Caller) -> Object:
         name = route.model or ""
-        if route.front.wire == "ollama":
+        if route.ingress.wire == "ollama":
             limits = self._settings.limits
-            document = parse_object(await call.body(limits.body, limits.slow_client))
-            named: JSON = document.get("model", document.get("name"))
-            name = named if isinstance(named, str) else ""
+            document = parse_object(await http_exchange.read_body(limits.body, limits.slow_client))
+            requested_model: JSON = document.get("model", document.get("name"))
+            name = requested_model if isinstance(requested_model, str) else ""
         caller.check(name)
         self._router.plan(name, tools=False)  # raises UnknownModel if no upstream has it
-        return model_entry(route.front.wire, name)
+        return model_entry(route.ingress.wire, name)
 
-    def _names(self, caller: Caller) -> list[str]:
+    def _allowed_models(self, caller: Caller) -> list[str]:
         return [name for name in self._router.names if caller.may_use(name)]
 
-    async def _refuse(self, call: HttpExchange, front: Ingress, request_log: RequestLog, fault: Fault) -> None:
+    async def _respond_fault(
+        self, http_exchange: HttpExchange, ingress: Ingress, request_log: RequestLog, fault: Fault
+    ) -> None:
         request_log.error = fault.kind
-        if call.started or call.disconnected:
+        if http_exchange.started or http_exchange.disconnected:
             return  # the connection is closed, so the client sees that the answer is incomplete
-        status, body, headers = get(front.wire).encode_error(replace(fault, request_id=request_log.id))
-        await call.respond(status, {**_JSON, "x-request-id": request_log.id, **headers}, to_bytes(body))
+        status, body, headers = get(ingress.wire).encode_error(replace(fault, request_id=request_log.id))
+        await http_exchange.respond(status, {**_JSON, "x-request-id": request_log.id, **headers}, to_bytes(body))
 
 
 def _estimate_tokens(body: bytes) -> int:
@@ -379,8 +394,13 @@ def _estimate_tokens(body: bytes) -> int:
     return count_tokens(body.decode("utf-8"))
 
 
-def _request_id(call: HttpExchange) -> str:
-    given: str = call.headers.get("x-request-id", "")
-    if given and len(given) <= 64 and given.isascii() and given.replace("-", "").replace("_", "").isalnum():
-        return given
-    return f"{_PROCESS}{next(_numbers):08x}"
+def _request_id(http_exchange: HttpExchange) -> str:
+    client_request_id: str = http_exchange.headers.get("x-request-id", "")
+    if (
+        client_request_id
+        and len(client_request_id) <= 64
+        and client_request_id.isascii()
+        and client_request_id.replace("-", "").replace("_", "").isalnum()
+    ):
+        return client_request_id
+    return f"{_PROCESS}{next(_request_numbers):08x}"

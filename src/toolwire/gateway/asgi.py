@@ -83,30 +83,30 @@ class HttpExchange:
         self._timer: DeadlineHandle | None = None
         self._watch: asyncio.Task[None] | None = None
 
-    async def body(self, limit: int, seconds: float) -> bytes:
+    async def read_body(self, limit: int, seconds: float) -> bytes:
         """Read the whole body."""
-        declared = self.headers.get("content-length", "")
-        if declared.isdigit() and int(declared) > limit:
-            raise BodyTooLarge(f"the body has {declared} bytes; the limit is {limit}")
+        declared_length = self.headers.get("content-length", "")
+        if declared_length.isdigit() and int(declared_length) > limit:
+            raise BodyTooLarge(f"the body has {declared_length} bytes; the limit is {limit}")
         message = await self._receive_within(seconds, _TIMERS.call_later)
         first: bytes = message.get("body", b"")
         if not message.get("more_body"):
             if len(first) > limit:
                 raise BodyTooLarge(f"the body has more than {limit} bytes")
             return first
-        return await self._rest(first, limit, seconds)
+        return await self._read_remaining_body(first, limit, seconds)
 
-    async def _rest(self, first: bytes, limit: int, seconds: float) -> bytes:
+    async def _read_remaining_body(self, first: bytes, limit: int, seconds: float) -> bytes:
         pieces, size = [first], len(first)
         deadline = asyncio.get_running_loop().time() + seconds
-        more = True
-        while more:
+        has_more = True
+        while has_more:
             message = await self._receive_within(deadline - asyncio.get_running_loop().time())
             pieces.append(message.get("body", b""))
             size += len(pieces[-1])
             if size > limit:
                 raise BodyTooLarge(f"the body has more than {limit} bytes")
-            more = message.get("more_body", False)
+            has_more = message.get("more_body", False)
         return b"".join(pieces)
 
     async def _receive_within(self, seconds: float, call_later: _CallLater | None = None) -> AsgiMessage:
@@ -119,18 +119,18 @@ class HttpExchange:
     async def _await_message(self, seconds: float, call_later: _CallLater | None = None) -> AsgiMessage:
         task = asyncio.current_task()
         assert task is not None
-        late = False
+        timed_out = False
 
-        def too_late() -> None:
-            nonlocal late
-            late = True
+        def on_timeout() -> None:
+            nonlocal timed_out
+            timed_out = True
             task.cancel()
 
-        timer = (call_later or asyncio.get_running_loop().call_later)(seconds, too_late)
+        timer = (call_later or asyncio.get_running_loop().call_later)(seconds, on_timeout)
         try:
             return await self._receive()
         except asyncio.CancelledError:
-            if not late:
+            if not timed_out:
                 raise
             task.uncancel()
             raise BodyTimeout("the body did not arrive in time") from None
@@ -139,18 +139,18 @@ class HttpExchange:
 
     def bounded_receive(self, seconds: float) -> Receive:
         """Return `receive` for a mounted app; a body that is incomplete at the deadline counts as a disconnect."""
-        whole = False
+        is_complete = False
         deadline = asyncio.get_running_loop().time() + seconds
 
         async def receive() -> AsgiMessage:
-            nonlocal whole
-            if whole:
+            nonlocal is_complete
+            if is_complete:
                 return await self._receive()
             try:
                 message = await self._await_message(deadline - asyncio.get_running_loop().time())
             except BodyTimeout:
                 return {"type": "http.disconnect"}
-            whole = not message.get("more_body", False)
+            is_complete = not message.get("more_body", False)
             self.disconnected = message["type"] == "http.disconnect"
             return message
 

@@ -20,7 +20,7 @@ __all__ = ["ClientRequest"]
 
 # fields that other gateways read as the address of an upstream, or as its key
 _FORBIDDEN_FIELDS = ("api_base", "base_url", "api_key", "extra_headers", "custom_llm_provider")
-_LONGEST_NAME = 512  # names are cached
+_MAX_MODEL_NAME = 512  # names are cached
 # protocol headers of a provider's own clients, forwarded to an upstream of the same wire
 _SAME_WIRE_HEADERS = ("anthropic-beta", "anthropic-version", "openai-beta")
 _CALL_MARKS = (b"tool_use", b"tool_calls", b"unction", b"custom_tool_call")  # of every wire, in any spelling
@@ -34,9 +34,9 @@ class ClientRequest:
         "as_array",
         "body",
         "document",
-        "front",
         "has_tools",
         "headers",
+        "ingress",
         "model",
         "stream",
         "strict",
@@ -44,14 +44,14 @@ class ClientRequest:
     )
 
     def __init__(self, route: Route, body: bytes, headers: Mapping[str, str], query: Mapping[str, str]) -> None:
-        self.front = route.front
-        self.wire: Wire = get(route.front.wire)
+        self.ingress = route.ingress
+        self.wire: Wire = get(route.ingress.wire)
         self.body = body.removeprefix(BOM_UTF8)  # an upstream may not accept the byte order mark
-        self.document = _document(self.body, headers)
+        self.document = _parse_document(self.body, headers)
         self._request: Request | None = None
-        self.model = _model(route, self.document)
+        self.model = _requested_model(route, self.document)
         if route.stream is None:
-            stream = self.document.get("stream", self.front.streams_by_default)
+            stream = self.document.get("stream", self.ingress.streams_by_default)
             if not isinstance(stream, bool | None):
                 self.wire.decode_request(self.document)  # raises the error for this field
             self.stream = bool(stream)
@@ -78,7 +78,7 @@ class ClientRequest:
         except ToolwireError:
             return None
 
-    def stored_state(self, target: str) -> StoredStateError | None:
+    def find_stored_state_error(self, target: str) -> StoredStateError | None:
         """Return the error for a reference that `target` cannot carry, with a pointer into the client's document."""
         request = self.request_or_none
         error = None if request is None else find_stored(request, target)
@@ -91,7 +91,7 @@ class ClientRequest:
         return any(mark in self.body for mark in _CALL_MARKS)
 
 
-def _document(body: bytes, headers: Mapping[str, str]) -> Object:
+def _parse_document(body: bytes, headers: Mapping[str, str]) -> Object:
     if headers.get("content-encoding", "identity") != "identity":
         raise ProtocolError("compressed bodies are not supported", hint="send the body uncompressed", status=415)
     document = parse_object(body)
@@ -102,11 +102,11 @@ def _document(body: bytes, headers: Mapping[str, str]) -> Object:
     return document
 
 
-def _model(route: Route, document: Object) -> str:
+def _requested_model(route: Route, document: Object) -> str:
     model = route.model or document.get("model")
     if not isinstance(model, str) or not model:
         raise ProtocolError("the request names no model", pointer=route.model_pointer, hint=route.models_hint)
-    if len(model) > _LONGEST_NAME:
-        words = f"the model name has more than {_LONGEST_NAME} characters"
-        raise ProtocolError(words, pointer=route.model_pointer)
+    if len(model) > _MAX_MODEL_NAME:
+        message = f"the model name has more than {_MAX_MODEL_NAME} characters"
+        raise ProtocolError(message, pointer=route.model_pointer)
     return model

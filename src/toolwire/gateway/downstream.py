@@ -29,17 +29,17 @@ class ArrayFrames:
 
     def __init__(self) -> None:
         self._decoder = SSEDecoder()
-        self._before = b"["
+        self._separator = b"["
 
     def feed(self, data: bytes) -> bytes:
         out = []
         for _, item in self._decoder.feed(data):
-            out += [self._before, item]
-            self._before = b",\r\n"
+            out += [self._separator, item]
+            self._separator = b",\r\n"
         return b"".join(out)
 
     def close(self) -> bytes:
-        return b"[]" if self._before == b"[" else b"]"
+        return b"[]" if self._separator == b"[" else b"]"
 
 
 class Downstream:
@@ -51,30 +51,30 @@ class Downstream:
 
     def __init__(
         self,
-        call: HttpExchange,
+        http_exchange: HttpExchange,
         headers: Mapping[str, str],
         ping: bytes,
         *,
-        every: float,
-        silence: float,
+        ping_interval: float,
+        idle_timeout: float,
         frames: Frames | None = None,
     ) -> None:
         self.has_written = False
         self.idle_timed_out = False
         self.time_to_first_chunk: float | None = None  # seconds
-        self._call = call
+        self._http_exchange = http_exchange
         self.headers = dict(headers)
         self._ping = ping
-        self._ping_interval = every
-        self._idle_timeout = silence
+        self._ping_interval = ping_interval
+        self._idle_timeout = idle_timeout
         self._frames = frames
         self._is_writing = False
         self._idle_suspected = False
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.current_task()
-        self._began = self._last_received = self._last_sent = self._loop.time()
+        self._started_at = self._last_received = self._last_sent = self._loop.time()
         self._pinging: asyncio.Task[None] | None = None
-        self._timer = self._loop.call_later(min(every, silence), self._on_timer)
+        self._timer = self._loop.call_later(min(ping_interval, idle_timeout), self._on_timer)
 
     def note_activity(self) -> None:
         """Note a sign of life from the upstream."""
@@ -99,19 +99,19 @@ class Downstream:
     async def write(self, data: bytes) -> None:
         if not self.has_written:
             self.has_written = True
-            self.time_to_first_chunk = self._loop.time() - self._began
+            self.time_to_first_chunk = self._loop.time() - self._started_at
         if self._frames is not None:
             data = self._frames.feed(data)
-        await self._put(data)
+        await self._write_frame(data)
 
     async def end(self) -> None:
         self._timer.cancel()
         if self._frames is not None:
-            await self._put(self._frames.close())
+            await self._write_frame(self._frames.close())
         await self._wait_for_ping()
-        if not self._call.started:
-            await self._call.start(200, self.headers)
-        await self._call.end()
+        if not self._http_exchange.started:
+            await self._http_exchange.start(200, self.headers)
+        await self._http_exchange.end()
 
     def close(self) -> None:
         self._timer.cancel()
@@ -124,14 +124,14 @@ class Downstream:
             await asyncio.wait({self._pinging})  # a cancellation here must not cancel the ping, which may be half sent
             self._pinging = None
 
-    async def _put(self, data: bytes) -> None:
+    async def _write_frame(self, data: bytes) -> None:
         self._is_writing = True  # no ping starts from here on
         try:
             if self._pinging is not None:
                 await self._wait_for_ping()
-            if not self._call.started:
-                await self._call.start(200, self.headers)
-            await self._call.write(data)
+            if not self._http_exchange.started:
+                await self._http_exchange.start(200, self.headers)
+            await self._http_exchange.write(data)
         finally:
             self._is_writing = self._idle_suspected = False
             self._last_sent = self._last_received = self._loop.time()
@@ -148,8 +148,8 @@ class Downstream:
             self._pinging = asyncio.ensure_future(self._send_ping())
             self._last_sent = now
         next_ping = self._last_sent + self._ping_interval if can_ping else now + self._ping_interval
-        next_silence = self._last_received + self._idle_timeout
-        self._timer = self._loop.call_later(max(min(next_ping, next_silence) - now, 0.01), self._on_timer)
+        next_idle_check = self._last_received + self._idle_timeout
+        self._timer = self._loop.call_later(max(min(next_ping, next_idle_check) - now, 0.01), self._on_timer)
 
     def _on_idle(self) -> None:
         """Give up at the second check: after this process was suspended, data that has arrived is not yet read."""
@@ -163,6 +163,6 @@ class Downstream:
             self._task.cancel()
 
     async def _send_ping(self) -> None:
-        if not self._call.started:
-            await self._call.start(200, self.headers)
-        await self._call.write(self._ping)
+        if not self._http_exchange.started:
+            await self._http_exchange.start(200, self.headers)
+        await self._http_exchange.write(self._ping)

@@ -9,7 +9,7 @@ from ..ir.response import Fault, FaultKind
 
 __all__ = ["RateLimited", "RequestRefused", "as_gateway_fault", "fault_from", "is_gateway_fault"]
 
-_KINDS: dict[int, FaultKind] = {
+_KIND_BY_STATUS: dict[int, FaultKind] = {
     401: "authentication",
     403: "permission",
     404: "not_found",
@@ -17,7 +17,7 @@ _KINDS: dict[int, FaultKind] = {
     429: "rate_limit",
     503: "overloaded",
 }
-_OURS = frozenset({"authentication", "permission", "billing"})
+_GATEWAY_KINDS = frozenset({"authentication", "permission", "billing"})
 
 
 class RequestRefused(ToolwireError):
@@ -40,7 +40,7 @@ def fault_from(error: ToolwireError) -> Fault:
     """Convert an error of ours to a fault."""
     if isinstance(error, UpstreamError):
         return error.fault
-    kind = _KINDS.get(error.status) or ("invalid_request" if error.status < 500 else "server")
+    kind = _KIND_BY_STATUS.get(error.status) or ("invalid_request" if error.status < 500 else "server")
     wait = error.retry_after if isinstance(error, RateLimited) else None
     code = error.code if isinstance(error, StoredStateError) else None
     return Fault(kind, str(error), error.status, code, param=error.pointer or None, retry_after=wait)
@@ -48,7 +48,7 @@ def fault_from(error: ToolwireError) -> Fault:
 
 def is_gateway_fault(fault: Fault) -> bool:
     """Check whether the upstream refuses the gateway rather than its client, by kind or by status."""
-    return fault.kind in _OURS or fault.status in (401, 402)
+    return fault.kind in _GATEWAY_KINDS or fault.status in (401, 402)
 
 
 def as_gateway_fault(fault: Fault, upstream: str) -> Fault:

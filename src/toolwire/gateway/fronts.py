@@ -41,7 +41,7 @@ class Route(Struct, frozen=True):
     """The meaning of a path. `model` and `stream` are None if the body contains them."""
 
     action: RouteAction
-    front: Ingress
+    ingress: Ingress
     model: str | None = None
     stream: bool | None = None
 
@@ -52,10 +52,10 @@ class Route(Struct, frozen=True):
 
     @property
     def models_hint(self) -> str:
-        return f"see `{self.front.models}` for the available models"
+        return f"see `{self.ingress.models}` for the available models"
 
 
-_ROWS: tuple[tuple[str, str, RouteAction, str], ...] = (
+_ROUTE_TABLE: tuple[tuple[str, str, RouteAction, str], ...] = (
     ("POST", r"(?:/v1)?/chat/completions", "generate", "openai_chat"),
     ("POST", r"(?:/v1)?/responses", "generate", "openai_responses"),
     ("POST", r"(?:/v1)?/messages", "generate", "anthropic"),
@@ -81,31 +81,31 @@ _ROWS: tuple[tuple[str, str, RouteAction, str], ...] = (
     ("GET", r"/metrics", "metrics", "openai_chat"),
 )
 _MAX_CACHED_PATH = 1024  # characters of a path that is worth caching
-_ROUTES = [(method, re.compile(path), action, INGRESSES[wire]) for method, path, action, wire in _ROWS]
+_ROUTES = [(method, re.compile(path), action, INGRESSES[wire]) for method, path, action, wire in _ROUTE_TABLE]
 
 
 def match_route(method: str, path: str, headers: dict[str, str]) -> Route | None:
     """Find the meaning of a request's path; None for an unknown path."""
     method = "GET" if method == "HEAD" else method
-    found = _by_pattern(method, path) if len(path) <= _MAX_CACHED_PATH else _match(method, path)
-    if found is not None and found.action in ("models", "model") and "anthropic-version" in headers:
-        return Route(found.action, INGRESSES["anthropic"], found.model)
-    return found
+    route = _match_cached(method, path) if len(path) <= _MAX_CACHED_PATH else _match(method, path)
+    if route is not None and route.action in ("models", "model") and "anthropic-version" in headers:
+        return Route(route.action, INGRESSES["anthropic"], route.model)
+    return route
 
 
 def _match(method: str, path: str) -> Route | None:
-    for wanted, pattern, action, front in _ROUTES:
-        match = pattern.fullmatch(path) if method == wanted else None
+    for route_method, pattern, action, ingress in _ROUTES:
+        match = pattern.fullmatch(path) if method == route_method else None
         if match is not None:
-            named = match.groupdict()
-            model = named.get("model")
-            verb = named.get("verb")
+            groups = match.groupdict()
+            model = groups.get("model")
+            verb = groups.get("verb")
             stream = None if verb is None else verb.startswith("stream")
-            return Route(action, front, model, stream)
+            return Route(action, ingress, model, stream)
     return None
 
 
-_by_pattern = lru_cache(1024)(_match)
+_match_cached = lru_cache(1024)(_match)
 
 
 def allowed_methods(path: str) -> list[str]:

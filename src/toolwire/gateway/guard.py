@@ -11,7 +11,7 @@ from .faults import RequestRefused
 
 __all__ = ["OriginPolicy"]
 
-_ONCE = frozenset(
+_UNREPEATABLE_HEADERS = frozenset(
     {b"host", b"content-length", b"authorization", b"x-api-key", b"x-goog-api-key", b"api-key", b"content-type"}
 )
 
@@ -26,14 +26,14 @@ class OriginPolicy:
     def __init__(self, hosts: Iterable[str], origins: Iterable[str], *, open_to_all: bool) -> None:
         self._hosts = frozenset(host.lower() for host in hosts)
         self._origins = frozenset(origin.lower().rstrip("/") for origin in origins)
-        self._open = open_to_all
+        self._is_open_to_all = open_to_all
 
-    def check(self, raw: list[tuple[bytes, bytes]]) -> None:
+    def check(self, raw_headers: list[tuple[bytes, bytes]]) -> None:
         """Check the raw headers."""
         host = origin = b""
         seen: set[bytes] = set()
-        for name, value in raw:
-            if name in _ONCE:
+        for name, value in raw_headers:
+            if name in _UNREPEATABLE_HEADERS:
                 if name in seen:
                     raise ProtocolError(f"repeated header {name.decode()}")
                 seen.add(name)
@@ -41,25 +41,25 @@ class OriginPolicy:
                 host = value
             elif name == b"origin":
                 origin = value
-        if not self._open and not self._is_ours(host.decode("latin-1")):
+        if not self._is_open_to_all and not self._is_allowed_host(host.decode("latin-1")):
             raise RequestRefused(
                 "the Host header names an unknown host", hint="set server.hosts to the names that clients use"
             )
-        if origin and not self._may_ask(origin.decode("latin-1").lower()):
+        if origin and not self._is_allowed_origin(origin.decode("latin-1").lower()):
             raise RequestRefused(
                 "the Origin header names an unknown origin",
                 hint="set server.origins to the origins that may send requests",
             )
 
-    def _is_ours(self, host: str) -> bool:
-        name = _name(f"//{host}")
+    def _is_allowed_host(self, host: str) -> bool:
+        name = _host_name(f"//{host}")
         return name in self._hosts or is_loopback(name)
 
-    def _may_ask(self, origin: str) -> bool:
-        return origin in self._origins or is_loopback(_name(origin))
+    def _is_allowed_origin(self, origin: str) -> bool:
+        return origin in self._origins or is_loopback(_host_name(origin))
 
 
-def _name(url: str) -> str:
+def _host_name(url: str) -> str:
     """Return the host name of a URL, or an empty string if the URL contains more than an address."""
     try:
         parts = urlsplit(url)

@@ -26,16 +26,16 @@ from .seen import Continuation, call_fingerprint
 
 __all__ = ["GatewayTools", "TurnEvents", "add_usage", "with_gateway_tools"]
 
-_MOST_TURNS = 16
+_MAX_TURNS = 16
 _KEY_SPACE = 1_000_000  # keys of one turn; those of the next turn follow them
 
 
 def with_gateway_tools(request: Request, runner: Runner) -> Request:
     """Add the gateway's tools to `request`; a client's tool of the same name takes precedence."""
-    own = {tool.name for tool in request.tools}
-    more = tuple(tool for tool in runner.box.tools if tool.name not in own)
+    client_names = {tool.name for tool in request.tools}
+    added_tools = tuple(tool for tool in runner.box.tools if tool.name not in client_names)
     forbidden = request.choice is not None and request.choice.mode != "auto"
-    return request if forbidden or not more else replace(request, tools=(*request.tools, *more))
+    return request if forbidden or not added_tools else replace(request, tools=(*request.tools, *added_tools))
 
 
 class GatewayTools:
@@ -57,39 +57,39 @@ class GatewayTools:
         """True if tools have run: starting over could run them twice."""
         return bool(self._earlier)
 
-    def owns(self, name: str) -> bool:
+    def is_gateway_tool(self, name: str) -> bool:
         return name in self._names
 
-    def own_calls(self, response: Response) -> list[ToolCall]:
-        return [call for call in response.calls if self.owns(call.name)]
+    def gateway_calls(self, response: Response) -> list[ToolCall]:
+        return [call for call in response.calls if self.is_gateway_tool(call.name)]
 
     def is_client_visible(self, response: Response) -> bool:
         """Check whether the client gets the response: it has no call of ours, or also one of the client's."""
-        return len(self.own_calls(response)) == 0 or len(self.own_calls(response)) < len(response.calls)
+        return len(self.gateway_calls(response)) == 0 or len(self.gateway_calls(response)) < len(response.calls)
 
     async def run(self, response: Response) -> bool:
         """Run our calls of this turn. Return whether the model must be asked again."""
-        calls = self.own_calls(response)
+        calls = self.gateway_calls(response)
         if not calls:
             return False
         earlier = tuple(self._earlier)
         self._earlier += calls
         results = await self._runner.run(calls, run_id=self._run_id, earlier=earlier)
         if self.is_client_visible(response):
-            theirs = next(call for call in response.calls if not self.owns(call.name))
-            called = call_fingerprint(theirs.name, theirs.arguments, theirs.raw)
-            self.continuations[theirs.id] = Continuation(calls=tuple(calls), results=tuple(results), call=called)
+            client_call = next(call for call in response.calls if not self.is_gateway_tool(call.name))
+            called = call_fingerprint(client_call.name, client_call.arguments, client_call.raw)
+            self.continuations[client_call.id] = Continuation(calls=tuple(calls), results=tuple(results), call=called)
             return False
         self.turns += 1
-        if self.turns >= _MOST_TURNS:
-            message = f"the model called the gateway's tools {_MOST_TURNS} times without finishing"
+        if self.turns >= _MAX_TURNS:
+            message = f"the model called the gateway's tools {_MAX_TURNS} times without finishing"
             raise UpstreamError(Fault("server", message, 502, "no_end", retryable=False))
-        self._append(response, results)
+        self._append_turn(response, results)
         return True
 
-    def _append(self, response: Response, results: list[ToolResult]) -> None:
-        said, told = Message("assistant", response.parts), Message("user", tuple(results))
-        self.request = replace(self.request, messages=(*self.request.messages, said, told))
+    def _append_turn(self, response: Response, results: list[ToolResult]) -> None:
+        assistant_message, result_message = Message("assistant", response.parts), Message("user", tuple(results))
+        self.request = replace(self.request, messages=(*self.request.messages, assistant_message, result_message))
         self.earlier_parts = (*self.earlier_parts, *self.client_view(response).parts)
         self.usage = add_usage(self.usage, response.usage)
 
@@ -99,16 +99,22 @@ class GatewayTools:
 
     def client_view(self, response: Response) -> Response:
         """Remove our calls from a turn."""
-        parts = tuple(part for part in response.parts if not (isinstance(part, ToolCall) and self.owns(part.name)))
+        parts = tuple(
+            part for part in response.parts if not (isinstance(part, ToolCall) and self.is_gateway_tool(part.name))
+        )
         stop = response.stop
-        if stop is not None and stop.reason == "tool_calls" and not any(isinstance(one, ToolCall) for one in parts):
+        if (
+            stop is not None
+            and stop.reason == "tool_calls"
+            and not any(isinstance(kept_part, ToolCall) for kept_part in parts)
+        ):
             stop = replace(stop, reason="stop")
         return replace(response, parts=parts, stop=stop)
 
     def merged_response(self, response: Response) -> Response:
         """Return the last turn, with the visible parts of the earlier turns."""
-        seen = self.client_view(response)
-        return replace(seen, parts=(*self.earlier_parts, *seen.parts), usage=add_usage(self.usage, seen.usage))
+        visible = self.client_view(response)
+        return replace(visible, parts=(*self.earlier_parts, *visible.parts), usage=add_usage(self.usage, visible.usage))
 
 
 class TurnEvents:
@@ -126,14 +132,14 @@ class TurnEvents:
         if isinstance(event, ResponseStart):
             return [] if self._gateway_tools.turns else [event]
         if isinstance(event, ResponseEnd):
-            return self._end(event)
+            return self._end_turn(event)
         if isinstance(event, UsageUpdate):
             return [UsageUpdate(add_usage(self._gateway_tools.usage, event.usage) or event.usage)]
         key = getattr(event, "key", None)
         if key is None:
             return [event]
         if isinstance(event, CallStart):
-            if self._gateway_tools.owns(event.name):
+            if self._gateway_tools.is_gateway_tool(event.name):
                 self._hidden.add(key)
             else:
                 self._has_client_call = True
@@ -141,7 +147,7 @@ class TurnEvents:
             return []
         return [replace(event, key=key + self._gateway_tools.turns * _KEY_SPACE)]
 
-    def _end(self, event: ResponseEnd) -> list[Event]:
+    def _end_turn(self, event: ResponseEnd) -> list[Event]:
         self.response = self._folder.response()
         if not self._gateway_tools.is_client_visible(self.response):
             return []
@@ -155,8 +161,8 @@ def add_usage(first: Usage | None, second: Usage | None) -> Usage | None:
     if first is None or second is None:
         return first or second
     counts = ("input", "output", "cached", "cache_write", "reasoning", "tool_input")
-    return replace(first, **{name: _plus(getattr(first, name), getattr(second, name)) for name in counts})
+    return replace(first, **{name: _add_counts(getattr(first, name), getattr(second, name)) for name in counts})
 
 
-def _plus(first: int | None, second: int | None) -> int | None:
+def _add_counts(first: int | None, second: int | None) -> int | None:
     return None if first is None and second is None else (first or 0) + (second or 0)

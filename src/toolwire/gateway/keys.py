@@ -13,7 +13,7 @@ from ..ir.errors import ToolwireError
 from .faults import RequestRefused
 from .settings import KeyRow
 
-__all__ = ["ANONYMOUS", "Caller", "ClientKeys", "UnknownKey", "digest", "keys_in_request", "new_key"]
+__all__ = ["ANONYMOUS", "Caller", "ClientKeys", "UnknownKey", "hash_key", "keys_in_request", "new_key"]
 
 
 class UnknownKey(ToolwireError):
@@ -31,9 +31,9 @@ class Caller(Struct, frozen=True):
     def may_use(self, model: str) -> bool:
         return "*" in self.row.models or any(fnmatchcase(model, pattern) for pattern in self.row.models)
 
-    def may_use_some(self, pattern: str) -> bool:
+    def may_use_any_of(self, pattern: str) -> bool:
         """Check whether the key may allow a model of this pattern, as far as two patterns can be compared."""
-        return any(fnmatchcase(own, pattern) or fnmatchcase(pattern, own) for own in self.row.models)
+        return any(fnmatchcase(allowed, pattern) or fnmatchcase(pattern, allowed) for allowed in self.row.models)
 
     def check(self, model: str) -> None:
         if not self.may_use(model):
@@ -50,36 +50,36 @@ class ClientKeys:
     def __len__(self) -> int:
         return len(self._by_hash)
 
-    def caller_or_none(self, headers: Mapping[str, str]) -> Caller | None:
-        """Like `caller`, but return None instead of raising."""
+    def identify_or_none(self, headers: Mapping[str, str]) -> Caller | None:
+        """Like `identify`, but return None instead of raising."""
         try:
-            return self.caller(headers, {})
+            return self.identify(headers, {})
         except UnknownKey:
             return None
 
-    def caller(self, headers: Mapping[str, str], query: Mapping[str, str]) -> Caller:
+    def identify(self, headers: Mapping[str, str], query: Mapping[str, str]) -> Caller:
         """Identify the client; Unknown if keys are required and none of those given is known."""
         if not self._by_hash:
             return ANONYMOUS
-        given = keys_in_request(headers, query)
-        for key in given:
-            found = self._by_hash.get(digest(key))
-            if found is not None:
-                return found
-        words = "unknown key" if given else "no key"
-        raise UnknownKey(words, hint="send Authorization: Bearer …, x-api-key, x-goog-api-key, api-key or ?key=")
+        given_keys = keys_in_request(headers, query)
+        for key in given_keys:
+            known_caller = self._by_hash.get(hash_key(key))
+            if known_caller is not None:
+                return known_caller
+        message = "unknown key" if given_keys else "no key"
+        raise UnknownKey(message, hint="send Authorization: Bearer …, x-api-key, x-goog-api-key, api-key or ?key=")
 
 
 def keys_in_request(headers: Mapping[str, str], query: Mapping[str, str]) -> list[str]:
     """Collect the keys in a request, from every place that clients use."""
     scheme, _, token = headers.get("authorization", "").partition(" ")
-    given = [token.strip() if scheme.lower() == "bearer" else ""]
-    given += [headers.get(name, "") for name in ("x-api-key", "x-goog-api-key", "api-key")]
-    given.append(query.get("key", ""))
-    return [key for key in given if key]
+    given_keys = [token.strip() if scheme.lower() == "bearer" else ""]
+    given_keys += [headers.get(name, "") for name in ("x-api-key", "x-goog-api-key", "api-key")]
+    given_keys.append(query.get("key", ""))
+    return [key for key in given_keys if key]
 
 
-def digest(key: str) -> str:
+def hash_key(key: str) -> str:
     return sha256(key.encode()).hexdigest()
 
 

@@ -20,7 +20,7 @@ from msgspec import Struct
 from .faults import RateLimited
 from .keys import Caller
 
-__all__ = ["SLICES", "InProcessLimiter", "Limit", "Limiter", "limits_of", "rate_limited"]
+__all__ = ["SLICES", "InProcessLimiter", "Limit", "Limiter", "limits_of", "rate_limit_error"]
 
 LimitName: TypeAlias = Literal["requests", "tokens", "day"]
 SLICES = 60
@@ -38,10 +38,10 @@ class Limiter(Protocol):
 
 
 class Limit(Struct, frozen=True):
-    """At most `most` of something in `seconds`."""
+    """At most `maximum` of something in `seconds`."""
 
     name: LimitName
-    most: int
+    maximum: int
     seconds: float
 
     @property
@@ -56,17 +56,17 @@ class Limit(Struct, frozen=True):
 def limits_of(caller: Caller) -> tuple[Limit, ...]:
     """List the limits of a key."""
     row = caller.row
-    return _limits(row.requests_per_minute, row.tokens_per_minute, row.tokens_per_day)
+    return _make_limits(row.requests_per_minute, row.tokens_per_minute, row.tokens_per_day)
 
 
 @lru_cache(1024)
-def _limits(requests: int | None, tokens: int | None, day: int | None) -> tuple[Limit, ...]:
+def _make_limits(requests: int | None, tokens: int | None, day: int | None) -> tuple[Limit, ...]:
     limits: tuple[tuple[LimitName, int | None, float], ...] = (
         ("requests", requests, 60.0),
         ("tokens", tokens, 60.0),
         ("day", day, 86_400.0),
     )
-    return tuple(Limit(name, most, seconds) for name, most, seconds in limits if most is not None)
+    return tuple(Limit(name, maximum, seconds) for name, maximum, seconds in limits if maximum is not None)
 
 
 class InProcessLimiter:
@@ -78,36 +78,40 @@ class InProcessLimiter:
 
     async def admit(self, caller: Caller) -> None:
         now = self._clock()
-        found = self._of(caller, now)
-        for limit, window in found:
-            wait = window.wait(limit.most, now)
-            if wait > 0:
-                raise rate_limited(caller, limit, wait)
-        for limit, window in found:
+        entries = self._windows_for(caller, now)
+        for limit, window in entries:
+            delay = window.wait_seconds(limit.maximum, now)
+            if delay > 0:
+                raise rate_limit_error(caller, limit, delay)
+        for limit, window in entries:
             if limit.counts_requests:
                 window.add(1, now)
 
     async def spend(self, caller: Caller, tokens: int) -> None:
         now = self._clock()
-        for limit, window in self._of(caller, now):
+        for limit, window in self._windows_for(caller, now):
             if not limit.counts_requests:
                 window.add(tokens, now)
 
     def __len__(self) -> int:
         return len(self._windows)
 
-    def _of(self, caller: Caller, now: float) -> list[tuple[Limit, _Window]]:
+    def _windows_for(self, caller: Caller, now: float) -> list[tuple[Limit, _Window]]:
         windows = self._windows.get(caller.name)
         if windows is None:
             # keys change with the settings; the windows of removed keys are dropped
-            self._windows = {name: one for name, one in self._windows.items() if not _are_over(one, now)}
+            self._windows = {
+                name: known_windows
+                for name, known_windows in self._windows.items()
+                if not _are_expired(known_windows, now)
+            }
             windows = self._windows[caller.name] = {}
-        found = []
+        entries = []
         for limit in limits_of(caller):
             if limit.name not in windows:
                 windows[limit.name] = _Window(limit.slice)
-            found.append((limit, windows[limit.name]))
-        return found
+            entries.append((limit, windows[limit.name]))
+        return entries
 
 
 class _Window:
@@ -121,38 +125,38 @@ class _Window:
         self._total = 0
 
     def add(self, amount: int, now: float) -> None:
-        number = int(now // self._slice)
-        self._amounts[number] = self._amounts.get(number, 0) + amount
+        slice_number = int(now // self._slice)
+        self._amounts[slice_number] = self._amounts.get(slice_number, 0) + amount
         self._total += amount
 
-    def wait(self, most: int, now: float) -> float:
-        """Return the seconds until the total is below `most`, or 0 if it is."""
-        self._forget(now)
-        left, until = self._total, now
-        if left < most:
+    def wait_seconds(self, maximum: int, now: float) -> float:
+        """Return the seconds until the total is below `maximum`, or 0 if it is."""
+        self._drop_expired(now)
+        remaining, free_at = self._total, now
+        if remaining < maximum:
             return 0.0
-        for number, amount in self._amounts.items():
-            if left < most:
+        for slice_number, amount in self._amounts.items():
+            if remaining < maximum:
                 break
-            left -= amount
-            until = (number + SLICES + 1) * self._slice
-        return until - now
+            remaining -= amount
+            free_at = (slice_number + SLICES + 1) * self._slice
+        return free_at - now
 
-    def is_over(self, now: float) -> bool:
-        self._forget(now)
+    def is_expired(self, now: float) -> bool:
+        self._drop_expired(now)
         return not self._amounts
 
-    def _forget(self, now: float) -> None:
+    def _drop_expired(self, now: float) -> None:
         oldest = int(now // self._slice) - SLICES
         while self._amounts and (first := next(iter(self._amounts))) < oldest:
             self._total -= self._amounts.pop(first)
 
 
-def _are_over(windows: dict[str, _Window], now: float) -> bool:
-    return all(window.is_over(now) for window in windows.values())
+def _are_expired(windows: dict[str, _Window], now: float) -> bool:
+    return all(window.is_expired(now) for window in windows.values())
 
 
-def rate_limited(caller: Caller, limit: Limit, wait: float) -> RateLimited:
+def rate_limit_error(caller: Caller, limit: Limit, delay: float) -> RateLimited:
     """Build the error for an exceeded limit, in whole seconds rounded up: all clients read them, and none is early."""
-    words = f"the key {caller.name!r} has used its {limit.most} {_LIMIT_LABELS[limit.name]}"
-    return RateLimited(words, retry_after=ceil(wait))
+    message = f"the key {caller.name!r} has used its {limit.maximum} {_LIMIT_LABELS[limit.name]}"
+    return RateLimited(message, retry_after=ceil(delay))

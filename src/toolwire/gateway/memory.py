@@ -45,10 +45,10 @@ class ContinuationStore(Protocol):
 class InMemoryContinuations:
     """The memory of one process: the newest `most` entries, in at most `size` bytes, each for `seconds`."""
 
-    def __init__(self, most: int, size: int, seconds: float, clock: Callable[[], float]) -> None:
-        self._most = most
-        self._size = size
-        self._used = 0
+    def __init__(self, max_entries: int, max_bytes: int, seconds: float, clock: Callable[[], float]) -> None:
+        self._max_entries = max_entries
+        self._max_bytes = max_bytes
+        self._used_bytes = 0
         self._seconds = seconds
         self._clock = clock
         self._entries: OrderedDict[tuple[str, str], tuple[float, Continuation]] = OrderedDict()
@@ -58,18 +58,18 @@ class InMemoryContinuations:
         return bool(self._entries)
 
     async def save(self, caller: str, kept: Mapping[str, Continuation]) -> None:
-        until = self._clock() + self._seconds
-        for call_id, one in kept.items():
-            self._forget((caller, call_id))
-            self._entries[caller, call_id] = (until, one)
-            self._used += one.size
-        while len(self._entries) > self._most or self._used > self._size:
-            self._forget(next(iter(self._entries)))
+        expires_at = self._clock() + self._seconds
+        for call_id, item in kept.items():
+            self._drop((caller, call_id))
+            self._entries[caller, call_id] = (expires_at, item)
+            self._used_bytes += item.size
+        while len(self._entries) > self._max_entries or self._used_bytes > self._max_bytes:
+            self._drop(next(iter(self._entries)))
 
-    def _forget(self, key: tuple[str, str]) -> None:
+    def _drop(self, key: tuple[str, str]) -> None:
         entry = self._entries.pop(key, None)
         if entry is not None:
-            self._used -= entry[1].size
+            self._used_bytes -= entry[1].size
 
     async def load(self, caller: str, call_ids: list[str]) -> dict[str, Continuation]:
         now = self._clock()
@@ -97,27 +97,27 @@ def restore_continuations(request: Request, known: Mapping[str, Continuation], p
 
     Return the same object if there is nothing to restore.
     """
-    known = {call_id: one if one.origin == origin else one.portable() for call_id, one in known.items()}
+    known = {call_id: item if item.origin == origin else item.to_portable() for call_id, item in known.items()}
     messages: list[Message] = []
-    waiting: tuple[Part, ...] = ()  # our results, for the message after the calls
+    pending_results: tuple[Part, ...] = ()  # our results, for the message after the calls
     for message in request.messages:
         if message.role == "assistant":
-            completed = _completed(message, known, provider)
-            waiting = _results(message, known)
+            restored = _restore_message(message, known, provider)
+            pending_results = _stored_results(message, known)
         else:
-            completed = replace(message, parts=(*waiting, *message.parts)) if waiting else message
-            waiting = ()
-        messages.append(completed)
+            restored = replace(message, parts=(*pending_results, *message.parts)) if pending_results else message
+            pending_results = ()
+        messages.append(restored)
     changed = any(new is not old for new, old in zip(messages, request.messages, strict=True))
     return replace(request, messages=tuple(messages)) if changed else request
 
 
-def _results(message: Message, known: Mapping[str, Continuation]) -> tuple[Part, ...]:
-    found = [_kept(part, known) for part in message.parts]
+def _stored_results(message: Message, known: Mapping[str, Continuation]) -> tuple[Part, ...]:
+    found = [_matching_continuation(part, known) for part in message.parts]
     return tuple(result for kept in found if kept is not None for result in kept.results)
 
 
-def _kept(part: Part, known: Mapping[str, Continuation]) -> Continuation | None:
+def _matching_continuation(part: Part, known: Mapping[str, Continuation]) -> Continuation | None:
     """Return the entry of a part, if the part is the call that it was stored for."""
     kept = known.get(part.id) if isinstance(part, ToolCall) else None
     if kept is None or not isinstance(part, ToolCall):
@@ -125,24 +125,32 @@ def _kept(part: Part, known: Mapping[str, Continuation]) -> Continuation | None:
     return kept if kept.call == call_fingerprint(part.name, part.arguments, part.raw) else None
 
 
-def _completed(message: Message, known: Mapping[str, Continuation], provider: str) -> Message:
+def _restore_message(message: Message, known: Mapping[str, Continuation], provider: str) -> Message:
     parts: list[Part] = []
-    signed = any(isinstance(part, Reasoning) and part.artefacts for part in message.parts)
+    has_signed_reasoning = any(isinstance(part, Reasoning) and part.artefacts for part in message.parts)
     changed = False
     for part in message.parts:
-        kept = _kept(part, known)
+        kept = _matching_continuation(part, known)
         if kept is None or not isinstance(part, ToolCall):
             parts.append(part)
             continue
-        own = () if part.artefacts else _made_by(provider, kept.artefacts)
-        thoughts = [] if signed else [one for one in kept.reasoning if _made_by(provider, one.artefacts)]
-        if thoughts:
+        provider_artefacts = () if part.artefacts else _filter_by_provider(provider, kept.artefacts)
+        reasoning_parts = (
+            []
+            if has_signed_reasoning
+            else [item for item in kept.reasoning if _filter_by_provider(provider, item.artefacts)]
+        )
+        if reasoning_parts:
             # unsigned reasoning is of no use beside the same reasoning with a signature
-            parts = [one for one in parts if not isinstance(one, Reasoning)]
-        parts += [*thoughts, *kept.calls, replace(part, artefacts=own) if own else part]
-        changed = changed or bool(own or thoughts or kept.calls)
+            parts = [item for item in parts if not isinstance(item, Reasoning)]
+        parts += [
+            *reasoning_parts,
+            *kept.calls,
+            replace(part, artefacts=provider_artefacts) if provider_artefacts else part,
+        ]
+        changed = changed or bool(provider_artefacts or reasoning_parts or kept.calls)
     return replace(message, parts=tuple(parts)) if changed else message
 
 
-def _made_by(provider: str, artefacts: tuple[Artefact, ...]) -> tuple[Artefact, ...]:
-    return tuple(one for one in artefacts if one.provider == provider)
+def _filter_by_provider(provider: str, artefacts: tuple[Artefact, ...]) -> tuple[Artefact, ...]:
+    return tuple(item for item in artefacts if item.provider == provider)

@@ -51,16 +51,16 @@ class OtelSink:
             SpanKind.CLIENT,
             {
                 "gen_ai.operation.name": "chat",
-                **request_attributes(_readable(client_request), ""),
+                **request_attributes(_request_or_fallback(client_request), ""),
                 "gen_ai.request.model": model,
             },
             start_time=round(request_log.started * 1e9),
         )
-        forward: dict[str, str] = {}
-        around = set_span_in_context(span)
-        propagator.inject(forward, around)
+        forward_headers: dict[str, str] = {}
+        span_context = set_span_in_context(span)
+        propagator.inject(forward_headers, span_context)
         # work for this request, such as running tools, belongs below its span
-        request_log.forward, request_log.span = forward, (span, attach(around))
+        request_log.forward_headers, request_log.span = forward_headers, (span, attach(span_context))
 
     def __call__(self, request_log: RequestLog, /) -> None:
         from opentelemetry.context import detach
@@ -70,24 +70,26 @@ class OtelSink:
         span, token = cast("tuple[Span, Token[Context]]", request_log.span)
         detach(token)
         model = self._clean(request_log.model[:200])
-        about = request_attributes(Request(model if request_log.upstream else ""), request_log.provider)
-        about["gen_ai.operation.name"] = "chat"
+        attributes = request_attributes(Request(model if request_log.upstream else ""), request_log.provider)
+        attributes["gen_ai.operation.name"] = "chat"
         if request_log.error is not None:
-            about["error.type"] = request_log.error
-        self._close(span, request_log, about)
-        self._instruments.record_answer(about, request_log.seconds, request_log.usage, request_log.first)
+            attributes["error.type"] = request_log.error
+        self._end_span(span, request_log, attributes)
+        self._instruments.record_answer(
+            attributes, request_log.seconds, request_log.usage, request_log.first_chunk_seconds
+        )
 
-    def _close(self, span: Span, request_log: RequestLog, about: Mapping[str, Any]) -> None:
+    def _end_span(self, span: Span, request_log: RequestLog, attributes: Mapping[str, Any]) -> None:
         from opentelemetry.trace import Status, StatusCode
 
         if not span.is_recording():  # dropped by the sampler
             return
         span.set_attributes(
             {
-                **about,
+                **attributes,
                 "gen_ai.request.model": self._clean(request_log.model[:200]),
                 **usage_attributes(request_log.usage),
-                "toolwire.ingress": request_log.front,
+                "toolwire.ingress": request_log.ingress,
                 "toolwire.upstream": request_log.upstream,
                 "toolwire.request.id": self._clean(request_log.id),
                 "toolwire.attempts": request_log.attempts,
@@ -100,14 +102,14 @@ class OtelSink:
                 span.set_attribute(f"gen_ai.response.{name}", self._clean(value[:200]))
         if request_log.stop is not None:
             span.set_attribute("gen_ai.response.finish_reasons", (request_log.stop,))
-        if request_log.first is not None:
-            span.set_attribute("gen_ai.response.time_to_first_chunk", request_log.first)
+        if request_log.first_chunk_seconds is not None:
+            span.set_attribute("gen_ai.response.time_to_first_chunk", request_log.first_chunk_seconds)
         if request_log.error is not None:
             span.set_status(Status(StatusCode.ERROR))
         span.end(round((request_log.started + request_log.seconds) * 1e9))
 
 
-def _readable(client_request: ClientRequest) -> Request:
+def _request_or_fallback(client_request: ClientRequest) -> Request:
     """Decode a request if possible; its errors are reported elsewhere."""
     try:
         return client_request.request

@@ -30,7 +30,7 @@ from .asked import ClientRequest
 from .hosting import GatewayTools, TurnEvents, add_usage
 from .routing import Target
 from .seen import AnswerStats
-from .splice import with_model
+from .splice import replace_model
 from .streams import PassThroughStream, Stream, TranslatedStream, expected_choices
 
 __all__ = ["OutboundRequest", "PassThroughRequest", "TranslatedRequest", "make_outbound"]
@@ -50,7 +50,7 @@ class OutboundRequest(Protocol):
     @property
     def repairs(self) -> list[CallRepair]: ...
 
-    def fault(self, status: int, data: bytes, headers: dict[str, str]) -> Fault: ...
+    def decode_fault(self, status: int, data: bytes, headers: dict[str, str]) -> Fault: ...
 
     def retry_request(self, data: bytes) -> OutboundRequest | None:
         """Return the request to send instead of accepting this whole answer, at most once."""
@@ -72,20 +72,20 @@ class OutboundRequest(Protocol):
         """Encode the accepted answer as the stream that the client requested."""
         ...
 
-    def stream(self) -> Stream:
+    def open_stream(self) -> Stream:
         """Convert the upstream's stream to the client's."""
         ...
 
 
 def make_outbound(
-    client_request: ClientRequest, changed: Request | None, target: Target, gateway_tools: GatewayTools | None = None
+    client_request: ClientRequest, modified: Request | None, target: Target, gateway_tools: GatewayTools | None = None
 ) -> OutboundRequest:
     """Prepare a request. `changed` is the request with additions of the gateway; `hosting` runs the gateway's tools."""
     endpoint = target.upstream.endpoint(target.model)
-    if changed is None and _can_pass_through(client_request, target, endpoint):
+    if modified is None and _can_pass_through(client_request, target, endpoint):
         return PassThroughRequest(client_request, endpoint)
     return TranslatedRequest(
-        client_request, client_request.request if changed is None else changed, target, gateway_tools
+        client_request, client_request.request if modified is None else modified, target, gateway_tools
     )
 
 
@@ -106,15 +106,15 @@ class PassThroughRequest:
 
     def __init__(self, client_request: ClientRequest, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
-        self.body = with_model(client_request.body, client_request.document, endpoint.model)
+        self.body = replace_model(client_request.body, client_request.document, endpoint.model)
         self.headers = {**endpoint.headers, **client_request.headers}
         self.losses = Losses()
         self.stats = AnswerStats()
         self.repairs: list[CallRepair] = []
         self._client_request = client_request
 
-    def fault(self, status: int, data: bytes, headers: dict[str, str]) -> Fault:
-        return redact_key(self.endpoint.key, self.endpoint.wire.decode_error(status, _document(data), headers))
+    def decode_fault(self, status: int, data: bytes, headers: dict[str, str]) -> Fault:
+        return redact_key(self.endpoint.key, self.endpoint.wire.decode_error(status, _parse_or_raw(data), headers))
 
     def retry_request(self, data: bytes) -> OutboundRequest | None:
         return None
@@ -136,10 +136,10 @@ class PassThroughRequest:
         encoder = self.endpoint.wire.stream_encoder(self._client_request.request_or_none)
         return b"".join([encoder.feed(event) for event in unfold(self._response)])
 
-    def stream(self) -> Stream:
+    def open_stream(self) -> Stream:
         endpoint, client_request = self.endpoint, self._client_request
         return PassThroughStream(
-            endpoint.wire, client_request.request_or_none, self.stats, client_request.front, endpoint.key
+            endpoint.wire, client_request.request_or_none, self.stats, client_request.ingress, endpoint.key
         )
 
 
@@ -154,12 +154,12 @@ class TranslatedRequest:
         gateway_tools: GatewayTools | None = None,
         *,
         emulation: Emulation | None = None,
-        before: TranslatedRequest | None = None,
+        previous: TranslatedRequest | None = None,
     ) -> None:
         self.endpoint = target.upstream.endpoint(target.model)
-        self.losses: Losses = Losses() if before is None else before.losses
-        self.stats: AnswerStats = AnswerStats() if before is None else before.stats
-        self.repairs: list[CallRepair] = [] if before is None else before.repairs
+        self.losses: Losses = Losses() if previous is None else previous.losses
+        self.stats: AnswerStats = AnswerStats() if previous is None else previous.stats
+        self.repairs: list[CallRepair] = [] if previous is None else previous.repairs
         self._client_request = client_request
         self._request = request
         self._target = target
@@ -169,7 +169,7 @@ class TranslatedRequest:
             request,
             self.endpoint,
             stream=client_request.stream,
-            text=_format(target, request) if emulation is None else None,
+            text=_emulated_format(target, request) if emulation is None else None,
             losses=self.losses,
             emulation=emulation,
             client=client_request.wire.capabilities,
@@ -179,20 +179,20 @@ class TranslatedRequest:
             require_lossless(self.losses)
         self.body = self._endpoint_request.body
         self.headers = self.endpoint.headers
-        self._spent: Usage | None = (
-            None if emulation is None or before is None else before._spent
+        self._spent_usage: Usage | None = (
+            None if emulation is None or previous is None else previous._spent_usage
         )  # on rejected answers
-        self._written_by: StreamEncoder | None = None if before is None else before._written_by
+        self._stream_encoder: StreamEncoder | None = None if previous is None else previous._stream_encoder
 
     @property
     def _encoder(self) -> StreamEncoder:
-        if self._written_by is None:
-            self._written_by = self._client_request.wire.stream_encoder(self._request)
-            self._written_by.losses = self.losses
-        return self._written_by
+        if self._stream_encoder is None:
+            self._stream_encoder = self._client_request.wire.stream_encoder(self._request)
+            self._stream_encoder.losses = self.losses
+        return self._stream_encoder
 
-    def fault(self, status: int, data: bytes, headers: dict[str, str]) -> Fault:
-        return self._endpoint_request.fault(status, data, headers)
+    def decode_fault(self, status: int, data: bytes, headers: dict[str, str]) -> Fault:
+        return self._endpoint_request.decode_fault(status, data, headers)
 
     def retry_request(self, data: bytes) -> OutboundRequest | None:
         emulation = self._endpoint_request.emulation
@@ -202,23 +202,25 @@ class TranslatedRequest:
         retry = emulation.retry(said)
         if retry is None:
             return None
-        self._spent = add_usage(self._spent, said.usage)
-        self.stats.usage = add_usage(None if self._gateway_tools is None else self._gateway_tools.usage, self._spent)
+        self._spent_usage = add_usage(self._spent_usage, said.usage)
+        self.stats.usage = add_usage(
+            None if self._gateway_tools is None else self._gateway_tools.usage, self._spent_usage
+        )
         return TranslatedRequest(
-            self._client_request, self._request, self._target, self._gateway_tools, emulation=retry, before=self
+            self._client_request, self._request, self._target, self._gateway_tools, emulation=retry, previous=self
         )
 
     def read_answer(self, data: bytes) -> None:
-        question = self._endpoint_request
-        response = question.restore_calls(question.decode_answer(data))
+        endpoint_request = self._endpoint_request
+        response = endpoint_request.restore_calls(endpoint_request.decode_answer(data))
         if response.fault is not None:
-            raise UpstreamError(question.sanitise_fault(response.fault))
+            raise UpstreamError(endpoint_request.sanitise_fault(response.fault))
         if self._target.row.repair is not None:
-            mended = repair_calls(response, self._request.tools, policy=self._target.row.repair)
-            response = mended.response
-            self.repairs += mended.repairs
-        if self._spent is not None:
-            response = replace(response, usage=add_usage(self._spent, response.usage))
+            repaired = repair_calls(response, self._request.tools, policy=self._target.row.repair)
+            response = repaired.response
+            self.repairs += repaired.repairs
+        if self._spent_usage is not None:
+            response = replace(response, usage=add_usage(self._spent_usage, response.usage))
         self._response = response
         self.stats.usage = response.usage if self._gateway_tools is None else self._gateway_tools.total_usage(response)
 
@@ -230,30 +232,32 @@ class TranslatedRequest:
         if not await gateway_tools.run(response):
             self.stats.add_gateway_calls(gateway_tools.continuations)
             return None
-        return TranslatedRequest(self._client_request, gateway_tools.request, self._target, gateway_tools, before=self)
+        return TranslatedRequest(
+            self._client_request, gateway_tools.request, self._target, gateway_tools, previous=self
+        )
 
     def encode_answer(self) -> bytes:
-        written, more = self._client_request.wire.encode_response(self._client_response())
-        self.losses.extend(more)
-        return finite_to_bytes(written)
+        document, new_losses = self._client_request.wire.encode_response(self._make_client_response())
+        self.losses.extend(new_losses)
+        return finite_to_bytes(document)
 
     def encode_stream(self) -> bytes:
-        return b"".join([self._encoder.feed(event) for event in unfold(self._client_response())])
+        return b"".join([self._encoder.feed(event) for event in unfold(self._make_client_response())])
 
-    def _client_response(self) -> Response:
+    def _make_client_response(self) -> Response:
         response = (
             self._response if self._gateway_tools is None else self._gateway_tools.merged_response(self._response)
         )
-        AnswerReporter(self._client_request.wire.name, self.losses).whole(response)
+        AnswerReporter(self._client_request.wire.name, self.losses).report_response(response)
         self.stats.add_response(response)
         return response
 
-    def stream(self) -> Stream:
-        mender = None
+    def open_stream(self) -> Stream:
+        repairer = None
         if self._target.row.repair is not None:
-            mender = CallRepairer(self._request.tools, policy=self._target.row.repair)
-            mender.repairs = self.repairs
-        steps = [step.feed for step in (mender, self._events) if step is not None]
+            repairer = CallRepairer(self._request.tools, policy=self._target.row.repair)
+            repairer.repairs = self.repairs
+        steps = [step.feed for step in (repairer, self._events) if step is not None]
         is_first = self._gateway_tools is None or self._gateway_tools.turns == 0
         return TranslatedStream(
             self._endpoint_request,
@@ -266,7 +270,7 @@ class TranslatedRequest:
         )
 
 
-def _format(target: Target, request: Request) -> str | None:
+def _emulated_format(target: Target, request: Request) -> str | None:
     """Return the text format for a model without native tool calls, if the request has tools or earlier calls."""
     if target.row.emulate is None or request.tools:
         return target.row.emulate
@@ -274,7 +278,7 @@ def _format(target: Target, request: Request) -> str | None:
     return target.row.emulate if any(isinstance(part, (ToolCall, ToolResult)) for part in said) else None
 
 
-def _document(data: bytes) -> JSON:
+def _parse_or_raw(data: bytes) -> JSON:
     try:
         return parse_object(data)
     except ProtocolError:

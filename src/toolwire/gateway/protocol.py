@@ -19,10 +19,10 @@ from .settings import LimitsRow
 if TYPE_CHECKING:
     from uvicorn._types import ASGI3Application
 
-__all__ = ["limited"]
+__all__ = ["make_limited_protocol"]
 
 
-def limited(limits: Callable[[], LimitsRow]) -> Callable[..., HttpToolsProtocol]:
+def make_limited_protocol(limits: Callable[[], LimitsRow]) -> Callable[..., HttpToolsProtocol]:
     """Create protocols with the current limits, one for each connection of uvicorn."""
     return partial(_LimitedHttp, limits=limits)
 
@@ -31,28 +31,28 @@ class _TooLarge(Exception):
     """The head is too large. The parser converts this to an error of its own."""
 
 
-class _Gathered:
+class _BufferingTransport:
     """A transport that combines the writes of one loop iteration.
 
     uvicorn writes the head of an answer and its body separately; they need not be two system calls.
     """
 
-    __slots__ = ("_held", "_loop", "_transport")
+    __slots__ = ("_loop", "_pending", "_transport")
 
     def __init__(self, transport: Transport, loop: AbstractEventLoop) -> None:
         self._transport = transport
         self._loop = loop
-        self._held: list[bytes] = []
+        self._pending: list[bytes] = []
 
     def write(self, data: bytes) -> None:
-        if not self._held:
+        if not self._pending:
             self._loop.call_soon(self._flush)
-        self._held.append(data)
+        self._pending.append(data)
 
     def _flush(self) -> None:
-        if self._held:
-            data = b"".join(self._held)
-            self._held = []
+        if self._pending:
+            data = b"".join(self._pending)
+            self._pending = []
             self._transport.write(data)
 
     def close(self) -> None:
@@ -60,7 +60,7 @@ class _Gathered:
         self._transport.close()
 
     def get_write_buffer_size(self) -> int:
-        return self._transport.get_write_buffer_size() + sum(map(len, self._held))
+        return self._transport.get_write_buffer_size() + sum(map(len, self._pending))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
@@ -69,31 +69,31 @@ class _Gathered:
 class _LimitedHttp(HttpToolsProtocol):
     def __init__(self, *args: Any, limits: Callable[[], LimitsRow], **options: Any) -> None:
         super().__init__(*args, **options)
-        now = limits()
-        self._head_limit = now.head
-        self._seconds = now.slow_client
+        current_limits = limits()
+        self._head_limit = current_limits.head
+        self._client_timeout = current_limits.slow_client
         self._awaits_head = True
         self._head_raw = 0  # bytes received while waiting for the head
         self._head_size = 0  # bytes of it that were parsed
-        self._reading: TimerHandle | None = None
-        self._writing: TimerHandle | None = None
-        self._answering: RequestResponseCycle | None = None  # `cycle` is the newest, and may be queued
+        self._read_timer: TimerHandle | None = None
+        self._write_timer: TimerHandle | None = None
+        self._current_cycle: RequestResponseCycle | None = None  # `cycle` is the newest, and may be queued
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
-        self._answering = cycle
+        self._current_cycle = cycle
         super()._start_asgi_task(cycle, app)
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
-        super().connection_made(_Gathered(transport, self.loop))  # type: ignore[arg-type]
+        super().connection_made(_BufferingTransport(transport, self.loop))  # type: ignore[arg-type]
         self._wait_for_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_reading()
         self._stop_writing()
         super().connection_lost(exc)
-        if self._answering is not None and not self._answering.response_complete:
-            self._answering.disconnected = True
-            self._answering.message_event.set()
+        if self._current_cycle is not None and not self._current_cycle.response_complete:
+            self._current_cycle.disconnected = True
+            self._current_cycle.message_event.set()
 
     def data_received(self, data: bytes) -> None:
         if self._awaits_head:
@@ -103,14 +103,14 @@ class _LimitedHttp(HttpToolsProtocol):
             return  # most heads arrive in one piece
         self._wait_for_head()
         if self._head_raw > self._head_limit + len(data) and not self.transport.is_closing():
-            self._refuse(431, "the head of the request is too large")
+            self._respond_error(431, "the head of the request is too large")
 
     def on_url(self, url: bytes) -> None:
-        self._count(len(url))
+        self._count_head_bytes(len(url))
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._count(len(name) + len(value) + 4)
+        self._count_head_bytes(len(name) + len(value) + 4)
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
@@ -128,14 +128,14 @@ class _LimitedHttp(HttpToolsProtocol):
         super().on_response_complete()
         if self._awaits_head and self._head_raw:
             self._wait_for_head()
-        if not self._awaits_head and self._reading is None:  # answered before the body arrived
-            self._reading = self.loop.call_later(self._seconds, self.transport.abort)
+        if not self._awaits_head and self._read_timer is None:  # answered before the body arrived
+            self._read_timer = self.loop.call_later(self._client_timeout, self.transport.abort)
 
     def send_400_response(self, msg: str) -> None:
         if self._head_size > self._head_limit:
-            self._refuse(431, "the head of the request is too large")
+            self._respond_error(431, "the head of the request is too large")
         else:
-            self._refuse(400, msg)
+            self._respond_error(400, msg)
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -145,40 +145,40 @@ class _LimitedHttp(HttpToolsProtocol):
         self._stop_writing()
         super().resume_writing()
 
-    def _watch_reader(self, before: int | None) -> None:
+    def _watch_reader(self, previous_size: int | None) -> None:
         """Close the connection if the client has read nothing of the answer in this time."""
-        waiting = self.transport.get_write_buffer_size()
-        if before is not None and waiting >= before:
+        buffered_size = self.transport.get_write_buffer_size()
+        if previous_size is not None and buffered_size >= previous_size:
             self.transport.abort()
         else:
-            self._writing = self.loop.call_later(self._seconds, self._watch_reader, waiting)
+            self._write_timer = self.loop.call_later(self._client_timeout, self._watch_reader, buffered_size)
 
-    def _count(self, size: int) -> None:
+    def _count_head_bytes(self, size: int) -> None:
         self._head_size += size
         if self._head_size > self._head_limit:
             raise _TooLarge
 
     def _wait_for_head(self) -> None:
-        if self._reading is None and not self._is_answering:
-            self._reading = self.loop.call_later(self._seconds, self._head_is_late)
+        if self._read_timer is None and not self._is_answering:
+            self._read_timer = self.loop.call_later(self._client_timeout, self._on_head_timeout)
 
     @property
     def _is_answering(self) -> bool:
-        return self._answering is not None and not self._answering.response_complete
+        return self._current_cycle is not None and not self._current_cycle.response_complete
 
-    def _head_is_late(self) -> None:
-        self._reading = None
+    def _on_head_timeout(self) -> None:
+        self._read_timer = None
         if self._head_raw == 0:
             self.transport.close()
         else:
-            self._refuse(408, "the head of the request did not arrive in time")
+            self._respond_error(408, "the head of the request did not arrive in time")
 
-    def _refuse(self, status: int, message: str) -> None:
+    def _respond_error(self, status: int, message: str) -> None:
         """Refuse a request in the error format that most fronts share, because the client's protocol is not known yet.
 
         If an answer has begun, only close the connection.
         """
-        if self._answering is not None and self._is_answering and self._answering.response_started:
+        if self._current_cycle is not None and self._is_answering and self._current_cycle.response_started:
             self.transport.close()
             return
         body = to_bytes({"error": {"message": message, "type": "invalid_request_error", "param": None, "code": status}})
@@ -187,11 +187,11 @@ class _LimitedHttp(HttpToolsProtocol):
         self.transport.close()
 
     def _stop_reading(self) -> None:
-        if self._reading is not None:
-            self._reading.cancel()
-            self._reading = None
+        if self._read_timer is not None:
+            self._read_timer.cancel()
+            self._read_timer = None
 
     def _stop_writing(self) -> None:
-        if self._writing is not None:
-            self._writing.cancel()
-            self._writing = None
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None

@@ -52,17 +52,17 @@ class _GatewayAccess(McpGuard):
 
     def __init__(self, access: Callable[[], tuple[OriginPolicy, ClientKeys, str]]) -> None:
         super().__init__()
-        self._doors = access
+        self._access = access
 
     def check_address(self, address: Sequence[object] | None) -> None:
         """Accept every address: without keys the gateway listens on this machine only."""
 
     def admit(self, headers: Mapping[str, str]) -> str:
-        guard, keys, models = self._doors()
+        origin_policy, keys, models = self._access()
         try:
-            guard.check([(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()])
-            caller = keys.caller(headers, {})
-            if not caller.may_use_some(models):
+            origin_policy.check([(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()])
+            caller = keys.identify(headers, {})
+            if not caller.may_use_any_of(models):
                 raise RequestRefused(f"the key {caller.name!r} does not allow the models that have these tools")
             return caller.name
         except ToolwireError as error:

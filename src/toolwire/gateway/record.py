@@ -30,249 +30,269 @@ from .asgi import AsgiApp, AsgiMessage, Receive, Scope, Send
 from .fronts import guess_ingress
 from .keys import keys_in_request
 from .sanitise import Sanitiser
-from .trace import VERSION, RecordedAnswer, RecordedExchange, RecordedOutcome, Trace, pieces_of
+from .trace import VERSION, RecordedAnswer, RecordedExchange, RecordedOutcome, Trace, record_chunks
 from .turn import RequestLog
 
 __all__ = ["Recorder", "trace_writer"]
 
 _log = getLogger("toolwire.gateway")
-_MOST = 16 * 1024 * 1024  # bytes of one body that are kept
-_STREAMS = ("text/event-stream", "application/x-ndjson")
+_MAX_RECORDED_BYTES = 16 * 1024 * 1024  # bytes of one body that are kept
+_STREAM_TYPES = ("text/event-stream", "application/x-ndjson")
 
 
 class _SideRecording:
     """One side of an exchange in progress."""
 
-    def __init__(self, began: float, wire: str, path: str, headers: Mapping[str, str], **more: str) -> None:
-        self.began = began
-        self.at = time.perf_counter() - began
-        self.wire, self.path, self.headers, self.more = wire, path, dict(headers), more
+    def __init__(
+        self, recording_start: float, wire: str, path: str, headers: Mapping[str, str], **extra_fields: str
+    ) -> None:
+        self.recording_start = recording_start
+        self.offset_seconds = time.perf_counter() - recording_start
+        self.wire, self.path, self.headers, self.extra_fields = wire, path, dict(headers), extra_fields
         self.query: dict[str, str] = {}
-        self.asked: list[bytes] = []
+        self.request_chunks: list[bytes] = []
         self.status = 0
         self.head_at = 0.0
         self.answer_headers: dict[str, str] = {}
-        self.said: list[tuple[float, bytes]] = []
+        self.answer_chunks: list[tuple[float, bytes]] = []
         self.error: str | None = None
-        self._left = _MOST
+        self._remaining_bytes = _MAX_RECORDED_BYTES
 
-    def hear(self, data: bytes) -> None:
-        if data and self._room(data):
-            self.asked.append(data)
+    def record_request_data(self, data: bytes) -> None:
+        if data and self._reserve(data):
+            self.request_chunks.append(data)
 
-    def head(self, status: int, headers: Mapping[str, str]) -> None:
-        self.status, self.answer_headers, self.head_at = status, dict(headers), time.perf_counter() - self.began
+    def record_head(self, status: int, headers: Mapping[str, str]) -> None:
+        self.status, self.answer_headers, self.head_at = (
+            status,
+            dict(headers),
+            time.perf_counter() - self.recording_start,
+        )
 
-    def say(self, data: bytes) -> None:
-        if data and self._room(data):
-            self.said.append((time.perf_counter() - self.began, data))
+    def record_answer_data(self, data: bytes) -> None:
+        if data and self._reserve(data):
+            self.answer_chunks.append((time.perf_counter() - self.recording_start, data))
 
-    def _room(self, data: bytes) -> bool:
-        self._left -= len(data)
-        if self._left < 0:
+    def _reserve(self, data: bytes) -> bool:
+        self._remaining_bytes -= len(data)
+        if self._remaining_bytes < 0:
             self.error = "too large to be recorded"
-        return self._left >= 0
+        return self._remaining_bytes >= 0
 
-    def cleaned(self, sanitiser: Sanitiser) -> RecordedExchange:
-        path = sanitiser.text(self.path)
+    def sanitise(self, sanitiser: Sanitiser) -> RecordedExchange:
+        path = sanitiser.sanitise_text(self.path)
         return RecordedExchange(
             self.wire,
             path,
-            ms=round(self.at * 1000, 3),
-            query=sanitiser.query(self.query),
-            headers=sanitiser.headers(self.headers),
-            body=_body(b"".join(self.asked), sanitiser),
-            answer=self._answer(sanitiser),
-            **self.more,
+            ms=round(self.offset_seconds * 1000, 3),
+            query=sanitiser.sanitise_query(self.query),
+            headers=sanitiser.sanitise_headers(self.headers),
+            body=_sanitise_body(b"".join(self.request_chunks), sanitiser),
+            answer=self._make_answer(sanitiser),
+            **self.extra_fields,
         )
 
-    def _answer(self, sanitiser: Sanitiser) -> RecordedAnswer:
+    def _make_answer(self, sanitiser: Sanitiser) -> RecordedAnswer:
         kind = self.answer_headers.get("content-type", "").partition(";")[0]
-        streamed = kind in _STREAMS
+        streamed = kind in _STREAM_TYPES
         return RecordedAnswer(
             self.status,
             round(self.head_at * 1000, 3),
-            sanitiser.headers(self.answer_headers),
-            None if streamed else _body(b"".join(data for _, data in self.said), sanitiser),
-            pieces_of(sanitiser.pieces(self.said, self.wire)) if streamed and self.said else (),
-            None if self.error is None else sanitiser.text(self.error),
+            sanitiser.sanitise_headers(self.answer_headers),
+            None if streamed else _sanitise_body(b"".join(data for _, data in self.answer_chunks), sanitiser),
+            record_chunks(sanitiser.sanitise_pieces(self.answer_chunks, self.wire))
+            if streamed and self.answer_chunks
+            else (),
+            None if self.error is None else sanitiser.sanitise_text(self.error),
         )
 
 
 class _Recording:
     """An exchange in progress."""
 
-    def __init__(self, front: _SideRecording) -> None:
-        self.front = front
+    def __init__(self, client_side: _SideRecording) -> None:
+        self.client_side = client_side
         self.upstreams: list[_SideRecording] = []
         self.secrets: list[str] = []
-        self.turn: RequestLog | None = None
+        self.request_log: RequestLog | None = None
 
 
 class Recorder:
-    """A recorder, which is also a sink. `keep` gets every exchange with a model when it is over."""
+    """A recorder, which is also a sink. `write_trace` gets every exchange with a model when it is over."""
 
-    def __init__(self, keep: Callable[[Trace], None], sanitiser: Sanitiser) -> None:
-        self._keep = keep
+    def __init__(self, save_trace: Callable[[Trace], None], sanitiser: Sanitiser) -> None:
+        self._save_trace = save_trace
         self._sanitiser = sanitiser
-        self._now: ContextVar[_Recording | None] = ContextVar("toolwire_recording", default=None)
+        self._current_recording: ContextVar[_Recording | None] = ContextVar("toolwire_recording", default=None)
 
     def __call__(self, request_log: RequestLog, /) -> None:
-        taking = self._now.get()
-        if taking is not None:
-            taking.turn = request_log
+        recording = self._current_recording.get()
+        if recording is not None:
+            recording.request_log = request_log
 
     def wrap(self, app: AsgiApp) -> AsgiApp:
         """Wrap the application to record its exchanges."""
 
-        async def overheard(scope: Scope, receive: Receive, send: Send) -> None:
+        async def recording_app(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] != "http" or scope["method"] != "POST":
                 await app(scope, receive, send)
                 return
-            taking = _start_recording(scope)
-            token = self._now.set(taking)
+            recording = _start_recording(scope)
+            token = self._current_recording.set(recording)
             try:
-                await app(scope, _recording_receive(receive, taking.front), _recording_send(send, taking.front))
+                await app(
+                    scope,
+                    _recording_receive(receive, recording.client_side),
+                    _recording_send(send, recording.client_side),
+                )
             finally:
-                self._now.reset(token)
+                self._current_recording.reset(token)
                 try:
-                    self._finish(taking)
+                    self._save_recording(recording)
                 except Exception:  # noqa: BLE001  # a full disk must not fail the request
                     _log.exception("cannot record an exchange")
 
-        return overheard
+        return recording_app
 
     def transport(self, inner: Transport, upstream: str, wire: str) -> Transport:
         """Wrap the transport to an upstream to record its exchanges."""
-        return _RecordingTransport(inner, upstream, wire, self._now)
+        return _RecordingTransport(inner, upstream, wire, self._current_recording)
 
-    def _finish(self, taking: _Recording) -> None:
-        request_log = taking.turn
+    def _save_recording(self, recording: _Recording) -> None:
+        request_log = recording.request_log
         if request_log is None or request_log.action != "generate":
             return
-        sanitiser = self._sanitiser.with_more_secrets(taking.secrets)
-        taking.front.wire = request_log.front
+        sanitiser = self._sanitiser.with_more_secrets(recording.secrets)
+        recording.client_side.wire = request_log.ingress
         recorded = datetime.fromtimestamp(request_log.started, UTC).isoformat(timespec="milliseconds")
-        self._keep(
+        self._save_trace(
             Trace(
                 VERSION,
-                sanitiser.text(request_log.id),
+                sanitiser.sanitise_text(request_log.id),
                 recorded.replace("+00:00", "Z"),
-                taking.front.cleaned(sanitiser),
-                tuple(half.cleaned(sanitiser) for half in taking.upstreams),
-                _outcome(request_log, sanitiser),
+                recording.client_side.sanitise(sanitiser),
+                tuple(side.sanitise(sanitiser) for side in recording.upstreams),
+                _make_outcome(request_log, sanitiser),
             )
         )
 
 
 class _RecordingTransport:
-    def __init__(self, inner: Transport, upstream: str, wire: str, now: ContextVar[_Recording | None]) -> None:
+    def __init__(
+        self, inner: Transport, upstream: str, wire: str, current_recording: ContextVar[_Recording | None]
+    ) -> None:
         self._inner = inner
         self._upstream = upstream
         self._wire = wire
-        self._now = now
+        self._current_recording = current_recording
 
     def post(
         self, url: str, headers: Mapping[str, str], secrets: Mapping[str, str], body: bytes, seconds: float
     ) -> AbstractAsyncContextManager[Reply]:
-        posting = self._inner.post(url, headers, secrets, body, seconds)
-        taking = self._now.get()
-        if taking is None:
-            return posting
+        pending_reply = self._inner.post(url, headers, secrets, body, seconds)
+        recording = self._current_recording.get()
+        if recording is None:
+            return pending_reply
         parts = urlsplit(url)
-        half = _SideRecording(
-            taking.front.began, self._wire, parts.path, {**headers, **secrets}, upstream=self._upstream
+        side = _SideRecording(
+            recording.client_side.recording_start,
+            self._wire,
+            parts.path,
+            {**headers, **secrets},
+            upstream=self._upstream,
         )
-        half.query = dict(parse_qsl(parts.query))
-        half.hear(body)
-        taking.upstreams.append(half)
-        taking.secrets += [value.rpartition(" ")[2] for value in secrets.values()]
-        return _record_post(posting, half)
+        side.query = dict(parse_qsl(parts.query))
+        side.record_request_data(body)
+        recording.upstreams.append(side)
+        recording.secrets += [value.rpartition(" ")[2] for value in secrets.values()]
+        return _record_post(pending_reply, side)
 
     async def aclose(self) -> None:
         await self._inner.aclose()
 
 
 @asynccontextmanager
-async def _record_post(posting: AbstractAsyncContextManager[Reply], half: _SideRecording) -> AsyncIterator[Reply]:
+async def _record_post(pending_reply: AbstractAsyncContextManager[Reply], side: _SideRecording) -> AsyncIterator[Reply]:
     try:
-        async with posting as reply:
-            half.head(reply.status, reply.headers)
-            yield _RecordingReply(reply, half)
+        async with pending_reply as reply:
+            side.record_head(reply.status, reply.headers)
+            yield _RecordingReply(reply, side)
     except (TimeoutError, ConnectionError) as error:
-        half.error = f"{type(error).__name__}: {error}"
+        side.error = f"{type(error).__name__}: {error}"
         raise
 
 
 class _RecordingReply:
-    def __init__(self, reply: Reply, half: _SideRecording) -> None:
+    def __init__(self, reply: Reply, side: _SideRecording) -> None:
         self.status = reply.status
         self.headers = reply.headers
         self._reply = reply
-        self._half = half
+        self._side = side
 
     async def read(self) -> bytes:
         data = await self._reply.read()
-        self._half.say(data)
+        self._side.record_answer_data(data)
         return data
 
 
 def _start_recording(scope: Scope) -> _Recording:
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
     path: str = scope["path"]
-    taking = _Recording(_SideRecording(time.perf_counter(), guess_ingress(path, headers).wire, path, headers))
-    taking.front.query = dict(parse_qsl(scope["query_string"].decode("latin-1")))
-    taking.secrets = keys_in_request(headers, taking.front.query)
-    return taking
+    recording = _Recording(_SideRecording(time.perf_counter(), guess_ingress(path, headers).wire, path, headers))
+    recording.client_side.query = dict(parse_qsl(scope["query_string"].decode("latin-1")))
+    recording.secrets = keys_in_request(headers, recording.client_side.query)
+    return recording
 
 
-def _recording_receive(receive: Receive, half: _SideRecording) -> Receive:
-    async def hear() -> AsgiMessage:
+def _recording_receive(receive: Receive, side: _SideRecording) -> Receive:
+    async def record_request_data() -> AsgiMessage:
         message = await receive()
-        half.hear(message.get("body", b""))
+        side.record_request_data(message.get("body", b""))
         return message
 
-    return hear
+    return record_request_data
 
 
-def _recording_send(send: Send, half: _SideRecording) -> Send:
-    async def say(message: AsgiMessage) -> None:
+def _recording_send(send: Send, side: _SideRecording) -> Send:
+    async def record_answer_data(message: AsgiMessage) -> None:
         if message["type"] == "http.response.start":
             headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in message["headers"]}
-            half.head(message["status"], headers)
+            side.record_head(message["status"], headers)
         else:
-            half.say(message.get("body", b""))
+            side.record_answer_data(message.get("body", b""))
         await send(message)
 
-    return say
+    return record_answer_data
 
 
-def _body(data: bytes, sanitiser: Sanitiser) -> JSON:
+def _sanitise_body(data: bytes, sanitiser: Sanitiser) -> JSON:
     if not data:
         return None
     try:
-        return sanitiser.body(msgspec.json.decode(data))
+        return sanitiser.sanitise_body(msgspec.json.decode(data))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return sanitiser.non_json(data)
+        return sanitiser.sanitise_non_json(data)
 
 
-def _outcome(request_log: RequestLog, sanitiser: Sanitiser) -> RecordedOutcome:
+def _make_outcome(request_log: RequestLog, sanitiser: Sanitiser) -> RecordedOutcome:
     return RecordedOutcome(
-        sanitiser.text(request_log.model),
+        sanitiser.sanitise_text(request_log.model),
         request_log.upstream,
-        sanitiser.text(request_log.upstream_model),
+        sanitiser.sanitise_text(request_log.upstream_model),
         request_log.status,
         request_log.error,
         request_log.stream,
-        request_log.passed,
+        request_log.passed_through,
         request_log.attempts,
         round(request_log.seconds * 1000, 3),
-        None if request_log.first is None else round(request_log.first * 1000, 3),
+        None if request_log.first_chunk_seconds is None else round(request_log.first_chunk_seconds * 1000, 3),
         round(request_log.overhead * 1000, 3),
         request_log.stop,
         request_log.usage,
-        tuple(sanitiser.text(name) for name in request_log.calls),
-        tuple(msgspec.convert(sanitiser.document(msgspec.to_builtins(loss)), Loss) for loss in request_log.losses),
+        tuple(sanitiser.sanitise_text(name) for name in request_log.calls),
+        tuple(
+            msgspec.convert(sanitiser.sanitise_document(msgspec.to_builtins(loss)), Loss) for loss in request_log.losses
+        ),
         tuple(str(step) for repair in request_log.repairs for step in repair.steps),
     )
 
@@ -286,7 +306,7 @@ def trace_writer(folder: Path) -> Callable[[Trace], None]:
 
     numbers = count(2)
 
-    def keep(trace: Trace) -> None:
+    def write_trace(trace: Trace) -> None:
         when = trace.recorded.replace(":", "").replace(".", "-")
         stem = f"{when}-{trace.ingress.wire}-{trace.outcome.upstream or 'nowhere'}-{trace.id}".replace("[removed]", "x")
         path = folder / f"{stem}.json"
@@ -298,4 +318,4 @@ def trace_writer(folder: Path) -> Callable[[Trace], None]:
             out.write(data + b"\n")
         unfinished.replace(path)
 
-    return keep
+    return write_trace

@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 
 from ..ir.errors import StoreError
 from .keys import Caller
-from .limits import SLICES, Limit, Limiter, limits_of, rate_limited
+from .limits import SLICES, Limit, Limiter, limits_of, rate_limit_error
 from .redis_link import Command, RedisLink
 
 __all__ = ["RedisLimiter"]
 
 # ARGV[1] is the time; empty for the server's clock.
-_HEAD = f"""
+_SCRIPT_HEAD = f"""
 local SLICES = {SLICES}
 local now = tonumber(ARGV[1])
 if not now then
@@ -31,7 +31,7 @@ end
 """
 # Then for every key: the limit, the seconds of a slice, the amount that a request adds.
 _ADMIT = (
-    _HEAD
+    _SCRIPT_HEAD
     + """
 local function wait(key, most, slice)
   local oldest, found = math.floor(now / slice) - SLICES, redis.call('HGETALL', key)
@@ -64,7 +64,7 @@ return {0, ''}
 """
 )
 # Then the tokens, and for every key the seconds of a slice.
-_SPEND = _HEAD + "for at, key in ipairs(KEYS) do add(key, tonumber(ARGV[at + 2]), ARGV[2]) end"
+_SPEND = _SCRIPT_HEAD + "for at, key in ipairs(KEYS) do add(key, tonumber(ARGV[at + 2]), ARGV[2]) end"
 
 
 class RedisLimiter:
@@ -73,25 +73,25 @@ class RedisLimiter:
     `clock` replaces the server's clock.
     """
 
-    def __init__(self, link: RedisLink, meanwhile: Limiter | None, clock: Callable[[], float] | None = None) -> None:
+    def __init__(self, link: RedisLink, fallback: Limiter | None, clock: Callable[[], float] | None = None) -> None:
         self._link = link
-        self._meanwhile = meanwhile
+        self._fallback = fallback
         self._clock = clock
 
     async def admit(self, caller: Caller) -> None:
         limits = limits_of(caller)
         if not limits:
             return
-        numbers = [one for limit in limits for one in (limit.most, limit.slice, int(limit.counts_requests))]
+        numbers = [value for limit in limits for value in (limit.maximum, limit.slice, int(limit.counts_requests))]
         try:
-            [(at, wait)] = await self._link.ask(self._command(_ADMIT, caller, limits, numbers))
+            [(index, wait)] = await self._link.execute(self._command(_ADMIT, caller, limits, numbers))
         except StoreError:
-            if self._meanwhile is None:
+            if self._fallback is None:
                 raise
-            await self._meanwhile.admit(caller)
+            await self._fallback.admit(caller)
             return
-        if at:
-            raise rate_limited(caller, limits[at - 1], float(wait))
+        if index:
+            raise rate_limit_error(caller, limits[index - 1], float(wait))
 
     async def spend(self, caller: Caller, tokens: int) -> None:
         limits = [limit for limit in limits_of(caller) if not limit.counts_requests]
@@ -99,10 +99,10 @@ class RedisLimiter:
             return
         numbers = [tokens, *(limit.slice for limit in limits)]
         try:
-            await self._link.ask(self._command(_SPEND, caller, limits, numbers))
+            await self._link.execute(self._command(_SPEND, caller, limits, numbers))
         except StoreError:
-            if self._meanwhile is not None:
-                await self._meanwhile.spend(caller, tokens)
+            if self._fallback is not None:
+                await self._fallback.spend(caller, tokens)
 
     def _command(self, script: str, caller: Caller, limits: Sequence[Limit], numbers: list[float]) -> Command:
         """Build a command with the whole script, not its hash: the server caches it, and never has to request it."""

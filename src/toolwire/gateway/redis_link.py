@@ -13,7 +13,7 @@ from logging import getLogger
 from typing import Any, TypeAlias
 
 from ..ir.errors import ConfigError, MissingExtra, StoreError
-from ..net.stores.address import name_of, redact
+from ..net.stores.address import display_name, redact
 
 try:
     from redis.asyncio import Redis
@@ -40,69 +40,69 @@ class RedisLink:
         self._url = url
         self._clock = clock
         self._cooldown_until: float | None = None
-        self._waiting: list[_QueuedCommands] = []
-        self._sending: asyncio.Task[None] | None = None
+        self._queue: list[_QueuedCommands] = []
+        self._send_task: asyncio.Task[None] | None = None
         try:
             # retry once: the server may have closed an idle connection
             self.client: Any = Redis.from_url(url, socket_timeout=_TIMEOUT, retry=Retry(NoBackoff(), 1))
         except (ValueError, RedisError):
             hint = "use redis://user:password@host:6379/0, rediss:// with TLS, unix:// for a socket"
-            raise ConfigError(f"invalid state.url: {name_of(url)}", hint=hint) from None
+            raise ConfigError(f"invalid state.url: {display_name(url)}", hint=hint) from None
 
-    async def ask(self, *commands: Command) -> list[Any]:
+    async def execute(self, *commands: Command) -> list[Any]:
         """Return the replies; StoreError, with a message fit for a client, unless each command has one."""
         if self._cooldown_until is not None and self._clock() < self._cooldown_until:
             raise _unavailable_error()
-        answers: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
-        self._waiting.append((commands, answers))
-        if self._sending is None or self._sending.done():
-            self._sending = asyncio.ensure_future(self._send())
-        return await answers
+        replies: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+        self._queue.append((commands, replies))
+        if self._send_task is None or self._send_task.done():
+            self._send_task = asyncio.ensure_future(self._send_queued())
+        return await replies
 
-    async def _send(self) -> None:
-        while self._waiting:
-            batch, self._waiting = self._waiting[:_BATCH], self._waiting[_BATCH:]
-            found: list[Any] | Exception
+    async def _send_queued(self) -> None:
+        while self._queue:
+            batch, self._queue = self._queue[:_BATCH], self._queue[_BATCH:]
+            outcome: list[Any] | Exception
             try:
                 async with asyncio.timeout(_TIMEOUT):
-                    found = await self._exchange([command for commands, _ in batch for command in commands])
+                    outcome = await self._exchange([command for commands, _ in batch for command in commands])
             except Exception as error:  # noqa: BLE001  # whatever the error is, no caller may wait forever
-                found = error
-                batch, self._waiting = [*batch, *self._waiting], []  # they would wait in vain
-            self._deliver_replies(batch, found)
+                outcome = error
+                batch, self._queue = [*batch, *self._queue], []  # they would wait in vain
+            self._deliver_replies(batch, outcome)
 
     async def _exchange(self, commands: list[Command]) -> list[Any]:
         async with self.client.pipeline(transaction=False) as pipeline:
             for command in commands:
                 pipeline.execute_command(*command)
-            answers: list[Any] = await pipeline.execute(raise_on_error=False)
-        return answers
+            replies: list[Any] = await pipeline.execute(raise_on_error=False)
+        return replies
 
-    def _deliver_replies(self, batch: list[_QueuedCommands], found: list[Any] | Exception) -> None:
-        for commands, answers in batch:
-            mine = [found] if isinstance(found, Exception) else [found.pop(0) for _ in commands]
-            fault = next((one for one in mine if isinstance(one, Exception)), None)
+    def _deliver_replies(self, batch: list[_QueuedCommands], outcome: list[Any] | Exception) -> None:
+        for commands, replies in batch:
+            own_replies = [outcome] if isinstance(outcome, Exception) else [outcome.pop(0) for _ in commands]
+            fault = next((reply for reply in own_replies if isinstance(reply, Exception)), None)
             if fault is not None:
                 self._start_cooldown(fault)
             elif self._cooldown_until is not None:
                 self._cooldown_until = None
-                _log.warning("the shared state at %s is available again", name_of(self._url))
-            if answers.done():
+                _log.warning("the shared state at %s is available again", display_name(self._url))
+            if replies.done():
                 continue  # the caller was cancelled
             if fault is None:
-                answers.set_result(mine)
+                replies.set_result(own_replies)
             else:
-                answers.set_exception(_unavailable_error())
+                replies.set_exception(_unavailable_error())
 
     def _start_cooldown(self, fault: Exception) -> None:
         if self._cooldown_until is None:
-            words = redact(str(fault), self._url) or type(fault).__name__
-            _log.error("the shared state at %s is unavailable: %s", name_of(self._url), words)
+            message = redact(str(fault), self._url) or type(fault).__name__
+            _log.error("the shared state at %s is unavailable: %s", display_name(self._url), message)
         self._cooldown_until = self._clock() + _COOLDOWN
 
     async def aclose(self) -> None:
-        if self._sending is not None:
-            await self._sending
+        if self._send_task is not None:
+            await self._send_task
         await self.client.aclose()
 
 

@@ -24,9 +24,9 @@ _decoder = msgspec.json.Decoder(Continuation)
 class RedisContinuations:
     """A memory in Redis. Entries are also kept in `near`, which is used while Redis is unavailable, unless `strict`."""
 
-    def __init__(self, link: RedisLink, near: ContinuationStore, seconds: float, *, strict: bool) -> None:
+    def __init__(self, link: RedisLink, local_store: ContinuationStore, seconds: float, *, strict: bool) -> None:
         self._link = link
-        self._near = near
+        self._local_store = local_store
         self._milliseconds = int(seconds * 1000)
         self._strict = strict
 
@@ -35,32 +35,34 @@ class RedisContinuations:
         return True  # this machine cannot know otherwise
 
     async def save(self, caller: str, kept: Mapping[str, Continuation]) -> None:
-        await self._near.save(caller, kept)
+        await self._local_store.save(caller, kept)
         try:
-            await self._link.ask(*(self._command(caller, call_id, one) for call_id, one in kept.items()))
+            await self._link.execute(
+                *(self._command(caller, call_id, continuation) for call_id, continuation in kept.items())
+            )
         except StoreError:
             pass  # already logged; the client gets its answer anyway
 
-    def _command(self, caller: str, call_id: str, one: Continuation) -> Command:
-        return ("SET", _name(caller, call_id), _encode(one), "PX", self._milliseconds)
+    def _command(self, caller: str, call_id: str, continuation: Continuation) -> Command:
+        return ("SET", _redis_key(caller, call_id), _encode(continuation), "PX", self._milliseconds)
 
     async def load(self, caller: str, call_ids: list[str]) -> dict[str, Continuation]:
-        names = [_name(caller, call_id) for call_id in call_ids]
+        names = [_redis_key(caller, call_id) for call_id in call_ids]
         try:
-            [found] = await self._link.ask(("MGET", *names))
+            [values] = await self._link.execute(("MGET", *names))
         except StoreError:
             if self._strict:
                 raise
-            return await self._near.load(caller, call_ids)
-        read = {call_id: _read(data) for call_id, data in zip(call_ids, found, strict=True)}
-        return {call_id: one for call_id, one in read.items() if one is not None}
+            return await self._local_store.load(caller, call_ids)
+        decoded = {call_id: _decode_entry(data) for call_id, data in zip(call_ids, values, strict=True)}
+        return {call_id: continuation for call_id, continuation in decoded.items() if continuation is not None}
 
 
-def _name(caller: str, call_id: str) -> str:
+def _redis_key(caller: str, call_id: str) -> str:
     return "toolwire:kept:" + sha256(_encode((caller, call_id))).hexdigest()
 
 
-def _read(data: bytes | None) -> Continuation | None:
+def _decode_entry(data: bytes | None) -> Continuation | None:
     """Decode an entry; None for one that another version has written."""
     try:
         return None if data is None else _decoder.decode(data)

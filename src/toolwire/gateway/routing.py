@@ -20,9 +20,9 @@ from .asked import ClientRequest
 from .settings import ModelRow, TargetRow
 from .upstreams import ConfiguredUpstream
 
-__all__ = ["NoTarget", "Router", "Target", "UnknownModel", "able_targets"]
+__all__ = ["NoTarget", "Router", "Target", "UnknownModel", "select_capable_targets"]
 
-_REMEMBERED = 1024  # names; clients may request any number of models
+_MAX_REMEMBERED = 1024  # names; clients may request any number of models
 
 
 class UnknownModel(ToolwireError):
@@ -65,7 +65,7 @@ class Router:
         self._cooldown = cooldown
         self._clock = clock
         self._random = random or Random()
-        self._alone: dict[str, Target] = {}  # models with a single target, where there is no choice
+        self._single_targets: dict[str, Target] = {}  # models with a single target, where there is no choice
         self._cooldown_until: dict[str, float] = {}  # end of the cooldown, by label
 
     @property
@@ -79,37 +79,37 @@ class Router:
 
     def plan(self, model: str, *, tools: bool) -> list[Target]:
         """List the targets for a request, in the order to try them."""
-        alone = self._alone.get(model)
-        if alone is not None and (alone.row.tools or not tools):
-            return [alone]
-        name, row = self._find(model)
+        single_target = self._single_targets.get(model)
+        if single_target is not None and (single_target.row.tools or not tools):
+            return [single_target]
+        name, row = self._find_row(model)
         plan: list[Target] = []
         for alias in (name, *row.fallbacks):
-            plan += self._shuffled(self._targets(alias, model if alias == name else alias))
-        able = [target for target in plan if target.row.tools or not tools]
-        if not able:
+            plan += self._shuffle_weighted(self._make_targets(alias, model if alias == name else alias))
+        capable = [target for target in plan if target.row.tools or not tools]
+        if not capable:
             raise NoTarget(f"{model!r} accepts no tools", hint="send no tools, or set `emulate` for the model")
         if len(plan) == 1:
-            if len(self._alone) >= _REMEMBERED:
-                self._alone.clear()
-            self._alone[model] = plan[0]
-            return able
+            if len(self._single_targets) >= _MAX_REMEMBERED:
+                self._single_targets.clear()
+            self._single_targets[model] = plan[0]
+            return capable
         now = self._clock()
-        return sorted(able, key=lambda target: self._cooldown_until.get(target.label, 0.0) > now)
+        return sorted(capable, key=lambda target: self._cooldown_until.get(target.label, 0.0) > now)
 
-    def failed(self, target: Target, wait: float | None = None) -> None:
+    def start_cooldown(self, target: Target, retry_after: float | None = None) -> None:
         """Start the cooldown of a target, for the time that it asked for or the default."""
         now = self._clock()
-        if len(self._cooldown_until) >= _REMEMBERED:
-            resting = {label: until for label, until in self._cooldown_until.items() if until > now}
-            self._cooldown_until = resting if len(resting) < _REMEMBERED else {}
-        self._cooldown_until[target.label] = now + (self._cooldown if wait is None else wait)
+        if len(self._cooldown_until) >= _MAX_REMEMBERED:
+            cooling = {label: until for label, until in self._cooldown_until.items() if until > now}
+            self._cooldown_until = cooling if len(cooling) < _MAX_REMEMBERED else {}
+        self._cooldown_until[target.label] = now + (self._cooldown if retry_after is None else retry_after)
 
-    def succeeded(self, target: Target) -> None:
+    def end_cooldown(self, target: Target) -> None:
         self._cooldown_until.pop(target.label, None)
 
-    def _find(self, model: str) -> tuple[str, ModelRow]:
-        head, mark, rest = _split(model)
+    def _find_row(self, model: str) -> tuple[str, ModelRow]:
+        head, mark, rest = _split_model_name(model)
         for name in (model, f"{head}/{rest}"):
             if name in self._models:
                 return name, self._models[name]
@@ -118,39 +118,42 @@ class Router:
                 return pattern, self._models[pattern]
         if mark and rest and head in self._upstreams:
             return model, ModelRow(upstream=head, model=rest)
-        near = get_close_matches(model, self.names, 1, 0.5)
-        hint = f"did you mean {near[0]!r}?" if near else ""
+        close_matches = get_close_matches(model, self.names, 1, 0.5)
+        hint = f"did you mean {close_matches[0]!r}?" if close_matches else ""
         raise UnknownModel(f"unknown model {model[:200]!r}", hint=hint)
 
-    def _targets(self, name: str, asked: str) -> list[tuple[Target, float]]:
-        row = self._models[name] if name in self._models else self._find(name)[1]
+    def _make_targets(self, name: str, requested: str) -> list[tuple[Target, float]]:
+        row = self._models[name] if name in self._models else self._find_row(name)[1]
         rows = row.targets or (TargetRow(row.upstream or "", row.model),)
-        return [(Target(self._upstreams[one.upstream], one.model or asked, row), one.weight) for one in rows]
+        return [
+            (Target(self._upstreams[target_row.upstream], target_row.model or requested, row), target_row.weight)
+            for target_row in rows
+        ]
 
-    def _shuffled(self, weighted: list[tuple[Target, float]]) -> list[Target]:
+    def _shuffle_weighted(self, weighted: list[tuple[Target, float]]) -> list[Target]:
         if len(weighted) == 1:
             return [weighted[0][0]]
         # each gets a random key whose expectation grows with its weight (Efraimidis and Spirakis)
-        drawn = [(self._random.random() ** (1 / weight), target) for target, weight in weighted]
-        return [target for _, target in sorted(drawn, key=lambda pair: pair[0], reverse=True)]
+        keyed_targets = [(self._random.random() ** (1 / weight), target) for target, weight in weighted]
+        return [target for _, target in sorted(keyed_targets, key=lambda pair: pair[0], reverse=True)]
 
 
-def able_targets(plan: list[Target], asked: ClientRequest) -> list[Target]:
+def select_capable_targets(plan: list[Target], requested: ClientRequest) -> list[Target]:
     """List the targets that can resolve every reference of the request; StoredStateError if there is none."""
-    able, refused = [], None
+    capable, refused = [], None
     for target in plan:
         wire = target.upstream.endpoint(target.model).wire.name
-        error = None if wire == asked.wire.name else asked.stored_state(wire)
+        error = None if wire == requested.wire.name else requested.find_stored_state_error(wire)
         if error is None:
-            able.append(target)
+            capable.append(target)
         else:
             refused = refused or error
-    if refused is not None and not able:
+    if refused is not None and not capable:
         raise refused
-    return able
+    return capable
 
 
-def _split(model: str) -> tuple[str, str, str]:
+def _split_model_name(model: str) -> tuple[str, str, str]:
     """Split `upstream/model` or `upstream:model` at the first mark; the model itself may contain either."""
     slash, colon = model.partition("/"), model.partition(":")
     return min(slash, colon, key=lambda parts: len(parts[0]))

@@ -30,12 +30,12 @@ from ..ir.response import Response, Usage
 
 __all__ = ["AnswerStats", "Continuation", "call_fingerprint"]
 
-_BYTES_A_TOKEN = 4
-_ENTRY = 500  # bytes of overhead besides the text
+_BYTES_PER_TOKEN = 4
+_ENTRY_OVERHEAD = 500  # bytes of overhead besides the text
 # base64, as a whole string or after the comma of a data URL: anchored at its start, so that nothing is scanned twice
 _MEDIA = re.compile(rb"""[",][A-Za-z0-9+/_-]{2048,}""")
-_TOKENS_OF_MEDIA = 1000  # the approximate cost of a picture of any size
-_MOST_TOKENS = 10**9  # of one answer; more is an error, which must not be charged to any account
+_TOKENS_PER_MEDIA = 1000  # the approximate cost of a picture of any size
+_MAX_TOKENS = 10**9  # of one answer; more is an error, which must not be charged to any account
 
 
 class Continuation(Struct, frozen=True):
@@ -56,23 +56,27 @@ class Continuation(Struct, frozen=True):
     @property
     def size(self) -> int:
         """The approximate size in bytes."""
-        thoughts = sum(len(one.text) + sum(map(len, one.summary)) + _size(one.artefacts) for one in self.reasoning)
-        ours = sum(len(one.text) for one in self.calls) + sum(len(one.text) for one in self.results)
-        return _ENTRY + _size(self.artefacts) + thoughts + ours
+        thoughts = sum(
+            len(item.text) + sum(map(len, item.summary)) + _artefacts_size(item.artefacts) for item in self.reasoning
+        )
+        call_bytes = sum(len(item.text) for item in self.calls) + sum(len(item.text) for item in self.results)
+        return _ENTRY_OVERHEAD + _artefacts_size(self.artefacts) + thoughts + call_bytes
 
     def bind(self, model: str, origin: str) -> Continuation:
         """Bind the data to the model and the server that made it."""
         return replace(
             self,
-            artefacts=_by(model, self.artefacts),
-            reasoning=tuple(replace(one, artefacts=_by(model, one.artefacts)) for one in self.reasoning),
-            calls=tuple(replace(one, artefacts=_by(model, one.artefacts)) for one in self.calls),
+            artefacts=_with_model(model, self.artefacts),
+            reasoning=tuple(replace(item, artefacts=_with_model(model, item.artefacts)) for item in self.reasoning),
+            calls=tuple(replace(item, artefacts=_with_model(model, item.artefacts)) for item in self.calls),
             origin=origin,
         )
 
-    def portable(self) -> Continuation:
+    def to_portable(self) -> Continuation:
         """Remove the data that only its own server may receive."""
-        return replace(self, artefacts=(), reasoning=(), calls=tuple(replace(one, artefacts=()) for one in self.calls))
+        return replace(
+            self, artefacts=(), reasoning=(), calls=tuple(replace(item, artefacts=()) for item in self.calls)
+        )
 
 
 def call_fingerprint(name: str, arguments: Object | None, raw: str | None) -> bytes:
@@ -81,29 +85,29 @@ def call_fingerprint(name: str, arguments: Object | None, raw: str | None) -> by
     >>> fingerprint("f", {"a": 1, "b": [2.0]}, None) == fingerprint("f", {"b": [2], "a": 1.0}, None)
     True
     """
-    said: JSON = raw if arguments is None else _plain(arguments)
-    return sha256(msgspec.json.encode((name, said), order="sorted")).digest()
+    content: JSON = raw if arguments is None else _normalise_numbers(arguments)
+    return sha256(msgspec.json.encode((name, content), order="sorted")).digest()
 
 
-def _plain(value: JSON) -> JSON:
+def _normalise_numbers(value: JSON) -> JSON:
     if isinstance(value, float):
         return int(value) if value.is_integer() else value  # JavaScript has no 1.0
     if isinstance(value, dict):
-        return {name: _plain(one) for name, one in value.items()}
-    return [_plain(one) for one in value] if isinstance(value, list) else value
+        return {name: _normalise_numbers(item) for name, item in value.items()}
+    return [_normalise_numbers(item) for item in value] if isinstance(value, list) else value
 
 
-def _estimate_tokens(asked: bytes) -> int:
-    media = [len(found.group()) for found in _MEDIA.finditer(asked)]
-    return -(-(len(asked) - sum(media)) // _BYTES_A_TOKEN) + len(media) * _TOKENS_OF_MEDIA
+def _estimate_tokens(request_body: bytes) -> int:
+    media = [len(found.group()) for found in _MEDIA.finditer(request_body)]
+    return -(-(len(request_body) - sum(media)) // _BYTES_PER_TOKEN) + len(media) * _TOKENS_PER_MEDIA
 
 
-def _size(artefacts: tuple[Artefact, ...]) -> int:
-    return sum(len(one.data) for one in artefacts)
+def _artefacts_size(artefacts: tuple[Artefact, ...]) -> int:
+    return sum(len(item.data) for item in artefacts)
 
 
-def _by(model: str, artefacts: tuple[Artefact, ...]) -> tuple[Artefact, ...]:
-    return tuple(replace(one, model=one.model or model) for one in artefacts)
+def _with_model(model: str, artefacts: tuple[Artefact, ...]) -> tuple[Artefact, ...]:
+    return tuple(replace(item, model=item.model or model) for item in artefacts)
 
 
 class AnswerStats:
@@ -111,8 +115,8 @@ class AnswerStats:
 
     __slots__ = (
         "_calls",
-        "_open",
-        "_thinking",
+        "_open_reasoning",
+        "_reasoning_parts",
         "abandoned",
         "calls",
         "content_bytes",
@@ -133,8 +137,8 @@ class AnswerStats:
         self.content_bytes = 0  # bytes of text and arguments
         self.abandoned = False  # by the client, while the upstream was working
         self._calls: dict[int, CallStart] = {}
-        self._open: dict[int, list[Event]] = {}
-        self._thinking: list[Reasoning] = []
+        self._open_reasoning: dict[int, list[Event]] = {}
+        self._reasoning_parts: list[Reasoning] = []
 
     def add_response(self, response: Response) -> None:
         self.usage, self.id, self.model = response.usage, response.id, response.model
@@ -143,7 +147,7 @@ class AnswerStats:
             self.content_bytes = sum(len(getattr(part, "text", "")) for part in response.parts)
         for part in response.parts:
             if isinstance(part, Reasoning) and part.artefacts:
-                self._thinking.append(part)
+                self._reasoning_parts.append(part)
             elif isinstance(part, ToolCall):
                 self.calls.append(part.name)
                 self._add_continuation(part.id, part.name, part)
@@ -154,7 +158,7 @@ class AnswerStats:
             self.content_bytes += len(event.escaped)  # type: ignore[union-attr]
             return
         if kind is ReasoningDelta:
-            self._open[event.key].append(event)  # type: ignore[union-attr]
+            self._open_reasoning[event.key].append(event)  # type: ignore[union-attr]
             self.content_bytes += len(event.escaped)  # type: ignore[union-attr]
         elif isinstance(event, CallStart):
             self._calls[event.key] = event
@@ -163,9 +167,9 @@ class AnswerStats:
             start = self._calls[event.key]
             self._add_continuation(start.id, start.name, event)
         elif isinstance(event, ReasoningStart):
-            self._open[event.key] = [event]
+            self._open_reasoning[event.key] = [event]
         elif isinstance(event, ReasoningEnd):
-            self._add_reasoning([*self._open.pop(event.key), event])
+            self._add_reasoning([*self._open_reasoning.pop(event.key), event])
         elif isinstance(event, UsageUpdate):
             self.usage = event.usage
         elif isinstance(event, ResponseStart):
@@ -179,30 +183,32 @@ class AnswerStats:
         if usage is None or not usage.total:
             return None
         counts = (usage.input, usage.output, usage.cached, usage.reasoning)
-        return usage if all(0 <= (count or 0) <= _MOST_TOKENS for count in counts) else None
+        return usage if all(0 <= (count or 0) <= _MAX_TOKENS for count in counts) else None
 
-    def estimate(self, asked: bytes) -> Usage | None:
+    def estimate(self, request_body: bytes) -> Usage | None:
         """Estimate the usage of an answer to `asked` if the upstream reports none; None if there is no answer."""
         if not self.content_bytes and not self.abandoned:
             return None
-        return Usage(_estimate_tokens(asked), -(-self.content_bytes // _BYTES_A_TOKEN))
+        return Usage(_estimate_tokens(request_body), -(-self.content_bytes // _BYTES_PER_TOKEN))
 
-    def add_gateway_calls(self, hosted: Mapping[str, Continuation]) -> None:
+    def add_gateway_calls(self, gateway_calls: Mapping[str, Continuation]) -> None:
         """Add the gateway's own calls and results."""
-        for call_id, more in hosted.items():
-            there = self.continuations.get(call_id, more)
-            self.continuations[call_id] = replace(there, calls=more.calls, results=more.results)
+        for call_id, added in gateway_calls.items():
+            stored = self.continuations.get(call_id, added)
+            self.continuations[call_id] = replace(stored, calls=added.calls, results=added.results)
 
     def _add_reasoning(self, events: list[Event]) -> None:
         end = events[-1]
         if isinstance(end, ReasoningEnd) and end.artefacts:
             parts = fold([ResponseStart(), *events, ResponseEnd(())]).parts
-            self._thinking += [part for part in parts if isinstance(part, Reasoning)]
+            self._reasoning_parts += [part for part in parts if isinstance(part, Reasoning)]
 
     def _add_continuation(self, call_id: str, name: str, call: ToolCall | CallEnd) -> None:
-        if call.artefacts or self._thinking:
-            called = call_fingerprint(name, call.arguments, call.raw)
-            there = self.continuations.get(call_id, Continuation())
-            thoughts = tuple(self._thinking)
-            self.continuations[call_id] = replace(there, artefacts=call.artefacts, reasoning=thoughts, call=called)
-            self._thinking = []
+        if call.artefacts or self._reasoning_parts:
+            fingerprint = call_fingerprint(name, call.arguments, call.raw)
+            stored = self.continuations.get(call_id, Continuation())
+            thoughts = tuple(self._reasoning_parts)
+            self.continuations[call_id] = replace(
+                stored, artefacts=call.artefacts, reasoning=thoughts, call=fingerprint
+            )
+            self._reasoning_parts = []

@@ -30,17 +30,17 @@ __all__ = ["bind", "serve"]
 _log = getLogger("toolwire.gateway")
 _KEEP_ALIVE = 75  # seconds; longer than the minute after which balancers close a connection
 _BACKLOG = 2048
-_TRIES = 20  # ports, from the default one
+_MAX_PORT_TRIES = 20  # ports, from the default one
 
 
 def bind(settings: Settings, *, port: int | None = None) -> socket.socket:
     """Open a listening socket: on `port` exactly, or on the first free port from that of the settings."""
     host = settings.server.host
     _check_exposure(settings, host)
-    ports = [port] if port is not None else range(settings.server.port, settings.server.port + _TRIES)
+    ports = [port] if port is not None else range(settings.server.port, settings.server.port + _MAX_PORT_TRIES)
     for number in ports:
         try:
-            return _listening(host, number)
+            return _open_listener(host, number)
         except OSError as error:
             reason = error.strerror or str(error)
         except OverflowError:
@@ -54,13 +54,13 @@ def _check_exposure(settings: Settings, host: str) -> None:
         refuse_open(host, without="keys", hint=hint)
 
 
-def _local_name(listener: socket.socket) -> str:
+def _listening_host(listener: socket.socket) -> str:
     """Return the listening address; a Unix socket counts as localhost."""
     is_internet = listener.family in (socket.AF_INET, socket.AF_INET6)
     return str(listener.getsockname()[0]) if is_internet else "localhost"
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def _open_listener(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -88,42 +88,42 @@ async def serve(
     `reload` returns the current settings. `apply` applies them where the gateway alone cannot. `ready` is called once
     the server listens. `app` is the gateway with an app around it.
     """
-    host = _local_name(listener)
+    host = _listening_host(listener)
     _check_exposure(settings, host)
 
-    async def again() -> None:
-        found = settings if reload is None else reload()
-        _check_exposure(found, host)  # the last key may be gone, while the listening address is unchanged
+    async def apply_reload() -> None:
+        new_settings = settings if reload is None else reload()
+        _check_exposure(new_settings, host)  # the last key may be gone, while the listening address is unchanged
         if apply is None:
-            gateway.apply(found)
+            gateway.apply(new_settings)
         else:
-            await apply(found)
+            await apply(new_settings)
 
-    reloading = _Reloader(again)
+    reloader = _Reloader(apply_reload)
     try:
-        await _server(gateway, settings, reloading.ask, ready, app or gateway).serve(sockets=[listener])
+        await _make_server(gateway, settings, reloader.request_reload, ready, app or gateway).serve(sockets=[listener])
     finally:
-        await reloading.aclose()
+        await reloader.aclose()
 
 
 class _Reloader:
     """Run one reload at a time; a request during a reload starts another one after it."""
 
-    def __init__(self, again: Callable[[], Awaitable[None]]) -> None:
-        self._again = again
-        self._wishes = 0
+    def __init__(self, run_reload: Callable[[], Awaitable[None]]) -> None:
+        self._run_reload = run_reload
+        self._pending_requests = 0
         self._task: asyncio.Task[None] | None = None
 
-    def ask(self) -> None:
-        self._wishes += 1
+    def request_reload(self) -> None:
+        self._pending_requests += 1
         if self._task is None or self._task.done():
-            self._task = asyncio.ensure_future(self._work())
+            self._task = asyncio.ensure_future(self._run_pending())
 
-    async def _work(self) -> None:
-        while self._wishes:
-            self._wishes = 0
+    async def _run_pending(self) -> None:
+        while self._pending_requests:
+            self._pending_requests = 0
             try:
-                await self._again()
+                await self._run_reload()
                 _log.info("settings reloaded")
             except ToolwireError as error:
                 _log.error("cannot reload the settings; keeping the old ones: %s", error)
@@ -136,7 +136,7 @@ class _Reloader:
             await asyncio.wait({self._task})
 
 
-def _server(
+def _make_server(
     gateway: Gateway,
     settings: Settings,
     reload: Callable[[], None],
@@ -146,7 +146,7 @@ def _server(
     try:
         import uvicorn
 
-        from .protocol import limited
+        from .protocol import make_limited_protocol
     except ImportError:
         raise MissingExtra("the gateway needs uvicorn", hint="pip install 'toolwire[gateway]'") from None
 
@@ -154,7 +154,7 @@ def _server(
         @contextmanager
         def capture_signals(self) -> Iterator[None]:
             """Handle signals ourselves: uvicorn would raise the signal again after shutdown."""
-            with _signals({signal.SIGINT: self._stop, signal.SIGTERM: self._stop, signal.SIGHUP: reload}):
+            with _handle_signals({signal.SIGINT: self._stop, signal.SIGTERM: self._stop, signal.SIGHUP: reload}):
                 yield
 
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -172,7 +172,7 @@ def _server(
     return _UvicornServer(
         uvicorn.Config(
             app,
-            http=limited(lambda: gateway.limits),  # type: ignore[arg-type]  # uvicorn only calls it
+            http=make_limited_protocol(lambda: gateway.limits),  # type: ignore[arg-type]  # uvicorn only calls it
             ws="none",
             lifespan="on",
             log_config=None,
@@ -186,7 +186,7 @@ def _server(
 
 
 @contextmanager
-def _signals(handlers: Mapping[signal.Signals, Callable[[], None]]) -> Iterator[None]:
+def _handle_signals(handlers: Mapping[signal.Signals, Callable[[], None]]) -> Iterator[None]:
     loop = asyncio.get_running_loop()
     for number, handler in handlers.items():
         loop.add_signal_handler(number, handler)

@@ -183,7 +183,7 @@ def parse_settings(document: JSON) -> Settings:
     try:
         settings = msgspec.convert(document, Settings)
     except msgspec.ValidationError as error:
-        raise ConfigError(_plain(str(error)), hint="see the example in docs/gateway.md") from None
+        raise ConfigError(_format_validation_error(str(error)), hint="see the example in docs/gateway.md") from None
     _check(settings)
     return settings
 
@@ -194,8 +194,8 @@ def _refuse_unknown(value: JSON, kind: object, path: str) -> None:
         known = get_type_hints(kind)
         for name, inner in value.items():
             if name not in known:
-                near = get_close_matches(name, known, 1, 0.5)
-                hint = f"did you mean {near[0]!r}?" if near else f"known settings: {', '.join(known)}"
+                close_matches = get_close_matches(name, known, 1, 0.5)
+                hint = f"did you mean {close_matches[0]!r}?" if close_matches else f"known settings: {', '.join(known)}"
                 raise ConfigError(f"unknown setting {name!r} in {path or 'the file'}", hint=hint)
             _refuse_unknown(inner, known[name], f"{path}.{name}".lstrip("."))
     elif get_origin(kind) is dict and isinstance(value, dict):
@@ -206,22 +206,24 @@ def _refuse_unknown(value: JSON, kind: object, path: str) -> None:
             _refuse_unknown(inner, get_args(kind)[0], f"{path}[{number}]")
 
 
-def _plain(words: str) -> str:
-    return re.sub(r" - at `\$\.?(.*)`", r" in \1", words)
+def _format_validation_error(message: str) -> str:
+    return re.sub(r" - at `\$\.?(.*)`", r" in \1", message)
 
 
 # settings that must be positive, and settings that may be 0
-_ABOVE_0 = ("body", "answer", "head", "slow_client", "ping", "connections", "timeout", "idle")
-_FROM_0 = ("drain", "retries", "cooldown", "cache", "signatures", "signature_bytes", "signature_seconds")
+_POSITIVE_FIELDS = ("body", "answer", "head", "slow_client", "ping", "connections", "timeout", "idle")
+_NON_NEGATIVE_FIELDS = ("drain", "retries", "cooldown", "cache", "signatures", "signature_bytes", "signature_seconds")
 
 
-def _check_numbers(row: Row, where: str) -> None:
+def _check_numbers(row: Row, location: str) -> None:
     for name in row.__struct_fields__:
         number = getattr(row, name)
-        if name in _ABOVE_0 and not 0 < number < inf:
-            raise ConfigError(f"{where}.{name} must be positive and finite, got {number}", hint="use a number above 0")
-        if name in _FROM_0 and not 0 <= number < inf:
-            raise ConfigError(f"{where}.{name} must be at least 0 and finite, got {number}", hint="use 0 or more")
+        if name in _POSITIVE_FIELDS and not 0 < number < inf:
+            raise ConfigError(
+                f"{location}.{name} must be positive and finite, got {number}", hint="use a number above 0"
+            )
+        if name in _NON_NEGATIVE_FIELDS and not 0 <= number < inf:
+            raise ConfigError(f"{location}.{name} must be at least 0 and finite, got {number}", hint="use 0 or more")
 
 
 def _check(settings: Settings) -> None:
@@ -232,17 +234,18 @@ def _check(settings: Settings) -> None:
     for name, model in settings.models.items():
         _check_numbers(model, f"models.{name}")
     for name, model in settings.models.items():
-        where = f"models.{name}"
+        location = f"models.{name}"
         if (model.upstream is None) == (not model.targets):
-            raise ConfigError(f"{where} needs exactly one of `upstream` and `targets`")
+            raise ConfigError(f"{location} needs exactly one of `upstream` and `targets`")
         for target in model.targets or (TargetRow(model.upstream or ""),):
-            _known(target.upstream, settings.upstreams, where, "upstream")
+            _check_known(target.upstream, settings.upstreams, location, "upstream")
             if not 0 < target.weight < inf:
                 raise ConfigError(
-                    f"{where}: a weight must be positive and finite, got {target.weight}", hint="use a number above 0"
+                    f"{location}: a weight must be positive and finite, got {target.weight}",
+                    hint="use a number above 0",
                 )
         for fallback in model.fallbacks:
-            _known(fallback, settings.models, f"{where}.fallbacks", "model")
+            _check_known(fallback, settings.models, f"{location}.fallbacks", "model")
         if model.emulate is not None:
             from ..text import get
 
@@ -268,16 +271,16 @@ def _check_keys(keys: dict[str, KeyRow]) -> None:
         if owners.setdefault(key.hash, name) != name:
             raise ConfigError(f"keys.{name} and keys.{owners[key.hash]} are the same key", hint="remove one of them")
         for limit in ("requests_per_minute", "tokens_per_minute", "tokens_per_day"):
-            most = getattr(key, limit)
-            if most is not None and most < 1:
+            maximum = getattr(key, limit)
+            if maximum is not None and maximum < 1:
                 hint = "omit it to set no limit; revoke the key to allow no requests"
-                raise ConfigError(f"keys.{name}.{limit} must be at least 1, got {most}", hint=hint)
+                raise ConfigError(f"keys.{name}.{limit} must be at least 1, got {maximum}", hint=hint)
 
 
-def _known(
-    name: str, table: dict[str, object] | dict[str, UpstreamRow] | dict[str, ModelRow], where: str, what: str
+def _check_known(
+    name: str, table: dict[str, object] | dict[str, UpstreamRow] | dict[str, ModelRow], location: str, noun: str
 ) -> None:
     if name not in table:
-        near = get_close_matches(name, table, 1, 0.5)
-        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(table) or 'none'}"
-        raise ConfigError(f"{where} names an unknown {what}: {name!r}", hint=hint)
+        close_matches = get_close_matches(name, table, 1, 0.5)
+        hint = f"did you mean {close_matches[0]!r}?" if close_matches else f"known: {', '.join(table) or 'none'}"
+        raise ConfigError(f"{location} names an unknown {noun}: {name!r}", hint=hint)

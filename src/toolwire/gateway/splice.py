@@ -7,15 +7,15 @@ import re
 from ..ir.pointer import Object
 from ..ir.text import to_bytes
 
-__all__ = ["with_model"]
+__all__ = ["replace_model"]
 
 # at the start of an object, members with plain values, up to the model
-_EARLY = re.compile(
+_LEADING_MODEL = re.compile(
     rb'\s*+\{(?:\s*+"(?!model")[^"\\]*+"\s*+:\s*+(?:"[^"\\]*+"|[-+.\w]++)\s*+,)*+\s*+"model"\s*+:\s*+("(?:[^"\\]|\\.)*+")'
 )
 
 
-def with_model(body: bytes, document: Object, model: str) -> bytes:
+def replace_model(body: bytes, document: Object, model: str) -> bytes:
     """Replace the model in `body`, whose parsed form is `document`.
 
     If the model comes before any nested value, as clients write it, only its name is replaced. Otherwise the document
@@ -25,7 +25,7 @@ def with_model(body: bytes, document: Object, model: str) -> bytes:
         return body
     if "model" not in document:
         return body  # it is in the path
-    found = _EARLY.match(body)
-    if found is None:
+    match = _LEADING_MODEL.match(body)
+    if match is None:
         return to_bytes({**document, "model": model})
-    return body[: found.start(1)] + to_bytes(model) + body[found.end(1) :]
+    return body[: match.start(1)] + to_bytes(model) + body[match.end(1) :]

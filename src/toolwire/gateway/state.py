@@ -29,41 +29,41 @@ class State(Struct, frozen=True):
     limiter: Limiter
     memory: ContinuationStore
     sinks: tuple[Sink, ...] = ()
-    closing: tuple[Callable[[], Awaitable[None]], ...] = ()
+    close_callbacks: tuple[Callable[[], Awaitable[None]], ...] = ()
 
     async def aclose(self) -> None:
-        for close in self.closing:
+        for close in self.close_callbacks:
             await close()
 
 
 def open_state(settings: Settings, environment: Mapping[str, str]) -> State:
     """Open the configured state. It connects on first use; ConfigError or MissingExtra if it never could."""
     row = settings.state
-    url = _address(row.url, row.url_env, "url", environment)
+    url = _resolve_address(row.url, row.url_env, "url", environment)
     limiter: Limiter = InProcessLimiter(time.monotonic)
     memory: ContinuationStore = open_in_memory(row)
-    closing: list[Callable[[], Awaitable[None]]] = []
+    close_callbacks: list[Callable[[], Awaitable[None]]] = []
     if url is not None:
-        limiter, memory, close = _shared(url, row, limiter, memory)
-        closing.append(close)
+        limiter, memory, close = _open_shared(url, row, limiter, memory)
+        close_callbacks.append(close)
     elif row.strict:
         raise ConfigError("state.strict requires state.url", hint="set state.url, or remove state.strict")
     usage = usage_address(settings, environment)
     if usage is None:
-        return State(limiter, memory, (), tuple(closing))
+        return State(limiter, memory, (), tuple(close_callbacks))
     from .usage import UsageSink
     from .usage_stores import open_usage
 
     sink = UsageSink(open_usage(usage))
-    return State(limiter, memory, (sink,), (*closing, lambda: asyncio.to_thread(sink.close)))
+    return State(limiter, memory, (sink,), (*close_callbacks, lambda: asyncio.to_thread(sink.close)))
 
 
 def usage_address(settings: Settings, environment: Mapping[str, str]) -> str | None:
-    return _address(settings.state.usage, settings.state.usage_env, "usage", environment)
+    return _resolve_address(settings.state.usage, settings.state.usage_env, "usage", environment)
 
 
-def _shared(
-    url: str, row: StateRow, near: Limiter, near_memory: ContinuationStore
+def _open_shared(
+    url: str, row: StateRow, local_limiter: Limiter, local_memory: ContinuationStore
 ) -> tuple[Limiter, ContinuationStore, Callable[[], Awaitable[None]]]:
     if not url.startswith(_SCHEMES):
         raise ConfigError("state.url is not a Redis address", hint="use redis://host:6379/0, rediss://… or unix://…")
@@ -72,15 +72,15 @@ def _shared(
     from .redis_memory import RedisContinuations
 
     link = RedisLink(url, time.monotonic)
-    limiter = RedisLimiter(link, None if row.strict else near)
-    return limiter, RedisContinuations(link, near_memory, row.signature_seconds, strict=row.strict), link.aclose
+    limiter = RedisLimiter(link, None if row.strict else local_limiter)
+    return limiter, RedisContinuations(link, local_memory, row.signature_seconds, strict=row.strict), link.aclose
 
 
-def _address(given: str | None, variable: str | None, name: str, environment: Mapping[str, str]) -> str | None:
-    if given is not None and variable is not None:
+def _resolve_address(value: str | None, variable: str | None, name: str, environment: Mapping[str, str]) -> str | None:
+    if value is not None and variable is not None:
         raise ConfigError(f"state.{name} and state.{name}_env are both set", hint="remove one of them")
     if variable is None:
-        return given
+        return value
     found = environment.get(variable, "").strip()
     if not found:
         raise ConfigError(f"state.{name}_env: environment variable {variable} is not set")

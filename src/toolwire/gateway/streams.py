@@ -57,67 +57,67 @@ class PassThroughStream:
     should_stop = False
 
     def __init__(
-        self, wire: Wire, request: Request | None, seen: AnswerStats, front: Ingress, key: str | None = None
+        self, wire: Wire, request: Request | None, stats: AnswerStats, ingress: Ingress, key: str | None = None
     ) -> None:
         """Create the stream. `key` is removed from errors."""
         self.fault: Fault | None = None
         self.ended = False
         self._decoder = wire.stream_decoder()
         self._encoder = wire.stream_encoder(request)
-        self._stats = seen
-        self._front = front
+        self._stats = stats
+        self._ingress = ingress
         self._choices = expected_choices(request, wire)
         self._key = key
-        self._held: list[bytes] = []  # the start of an incomplete event
+        self._pending: list[bytes] = []  # the start of an incomplete event
         self._tail = b""  # its last bytes: an end mark may be split
-        self._passed = False
+        self._has_forwarded = False
 
     def feed(self, data: bytes) -> bytes:
         if self.fault is not None:
             return b""
         try:
-            self._follow(self._decoder.feed(data))
-            self._follow(self._decoder.feed(b""))  # raises errors after the last event
+            self._observe_events(self._decoder.feed(data))
+            self._observe_events(self._decoder.feed(b""))  # raises errors after the last event
         except ToolwireError as error:
             return self.fail(_stream_fault(error))
-        return self._without_key(self._whole(data))
+        return self._redact_key(self._complete_events(data))
 
     def close(self) -> bytes:
         if self.fault is not None:
             return b""
-        held = b"".join(self._held)
+        pending = b"".join(self._pending)
         try:
             events = self._decoder.close()
             _check_choices_ended(events, self._choices)
-            self._follow(events)
+            self._observe_events(events)
         except ToolwireError as error:
             return self.fail(_stream_fault(error))
         is_late = any(isinstance(event, ResponseEnd) for event in events)
-        if not is_late or not self._front.end_marker:
-            return self._without_key(held)
-        return (held + b"\n\n" if _is_whole_event(held) else b"") + self._front.end_marker
+        if not is_late or not self._ingress.end_marker:
+            return self._redact_key(pending)
+        return (pending + b"\n\n" if _is_complete_event(pending) else b"") + self._ingress.end_marker
 
-    def _whole(self, data: bytes) -> bytes:
+    def _complete_events(self, data: bytes) -> bytes:
         """Return the data up to the end of the last event; hold back the rest."""
-        before = self._tail
-        seam = before + data
+        previous_tail = self._tail
+        joined = previous_tail + data
         cut = max(
-            [seam.rfind(end) + len(end) for end in self._front.event_terminators if end in seam], default=0
-        ) - len(before)
+            [joined.rfind(end) + len(end) for end in self._ingress.event_terminators if end in joined], default=0
+        ) - len(previous_tail)
         if cut <= 0:
-            self._held.append(data)
-            self._tail = seam[-3:]
+            self._pending.append(data)
+            self._tail = joined[-3:]
             return b""
-        out = b"".join([*self._held, data[:cut]])
-        self._held = [data[cut:]] if cut < len(data) else []
+        out = b"".join([*self._pending, data[:cut]])
+        self._pending = [data[cut:]] if cut < len(data) else []
         self._tail = data[cut:][-3:]
-        self._passed = True
+        self._has_forwarded = True
         return out
 
-    def _without_key(self, data: bytes) -> bytes:
+    def _redact_key(self, data: bytes) -> bytes:
         return data if self.fault is None or not self._key else data.replace(self._key.encode(), b"[key]")
 
-    def _follow(self, events: Iterable[Event]) -> None:
+    def _observe_events(self, events: Iterable[Event]) -> None:
         for event in events:
             if isinstance(event, StreamFault):
                 self.fault = redact_key(self._key, event.fault)
@@ -129,7 +129,7 @@ class PassThroughStream:
     def fail(self, fault: Fault) -> bytes:
         self.fault = fault
         start = self._encoder.feed(ResponseStart())
-        return (b"" if self._passed else start) + self._encoder.feed(StreamFault(fault))
+        return (b"" if self._has_forwarded else start) + self._encoder.feed(StreamFault(fault))
 
 
 class TranslatedStream:
@@ -137,10 +137,10 @@ class TranslatedStream:
 
     def __init__(
         self,
-        question: EndpointRequest,
+        endpoint_request: EndpointRequest,
         wire: str,
         encoder: StreamEncoder,
-        seen: AnswerStats,
+        stats: AnswerStats,
         steps: Sequence[Callable[[Event], list[Event]]],
         *,
         is_first: bool,
@@ -149,24 +149,24 @@ class TranslatedStream:
         """Create the stream. `choices` is the number of requested answers, if the upstream has a final marker."""
         self.fault: Fault | None = None
         self.ended = False
-        self._endpoint_request = question
-        self._reading = question.open_stream()
+        self._endpoint_request = endpoint_request
+        self._answer_stream = endpoint_request.open_stream()
         self._encoder = encoder
-        self._reporter = AnswerReporter(wire, question.losses)
-        self._stats = seen
+        self._reporter = AnswerReporter(wire, endpoint_request.losses)
+        self._stats = stats
         self._steps = steps
         self._started = not is_first
         self._choices = choices
 
     @property
     def should_stop(self) -> bool:
-        return self._reading.should_stop
+        return self._answer_stream.should_stop
 
     def feed(self, data: bytes) -> bytes:
         if self.fault is not None:
             return b""
         try:
-            return self._write(self._reading.feed(data))
+            return self._write(self._answer_stream.feed(data))
         except ToolwireError as error:
             return self.fail(_stream_fault(error))
 
@@ -174,7 +174,7 @@ class TranslatedStream:
         if self.fault is not None or self.ended:
             return b""
         try:
-            events = list(self._reading.close())
+            events = list(self._answer_stream.close())
             _check_choices_ended(events, self._choices)
             return self._write(events)
         except ToolwireError as error:
@@ -189,28 +189,28 @@ class TranslatedStream:
         return b"".join(out)
 
     def _write_each(self, events: Iterable[Event], out: list[bytes]) -> None:
-        encode, plain = self._encoder.feed, not self._steps
+        encode, has_no_steps = self._encoder.feed, not self._steps
         for event in events:
-            if plain and type(event) in _CONTENT_DELTAS:
+            if has_no_steps and type(event) in _CONTENT_DELTAS:
                 out.append(encode(event))
                 self._stats.content_bytes += len(event.escaped)  # type: ignore[union-attr]
                 continue
             if isinstance(event, ResponseEnd):
                 self.ended = True
-            for made in self._through(event):
-                out.append(self._one(made))
+            for produced in self._apply_steps(event):
+                out.append(self._encode_event(produced))
 
-    def _through(self, event: Event) -> list[Event]:
+    def _apply_steps(self, event: Event) -> list[Event]:
         events = [event]
         for step in self._steps:
-            events = [made for one in events for made in step(one)]
+            events = [produced for input_event in events for produced in step(input_event)]
         return events
 
-    def _one(self, event: Event) -> bytes:
+    def _encode_event(self, event: Event) -> bytes:
         if isinstance(event, StreamFault):
             self.fault = fault = self._endpoint_request.sanitise_fault(event.fault)
             return self._encoder.feed(StreamFault(fault, event.stop))
-        self._reporter.event(event)
+        self._reporter.report_event(event)
         self._stats.add_event(event)
         self._started = self._started or isinstance(event, ResponseStart)
         return self._encoder.feed(event)
@@ -226,8 +226,8 @@ def expected_choices(request: Request | None, wire: Wire) -> int:
 
     It is 1 for wires without such a marker, and for a request that cannot be decoded.
     """
-    front = INGRESSES.get(wire.name)
-    return request.params.n or 1 if request is not None and front is not None and front.end_marker else 1
+    ingress = INGRESSES.get(wire.name)
+    return request.params.n or 1 if request is not None and ingress is not None and ingress.end_marker else 1
 
 
 def _check_choices_ended(events: Sequence[Event], choices: int) -> None:
@@ -239,7 +239,7 @@ def _check_choices_ended(events: Sequence[Event], choices: int) -> None:
             )
 
 
-def _is_whole_event(data: bytes) -> bool:
+def _is_complete_event(data: bytes) -> bool:
     """Check whether only the trailing blank line is missing."""
     try:
         return bool([parse_object(payload) for _, payload in SSEDecoder().feed(data + b"\n\n")])

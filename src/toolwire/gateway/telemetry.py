@@ -22,7 +22,7 @@ from ..ir.errors import ConfigError, MissingExtra
 from ..net.http import Transport
 from ..net.transports import open_transport
 from ..run.observe import Observer
-from ..wire.vendors import codec_of, find
+from ..wire.vendors import find, vendor_codec
 from .asgi import AsgiApp
 from .log import AccessLog, JsonLogHandler, LogFile, Write, to_logger, to_stderr
 from .metrics import Metrics
@@ -32,7 +32,7 @@ from .sanitise import Sanitiser
 from .settings import Settings, UpstreamRow
 from .trace import Trace
 from .turn import Sink
-from .upstreams import from_environment, known_keys
+from .upstreams import known_keys, upstreams_from_environment
 
 __all__ = ["Telemetry", "open_telemetry"]
 
@@ -50,16 +50,16 @@ class Telemetry:
         self._settings = settings
         self._lines = lines
         self._environment = environment
-        self._open = ExitStack()
+        self._exit_stack = ExitStack()
         self._http: Transport | None = None
-        self._given: Mapping[str, Transport] = {}
-        self._ways: dict[str, Transport] = {}
+        self._given_transports: Mapping[str, Transport] = {}
+        self._transports: dict[str, Transport] = {}
         self._recorder: Recorder | None = None
         self._file: LogFile | None = None
         row = settings.log
         self.redactor = Redactor(patterns=row.remove)
         self.add_secrets(settings)
-        self._open.enter_context(self.redactor.installed())
+        self._exit_stack.enter_context(self.redactor.install())
         metrics = Metrics(clean=self.redactor)
         self.metrics = metrics.page
         self.sinks: list[Sink] = [metrics]
@@ -67,15 +67,15 @@ class Telemetry:
         try:
             self._add_sinks()
         except BaseException:
-            self._open.close()
+            self._exit_stack.close()
             raise
 
     def _add_sinks(self) -> None:
-        write = self._writer()
+        write = self._open_writer()
         if write is not None:
             self.sinks.append(AccessLog(write, self.redactor))
         if self._settings.log.to != "logger":
-            self._log_to(write or to_stderr())
+            self._add_log_handler(write or to_stderr())
         self._recorder = self._make_recorder(write)
         if self._recorder is not None:
             self.sinks.append(self._recorder)
@@ -83,17 +83,19 @@ class Telemetry:
             from . import otel
 
             sink, observer, close = otel.from_environment(self.redactor)
-            self._open.callback(close)
+            self._exit_stack.callback(close)
             self.sinks.append(sink)
             self.observers.append(observer)
 
     def add_secrets(self, settings: Settings) -> None:
         """Add the keys and passwords of new settings to the redactor, and record the new upstreams."""
-        rows = _rows(settings, self._environment)
+        rows = _upstream_rows(settings, self._environment)
         self.redactor.add_secrets(known_keys(rows, self._environment))
         row = settings.state
-        named = [self._environment.get(name, "") for name in (row.url_env, row.usage_env) if name is not None]
-        urls = [url for url in (row.url, row.usage, *named) if url and "://" in url]
+        environment_urls = [
+            self._environment.get(name, "") for name in (row.url_env, row.usage_env) if name is not None
+        ]
+        urls = [url for url in (row.url, row.usage, *environment_urls) if url and "://" in url]
         self.redactor.add_secrets(urlsplit(url.strip()).password or "" for url in urls)
         self._record_upstreams(rows)
 
@@ -107,10 +109,10 @@ class Telemetry:
 
     def transports(self, given: Mapping[str, Transport] | None = None) -> Mapping[str, Transport]:
         """Return `given`, with recording transports for all upstreams if recording is on; later changes are visible."""
-        self._given = given or {}
-        self._ways = dict(self._given)
-        self._record_upstreams(_rows(self._settings, self._environment))
-        return self._ways
+        self._given_transports = given or {}
+        self._transports = dict(self._given_transports)
+        self._record_upstreams(_upstream_rows(self._settings, self._environment))
+        return self._transports
 
     def _record_upstreams(self, rows: Mapping[str, UpstreamRow]) -> None:
         if self._recorder is None:
@@ -118,7 +120,9 @@ class Telemetry:
         connections = self._settings.limits.connections
         self._http = self._http or open_transport(self._environment, connections=connections)
         for name, row in rows.items():
-            self._ways[name] = self._recorder.transport(self._given.get(name, self._http), name, _wire(row))
+            self._transports[name] = self._recorder.transport(
+                self._given_transports.get(name, self._http), name, _wire_name(row)
+            )
 
     def wrap(self, app: AsgiApp) -> AsgiApp:
         return app if self._recorder is None else self._recorder.wrap(app)
@@ -127,39 +131,39 @@ class Telemetry:
         """Send pending data and close."""
         if self._http is not None:
             await self._http.aclose()
-        await asyncio.to_thread(self._open.close)
+        await asyncio.to_thread(self._exit_stack.close)
 
-    def _writer(self) -> Write | None:
+    def _open_writer(self) -> Write | None:
         row = self._settings.log
         if row.file is not None:
             self._file = LogFile(Path(row.file))
-            self._open.callback(self._file.close)
+            self._exit_stack.callback(self._file.close)
             return self._file.write
         if row.to == "logger":
             return to_logger()
         return to_stderr() if row.to == "stderr" or (row.to is None and self._lines) else None
 
-    def _log_to(self, write: Write) -> None:
+    def _add_log_handler(self, write: Write) -> None:
         handler = JsonLogHandler(write)
         logger = getLogger("toolwire")
         logger.addHandler(handler)
-        self._open.callback(logger.removeHandler, handler)
+        self._exit_stack.callback(logger.removeHandler, handler)
 
     def _make_recorder(self, write: Write | None) -> Recorder | None:
-        keepers: list[Callable[[Trace], None]] = []
+        writers: list[Callable[[Trace], None]] = []
         row = self._settings.trace
         if row.record is not None:
-            keepers.append(trace_writer(Path(row.record)))
+            writers.append(trace_writer(Path(row.record)))
         if self._settings.log.bodies and write is not None:
-            keepers.append(lambda trace: write(_as_line(trace)))
-        if not keepers:
+            writers.append(lambda trace: write(_format_line(trace)))
+        if not writers:
             return None
 
-        def keep(trace: Trace) -> None:
-            for keeper in keepers:
-                keeper(trace)
+        def write_all(trace: Trace) -> None:
+            for writer in writers:
+                writer(trace)
 
-        return Recorder(keep, Sanitiser(self.redactor, shorten_media=row.shorten_media or row.record is None))
+        return Recorder(write_all, Sanitiser(self.redactor, shorten_media=row.shorten_media or row.record is None))
 
     def _wants_otel(self) -> bool:
         wanted = self._settings.trace.otel
@@ -188,16 +192,16 @@ def open_telemetry(settings: Settings, environment: Mapping[str, str], *, lines:
     return Telemetry(settings, environment, lines=lines)
 
 
-def _rows(settings: Settings, environment: Mapping[str, str]) -> Mapping[str, UpstreamRow]:
-    return settings.upstreams or from_environment(environment)
+def _upstream_rows(settings: Settings, environment: Mapping[str, str]) -> Mapping[str, UpstreamRow]:
+    return settings.upstreams or upstreams_from_environment(environment)
 
 
-def _wire(row: UpstreamRow) -> str:
+def _wire_name(row: UpstreamRow) -> str:
     if row.wire is not None:
         return row.wire
-    return "openai_chat" if row.provider is None else codec_of(find(row.provider), None).name
+    return "openai_chat" if row.provider is None else vendor_codec(find(row.provider), None).name
 
 
-def _as_line(trace: Trace) -> str:
+def _format_line(trace: Trace) -> str:
     document = {"ts": trace.recorded, "level": "info", "event": "exchange", "request_id": trace.id}
     return msgspec.json.encode({**document, **msgspec.to_builtins(trace)}).decode()

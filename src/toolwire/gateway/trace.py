@@ -29,7 +29,7 @@ __all__ = [
     "RecordedOutcome",
     "Trace",
     "load_recording",
-    "pieces_of",
+    "record_chunks",
 ]
 
 VERSION = 1
@@ -59,7 +59,7 @@ class RecordedAnswer(Value, frozen=True, omit_defaults=True):
     def data(self) -> bytes:
         if self.pieces:
             return b"".join(piece.data for piece in self.pieces)
-        return data_of(self.body)
+        return body_bytes(self.body)
 
 
 class RecordedExchange(Value, frozen=True, omit_defaults=True):
@@ -77,7 +77,7 @@ class RecordedExchange(Value, frozen=True, omit_defaults=True):
 
     @property
     def data(self) -> bytes:
-        return data_of(self.body)
+        return body_bytes(self.body)
 
 
 class RecordedOutcome(Value, frozen=True, omit_defaults=True):
@@ -127,18 +127,18 @@ def load_recording(path: Path) -> Trace:
     return trace
 
 
-def data_of(body: JSON) -> bytes:
+def body_bytes(body: JSON) -> bytes:
     if body is None:
         return b""
     return body.encode() if isinstance(body, str) else to_bytes(body)
 
 
-def pieces_of(pieces: list[tuple[float, bytes]]) -> tuple[RecordedChunk, ...]:
+def record_chunks(pieces: list[tuple[float, bytes]]) -> tuple[RecordedChunk, ...]:
     """Convert seconds and bytes to the recorded form."""
-    return tuple(_piece(round(seconds * 1000, 3), data) for seconds, data in pieces)
+    return tuple(_record_chunk(round(seconds * 1000, 3), data) for seconds, data in pieces)
 
 
-def _piece(ms: float, data: bytes) -> RecordedChunk:
+def _record_chunk(ms: float, data: bytes) -> RecordedChunk:
     try:
         return RecordedChunk(ms, data.decode())
     except UnicodeDecodeError:

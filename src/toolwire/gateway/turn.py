@@ -20,7 +20,7 @@ class RequestLog(Struct):
 
     id: str
     started: float  # seconds since 1970
-    front: str
+    ingress: str
     action: str = ""  # the meaning of the path; empty for an unknown path
     caller: str = ""  # the name of the client's key
     model: str = ""  # the client's name for it
@@ -29,24 +29,24 @@ class RequestLog(Struct):
     provider: str = ""
     wire: str = ""
     stream: bool = False
-    passed: bool = False  # bytes were forwarded unchanged
+    passed_through: bool = False  # bytes were forwarded unchanged
     status: int = 0
     error: str | None = None  # the kind of fault
     attempts: int = 0
     failures: tuple[tuple[str, str], ...] = ()  # upstreams that failed before any output, and the kind of fault
     seconds: float = 0.0
-    first: float | None = None  # until the first chunk of a stream
+    first_chunk_seconds: float | None = None  # until the first chunk of a stream
     overhead: float = 0.0  # time of the gateway itself, up to the first chunk
     usage: Usage | None = None
-    estimated: bool = False  # by us: the upstream reported no usage
+    is_estimated: bool = False  # by us: the upstream reported no usage
     stop: str | None = None
     answer_id: str = ""
     answer_model: str = ""  # the model that the answer names
     calls: tuple[str, ...] = ()
     losses: tuple[Loss, ...] = ()
     repairs: tuple[CallRepair, ...] = ()
-    begun: bool = False  # sinks were notified of its start
-    forward: Mapping[str, str] = {}  # additional headers for the upstream
+    has_begun: bool = False  # sinks were notified of its start
+    forward_headers: Mapping[str, str] = {}  # additional headers for the upstream
     span: object = None  # the tracer's
 
 

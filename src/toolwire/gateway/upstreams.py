@@ -11,9 +11,9 @@ from ..net.http import Transport, load_transport
 from ..wire.vendors import COMPATIBLE, find, names
 from .settings import UpstreamRow
 
-__all__ = ["ConfiguredUpstream", "from_environment", "known_keys"]
+__all__ = ["ConfiguredUpstream", "known_keys", "upstreams_from_environment"]
 
-_REMEMBERED = 1024  # endpoints; clients may request any number of models
+_MAX_CACHED_ENDPOINTS = 1024  # endpoints; clients may request any number of models
 
 
 class ConfiguredUpstream:
@@ -25,7 +25,7 @@ class ConfiguredUpstream:
         self._vendor = COMPATIBLE if row.provider is None else find(row.provider)
         self.transport = transport if self._vendor.transport is None else load_transport(self._vendor.transport)
         self._environment = environment
-        self._key = _key(name, row, environment)
+        self._key = _read_key(name, row, environment)
         self._endpoints: dict[str, Endpoint] = {}
         self.endpoint("any")  # report a wrong row at the start, not at the first request
 
@@ -33,7 +33,7 @@ class ConfiguredUpstream:
         """Return the endpoint of `model`."""
         found = self._endpoints.get(model)
         if found is None:
-            if len(self._endpoints) >= _REMEMBERED:
+            if len(self._endpoints) >= _MAX_CACHED_ENDPOINTS:
                 self._endpoints.clear()
             found = self._endpoints[model] = self._resolve(model)
         return found
@@ -56,7 +56,7 @@ class ConfiguredUpstream:
             raise ConfigError(f"upstreams.{self.name}: {error.message}", hint=error.hint) from None
 
 
-def from_environment(environment: Mapping[str, str]) -> dict[str, UpstreamRow]:
+def upstreams_from_environment(environment: Mapping[str, str]) -> dict[str, UpstreamRow]:
     """List the providers whose key is set."""
     return {
         name: UpstreamRow(name)
@@ -67,12 +67,12 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, UpstreamRow]:
 
 def known_keys(rows: Mapping[str, UpstreamRow], environment: Mapping[str, str]) -> list[str]:
     """Collect the keys for upstreams, for redaction."""
-    found = [_key(name, row, environment) for name, row in rows.items()]
+    found = [_read_key(name, row, environment) for name, row in rows.items()]
     found += [environment.get(key.variable, "").strip() for name in names() for key in find(name).keys]
     return [key for key in found if key]
 
 
-def _key(name: str, row: UpstreamRow, environment: Mapping[str, str]) -> str | None:
+def _read_key(name: str, row: UpstreamRow, environment: Mapping[str, str]) -> str | None:
     if row.key_env is not None and row.key_file is not None:
         raise ConfigError(f"upstreams.{name} has both key_env and key_file", hint="remove one of them")
     if row.key_env is not None:

@@ -21,12 +21,12 @@ from .turn import RequestLog
 __all__ = ["UsageRow", "UsageSink", "UsageStore", "UsageSum"]
 
 _log = getLogger("toolwire.gateway")
-_QUEUE = 20_000  # rows
+_QUEUE_SIZE = 20_000  # rows
 _BATCH = 1_000  # rows per transaction
-_EVERY = 0.2  # seconds
-_REST = 1.0  # seconds after a failure
-_LAST = 5.0  # seconds at the end
-_NAME = 200  # characters of a name that a client chooses
+_WRITE_INTERVAL = 0.2  # seconds
+_FAILURE_DELAY = 1.0  # seconds after a failure
+_CLOSE_TIMEOUT = 5.0  # seconds at the end
+_MAX_NAME_LENGTH = 200  # characters of a name that a client chooses
 
 
 class UsageRow(Struct, frozen=True):
@@ -78,22 +78,22 @@ class UsageStore(Protocol):
     def close(self) -> None: ...
 
 
-def row_of(request_log: RequestLog) -> UsageRow:
+def usage_row(request_log: RequestLog) -> UsageRow:
     usage = request_log.usage
     return UsageRow(
         token_hex(12),
         request_log.started,
         request_log.caller,
-        request_log.model[:_NAME],
+        request_log.model[:_MAX_NAME_LENGTH],
         request_log.upstream,
-        request_log.upstream_model[:_NAME],
+        request_log.upstream_model[:_MAX_NAME_LENGTH],
         request_log.status,
         request_log.error,
         (usage and usage.input) or 0,
         (usage and usage.output) or 0,
         (usage and usage.cached) or 0,
         (usage and usage.reasoning) or 0,
-        request_log.estimated,
+        request_log.is_estimated,
         len(request_log.calls),
         round(request_log.seconds, 6),
     )
@@ -102,31 +102,31 @@ def row_of(request_log: RequestLog) -> UsageRow:
 class UsageSink:
     """A sink that writes to a store. `dropped` is the number of rows lost since the start."""
 
-    def __init__(self, store: UsageStore, *, queue: int = _QUEUE) -> None:
+    def __init__(self, store: UsageStore, *, queue: int = _QUEUE_SIZE) -> None:
         self.dropped = 0
         self._store = store
-        self._most = queue
+        self._max_queued = queue
         self._rows: deque[UsageRow] = deque()
-        self._reported = 0  # rows whose loss was logged
+        self._reported_drops = 0  # rows whose loss was logged
         self._failing = False
         self._stop = threading.Event()
         self._deadline = float("inf")
-        self._thread = threading.Thread(target=self._work, name="toolwire-usage", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="toolwire-usage", daemon=True)
         self._thread.start()
 
     def __call__(self, request_log: RequestLog, /) -> None:
         if not request_log.model:
             return  # a probe, a list of models, or a request without a valid key: no usage to account for
-        if len(self._rows) < self._most:
-            self._rows.append(row_of(request_log))
+        if len(self._rows) < self._max_queued:
+            self._rows.append(usage_row(request_log))
         else:
             self.dropped += 1
 
     def close(self) -> None:
         """Wait for pending rows to be written, some seconds at most."""
-        self._deadline = monotonic() + _LAST
+        self._deadline = monotonic() + _CLOSE_TIMEOUT
         self._stop.set()
-        self._thread.join(_LAST + _EVERY)
+        self._thread.join(_CLOSE_TIMEOUT + _WRITE_INTERVAL)
         self.dropped += len(self._rows)
         self._log_dropped()
         if self._thread.is_alive():
@@ -135,18 +135,18 @@ class UsageSink:
             self._rows.clear()
             self._store.close()
 
-    def _work(self) -> None:
-        while not self._stop.wait(_REST if self._failing else _EVERY):
+    def _run(self) -> None:
+        while not self._stop.wait(_FAILURE_DELAY if self._failing else _WRITE_INTERVAL):
             self._write_all()
             self._log_dropped()
         while self._rows and monotonic() < self._deadline:
             self._write_all()
             if self._failing:
-                sleep(_EVERY)
+                sleep(_WRITE_INTERVAL)
 
     def _write_all(self) -> None:
         while self._rows:
-            batch = [self._rows[at] for at in range(min(_BATCH, len(self._rows)))]
+            batch = [self._rows[index] for index in range(min(_BATCH, len(self._rows)))]
             try:
                 self._store.add(batch)
             except StoreError as error:
@@ -157,7 +157,7 @@ class UsageSink:
             except Exception:  # noqa: BLE001  # rows that can never be written must not block others
                 _log.exception("cannot write %d rows of usage", len(batch))
                 self.dropped += len(batch)
-                self._reported += len(batch)
+                self._reported_drops += len(batch)
             else:
                 self._log_recovered()
             for _ in batch:
@@ -169,6 +169,6 @@ class UsageSink:
             _log.warning("usage is written again")
 
     def _log_dropped(self) -> None:
-        if self.dropped > self._reported:
-            _log.error("lost %d rows of usage: the queue is full", self.dropped - self._reported)
-            self._reported = self.dropped
+        if self.dropped > self._reported_drops:
+            _log.error("lost %d rows of usage: the queue is full", self.dropped - self._reported_drops)
+            self._reported_drops = self.dropped

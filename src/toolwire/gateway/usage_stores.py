@@ -13,12 +13,12 @@ from msgspec import convert
 from msgspec.structs import astuple
 
 from ..ir.errors import ConfigError, MissingExtra, StoreError
-from ..net.stores.address import name_of, redact
+from ..net.stores.address import display_name, redact
 from .usage import UsageRow, UsageStore, UsageSum
 
 __all__ = ["PostgresUsage", "SqliteUsage", "open_usage"]
 
-_PATIENCE = 10.0  # seconds for the writers of other processes
+_BUSY_TIMEOUT = 10.0  # seconds for the writers of other processes
 _TABLE = """
 CREATE TABLE IF NOT EXISTS toolwire_usage (
     id TEXT PRIMARY KEY, time DOUBLE PRECISION NOT NULL, key TEXT NOT NULL, model TEXT NOT NULL, upstream TEXT NOT NULL,
@@ -30,7 +30,7 @@ _INDEX = "CREATE INDEX IF NOT EXISTS toolwire_usage_time ON toolwire_usage (time
 _INSERT = (
     f"INSERT INTO toolwire_usage VALUES ({', '.join('?' * len(UsageRow.__struct_fields__))}) ON CONFLICT DO NOTHING"
 )
-_WHAT = {"key": "key", "model": "model"}
+_GROUP_COLUMNS = {"key": "key", "model": "model"}
 _SUMS = """
 SELECT {what}, count(*), sum(CASE WHEN status >= 400 OR error IS NOT NULL THEN 1 ELSE 0 END), sum(input), sum(output),
     sum(cached), sum(reasoning), sum(calls), sum(seconds)
@@ -46,7 +46,7 @@ def open_usage(address: str) -> UsageStore:
     if not scheme and address:
         return SqliteUsage(address)
     raise ConfigError(
-        f"unsupported usage store: {name_of(address)}", hint="use a file, or postgresql://user@host/database"
+        f"unsupported usage store: {display_name(address)}", hint="use a file, or postgresql://user@host/database"
     )
 
 
@@ -62,9 +62,9 @@ class SqliteUsage:
         self._run(lambda connection: connection.executemany(_INSERT, map(astuple, rows)))
 
     def sums(self, by: str, since: float) -> list[UsageSum]:
-        what = {**_WHAT, "day": "date(time, 'unixepoch')"}[by]
-        found = self._run(lambda connection: connection.execute(_SUMS.format(what=what), (since,)).fetchall())
-        return _sums(found)
+        group_column = {**_GROUP_COLUMNS, "day": "date(time, 'unixepoch')"}[by]
+        fetched = self._run(lambda connection: connection.execute(_SUMS.format(what=group_column), (since,)).fetchall())
+        return _to_sums(fetched)
 
     def close(self) -> None:
         with self._lock:
@@ -85,7 +85,7 @@ class SqliteUsage:
 
     def _connect(self) -> sqlite3.Connection:
         os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
-        connection = sqlite3.connect(self._path, timeout=_PATIENCE, check_same_thread=False)
+        connection = sqlite3.connect(self._path, timeout=_BUSY_TIMEOUT, check_same_thread=False)
         try:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
@@ -115,15 +115,15 @@ class PostgresUsage:
             psycopg.conninfo.conninfo_to_dict(url)
         except psycopg.Error:
             hint = "use postgresql://user:password@host:5432/database"
-            raise ConfigError(f"invalid state.usage: {name_of(url)}", hint=hint) from None
+            raise ConfigError(f"invalid state.usage: {display_name(url)}", hint=hint) from None
 
     def add(self, rows: list[UsageRow]) -> None:
-        self._run(lambda cursor: cursor.executemany(_postgres(_INSERT), [_storable(row) for row in rows]))
+        self._run(lambda cursor: cursor.executemany(_to_postgres(_INSERT), [_to_row_values(row) for row in rows]))
 
     def sums(self, by: str, since: float) -> list[UsageSum]:
-        what = {**_WHAT, "day": "to_char(to_timestamp(time) AT TIME ZONE 'UTC', 'YYYY-MM-DD')"}[by]
-        statement = _postgres(_SUMS.format(what=what))
-        return _sums(self._run(lambda cursor: cursor.execute(statement, (since,)).fetchall()))
+        group_column = {**_GROUP_COLUMNS, "day": "to_char(to_timestamp(time) AT TIME ZONE 'UTC', 'YYYY-MM-DD')"}[by]
+        statement = _to_postgres(_SUMS.format(what=group_column))
+        return _to_sums(self._run(lambda cursor: cursor.execute(statement, (since,)).fetchall()))
 
     def close(self) -> None:
         with self._lock:
@@ -138,14 +138,14 @@ class PostgresUsage:
                     return work(cursor)
             except (self._psycopg.Error, OSError) as error:
                 self._disconnect()
-                words = redact(str(error), self._url) or type(error).__name__
+                message = redact(str(error), self._url) or type(error).__name__
                 hint = "check that the server is running and the credentials are valid"
-                raise StoreError(f"PostgreSQL, {name_of(self._url)}: {words}", hint=hint) from None
+                raise StoreError(f"PostgreSQL, {display_name(self._url)}: {message}", hint=hint) from None
 
     def _connect(self) -> Any:
         options = {"connect_timeout": 3, "tcp_user_timeout": 10_000}
-        given = self._psycopg.conninfo.conninfo_to_dict(self._url)
-        connection = self._psycopg.connect(**{**options, **given}, autocommit=True)
+        parameters = self._psycopg.conninfo.conninfo_to_dict(self._url)
+        connection = self._psycopg.connect(**{**options, **parameters}, autocommit=True)
         try:
             _make_table(connection)
         except BaseException:
@@ -160,19 +160,19 @@ class PostgresUsage:
 
 
 def _make_table(connection: Any) -> None:
-    there = connection.execute("SELECT to_regclass('toolwire_usage')::text").fetchone()[0]
-    if there is None:  # if several processes start at once, one creates it and the others wait
+    table = connection.execute("SELECT to_regclass('toolwire_usage')::text").fetchone()[0]
+    if table is None:  # if several processes start at once, one creates it and the others wait
         connection.execute(f"SELECT pg_advisory_xact_lock(hashtext('toolwire_usage')); {_TABLE}; {_INDEX}")
 
 
-def _postgres(statement: str) -> str:
+def _to_postgres(statement: str) -> str:
     return statement.replace("?", "%s")
 
 
-def _storable(row: UsageRow) -> tuple[Any, ...]:
+def _to_row_values(row: UsageRow) -> tuple[Any, ...]:
     """Replace NUL, which PostgreSQL cannot store in a text."""
-    return tuple(one.replace("\0", "\ufffd") if isinstance(one, str) else one for one in astuple(row))
+    return tuple(value.replace("\0", "\ufffd") if isinstance(value, str) else value for value in astuple(row))
 
 
-def _sums(rows: Sequence[Sequence[Any]]) -> list[UsageSum]:
-    return [convert((what, *map(int, counts), seconds), UsageSum) for what, *counts, seconds in rows]
+def _to_sums(rows: Sequence[Sequence[Any]]) -> list[UsageSum]:
+    return [convert((group_column, *map(int, counts), seconds), UsageSum) for group_column, *counts, seconds in rows]

@@ -67,9 +67,9 @@ class ToolwireError(Exception):
         return self
 
     def __str__(self) -> str:
-        where = f" at {self.pointer}" if self.pointer else ""
+        location = f" at {self.pointer}" if self.pointer else ""
         advice = f" ({self.hint})" if self.hint else ""
-        return f"{self.message}{where}{advice}"
+        return f"{self.message}{location}{advice}"
 
 
 class ProtocolError(ToolwireError):

@@ -68,8 +68,8 @@ def unfold_part(key: int, choice: int, part: Part) -> Iterator[Event]:
         yield TextEnd(key, part.artefacts if isinstance(part, Text) else ())
     elif isinstance(part, Reasoning):
         yield ReasoningStart(key, choice, part.extra)
-        for section, words in enumerate(part.summary):
-            yield ReasoningDelta.of(key, words, section)
+        for section, summary_text in enumerate(part.summary):
+            yield ReasoningDelta.of(key, summary_text, section)
         if part.text:
             yield ReasoningDelta.of(key, part.text)
         yield ReasoningEnd(key, part.artefacts)
@@ -118,11 +118,11 @@ class Folder:
         return Response(
             id=self._start.id,
             model=self._start.model,
-            parts=self._of_choice(0),
+            parts=self._choice_parts(0),
             stop=stops.get(0),
             usage=self._usage,
             created=self._start.created,
-            alternatives=tuple(Alternative(self._of_choice(n), stops.get(n)) for n in range(1, count + 1)),
+            alternatives=tuple(Alternative(self._choice_parts(n), stops.get(n)) for n in range(1, count + 1)),
             fault=None if fault is None else fault.fault,
             extra=merge_extra(self._start.extra, end.extra),
         )
@@ -131,7 +131,7 @@ class Folder:
         """Return the item with this `key`, or None before its end."""
         return self._parts.get(key)
 
-    def _of_choice(self, choice: int) -> tuple[Part, ...]:
+    def _choice_parts(self, choice: int) -> tuple[Part, ...]:
         return tuple(self._parts[key] for number, key in self._order if number == choice and key in self._parts)
 
     def _begin(self, event: ResponseStart) -> None:

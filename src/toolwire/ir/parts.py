@@ -162,8 +162,8 @@ class ToolResult(Value, frozen=True, tag_field="part", tag="result"):
     @property
     def text(self) -> str:
         """The whole result as text, for wires that support only text results."""
-        words = "".join([part.text for part in self.parts if isinstance(part, Text)]) if self.parts else ""
-        return words if words or self.structured is None else dumps(self.structured)
+        text = "".join([part.text for part in self.parts if isinstance(part, Text)]) if self.parts else ""
+        return text if text or self.structured is None else dumps(self.structured)
 
 
 def part_label(part: Part) -> str:

@@ -18,7 +18,7 @@ def join(*segments: str | int) -> str:
     return "".join([f"/{str(segment).replace('~', '~0').replace('/', '~1')}" for segment in segments])
 
 
-_MOST_CHARACTERS = 2_000
+_MAX_CHARACTERS = 2_000
 
 
 def child_pointer(pointer: str, *segments: str | int) -> str:
@@ -28,7 +28,7 @@ def child_pointer(pointer: str, *segments: str | int) -> str:
     quadratic in its length.
     """
     longer = pointer + join(*segments)
-    return longer if len(longer) <= _MOST_CHARACTERS else pointer
+    return longer if len(longer) <= _MAX_CHARACTERS else pointer
 
 
 def split(pointer: str) -> list[str]:

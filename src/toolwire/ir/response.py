@@ -83,8 +83,8 @@ class Breach(Value, frozen=True):
     hint: str = ""
 
     def __str__(self) -> str:
-        who = "" if self.tool is None else f", tool {self.tool!r}"
-        return f"limit {self.limit}{who}: {self.hint}"
+        tool_text = "" if self.tool is None else f", tool {self.tool!r}"
+        return f"limit {self.limit}{tool_text}: {self.hint}"
 
 
 class Fault(Value, frozen=True):

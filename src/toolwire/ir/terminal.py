@@ -38,7 +38,7 @@ def neutralise_text(text: str) -> str:
     >>> neutralise_text("one\n\ttwo \x1b[31mred")
     'one\n\ttwo \\x1b[31mred'
     """
-    return text if text.isprintable() else _IN_TEXT.sub(_escaped, text)
+    return text if text.isprintable() else _IN_TEXT.sub(_escape_match, text)
 
 
 def neutralise_line(text: str) -> str:
@@ -47,7 +47,7 @@ def neutralise_line(text: str) -> str:
     >>> neutralise_line("one\ntwo \x1b[31mred")
     'one\\ntwo \\x1b[31mred'
     """
-    return text if text.isprintable() else _IN_LINE.sub(_escaped, text)
+    return text if text.isprintable() else _IN_LINE.sub(_escape_match, text)
 
 
 def neutralise_json(document: str) -> str:
@@ -56,7 +56,7 @@ def neutralise_json(document: str) -> str:
     >>> neutralise_json('{"text": "\x9b31mred"}')
     '{"text": "\\u009b31mred"}'
     """
-    return document if document.isprintable() else _IN_JSON.sub(_json_escaped, document)
+    return document if document.isprintable() else _IN_JSON.sub(_json_escape_match, document)
 
 
 class TextNeutraliser:
@@ -68,26 +68,26 @@ class TextNeutraliser:
     """
 
     def __init__(self) -> None:
-        self._held = ""
+        self._pending = ""
 
     def feed(self, text: str) -> str:
         """Neutralise the next piece, without a final carriage return, which depends on the next character."""
-        text = self._held + text
-        self._held = "\r" if text.endswith("\r") else ""
-        return neutralise_text(text[: len(text) - len(self._held)])
+        text = self._pending + text
+        self._pending = "\r" if text.endswith("\r") else ""
+        return neutralise_text(text[: len(text) - len(self._pending)])
 
     def close(self) -> str:
         """Return the rest at the end of the text."""
-        held, self._held = self._held, ""
-        return neutralise_text(held)
+        pending, self._pending = self._pending, ""
+        return neutralise_text(pending)
 
 
-def _escaped(found: re.Match[str]) -> str:
+def _escape_match(found: re.Match[str]) -> str:
     char = found[0]
     if char in _SHORT:
         return _SHORT[char]
     return f"\\x{ord(char):02x}" if ord(char) < 0x100 else f"\\u{ord(char):04x}"
 
 
-def _json_escaped(found: re.Match[str]) -> str:
+def _json_escape_match(found: re.Match[str]) -> str:
     return f"\\u{ord(found[0]):04x}"

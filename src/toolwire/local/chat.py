@@ -25,9 +25,9 @@ from ..stream.strict import parse_object
 from ..wire import get
 from .engine import Engine
 
-__all__ = ["MOST_TOKENS", "ChatEngine", "fold_stream", "read_body", "with_usage"]
+__all__ = ["MAX_TOKENS", "ChatEngine", "fold_stream", "read_body", "request_usage"]
 
-MOST_TOKENS = 512
+MAX_TOKENS = 512
 """Limit for requests that set none, because a small model may generate forever."""
 
 _PROGRESS = b'"prompt_progress":{'  # cannot occur in generated text, where quotes are escaped
@@ -51,19 +51,19 @@ class ChatEngine:
         yield b"data: [DONE]\n\n"
 
     async def complete(self, body: bytes) -> bytes:
-        return await fold_stream(self.stream(to_bytes(with_usage(read_body(body)))))
+        return await fold_stream(self.stream(to_bytes(request_usage(read_body(body)))))
 
     async def chunks(self, body: Object) -> AsyncGenerator[bytes, None]:
         """Yield the JSON of each chunk."""
         turn = _Generation(asyncio.get_running_loop())
         self._turns.add(turn)
-        job = self._pool.submit(self._work, to_bytes(_engine_request(body)), turn)
+        job = self._pool.submit(self._generate, to_bytes(_engine_request(body)), turn)
         try:
             while (chunk := await turn.chunk_queue.get()) is not None:
                 if isinstance(chunk, ToolwireError):
                     raise chunk
                 if chunk.startswith(_FAULT):
-                    raise UpstreamError(_fault(chunk))
+                    raise UpstreamError(_make_fault(chunk))
                 if _PROGRESS not in chunk:
                     yield chunk
         finally:
@@ -80,17 +80,17 @@ class ChatEngine:
             self._engine.close()
             self._engine = None
 
-    def _work(self, body: bytes, turn: _Generation) -> None:
+    def _generate(self, body: bytes, turn: _Generation) -> None:
         try:
-            self._loaded().chat(body, turn.put_chunk)
+            self._load_engine().chat(body, turn.put_chunk)
         except (ValueError, RuntimeError) as error:
-            turn.tell(UpstreamError(Fault("invalid_request", f"llama.cpp rejected the request: {error}", 400)))
+            turn.send(UpstreamError(Fault("invalid_request", f"llama.cpp rejected the request: {error}", 400)))
         except ToolwireError as error:
-            turn.tell(error)
+            turn.send(error)
         finally:
-            turn.tell(None)
+            turn.send(None)
 
-    def _loaded(self) -> Engine:
+    def _load_engine(self) -> Engine:
         with self._loading:
             if self._engine is None:
                 self._engine = self._start()
@@ -107,12 +107,12 @@ class _Generation:
 
     def put_chunk(self, chunk: bytes) -> bool:
         """Pass on a chunk; return True if the reader is gone, to stop the generation."""
-        self.tell(chunk)
+        self.send(chunk)
         return self.abandoned.is_set()
 
-    def tell(self, what: bytes | ToolwireError | None) -> None:
+    def send(self, item: bytes | ToolwireError | None) -> None:
         try:
-            self._loop.call_soon_threadsafe(self.chunk_queue.put_nowait, what)
+            self._loop.call_soon_threadsafe(self.chunk_queue.put_nowait, item)
         except RuntimeError:  # the loop is closed, and so is the reader
             self.abandoned.set()
 
@@ -138,7 +138,7 @@ def read_body(body: bytes) -> Object:
         raise UpstreamError(Fault("invalid_request", str(error), 400)) from None
 
 
-def with_usage(body: Object) -> Object:
+def request_usage(body: Object) -> Object:
     """Request the token usage, which a complete response always contains."""
     return {**body, "stream_options": {"include_usage": True}}
 
@@ -146,11 +146,11 @@ def with_usage(body: Object) -> Object:
 def _engine_request(body: Object) -> Object:
     """Adapt the request for llama.cpp: always a stream, which can be stopped, with progress while reading the prompt."""
     asked = {name: value for name, value in body.items() if name not in ("model", "max_completion_tokens")}
-    most = body.get("max_tokens") or body.get("max_completion_tokens") or MOST_TOKENS
-    return {**asked, "max_tokens": most, "stream": True, "return_progress": True}
+    max_tokens = body.get("max_tokens") or body.get("max_completion_tokens") or MAX_TOKENS
+    return {**asked, "max_tokens": max_tokens, "stream": True, "return_progress": True}
 
 
-def _fault(chunk: bytes) -> Fault:
+def _make_fault(chunk: bytes) -> Fault:
     """Convert an error of llama.cpp; an exceeded context gets the error code that clients know."""
     told = get("openai_chat").decode_error(None, parse_object(chunk))
     too_long = b"exceed_context_size_error" in chunk

@@ -44,13 +44,13 @@ class Engine:
                 params.hostnames = [f"{folder}/engine.sock"]
             self._server: Server | None = Server(params)
 
-    def chat(self, body: bytes, said: Callable[[bytes], Any]) -> None:
+    def chat(self, body: bytes, on_chunk: Callable[[bytes], Any]) -> None:
         """Generate a response. `said` gets each chunk as JSON and stops the generation by returning True.
 
         Raises ValueError or RuntimeError for a request that llama.cpp cannot parse.
         """
         assert self._server is not None, "closed"
-        self._server.handle_chat_completions(body, said)
+        self._server.handle_chat_completions(body, on_chunk)
 
     def close(self) -> None:
         """Free the memory. No call of `chat` may be running."""

@@ -15,20 +15,20 @@ from ..ir.pointer import JSON, Object
 from ..ir.text import dumps
 from ..schema.conform import walk
 
-__all__ = ["MAX_LENGTH", "MOST_ITEMS", "bounded", "grammar_of", "unenforced"]
+__all__ = ["MAX_ITEMS", "MAX_LENGTH", "bound_schema", "build_grammar", "unenforced_keywords"]
 
 MAX_LENGTH = 200
 """Maximum length of a string whose schema has no limit, because a small model may repeat itself forever."""
-MOST_ITEMS = 8
+MAX_ITEMS = 8
 """Maximum number of items of an array whose schema has no limit."""
 
-_KEPT = frozenset(
+_ENFORCED_KEYWORDS = frozenset(
     "type enum const minLength maxLength minimum maximum exclusiveMinimum exclusiveMaximum minItems maxItems required".split()
 )
 _ANNOTATION_KEYWORDS = frozenset(
     "title description default examples deprecated readOnly writeOnly example nullable $schema $id $comment $anchor".split()
 )
-_READ = _KEPT | {
+_READ_KEYWORDS = _ENFORCED_KEYWORDS | {
     "properties",
     "additionalProperties",
     "items",
@@ -39,47 +39,47 @@ _READ = _KEPT | {
     "$defs",
     "definitions",
 }
-_LARGEST = 2**53 - 1
-_ONE_LINE = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+_MAX_INTEGER = 2**53 - 1
+_COMPACT_JSON = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 
 
-def grammar_of(calls: JSON) -> str:
+def build_grammar(calls: JSON) -> str:
     """Build a grammar of exactly one call; `calls` is its schema, an `anyOf` if there are several tools."""
     defs: Object = {}
     shapes = calls.get("anyOf", [calls])
-    bodies = [bounded(_closed(shape), f"{number}.", defs) for number, shape in enumerate(shapes)]
-    schema: Object = {"anyOf": bodies, "$defs": defs, "x-guidance": _ONE_LINE}
+    bodies = [bound_schema(_forbid_additional(shape), f"{number}.", defs) for number, shape in enumerate(shapes)]
+    schema: Object = {"anyOf": bodies, "$defs": defs, "x-guidance": _COMPACT_JSON}
     return f"%llguidance {{}}\nstart: %json {dumps(schema)}"
 
 
-def unenforced(schema: Object) -> Iterator[tuple[str, str]]:
+def unenforced_keywords(schema: Object) -> Iterator[tuple[str, str]]:
     """Yield (pointer to the subschema, keyword) for each keyword that the grammar does not enforce."""
     for at, node, _ in walk(schema):
-        for keyword in sorted(node.keys() - _READ - _ANNOTATION_KEYWORDS):
+        for keyword in sorted(node.keys() - _READ_KEYWORDS - _ANNOTATION_KEYWORDS):
             if not keyword.startswith("x-"):
                 yield at, keyword
 
 
-def _closed(shape: Object) -> Object:
+def _forbid_additional(shape: Object) -> Object:
     """Forbid undeclared arguments, so that a tool without parameters accepts none."""
     arguments = {"additionalProperties": False, **shape["properties"]["arguments"]}
     return {**shape, "properties": {**shape["properties"], "arguments": arguments}}
 
 
-def bounded(schema: JSON, prefix: str, defs: Object) -> JSON:
+def bound_schema(schema: JSON, prefix: str, defs: Object) -> JSON:
     """Add limits to `schema` and keep only enforced keywords; its definitions go into `defs`, under `prefix`."""
     if not isinstance(schema, dict):
         return schema
     for group in ("$defs", "definitions"):
-        for name, one in _objects(schema.get(group)).items():
-            defs[prefix + name] = bounded(one, prefix, defs)
+        for name, one in _object_or_empty(schema.get(group)).items():
+            defs[prefix + name] = bound_schema(one, prefix, defs)
     if isinstance(target := schema.get("$ref"), str):
         return {"$ref": f"#/$defs/{prefix}{target.rpartition('/')[2]}"}
-    kept: Object = {name: value for name, value in schema.items() if name in _KEPT}
+    kept: Object = {name: value for name, value in schema.items() if name in _ENFORCED_KEYWORDS}
     for name in ("anyOf", "oneOf"):
         if isinstance(schema.get(name), list):
-            kept["anyOf"] = [bounded(one, prefix, defs) for one in schema[name]]
-    kinds = _kinds(schema)
+            kept["anyOf"] = [bound_schema(one, prefix, defs) for one in schema[name]]
+    kinds = _declared_types(schema)
     if "object" in kinds:
         _bound_object(kept, schema, prefix, defs)
     if "array" in kinds:
@@ -87,17 +87,17 @@ def bounded(schema: JSON, prefix: str, defs: Object) -> JSON:
     if "string" in kinds and not kept.keys() & {"enum", "const"}:
         kept.setdefault("maxLength", max(MAX_LENGTH, kept.get("minLength", 0)))
     if "integer" in kinds and not kept.keys() & {"enum", "const"}:
-        kept.setdefault("minimum", -_LARGEST)
-        kept.setdefault("maximum", _LARGEST)
+        kept.setdefault("minimum", -_MAX_INTEGER)
+        kept.setdefault("maximum", _MAX_INTEGER)
     return kept
 
 
 def _bound_object(kept: Object, schema: Object, prefix: str, defs: Object) -> None:
     """Allow only declared properties; without any, one entry, because a small model repeats keys in an open object."""
-    properties = _objects(schema.get("properties"))
-    kept["properties"] = {name: bounded(one, prefix, defs) for name, one in properties.items()}
+    properties = _object_or_empty(schema.get("properties"))
+    kept["properties"] = {name: bound_schema(one, prefix, defs) for name, one in properties.items()}
     others = schema.get("additionalProperties", True)
-    kept["additionalProperties"] = False if properties else bounded(others, prefix, defs)
+    kept["additionalProperties"] = False if properties else bound_schema(others, prefix, defs)
     if kept["additionalProperties"] is not False:
         kept["maxProperties"] = 1
 
@@ -105,18 +105,18 @@ def _bound_object(kept: Object, schema: Object, prefix: str, defs: Object) -> No
 def _bound_array(kept: Object, schema: Object, prefix: str, defs: Object) -> None:
     first = schema.get("prefixItems")
     if isinstance(first, list):
-        kept["prefixItems"] = [bounded(one, prefix, defs) for one in first]
+        kept["prefixItems"] = [bound_schema(one, prefix, defs) for one in first]
     if "items" in schema and not isinstance(schema["items"], list):
-        kept["items"] = bounded(schema["items"], prefix, defs)
-    kept.setdefault("maxItems", max(MOST_ITEMS, kept.get("minItems", 0), len(first or ())))
+        kept["items"] = bound_schema(schema["items"], prefix, defs)
+    kept.setdefault("maxItems", max(MAX_ITEMS, kept.get("minItems", 0), len(first or ())))
 
 
-def _kinds(schema: Object) -> set[str]:
+def _declared_types(schema: Object) -> set[str]:
     kind = schema.get("type")
     if kind is None and "properties" in schema:
         return {"object"}
     return set(kind) if isinstance(kind, list) else {kind} if isinstance(kind, str) else set()
 
 
-def _objects(value: Any) -> Object:
+def _object_or_empty(value: Any) -> Object:
     return value if isinstance(value, dict) else {}

@@ -21,16 +21,16 @@ def rewrite_history(messages: Sequence[Message], losses: Losses) -> tuple[Messag
     """Rewrite calls and results as plain text; if the last message is a result, ask the model to report it."""
     names: dict[str, str] = {}
     told = [
-        replace(message, parts=_plain(message.parts, names, losses, join("messages", index)))
+        replace(message, parts=_render_parts(message.parts, names, losses, join("messages", index)))
         for index, message in enumerate(messages)
     ]
     if not messages or not any(isinstance(part, ToolResult) for part in messages[-1].parts):
         return tuple(told)
     wish = replace(told[-1], parts=(*told[-1].parts, Text(_LAST)))
-    return _with_system((*told[:-1], wish))
+    return _add_system((*told[:-1], wish))
 
 
-def _plain(parts: Iterable[Part], names: dict[str, str], losses: Losses, path: str) -> tuple[Part, ...]:
+def _render_parts(parts: Iterable[Part], names: dict[str, str], losses: Losses, path: str) -> tuple[Part, ...]:
     plain: list[Part] = []
     for number, part in enumerate(parts):
         at = f"{path}/parts/{number}"
@@ -55,7 +55,7 @@ def _plain(parts: Iterable[Part], names: dict[str, str], losses: Losses, path: s
     return tuple(plain)
 
 
-def _with_system(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+def _add_system(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     first = messages[0]
     if first.role in ("system", "developer"):
         return (replace(first, parts=(*first.parts, Text(f"\n\n{_SYSTEM}"))), *messages[1:])

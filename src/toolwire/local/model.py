@@ -25,10 +25,10 @@ from ..ir.response import Fault
 from ..ir.text import to_bytes
 from ..stream.strict import parse_object
 from ..wire import get
-from .chat import ChatEngine, fold_stream, read_body, with_usage
+from .chat import ChatEngine, fold_stream, read_body, request_usage
 from .engine import Engine, default_threads
-from .plan import Plan, answers_a_result, forbids_calls, plan_call, plan_text, probe, requires_call, wants_call
-from .weights import weights_of
+from .plan import Plan, ends_with_result, forbids_calls, make_probe, plan_call, plan_text, requires_call, wants_call
+from .weights import find_weights
 
 __all__ = ["LocalModel", "open_model"]
 
@@ -42,7 +42,7 @@ class LocalModel:
     """One model. Use `open_model` to create it."""
 
     def __init__(self, name: str, threads: int | None) -> None:
-        path = weights_of(name).path()
+        path = find_weights(name).path()
         self.name = name
         self.chat = ChatEngine(
             lambda: Engine(path, name, threads=threads or default_threads(), slots=_SLOTS, context=_CONTEXT), _SLOTS
@@ -58,21 +58,23 @@ class LocalModel:
         if not document.get("tools") and not _has_calls(document):
             answer = self.chat.stream(to_bytes(document))
         else:
-            request = _decoded(document)
+            request = _decode_request(document)
             try:
-                plan = await self._plan(request)
+                plan = await self._make_plan(request)
             except ConfigError as error:  # a call is required, but no such tool is declared
                 raise UpstreamError(Fault("invalid_request", error.message, 400, param="tool_choice")) from None
             if losses is not None:
                 losses.extend(plan.losses)
-            answer = self.chat.stream(to_bytes(plan.body)) if plan.emulation is None else self._calls(plan, request)
+            answer = (
+                self.chat.stream(to_bytes(plan.body)) if plan.emulation is None else self._stream_calls(plan, request)
+            )
         async with aclosing(answer):
             async for piece in answer:
                 yield piece
 
     async def complete(self, body: bytes, losses: Losses | None = None) -> bytes:
         """Return a complete response."""
-        return await fold_stream(self.stream(to_bytes(with_usage(read_body(body))), losses))
+        return await fold_stream(self.stream(to_bytes(request_usage(read_body(body))), losses))
 
     def close(self) -> None:
         """Stop all generations and free the memory; the next `open_model` loads the model again."""
@@ -81,15 +83,15 @@ class LocalModel:
                 del _open[self.name]
         self.chat.close()
 
-    async def _plan(self, request: Request) -> Plan:
+    async def _make_plan(self, request: Request) -> Plan:
         if requires_call(request):
             return plan_call(request)
-        if forbids_calls(request) or answers_a_result(request) or not await self._wants_call(request):
+        if forbids_calls(request) or ends_with_result(request) or not await self._wants_call(request):
             return plan_text(request)
         return plan_call(request)
 
     async def _wants_call(self, request: Request) -> bool:
-        async with aclosing(self.chat.chunks(probe(request))) as chunks:
+        async with aclosing(self.chat.chunks(make_probe(request))) as chunks:
             async for chunk in chunks:
                 choice = next(iter(parse_object(chunk).get("choices") or [{}]))
                 said = (choice.get("logprobs") or {}).get("content")
@@ -97,29 +99,29 @@ class LocalModel:
                     return wants_call(said[0]["top_logprobs"])
         return False
 
-    async def _calls(self, plan: Plan, request: Request) -> AsyncGenerator[bytes, None]:
+    async def _stream_calls(self, plan: Plan, request: Request) -> AsyncGenerator[bytes, None]:
         assert plan.emulation is not None
         codec = get("openai_chat")
-        decoder, reader, encoder = codec.stream_decoder(), plan.emulation.restorer(), codec.stream_encoder(request)
+        decoder, reader, encoder = codec.stream_decoder(), plan.emulation.make_restorer(), codec.stream_encoder(request)
         async with aclosing(self.chat.stream(to_bytes(plan.body))) as pieces:
             async for piece in pieces:
-                for made in _restored(reader, decoder.feed(piece)):
-                    if data := encoder.feed(made):
+                for restored in _restore_events(reader, decoder.feed(piece)):
+                    if data := encoder.feed(restored):
                         yield data
-        for made in _restored(reader, decoder.close()):
-            yield encoder.feed(made)
+        for restored in _restore_events(reader, decoder.close()):
+            yield encoder.feed(restored)
 
 
-def _restored(reader: AnswerReader, events: list[Event]) -> Iterator[Event]:
+def _restore_events(reader: AnswerReader, events: list[Event]) -> Iterator[Event]:
     """Restore the calls in the events.
 
     A call truncated before its arguments gets a `{`, because empty arguments would mean a call without arguments.
     """
     for event in events:
-        for made in reader.feed(event):
-            if isinstance(made, CallEnd) and made.state == "truncated" and not made.raw:
-                yield CallDelta.of(made.key, "{")
-            yield made
+        for restored in reader.feed(event):
+            if isinstance(restored, CallEnd) and restored.state == "truncated" and not restored.raw:
+                yield CallDelta.of(restored.key, "{")
+            yield restored
 
 
 def open_model(name: str = "smollm2", threads: int | None = None) -> LocalModel:
@@ -152,7 +154,7 @@ def _has_calls(document: Object) -> bool:
     return isinstance(messages, list) and any(isinstance(one, dict) and one.get("role") == "tool" for one in messages)
 
 
-def _decoded(document: Object) -> Request:
+def _decode_request(document: Object) -> Request:
     try:
         return get("openai_chat").decode_request(document)
     except ProtocolError as error:

@@ -27,16 +27,16 @@ from ..text import get
 from ..text.engine.declare import ResultTemplate, ToolPrompt
 from ..wire import get as get_wire
 from ..wire.protocol import Encoded
-from .grammar import grammar_of, unenforced
+from .grammar import build_grammar, unenforced_keywords
 from .history import rewrite_history
 
 __all__ = [
     "Plan",
-    "answers_a_result",
+    "ends_with_result",
     "forbids_calls",
+    "make_probe",
     "plan_call",
     "plan_text",
-    "probe",
     "requires_call",
     "wants_call",
 ]
@@ -53,14 +53,14 @@ _FORM = replace(
     results=ResultTemplate("The result of {name} is: {content}"),
 )
 # A model of this size copies its examples. Placeholders would come back as arguments; these show the source of values.
-_SHOWN = (
+_EXAMPLES = (
     ("What does the word gentle mean?", '{"name": "look_up", "arguments": {"word": "gentle"}}'),
     (
         "Remind Ann to call Tom at 5 pm.",
         '{"name": "remind", "arguments": {"who": "Ann", "what": "call Tom", "when": "5 pm"}}',
     ),
 )
-_ASK = "\nSay Yes if the user asks for what a function does. Say No if not."
+_PROBE_PROMPT = "\nSay Yes if the user asks for what a function does. Say No if not."
 _CALL_THRESHOLD = -0.55  # threshold for the log-odds of yes that separates the prompts of bench/local.py best
 
 _GREEDY: Object = {"temperature": 0}  # default: values have to come from the prompt, not from sampling
@@ -86,23 +86,25 @@ def requires_call(request: Request) -> bool:
     return choice is not None and (choice.mode in ("required", "tool") or choice.required)
 
 
-def answers_a_result(request: Request) -> bool:
+def ends_with_result(request: Request) -> bool:
     """Return True if the conversation ends with a tool result: the next answer is text."""
     last = request.messages[-1:]
     return any(isinstance(part, ToolResult) for message in last for part in message.parts)
 
 
 def plan_call(request: Request) -> Plan:
-    choice = request.choice if requires_call(request) else _required(request.choice)
+    choice = request.choice if requires_call(request) else _require_call(request.choice)
     emulation = emulate(replace(request, choice=choice, output=None, parallel=False), _FORM, constrain=True)
     said = emulation.request
-    shown = [one for asked, made in _SHOWN for one in (_says("user", asked), _says("assistant", made))]
-    body, losses = _encoded(replace(said, messages=(said.messages[0], *shown, *said.messages[1:]), output=None))
+    shown = [
+        one for asked, made in _EXAMPLES for one in (_make_message("user", asked), _make_message("assistant", made))
+    ]
+    body, losses = _encode_request(replace(said, messages=(said.messages[0], *shown, *said.messages[1:]), output=None))
     if said.output is None or not isinstance(said.output.schema, dict):
         raise ConfigError("a call is required, but no function is declared")
     losses.extend(emulation.losses)
     _report_call(request, losses)
-    grammar = grammar_of(said.output.schema["properties"]["tool_call"])
+    grammar = build_grammar(said.output.schema["properties"]["tool_call"])
     return Plan({**_GREEDY, **body, "grammar": grammar}, emulation, tuple(losses))
 
 
@@ -113,20 +115,20 @@ def _report_call(request: Request, losses: Losses) -> None:
         losses.add("/parallel", "parallel calls", "dropped", "this model makes one call per turn", "info")
     for index, tool in enumerate(request.tools):
         if tool.kind == "function" and tool.input_schema is not None:
-            for at, keyword in unenforced(tool.input_schema):
+            for at, keyword in unenforced_keywords(tool.input_schema):
                 path = f"/tools/{index}/input_schema{at}/{keyword}"
                 losses.add(path, keyword, "weakened", "the grammar for this model does not enforce it")
 
 
-def _says(role: Role, text: str) -> Message:
+def _make_message(role: Role, text: str) -> Message:
     return Message(role, (Text(text),))
 
 
 def plan_text(request: Request) -> Plan:
     told = Losses()
     spoken = replace(request, messages=rewrite_history(request.messages, told), tools=(), choice=None, parallel=None)
-    cool = _GREEDY if answers_a_result(request) else {}
-    body, losses = _encoded(spoken)
+    cool = _GREEDY if ends_with_result(request) else {}
+    body, losses = _encode_request(spoken)
     told.extend(losses)
     for index, tool in enumerate(request.tools):
         if tool.kind == "builtin":
@@ -134,7 +136,7 @@ def plan_text(request: Request) -> Plan:
     return Plan({**cool, **body}, losses=tuple(told))
 
 
-def probe(request: Request) -> Object:
+def make_probe(request: Request) -> Object:
     """Build a request that the model answers with one token: yes or no."""
     asked = [
         part.text
@@ -145,7 +147,10 @@ def probe(request: Request) -> Object:
     ]
     listed = _FORM.render_tools(request.tools).removesuffix(_FORM.declare.after)
     return {
-        "messages": [{"role": "system", "content": listed + _ASK}, {"role": "user", "content": "".join(asked[-1:])}],
+        "messages": [
+            {"role": "system", "content": listed + _PROBE_PROMPT},
+            {"role": "user", "content": "".join(asked[-1:])},
+        ],
         "max_tokens": 1,
         "temperature": 0,
         "logprobs": True,
@@ -154,18 +159,18 @@ def probe(request: Request) -> Object:
 
 
 def wants_call(top: list[Object]) -> bool:
-    """Return True if the log-odds of yes, for the first token of the answer to `probe`, exceed the threshold."""
-    return _weight(top, "yes") - _weight(top, "no") > _CALL_THRESHOLD
+    """Return True if the log-odds of yes, for the first token of the answer to `make_probe`, exceed the threshold."""
+    return _token_weight(top, "yes") - _token_weight(top, "no") > _CALL_THRESHOLD
 
 
-def _weight(top: list[Object], word: str) -> float:
+def _token_weight(top: list[Object], word: str) -> float:
     found = sum(exp(one["logprob"]) for one in top if one["token"].strip().lower() == word)
     return log(found) if found else -20.0
 
 
-def _required(choice: ToolChoice | None) -> ToolChoice:
+def _require_call(choice: ToolChoice | None) -> ToolChoice:
     return ToolChoice("required") if choice is None or not choice.names else replace(choice, required=True)
 
 
-def _encoded(request: Request) -> Encoded:
+def _encode_request(request: Request) -> Encoded:
     return get_wire("openai_chat").encode_request(request)

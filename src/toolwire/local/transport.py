@@ -33,13 +33,13 @@ class LocalTransport:
         model = open_model(document.get("model") or "smollm2")
         deadline = asyncio.get_running_loop().time() + max(seconds, 0.001)
         losses = Losses()
-        answer = model.stream(body, losses) if document.get("stream") else _one(model.complete(body, losses))
+        answer = model.stream(body, losses) if document.get("stream") else _yield_once(model.complete(body, losses))
         async with aclosing(answer):
             try:
                 async with asyncio.timeout_at(deadline):
                     first = await anext(answer)
             except UpstreamError as error:
-                yield _LocalReply(error.status, _DOCUMENT, _error(error.fault), None, deadline)
+                yield _LocalReply(error.status, _DOCUMENT, _encode_fault(error.fault), None, deadline)
                 return
             kind = _EVENTS if document.get("stream") else _DOCUMENT
             yield _LocalReply(200, {**kind, **loss_headers(losses)}, first, answer, deadline)
@@ -55,30 +55,30 @@ class _LocalReply:
         status: int,
         headers: Mapping[str, str],
         first: bytes,
-        more: AsyncGenerator[bytes, None] | None,
+        chunks: AsyncGenerator[bytes, None] | None,
         deadline: float,
     ) -> None:
         self.status = status
         self.headers = headers
         self._first = first
-        self._more = more
+        self._chunks = chunks
         self._deadline = deadline
 
     async def read(self) -> bytes:
         first, self._first = self._first, b""
-        if first or self._more is None:
+        if first or self._chunks is None:
             return first
         try:
             async with asyncio.timeout_at(self._deadline):
-                return await anext(self._more, b"")
+                return await anext(self._chunks, b"")
         except UpstreamError as error:  # the headers are already sent: report the error in the stream
-            self._more = None
-            return b"data: " + _error(error.fault) + b"\n\n"
+            self._chunks = None
+            return b"data: " + _encode_fault(error.fault) + b"\n\n"
 
 
-def _error(fault: Fault) -> bytes:
+def _encode_fault(fault: Fault) -> bytes:
     return to_bytes(get("openai_chat").encode_error(fault).body)
 
 
-async def _one(whole: Awaitable[bytes]) -> AsyncGenerator[bytes, None]:
+async def _yield_once(whole: Awaitable[bytes]) -> AsyncGenerator[bytes, None]:
     yield await whole

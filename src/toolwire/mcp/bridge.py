@@ -31,14 +31,14 @@ from ..wire.mcp.greeting import ServerCard
 from ..wire.mcp.headers import SESSION, HeaderArguments, find_header_arguments
 from ..wire.mcp.meta import PROGRESS_TOKEN, PROTOCOL_VERSION
 from ..wire.mcp.notices import CANCELLED, PROGRESS
-from ..wire.mcp.rpc import LIMIT, Failure, Notification, RequestId, Result, RpcMessage, RpcRequest, failure, read
+from ..wire.mcp.rpc import LIMIT, Failure, Notification, RequestId, Result, RpcMessage, RpcRequest, failure_from, read
 from .client.config import ServerSpec
 from .client.greeting import ClientIdentity, NegotiatedProtocol
 from .client.http import LISTEN, Authorizer, HttpLink
 from .client.stdio import StdioLink
 from .guard import AccessDenied, Guard
-from .http import DisconnectWatch, headers_of, read_request_body
-from .output import OutputStream, is_full, open_output, private_output, write_line
+from .http import DisconnectWatch, parse_headers, read_request_body
+from .output import OutputStream, is_full, open_output, reserve_stdout, write_line
 from .peer import SendMessage
 from .replies import ReplyWriter
 
@@ -51,7 +51,7 @@ _GRACE = 5.0
 _PAUSE = 0.005
 
 
-def _failed(request: RpcRequest, error: Exception) -> Failure:
+def _make_failure(request: RpcRequest, error: Exception) -> Failure:
     return Failure(request.id, INTERNAL_ERROR, str(error))
 
 
@@ -63,33 +63,35 @@ class StdioBridge:
         self._link = HttpLink(spec, emit, self._transport, ClientIdentity({}), login)
         self._emit = emit
         self._tasks: dict[RequestId, asyncio.Task[None]] = {}
-        self._listening: set[RequestId] = set()
-        self._marks: dict[str, HeaderArguments] = {}
+        self._subscriptions: set[RequestId] = set()
+        self._header_arguments: dict[str, HeaderArguments] = {}
         self._greeting: NegotiatedProtocol | None = None
 
     def receive(self, message: RpcMessage) -> None:
         if isinstance(message, RpcRequest):
             if message.method == LISTEN:
-                self._listening.add(message.id)
-            self._start(message.id, self._ask(message))
+                self._subscriptions.add(message.id)
+            self._start(message.id, self._forward_request(message))
         elif isinstance(message, Notification) and message.method == CANCELLED:
             task = self._tasks.get(message.params.get("requestId", ""))
             if task is not None:
                 task.cancel()  # the link notifies the server, as its era requires
         else:
-            self._start(secrets.token_hex(8), self._tell(message))
+            self._start(secrets.token_hex(8), self._forward_message(message))
 
     def _start(self, number: RequestId, work: Any) -> None:
         task = self._tasks[number] = asyncio.create_task(work)
         task.add_done_callback(lambda _: self._tasks.pop(number, None))
 
-    async def _ask(self, request: RpcRequest) -> None:
+    async def _forward_request(self, request: RpcRequest) -> None:
         name = request.params.get("name")
         try:
-            header_arguments = self._marks.get(name) if request.method == "tools/call" and type(name) is str else None
+            header_arguments = (
+                self._header_arguments.get(name) if request.method == "tools/call" and type(name) is str else None
+            )
             answer: Result | Failure = await self._link.send_request(request, header_arguments)
         except (ToolwireError, OSError) as error:
-            answer = _failed(request, error)
+            answer = _make_failure(request, error)
         if isinstance(answer, Result):
             self._record_negotiation(request, answer.result)
         self._emit(answer)
@@ -101,11 +103,11 @@ class StdioBridge:
         for raw in result.get("tools") or () if request.method == "tools/list" else ():
             try:
                 (tool,) = decode_tools([raw])
-                self._marks[tool.name] = find_header_arguments(tool.input_schema)
+                self._header_arguments[tool.name] = find_header_arguments(tool.input_schema)
             except ToolwireError:
                 continue  # the client receives the declaration unchanged and reports the problem
 
-    async def _tell(self, message: Notification | Result | Failure) -> None:
+    async def _forward_message(self, message: Notification | Result | Failure) -> None:
         try:
             await self._link.send(message)
             if isinstance(message, Notification) and message.method == "notifications/initialized" and self._greeting:
@@ -115,7 +117,7 @@ class StdioBridge:
 
     async def close(self, *, now: bool = False) -> None:
         """Answer pending requests first, or cancel them if the client is gone (`now`). A subscription has no answer."""
-        for number in self._tasks if now else self._listening & self._tasks.keys():
+        for number in self._tasks if now else self._subscriptions & self._tasks.keys():
             self._tasks[number].cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
         await self._link.close()
@@ -124,16 +126,16 @@ class StdioBridge:
 
 async def stdio_to_http(spec: ServerSpec, login: Authorizer | None = None) -> None:
     """Run until standard input ends or standard output is closed by its reader."""
-    with private_output() as output:
+    with reserve_stdout() as output:
         sink, lost = await open_output(output)
         bridge = StdioBridge(spec, partial(write_line, sink), login)
-        reading = asyncio.create_task(_read_lines(bridge, sink))
+        reader_task = asyncio.create_task(_read_lines(bridge, sink))
         try:
-            await asyncio.wait({reading, lost}, return_when=asyncio.FIRST_COMPLETED)
-            if reading.done():
-                reading.result()  # raises if the input cannot be read
+            await asyncio.wait({reader_task, lost}, return_when=asyncio.FIRST_COMPLETED)
+            if reader_task.done():
+                reader_task.result()  # raises if the input cannot be read
         finally:
-            reading.cancel()
+            reader_task.cancel()
             await bridge.close(now=lost.done())
             sink.close()
             await asyncio.wait({lost}, timeout=_GRACE)
@@ -141,18 +143,18 @@ async def stdio_to_http(spec: ServerSpec, login: Authorizer | None = None) -> No
 
 async def _read_lines(bridge: StdioBridge, sink: OutputStream) -> None:
     """Read messages, and pause while the output buffer is full (back-pressure)."""
-    lines, source = NDJSONDecoder(LIMIT), await _standard_input()
+    lines, source = NDJSONDecoder(LIMIT), await _open_standard_input()
     while data := await source.read(65536):
         for line in lines.feed(data):
             try:
                 bridge.receive(read(line))
             except RpcError as error:
-                write_line(sink, failure(error))
+                write_line(sink, failure_from(error))
         while is_full(sink) and not sink.is_closing():  # noqa: ASYNC110  # transports do not signal a drained buffer
             await asyncio.sleep(_PAUSE)
 
 
-async def _standard_input() -> asyncio.StreamReader:
+async def _open_standard_input() -> asyncio.StreamReader:
     loop, reader = asyncio.get_running_loop(), asyncio.StreamReader()
     try:
         await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
@@ -170,14 +172,14 @@ class _Process:
     """
 
     def __init__(self, spec: ServerSpec) -> None:
-        self._link = StdioLink(spec, self._hear, lambda _: None)
+        self._link = StdioLink(spec, self._on_message, lambda _: None)
         self._ids = itertools.count(1)
-        self._opened = False
-        self._open = asyncio.Lock()
+        self._is_open = False
+        self._open_lock = asyncio.Lock()
         self._tokens: dict[RequestId, tuple[RequestId, Callable[[RpcMessage], None]]] = {}
         self._running: dict[RequestId, asyncio.Task[Any]] = {}
         self.listeners: list[Callable[[RpcMessage], None]] = []
-        self.used = time.monotonic()
+        self.last_used = time.monotonic()
 
     @property
     def is_gone(self) -> bool:
@@ -189,10 +191,10 @@ class _Process:
 
     async def send_request(self, request: RpcRequest, emit: Callable[[RpcMessage], None]) -> Result | Failure | None:
         """Return the answer, or None if the client has cancelled the request."""
-        await self._ensure()
+        await self._ensure_open()
         number = next(self._ids)
-        mine = self._with_own_ids(request, number, emit)
-        task = self._running[request.id] = asyncio.ensure_future(self._link.send_request(mine))
+        renumbered = self._renumber(request, number, emit)
+        task = self._running[request.id] = asyncio.ensure_future(self._link.send_request(renumbered))
         self.listeners.append(emit)
         try:
             await asyncio.wait({task})
@@ -201,7 +203,7 @@ class _Process:
             self._tokens.pop(number, None)
             self._running.pop(request.id, None)
             self.listeners.remove(emit)
-            self.used = time.monotonic()
+            self.last_used = time.monotonic()
         if task.cancelled():
             return None
         answer = task.result()
@@ -209,7 +211,7 @@ class _Process:
             return Result(request.id, answer.result)
         return Failure(request.id, answer.code, answer.message, answer.data)
 
-    def _with_own_ids(self, request: RpcRequest, number: int, emit: Callable[[RpcMessage], None]) -> RpcRequest:
+    def _renumber(self, request: RpcRequest, number: int, emit: Callable[[RpcMessage], None]) -> RpcRequest:
         meta = request.params.get("_meta")
         if type(meta) is not dict or PROGRESS_TOKEN not in meta:
             return RpcRequest(number, request.method, request.params)
@@ -217,7 +219,7 @@ class _Process:
         return RpcRequest(number, request.method, {**request.params, "_meta": {**meta, PROGRESS_TOKEN: number}})
 
     async def send(self, message: Notification | Result | Failure) -> None:
-        await self._ensure()
+        await self._ensure_open()
         await self._link.send(message)
 
     def cancel(self, number: RequestId) -> None:
@@ -225,7 +227,7 @@ class _Process:
         if task is not None:
             task.cancel()
 
-    def _hear(self, message: RpcMessage) -> None:
+    def _on_message(self, message: RpcMessage) -> None:
         if isinstance(message, Notification) and message.method == PROGRESS:
             token, emit = self._tokens.get(message.params.get("progressToken", ""), (None, None))
             if emit is not None:
@@ -233,11 +235,11 @@ class _Process:
         elif self.listeners:
             self.listeners[0](message)
 
-    async def _ensure(self) -> None:
-        async with self._open:
-            if not self._opened:
+    async def _ensure_open(self) -> None:
+        async with self._open_lock:
+            if not self._is_open:
                 await self._link.open()
-                self._opened = True
+                self._is_open = True
 
     async def close(self) -> None:
         await self._link.close()
@@ -255,11 +257,11 @@ class BridgeApp:
 
     async def __call__(self, scope: Mapping[str, Any], receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
-            await self._live(receive, send)
+            await self._handle_lifespan(receive, send)
         elif scope["type"] == "http":
             await self._serve(scope, receive, ReplyWriter(send))
 
-    async def _live(self, receive: Any, send: Any) -> None:
+    async def _handle_lifespan(self, receive: Any, send: Any) -> None:
         while True:
             message = await receive()
             if message["type"] == "lifespan.shutdown":
@@ -269,24 +271,28 @@ class BridgeApp:
                 return
 
     async def close(self) -> None:
-        await asyncio.gather(self._shared.close(), *(one.close() for one in self._sessions.values()))
+        await asyncio.gather(
+            self._shared.close(), *(session_process.close() for session_process in self._sessions.values())
+        )
 
     async def _serve(self, scope: Mapping[str, Any], receive: Any, reply: ReplyWriter) -> None:
         try:
             if scope["path"].rstrip("/") != self._path.rstrip("/"):
                 raise AccessDenied(404, f"MCP is served at {self._path}")
             self._guard.check_address(scope.get("server"))
-            headers = headers_of(scope["headers"])
+            headers = parse_headers(scope["headers"])
             session = (self._guard.admit(headers), headers.get(SESSION, ""))
-            await self._method(scope["method"], session, headers, receive, reply)
+            await self._dispatch_method(scope["method"], session, headers, receive, reply)
         except AccessDenied as denied:
-            await reply.alone(failure(RpcError(INVALID_REQUEST, denied.words)), denied.status, denied.headers)
+            await reply.send_document(
+                failure_from(RpcError(INVALID_REQUEST, denied.reason)), denied.status, denied.headers
+            )
         except RpcError as error:
-            await reply.alone(failure(error), error.status if error.status != 200 else 400)
+            await reply.send_document(failure_from(error), error.status if error.status != 200 else 400)
         finally:
             reply.abandon()
 
-    async def _method(
+    async def _dispatch_method(
         self, method: str, session: tuple[str, str], headers: Mapping[str, str], receive: Any, reply: ReplyWriter
     ) -> None:
         if method == "POST":
@@ -297,9 +303,9 @@ class BridgeApp:
             process = await self._find(session)
             del self._sessions[session]
             await process.close()
-            await reply.empty(200)
+            await reply.send_empty(200)
         elif method == "GET" and session[1]:
-            await DisconnectWatch(receive).over(self._listen(await self._find(session), reply))
+            await DisconnectWatch(receive).run_while_connected(self._listen(await self._find(session), reply))
         else:
             raise AccessDenied(405, "method not allowed; send messages by POST", ((b"allow", b"POST, GET, DELETE"),))
 
@@ -314,25 +320,25 @@ class BridgeApp:
         self, message: RpcMessage, session: tuple[str, str], watch: DisconnectWatch, reply: ReplyWriter
     ) -> None:
         if isinstance(message, RpcRequest) and message.method == "initialize" and not session[1]:
-            await self._greet(message, session[0], watch, reply)
+            await self._open_session(message, session[0], watch, reply)
             return
         stateless = isinstance(message, (RpcRequest, Notification)) and _has_version(message)
         process = await (self._live_process() if stateless else self._find(session))
         if not isinstance(message, RpcRequest):
-            await self._tell(process, message)
-            await reply.empty(202)
+            await self._forward_message(process, message)
+            await reply.send_empty(202)
             return
         answer = await self._answer(process, message, watch if stateless else None, reply.emit)
         await (reply.end() if answer is None else reply.finish(SendMessage(answer)))
 
-    async def _tell(self, process: _Process, message: Notification | Result | Failure) -> None:
+    async def _forward_message(self, process: _Process, message: Notification | Result | Failure) -> None:
         if not isinstance(message, Notification) or message.method != CANCELLED:
             await process.send(message)
         elif process is not self._shared:  # ids in the shared process are not unique; there a disconnect cancels
             process.cancel(message.params.get("requestId", ""))
 
-    async def _greet(self, request: RpcRequest, owner: str, watch: DisconnectWatch, reply: ReplyWriter) -> None:
-        await self._make_room()
+    async def _open_session(self, request: RpcRequest, owner: str, watch: DisconnectWatch, reply: ReplyWriter) -> None:
+        await self._evict_idle_sessions()
         session = (owner, secrets.token_urlsafe(24))
         process = self._sessions[session] = _Process(self._spec)
         answer: Result | Failure | None = None
@@ -340,45 +346,51 @@ class BridgeApp:
             async with asyncio.timeout(self._spec.timeout):
                 answer = await self._answer(process, request, watch, lambda _: None)
         except TimeoutError:
-            words = f"{self._spec.name} did not answer initialize within {self._spec.timeout:g} seconds"
-            answer = Failure(request.id, INTERNAL_ERROR, words)
+            reason = f"{self._spec.name} did not answer initialize within {self._spec.timeout:g} seconds"
+            answer = Failure(request.id, INTERNAL_ERROR, reason)
         finally:
             if not isinstance(answer, Result):
                 del self._sessions[session]
                 await process.close()
         if answer is not None:
-            await reply.alone(
+            await reply.send_document(
                 answer, 200, ((SESSION.encode(), session[1].encode()),) if session in self._sessions else ()
             )
 
-    async def _make_room(self) -> None:
+    async def _evict_idle_sessions(self) -> None:
         """Close idle sessions, and sessions whose process has exited, if the maximum number of sessions is reached."""
         idle = sorted(
-            (key for key, one in self._sessions.items() if one.is_gone or not one.is_in_use),
-            key=lambda key: self._sessions[key].used,
+            (
+                key
+                for key, session_process in self._sessions.items()
+                if session_process.is_gone or not session_process.is_in_use
+            ),
+            key=lambda key: self._sessions[key].last_used,
         )
         if len(self._sessions) >= _MAX_SESSIONS and not idle:
             raise AccessDenied(503, f"all {_MAX_SESSIONS} sessions are in use; try again later")
         surplus = [self._sessions.pop(key) for key in idle[: max(0, len(self._sessions) + 1 - _MAX_SESSIONS)]]
-        await asyncio.gather(*(one.close() for one in surplus))
+        await asyncio.gather(*(session_process.close() for session_process in surplus))
 
     async def _answer(
         self, process: _Process, request: RpcRequest, watch: DisconnectWatch | None, emit: Callable[[RpcMessage], None]
     ) -> Result | Failure | None:
         """Return None if the request was cancelled. In the stateless era a disconnect cancels the request."""
-        asking = process.send_request(request, emit)
+        pending_answer = process.send_request(request, emit)
         try:
-            answer: Result | Failure | None = await (asking if watch is None else watch.over(asking))
+            answer: Result | Failure | None = await (
+                pending_answer if watch is None else watch.run_while_connected(pending_answer)
+            )
         except ToolwireError as error:
-            return _failed(request, error)
+            return _make_failure(request, error)
         return answer
 
     async def _live_process(self) -> _Process:
         """Return the shared process. Replace it if it has exited."""
-        dead = self._shared
-        if dead.is_gone:
+        exited = self._shared
+        if exited.is_gone:
             self._shared = _Process(self._spec)
-            await dead.close()
+            await exited.close()
         return self._shared
 
     async def _find(self, session: tuple[str, str]) -> _Process:

@@ -41,17 +41,19 @@ class Catalog:
         self.info = info
         self._tools = tuple(tools)
         self._resources = tuple(resources)
-        self._prompts = {one.name: one for one in prompts}
+        self._prompts = {item.name: item for item in prompts}
         self._instructions = instructions
         self._ttl_ms = ttl_ms
         self._scope = scope
-        self._marks: dict[str, HeaderArguments] = {tool.name: _marks(tool) for tool in self._tools}
+        self._header_arguments: dict[str, HeaderArguments] = {
+            tool.name: _tool_header_arguments(tool) for tool in self._tools
+        }
         self._declared = lru_cache(8)(self._declare)
         self._lists: dict[str, tuple[str, Callable[[str], list[JSON]]]] = {
             "tools/list": ("tools", self._declared),
-            "resources/list": ("resources", lambda _: self._shown(templates=False)),
-            "resources/templates/list": ("resourceTemplates", lambda _: self._shown(templates=True)),
-            "prompts/list": ("prompts", lambda _: [one.declared() for one in self._prompts.values()]),
+            "resources/list": ("resources", lambda _: self._declare_resources(templates=False)),
+            "resources/templates/list": ("resourceTemplates", lambda _: self._declare_resources(templates=True)),
+            "prompts/list": ("prompts", lambda _: [item.to_declaration() for item in self._prompts.values()]),
         }
 
     def _declare(self, version: str) -> list[JSON]:
@@ -60,10 +62,10 @@ class Catalog:
             _log.log(logging.DEBUG if loss.severity == "info" else logging.WARNING, "%s: %s", version, loss)
         return list(declared)
 
-    def _shown(self, *, templates: bool) -> list[JSON]:
-        return [one.declared() for one in self._resources if one.is_template is templates]
+    def _declare_resources(self, *, templates: bool) -> list[JSON]:
+        return [item.to_declaration() for item in self._resources if item.is_template is templates]
 
-    def has(self, method: str) -> bool:
+    def has_method(self, method: str) -> bool:
         """Return True if the server offers anything for this method."""
         area = method.partition("/")[0]
         return bool(
@@ -72,23 +74,23 @@ class Catalog:
 
     def header_arguments(self, tool: str) -> HeaderArguments:
         """Return the arguments of a tool that are also sent as headers."""
-        return self._marks.get(tool, {})
+        return self._header_arguments.get(tool, {})
 
     def list_result(self, method: str, params: Object, version: str) -> Object:
         """Return the result of a list request."""
         key, items = self._lists[method]
-        every = items(version)
-        start = _page_start(params.get("cursor"), len(every))
+        all_items = items(version)
+        start = _page_start(params.get("cursor"), len(all_items))
         end = start + _PAGE
-        page = Page(every[start:end], str(end) if end < len(every) else None, self._ttl_ms, self._scope)
+        page = Page(all_items[start:end], str(end) if end < len(all_items) else None, self._ttl_ms, self._scope)
         return page.to_json(key, version=version, server=self.info)
 
     def find_resource(self, uri: str) -> tuple[Resource, dict[str, str]] | None:
         """Find a resource by URI. An exact match takes precedence over templates."""
-        for one in sorted(self._resources, key=lambda one: one.is_template):
-            variables = one.match(uri)
+        for item in sorted(self._resources, key=lambda item: item.is_template):
+            variables = item.match(uri)
             if variables is not None:
-                return one, variables
+                return item, variables
         return None
 
     def find_prompt(self, name: JSON) -> Prompt:
@@ -113,7 +115,7 @@ class Catalog:
         return ServerCard(STATELESS, capabilities, self.info, self._instructions, self._ttl_ms, self._scope)
 
 
-def _marks(tool: Tool) -> HeaderArguments:
+def _tool_header_arguments(tool: Tool) -> HeaderArguments:
     try:
         return find_header_arguments(tool.input_schema)
     except SchemaError as error:

@@ -18,7 +18,7 @@ from ..wire.mcp.rpc import (
     Result,
     RpcMessage,
     RpcRequest,
-    failure,
+    failure_from,
     is_batch,
     read,
     read_batch,
@@ -30,7 +30,7 @@ from .listeners import Listener
 from .peer import CancelRequest, OpenSubscription, PeerAction, ResolveReply, SendMessage, ServeRequest, ServerProtocol
 from .server import Server
 
-__all__ = ["Conversation", "Emit", "listener_of", "stateless_exchange"]
+__all__ = ["Conversation", "Emit", "make_listener", "stateless_exchange"]
 
 Emit: TypeAlias = Callable[[RpcMessage], None]
 _LISTS = {"toolsListChanged": "tools", "promptsListChanged": "prompts", "resourcesListChanged": "resources"}
@@ -49,11 +49,11 @@ def stateless_exchange(work: ServeRequest, emit: Emit, principal: str = "") -> R
     )
 
 
-def listener_of(listen: OpenSubscription, emit: Emit) -> Listener:
+def make_listener(listen: OpenSubscription, emit: Emit) -> Listener:
     """Make a listener that tags each notification with the id of its subscription."""
-    lists = frozenset(_LISTS[key] for key in listen.wanted if key in _LISTS)
-    uris = frozenset(listen.wanted.get("resourceSubscriptions", ()))
-    return Listener(lambda notification: emit(listen.tagged(notification)), lists, lambda: uris)
+    lists = frozenset(_LISTS[key] for key in listen.notifications if key in _LISTS)
+    uris = frozenset(listen.notifications.get("resourceSubscriptions", ()))
+    return Listener(lambda notification: emit(listen.tag(notification)), lists, lambda: uris)
 
 
 def _client_gone_error() -> ToolError:
@@ -74,7 +74,7 @@ class Conversation:
         self._sent_requests = 0
         self._closed = False
         every = frozenset(_LISTS.values())
-        self._listener = Listener(self._notify, every, lambda: self.peer.subscribed)
+        self._listener = Listener(self._notify, every, lambda: self.peer.subscribed_uris)
         server.listeners.add(self._listener)
 
     @property
@@ -88,26 +88,26 @@ class Conversation:
 
     def receive(self, message: RpcMessage) -> None:
         """Process a message. Answers go to `emit` in the order in which they complete."""
-        self._do(self.peer.receive(message), self._emit)
+        self._perform_action(self.peer.receive(message), self._emit)
 
-    def _do(self, act: PeerAction, emit: Emit) -> None:
-        if isinstance(act, SendMessage):
-            emit(act.message)
-        elif isinstance(act, ServeRequest):
-            self._begin(act, emit)
-        elif isinstance(act, OpenSubscription):
-            self.listen(act)
+    def _perform_action(self, action: PeerAction, emit: Emit) -> None:
+        if isinstance(action, SendMessage):
+            emit(action.message)
+        elif isinstance(action, ServeRequest):
+            self._start_request(action, emit)
+        elif isinstance(action, OpenSubscription):
+            self.listen(action)
         else:
-            self.handle_one_way(act)
+            self.handle_one_way(action)
 
-    def handle_one_way(self, act: PeerAction) -> None:
+    def handle_one_way(self, action: PeerAction) -> None:
         """Perform an action that has no answer."""
-        if isinstance(act, CancelRequest):
-            self.stop(act.request_id)
-        elif isinstance(act, ResolveReply):
-            self._resolve_reply(act.message)
+        if isinstance(action, CancelRequest):
+            self.stop(action.request_id)
+        elif isinstance(action, ResolveReply):
+            self._resolve_reply(action.message)
 
-    def _begin(self, work: ServeRequest, emit: Emit) -> None:
+    def _start_request(self, work: ServeRequest, emit: Emit) -> None:
         if work.request.id in self._tasks:
             emit(Failure(work.request.id, INVALID_REQUEST, "a request with this id is in progress"))
             return
@@ -122,9 +122,9 @@ class Conversation:
         return task
 
     async def _serve(self, work: ServeRequest, emit: Emit, done: Callable[[SendMessage], None]) -> None:
-        done(await self.server.perform(work, self.exchange(work, emit)))
+        done(await self.server.perform(work, self.make_context(work, emit)))
 
-    def exchange(self, work: ServeRequest, emit: Emit) -> RequestContext:
+    def make_context(self, work: ServeRequest, emit: Emit) -> RequestContext:
         if work.meta.version is not None:
             return stateless_exchange(work, emit, self.principal)
         initialize_params = self.peer.initialize_params
@@ -136,11 +136,11 @@ class Conversation:
             client=initialize_params.client,
             capabilities=initialize_params.capabilities,
             log_level=self.peer.log_level,
-            ask=self._asker(emit),
+            ask=self._make_asker(emit),
             principal=self.principal,
         )
 
-    def _asker(self, emit: Emit) -> SendInputRequest:
+    def _make_asker(self, emit: Emit) -> SendInputRequest:
         async def ask(method: str, params: Object) -> Object:
             if self._closed:
                 raise _client_gone_error()
@@ -158,18 +158,18 @@ class Conversation:
 
     def _resolve_reply(self, message: Result | Failure) -> None:
         """Pass an answer to the waiting question. Ignore answers that no question waits for."""
-        waiting = None if message.id is None else self._pending_replies.get(message.id)
-        if waiting is None or waiting.done():
+        future = None if message.id is None else self._pending_replies.get(message.id)
+        if future is None or future.done():
             return
         if isinstance(message, Result):
-            waiting.set_result(message.result)
+            future.set_result(message.result)
         else:
-            waiting.set_exception(ToolError(f"The client answered with an error: {message.message}"))
+            future.set_exception(ToolError(f"The client answered with an error: {message.message}"))
 
     def listen(self, listen: OpenSubscription) -> None:
-        listener = listener_of(listen, self._emit)
+        listener = make_listener(listen, self._emit)
         self._subscriptions[listen.request_id] = (listen, listener)
-        self._emit(listen.acknowledged)
+        self._emit(listen.acknowledgement)
         self.server.listeners.add(listener)
 
     def stop(self, request_id: RequestId) -> None:
@@ -188,7 +188,7 @@ class Conversation:
                 return await self._answer_all(read_batch(data))
             answer = await self._answer(read(data))
         except RpcError as error:
-            answer = failure(error)
+            answer = failure_from(error)
         return None if answer is None else write(answer)
 
     async def _answer_all(self, messages: list[RpcMessage | RpcError]) -> bytes | None:
@@ -197,13 +197,13 @@ class Conversation:
 
     async def _answer(self, message: RpcMessage | RpcError) -> RpcMessage | None:
         if isinstance(message, RpcError):
-            return failure(message)
-        act = self.peer.receive(message)
-        if isinstance(act, ServeRequest):
-            act = await self.server.perform(act, self.exchange(act, self._emit))
-        if isinstance(act, SendMessage):
-            return act.message
-        self._do(act, self._emit)
+            return failure_from(message)
+        action = self.peer.receive(message)
+        if isinstance(action, ServeRequest):
+            action = await self.server.perform(action, self.make_context(action, self._emit))
+        if isinstance(action, SendMessage):
+            return action.message
+        self._perform_action(action, self._emit)
         return None
 
     async def close(self, grace: float = 0.0) -> None:
@@ -218,7 +218,7 @@ class Conversation:
         self.server.listeners.remove(self._listener)
         for listen, listener in self._subscriptions.values():
             self.server.listeners.remove(listener)
-            self._emit(listen.ended(self.server.catalog.info))
+            self._emit(listen.end_result(self.server.catalog.info))
         self._subscriptions.clear()
         tasks = list(self._tasks.values())
         if tasks and grace:

@@ -95,10 +95,10 @@ class RequestContext:
     def _send(self, message: RpcMessage) -> None:
         """Send a message, from the event loop or from the thread of a tool."""
         try:
-            here = asyncio.get_running_loop() is self._loop
+            on_loop = asyncio.get_running_loop() is self._loop
         except RuntimeError:
-            here = False
-        if here:
+            on_loop = False
+        if on_loop:
             self._emit(message)
         else:
             self._loop.call_soon_threadsafe(self._emit, message)
@@ -110,58 +110,60 @@ class RequestContext:
     async def elicit(self, message: str, schema: Object, *, key: str | None = None) -> Object:
         """Ask the user. Return {"action": "accept" | "decline" | "cancel", "content": …}; content is validated."""
         params = {"message": message, "requestedSchema": schema}
-        found = await self.ask_all({self._key(key): ("elicitation/create", params)})
+        found = await self.ask_all({self._question_key(key): ("elicitation/create", params)})
         return next(iter(found.values()))
 
     async def sample(self, messages: list[Object], *, max_tokens: int, key: str | None = None, **more: Any) -> Object:
         """Ask the client's model."""
         params = {"messages": messages, "maxTokens": max_tokens, **more}
-        found = await self.ask_all({self._key(key): ("sampling/createMessage", params)})
+        found = await self.ask_all({self._question_key(key): ("sampling/createMessage", params)})
         return next(iter(found.values()))
 
     async def roots(self, *, key: str | None = None) -> list[Object]:
         """Ask for the directories that the client works in."""
-        found = await self.ask_all({self._key(key): ("roots/list", {})})
+        found = await self.ask_all({self._question_key(key): ("roots/list", {})})
         roots = next(iter(found.values())).get("roots")
         return roots if isinstance(roots, list) else []
 
-    def _key(self, key: str | None) -> str:
+    def _question_key(self, key: str | None) -> str:
         self._count += 1
         return key or f"question_{self._count}"
 
     async def ask_all(self, questions: Mapping[str, InputRequest]) -> dict[str, Object]:
         """Ask several questions at once. The keys are chosen by the caller."""
-        missing: Object = {name: {} for name in map(_capability, questions.values()) if not self.can(name)}
+        missing: Object = {name: {} for name in map(_capability_of, questions.values()) if not self.can(name)}
         if self.version in STATELESS:
             if missing:
                 self.unanswered = missing_capability(missing)
                 raise InputNeeded
-            return self._answered(questions)
+            return self._collect_answers(questions)
         if missing or self._ask is None:
             raise ToolError(f"Cannot ask the client: it does not support {', '.join(missing) or 'server requests'}.")
         return {key: await self._ask(method, params) for key, (method, params) in questions.items()}
 
-    def _answered(self, questions: Mapping[str, InputRequest]) -> dict[str, Object]:
+    def _collect_answers(self, questions: Mapping[str, InputRequest]) -> dict[str, Object]:
         """Return the answers sent with the request. End the request if one is missing or does not match its schema."""
         for key in questions:
             if key in self.answers and type(self.answers[key]) is not dict:
-                words = f"the answer to {key!r} must be an object"
-                self.unanswered = RpcError(INVALID_PARAMS, words, pointer=f"/params/inputResponses/{key}")
+                problem = f"the answer to {key!r} must be an object"
+                self.unanswered = RpcError(INVALID_PARAMS, problem, pointer=f"/params/inputResponses/{key}")
                 raise InputNeeded
-        open_ones = {key: one for key, one in questions.items() if not _fits(one, self.answers.get(key))}
-        if open_ones:
-            requests = {key: {"method": method, "params": params} for key, (method, params) in open_ones.items()}
-            self.answers = {key: value for key, value in self.answers.items() if key not in open_ones}
+        unanswered_keys = {
+            key: one for key, one in questions.items() if not _is_valid_answer(one, self.answers.get(key))
+        }
+        if unanswered_keys:
+            requests = {key: {"method": method, "params": params} for key, (method, params) in unanswered_keys.items()}
+            self.answers = {key: value for key, value in self.answers.items() if key not in unanswered_keys}
             self.unanswered = InputRequired(requests)
             raise InputNeeded
         return {key: self.answers[key] for key in questions}
 
 
-def _capability(question: InputRequest) -> str:
+def _capability_of(question: InputRequest) -> str:
     return _CAPABILITIES.get(question[0], question[0])
 
 
-def _fits(question: InputRequest, answer: Object | None) -> bool:
+def _is_valid_answer(question: InputRequest, answer: Object | None) -> bool:
     """Return True if there is an answer and, for an accepted form, the content matches the requested schema."""
     if answer is None:
         return False

@@ -15,18 +15,18 @@ from urllib.parse import urlsplit
 
 from ..wire.loopback import is_address, is_loopback
 
-__all__ = ["LOCAL", "AccessDenied", "Guard"]
+__all__ = ["LOCAL_HOSTS", "AccessDenied", "Guard"]
 
-LOCAL = ("localhost", "127.0.0.1", "[::1]")
+LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 
 
 class AccessDenied(Exception):
     """A refused request, with the `status` and headers of the response."""
 
-    def __init__(self, status: int, words: str, headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:
-        super().__init__(words)
+    def __init__(self, status: int, reason: str, headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:
+        super().__init__(reason)
         self.status = status
-        self.words = words
+        self.reason = reason
         self.headers = headers
 
 
@@ -39,7 +39,7 @@ class Guard:
     """
 
     def __init__(
-        self, hosts: Iterable[str] = LOCAL, origins: Iterable[str] = (), tokens: Mapping[str, str] | None = None
+        self, hosts: Iterable[str] = LOCAL_HOSTS, origins: Iterable[str] = (), tokens: Mapping[str, str] | None = None
     ) -> None:
         self._hosts = frozenset(host.lower() for host in hosts)
         self._origins = frozenset(origin.lower().rstrip("/") for origin in origins)
@@ -68,18 +68,18 @@ class Guard:
     def admit(self, headers: Mapping[str, str]) -> str:
         """Return the principal. Raise Denied if the host, the origin or the token is not accepted."""
         host = headers.get("host", "")
-        if not self._knows(host):
+        if not self._is_known_host(host):
             raise AccessDenied(403, f"host {host!r} is not allowed")
         origin = headers.get("origin")
-        if origin is not None and not self._trusts(origin):
+        if origin is not None and not self._is_trusted_origin(origin):
             raise AccessDenied(403, f"origin {origin!r} is not allowed")
-        return self._principal(headers.get("authorization")) if self._tokens else ""
+        return self._identify(headers.get("authorization")) if self._tokens else ""
 
-    def _knows(self, host: str) -> bool:
+    def _is_known_host(self, host: str) -> bool:
         host = host.lower()
         return "*" in self._hosts or host in self._hosts or _without_port(host) in self._hosts
 
-    def _trusts(self, origin: str) -> bool:
+    def _is_trusted_origin(self, origin: str) -> bool:
         origin = origin.lower()
         if origin in self._origins or "*" in self._origins:
             return True
@@ -87,16 +87,16 @@ class Guard:
             parts = urlsplit(origin)
         except ValueError:
             return False
-        named = parts.netloc in self._hosts or _without_port(parts.netloc) in self._hosts
-        return parts.scheme in ("http", "https") and named
+        is_own_host = parts.netloc in self._hosts or _without_port(parts.netloc) in self._hosts
+        return parts.scheme in ("http", "https") and is_own_host
 
-    def _principal(self, authorization: str | None) -> str:
+    def _identify(self, authorization: str | None) -> str:
         scheme, _, token = (authorization or "").partition(" ")
-        given = sha256(token.strip().encode("utf-8", "surrogatepass")).digest()
+        token_digest = sha256(token.strip().encode("utf-8", "surrogatepass")).digest()
         owner = None
-        for known, who in self._tokens.items():  # compare all of them, so that the duration reveals nothing
-            if hmac.compare_digest(known, given):
-                owner = who
+        for known, token_owner in self._tokens.items():  # compare all of them, so that the duration reveals nothing
+            if hmac.compare_digest(known, token_digest):
+                owner = token_owner
         if scheme.lower() != "bearer" or owner is None:
             raise AccessDenied(401, "missing or invalid bearer token", ((b"www-authenticate", b'Bearer realm="mcp"'),))
         return owner

@@ -17,19 +17,19 @@ from typing import Any, TypeAlias
 from ..wire.mcp.errors import INVALID_PARAMS, INVALID_REQUEST, RpcError
 from ..wire.mcp.headers import SESSION, VERSION, check_headers
 from ..wire.mcp.meta import PROTOCOL_VERSION, Meta, read_meta
-from ..wire.mcp.rpc import LIMIT, Notification, RpcMessage, RpcRequest, failure, is_batch, read
+from ..wire.mcp.rpc import LIMIT, Notification, RpcMessage, RpcRequest, failure_from, is_batch, read
 from ..wire.mcp.versions import HANDSHAKE
-from .conversation import listener_of, stateless_exchange
+from .conversation import make_listener, stateless_exchange
 from .guard import AccessDenied, Guard
 from .peer import OpenSubscription, PeerAction, SendMessage, ServeRequest, serve_stateless
 from .replies import AsgiSend, Headers, ReplyWriter
 from .server import Server
 from .sessions import HttpSession, HttpSessions
 
-__all__ = ["DisconnectWatch", "HttpApp", "headers_of", "read_request_body"]
+__all__ = ["DisconnectWatch", "HttpApp", "parse_headers", "read_request_body"]
 
 Receiver: TypeAlias = Callable[[], Awaitable[Mapping[str, Any]]]
-_ONCE = frozenset({"host", "origin", "authorization", "content-type"})
+_UNREPEATABLE_HEADERS = frozenset({"host", "origin", "authorization", "content-type"})
 _ALLOW: Headers = ((b"allow", b"POST, GET, DELETE"),)
 
 
@@ -47,16 +47,16 @@ class HttpApp:
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receiver, send: AsgiSend) -> None:
         if scope["type"] == "lifespan":
-            await self._live(receive, send)
+            await self._handle_lifespan(receive, send)
         elif scope["type"] == "http":
             await self._serve(scope, receive, send)
 
-    async def _live(self, receive: Receiver, send: AsgiSend) -> None:
+    async def _handle_lifespan(self, receive: Receiver, send: AsgiSend) -> None:
         await receive()
-        tidying = asyncio.create_task(self.server.sweep_periodically())
+        sweep_task = asyncio.create_task(self.server.sweep_periodically())
         await send({"type": "lifespan.startup.complete"})
         await receive()
-        tidying.cancel()
+        sweep_task.cancel()
         await self.close()
         await send({"type": "lifespan.shutdown.complete"})
 
@@ -70,18 +70,18 @@ class HttpApp:
             if self._path is not None and scope["path"].rstrip("/") != self._path.rstrip("/"):
                 raise AccessDenied(404, f"MCP is served at {self._path}")
             self._guard.check_address(scope.get("server"))
-            headers = headers_of(scope["headers"])
+            headers = parse_headers(scope["headers"])
             principal = self._guard.admit(headers)
-            await self._method(scope["method"], headers, principal, receive, reply)
+            await self._dispatch_method(scope["method"], headers, principal, receive, reply)
         except AccessDenied as denied:
-            error = RpcError(INVALID_REQUEST, denied.words)
-            await reply.alone(failure(error), denied.status, denied.headers)
+            error = RpcError(INVALID_REQUEST, denied.reason)
+            await reply.send_document(failure_from(error), denied.status, denied.headers)
         except RpcError as error:
-            await reply.alone(failure(error), error.status if error.status != 200 else 400)
+            await reply.send_document(failure_from(error), error.status if error.status != 200 else 400)
         finally:
             reply.abandon()
 
-    async def _method(
+    async def _dispatch_method(
         self, method: str, headers: Mapping[str, str], principal: str, receive: Receiver, reply: ReplyWriter
     ) -> None:
         if method == "POST":
@@ -92,27 +92,27 @@ class HttpApp:
         session = self._sessions.find(headers[SESSION], principal)
         if method == "DELETE":
             await self._sessions.end(headers[SESSION])
-            await reply.empty(200)
+            await reply.send_empty(200)
         else:
-            await DisconnectWatch(receive).over(session.stream(reply))
+            await DisconnectWatch(receive).run_while_connected(session.stream(reply))
 
     async def _post(self, headers: Mapping[str, str], principal: str, receive: Receiver, reply: ReplyWriter) -> None:
         if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise AccessDenied(415, "content-type must be application/json")
-        reply.streams = _accepts(headers.get("accept"), "text/event-stream")
-        if not reply.streams and not _accepts(headers.get("accept"), "application/json"):
+        reply.accepts_stream = _accepts_type(headers.get("accept"), "text/event-stream")
+        if not reply.accepts_stream and not _accepts_type(headers.get("accept"), "application/json"):
             raise AccessDenied(406, "accept must allow application/json or text/event-stream")
         body = await read_request_body(headers, receive, self._limit)
         if is_batch(body) and SESSION in headers:
-            await reply.raw(await self._sessions.find(headers[SESSION], principal).handle(body))
+            await reply.send_batch(await self._sessions.find(headers[SESSION], principal).handle(body))
             return
         message = read(body, limit=self._limit)
         if _is_stateless(message, headers):
-            await self._stateless(message, headers, principal, DisconnectWatch(receive), reply)
+            await self._handle_stateless(message, headers, principal, DisconnectWatch(receive), reply)
         else:
-            await self._handshake(message, headers, principal, receive, reply)
+            await self._handle_handshake(message, headers, principal, receive, reply)
 
-    async def _stateless(
+    async def _handle_stateless(
         self,
         message: RpcMessage,
         headers: Mapping[str, str],
@@ -121,66 +121,68 @@ class HttpApp:
         reply: ReplyWriter,
     ) -> None:
         if not isinstance(message, RpcRequest):
-            await reply.empty(202 if isinstance(message, Notification) else 400)
+            await reply.send_empty(202 if isinstance(message, Notification) else 400)
             return
         try:
-            act = self._checked(message, headers)
+            action = self._check_and_dispatch(message, headers)
         except RpcError as error:
-            act = SendMessage(failure(error, message.id), error.status)
-        if isinstance(act, ServeRequest):
-            work = act
+            action = SendMessage(failure_from(error, message.id), error.status)
+        if isinstance(action, ServeRequest):
+            work = action
             exchange = stateless_exchange(work, reply.emit, principal)
-            sent = await watch.over(self.server.perform(work, exchange))
+            sent = await watch.run_while_connected(self.server.perform(work, exchange))
             if sent is not None:
                 await reply.finish(sent)
-        elif isinstance(act, OpenSubscription):
-            await watch.over(self._listen(act, reply))
-        elif isinstance(act, SendMessage):
-            await reply.alone(act.message, act.status)
+        elif isinstance(action, OpenSubscription):
+            await watch.run_while_connected(self._listen(action, reply))
+        elif isinstance(action, SendMessage):
+            await reply.send_document(action.message, action.status)
 
-    def _checked(self, request: RpcRequest, headers: Mapping[str, str]) -> PeerAction:
+    def _check_and_dispatch(self, request: RpcRequest, headers: Mapping[str, str]) -> PeerAction:
         """Compare the headers with the body, then dispatch the request."""
-        meta = _stated(request)
+        meta = _required_meta(request)
         tool = request.params.get("name") if request.method == "tools/call" else None
-        marks = self.server.catalog.header_arguments(tool) if type(tool) is str else None
-        check_headers(headers, request, meta.version or "", marks)
+        header_arguments = self.server.catalog.header_arguments(tool) if type(tool) is str else None
+        check_headers(headers, request, meta.version or "", header_arguments)
         return serve_stateless(self.server.catalog, request, meta)
 
     async def _listen(self, listen: OpenSubscription, reply: ReplyWriter) -> None:
         """Send notifications until the client disconnects."""
-        listener = listener_of(listen, reply.emit)
-        reply.emit(listen.acknowledged)
+        listener = make_listener(listen, reply.emit)
+        reply.emit(listen.acknowledgement)
         self.server.listeners.add(listener)
         try:
             await reply.keep_alive()
         finally:
             self.server.listeners.remove(listener)
 
-    async def _handshake(
+    async def _handle_handshake(
         self, message: RpcMessage, headers: Mapping[str, str], principal: str, receive: Receiver, reply: ReplyWriter
     ) -> None:
-        session, opened = self._session(message, headers, principal)
+        session, new_session_id = self._find_session(message, headers, principal)
         if not isinstance(message, RpcRequest):
             session.handle_one_way(session.peer.receive(message))
-            await reply.empty(202)
+            await reply.send_empty(202)
             return
-        act = session.peer.receive(message)
-        if opened is not None:
-            await self._greet(session, act, opened, reply)
-        elif isinstance(act, ServeRequest):
-            await DisconnectWatch(receive).over(session.serve(act, reply))
-        elif isinstance(act, SendMessage):
-            await reply.alone(act.message, act.status)
+        action = session.peer.receive(message)
+        if new_session_id is not None:
+            await self._reply_initialize(session, action, new_session_id, reply)
+        elif isinstance(action, ServeRequest):
+            await DisconnectWatch(receive).run_while_connected(session.serve(action, reply))
+        elif isinstance(action, SendMessage):
+            await reply.send_document(action.message, action.status)
 
-    async def _greet(self, session: HttpSession, act: PeerAction, opened: str, reply: ReplyWriter) -> None:
-        assert isinstance(act, SendMessage)
+    async def _reply_initialize(
+        self, session: HttpSession, action: PeerAction, new_session_id: str, reply: ReplyWriter
+    ) -> None:
+        assert isinstance(action, SendMessage)
         if session.peer.initialize_params is None:  # initialize was refused
-            await self._sessions.end(opened)
-            await reply.alone(act.message, act.status)
+            await self._sessions.end(new_session_id)
+            await reply.send_document(action.message, action.status)
         else:
-            await reply.alone(act.message, act.status, ((SESSION.encode(), opened.encode()),))
+            await reply.send_document(action.message, action.status, ((SESSION.encode(), new_session_id.encode()),))
 
-    def _session(
+    def _find_session(
         self, message: RpcMessage, headers: Mapping[str, str], principal: str
     ) -> tuple[HttpSession, str | None]:
         """Return the session of a message; `initialize` opens one."""
@@ -188,8 +190,8 @@ class HttpApp:
             return self._sessions.open(principal)
         number = message.id if isinstance(message, RpcRequest) else None
         if SESSION not in headers:
-            words = "send initialize first and use its Mcp-Session-Id, or state the protocol version in _meta"
-            raise RpcError(INVALID_REQUEST, words, request_id=number)
+            reason = "send initialize first and use its Mcp-Session-Id, or state the protocol version in _meta"
+            raise RpcError(INVALID_REQUEST, reason, request_id=number)
         version = headers.get(VERSION)
         if version is not None and version not in HANDSHAKE:
             raise RpcError(INVALID_REQUEST, f"sessions do not support MCP version {version}", request_id=number)
@@ -214,21 +216,21 @@ async def read_request_body(headers: Mapping[str, str], receive: Receiver, limit
             return b"".join(pieces)
 
 
-def headers_of(raw: list[tuple[bytes, bytes]]) -> dict[str, str]:
+def parse_headers(raw: list[tuple[bytes, bytes]]) -> dict[str, str]:
     """Return the headers by name. Reject duplicates of headers that decide something, because they are ambiguous."""
     headers: dict[str, str] = {}
     for name, value in raw:
         key = name.decode("latin-1").lower()
-        if key in headers and (key in _ONCE or key.startswith("mcp-")):
+        if key in headers and (key in _UNREPEATABLE_HEADERS or key.startswith("mcp-")):
             raise AccessDenied(400, f"duplicate header {key}")
         headers[key] = value.decode("latin-1")
     return headers
 
 
-def _accepts(accept: str | None, wanted: str) -> bool:
+def _accepts_type(accept: str | None, wanted: str) -> bool:
     if not accept:
         return True
-    kinds = {one.partition(";")[0].strip().lower() for one in accept.split(",")}
+    kinds = {media_range.partition(";")[0].strip().lower() for media_range in accept.split(",")}
     return not kinds.isdisjoint({wanted, "*/*", f"{wanted.partition('/')[0]}/*"})
 
 
@@ -242,12 +244,12 @@ def _is_stateless(message: RpcMessage, headers: Mapping[str, str]) -> bool:
     return version is not None and version not in HANDSHAKE and SESSION not in headers
 
 
-def _stated(request: RpcRequest) -> Meta:
+def _required_meta(request: RpcRequest) -> Meta:
     """Return the `_meta` of a stateless request, in which the version is required."""
     try:
         meta = read_meta(request.params)
     except RpcError as error:
-        raise error.of(request.id) from None
+        raise error.with_request_id(request.id) from None
     if meta.version is None:
         raise RpcError(INVALID_PARAMS, f"_meta: {PROTOCOL_VERSION} is missing", status=400)
     return meta
@@ -259,31 +261,31 @@ class DisconnectWatch:
     def __init__(self, receive: Receiver) -> None:
         self._receive = receive
 
-    async def over(self, work: Awaitable[Any]) -> Any:
+    async def run_while_connected(self, work: Awaitable[Any]) -> Any:
         """Return the result of the work, or cancel it and return None if the client disconnects."""
-        doing = asyncio.current_task()
-        assert doing is not None
-        before, at_work, stopped = doing.cancelling(), True, False
+        task = asyncio.current_task()
+        assert task is not None
+        initial_cancels, is_running, stopped = task.cancelling(), True, False
 
         def stop(watched: asyncio.Future[None]) -> None:
             nonlocal stopped
-            if at_work and not watched.cancelled():
-                stopped = doing.cancel()
+            if is_running and not watched.cancelled():
+                stopped = task.cancel()
 
-        watching = asyncio.ensure_future(self._gone())
-        watching.add_done_callback(stop)
+        watch_task = asyncio.ensure_future(self._wait_for_disconnect())
+        watch_task.add_done_callback(stop)
         try:
             return await work
         except asyncio.CancelledError:
-            if not stopped or doing.cancelling() - 1 > before:
+            if not stopped or task.cancelling() - 1 > initial_cancels:
                 raise  # the task was cancelled from outside, too
             return None
         finally:
-            at_work = False
-            watching.cancel()
+            is_running = False
+            watch_task.cancel()
             if stopped:
-                doing.uncancel()
+                task.uncancel()
 
-    async def _gone(self) -> None:
+    async def _wait_for_disconnect(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass

@@ -29,23 +29,23 @@ class Listeners:
     """The current listeners of a server."""
 
     def __init__(self) -> None:
-        self._all: set[Listener] = set()
+        self._listeners: set[Listener] = set()
 
     def add(self, listener: Listener) -> None:
-        self._all.add(listener)
+        self._listeners.add(listener)
 
     def remove(self, listener: Listener) -> None:
-        self._all.discard(listener)
+        self._listeners.discard(listener)
 
     def __len__(self) -> int:
-        return len(self._all)
+        return len(self._listeners)
 
-    def changed(self, what: Literal["tools", "prompts", "resources"]) -> None:
-        for listener in list(self._all):
-            if what in listener.lists:
-                listener.emit(Notification(f"notifications/{what}/list_changed"))
+    def changed(self, list_name: Literal["tools", "prompts", "resources"]) -> None:
+        for listener in list(self._listeners):
+            if list_name in listener.lists:
+                listener.emit(Notification(f"notifications/{list_name}/list_changed"))
 
     def updated(self, uri: str) -> None:
-        for listener in list(self._all):
+        for listener in list(self._listeners):
             if uri in listener.uris():
                 listener.emit(Notification("notifications/resources/updated", {"uri": uri}))

@@ -32,7 +32,7 @@ from ..schema.infer import tool
 from ..wire.mcp.content import encode_block
 from ..wire.mcp.versions import LATEST
 
-__all__ = ["Prompt", "Resource", "contents_of", "find_offers", "messages_of", "prompt", "resource"]
+__all__ = ["Prompt", "Resource", "find_offers", "make_contents", "make_messages", "prompt", "resource"]
 
 _VARIABLE = re.compile(r"\{(\w+)\}")
 
@@ -51,11 +51,11 @@ class Resource(Value, frozen=True):
     def is_template(self) -> bool:
         return _VARIABLE.search(self.uri) is not None
 
-    def declared(self) -> Object:
+    def to_declaration(self) -> Object:
         """Return the entry of the resource in a list."""
         out: Object = {"uriTemplate" if self.is_template else "uri": self.uri, "name": self.name}
-        said = (("title", self.title), ("description", self.description), ("mimeType", self.media_type))
-        out.update((key, value) for key, value in said if value is not None)
+        fields = (("title", self.title), ("description", self.description), ("mimeType", self.media_type))
+        out.update((key, value) for key, value in fields if value is not None)
         return out
 
     def match(self, uri: str) -> dict[str, str] | None:
@@ -68,14 +68,14 @@ class Resource(Value, frozen=True):
 
 def _match_template(template: str, uri: str) -> dict[str, str] | None:
     """Match a URI, segment by segment, because no variable contains a slash."""
-    wanted, given = template.split("/"), uri.split("/")
+    template_segments, uri_segments = template.split("/"), uri.split("/")
     found: dict[str, str] = {}
-    for pattern, text in zip(wanted, given, strict=False):
+    for pattern, text in zip(template_segments, uri_segments, strict=False):
         values = _match_segment(_VARIABLE.split(pattern), text)
         if values is None:
             return None
         found |= values
-    return found if len(wanted) == len(given) else None
+    return found if len(template_segments) == len(uri_segments) else None
 
 
 def _match_segment(pieces: list[str], text: str) -> dict[str, str] | None:
@@ -111,12 +111,12 @@ class Prompt(Value, frozen=True):
     title: str | None = None
     complete: Mapping[str, Callable[[str], Iterable[str]]] = {}
 
-    def declared(self) -> Object:
+    def to_declaration(self) -> Object:
         """Return the entry of the prompt in a list."""
         required = self.parameters.get("required", ())
         out: Object = {"name": self.name}
-        said = (("title", self.title), ("description", self.description))
-        out.update((key, value) for key, value in said if value is not None)
+        fields = (("title", self.title), ("description", self.description))
+        out.update((key, value) for key, value in fields if value is not None)
         out["arguments"] = [
             {
                 "name": name,
@@ -127,12 +127,12 @@ class Prompt(Value, frozen=True):
         ]
         return out
 
-    def completions(self, argument: str, begun: str) -> list[str]:
+    def completions(self, argument: str, prefix: str) -> list[str]:
         """Return the values of an argument that start with `begun`."""
         if argument in self.complete:
-            return [value for value in self.complete[argument](begun) if value.startswith(begun)]
+            return [value for value in self.complete[argument](prefix) if value.startswith(prefix)]
         choices = self.parameters.get("properties", {}).get(argument, {}).get("enum", ())
-        return [value for value in choices if isinstance(value, str) and value.startswith(begun)]
+        return [value for value in choices if isinstance(value, str) and value.startswith(prefix)]
 
 
 def resource(
@@ -195,36 +195,36 @@ def find_offers(module: ModuleType) -> tuple[list[Resource], list[Prompt]]:
     return resources, [value for value in members if isinstance(value, Prompt)]
 
 
-def contents_of(value: Any, uri: str, media_type: str | None) -> list[Object]:
+def make_contents(value: Any, uri: str, media_type: str | None) -> list[Object]:
     """Convert the return value of a resource's function to the contents of its URI."""
     items = value if isinstance(value, (list, tuple)) else [value]
-    return [_content(item, uri, media_type) for item in items]
+    return [_to_content(item, uri, media_type) for item in items]
 
 
-def _content(item: Any, uri: str, media_type: str | None) -> Object:
+def _to_content(item: Any, uri: str, media_type: str | None) -> Object:
     out: Object = {"uri": uri}
     if isinstance(item, Media) and item.data is not None:
-        return {**out, **_typed(item.media_type or media_type), "blob": item.data}
+        return {**out, **_mime_type_field(item.media_type or media_type), "blob": item.data}
     if isinstance(item, (bytes, bytearray)):
-        return {**out, **_typed(media_type or "application/octet-stream"), "blob": b64encode(item).decode()}
+        return {**out, **_mime_type_field(media_type or "application/octet-stream"), "blob": b64encode(item).decode()}
     if isinstance(item, Text):
         item = item.text
     if isinstance(item, str):
-        return {**out, **_typed(media_type), "text": item}
-    return {**out, **_typed(media_type or "application/json"), "text": dumps(item)}
+        return {**out, **_mime_type_field(media_type), "text": item}
+    return {**out, **_mime_type_field(media_type or "application/json"), "text": dumps(item)}
 
 
-def _typed(media_type: str | None) -> Object:
+def _mime_type_field(media_type: str | None) -> Object:
     return {} if media_type is None else {"mimeType": media_type}
 
 
-def messages_of(value: Any, version: str = LATEST) -> list[Object]:
+def make_messages(value: Any, version: str = LATEST) -> list[Object]:
     """Convert the return value of a prompt's function to messages of one block each."""
     items = value if isinstance(value, (list, tuple)) else [value]
-    return [message for item in items for message in _messages(item, version)]
+    return [message for item in items for message in _to_messages(item, version)]
 
 
-def _messages(item: Any, version: str) -> list[Object]:
+def _to_messages(item: Any, version: str) -> list[Object]:
     if isinstance(item, str):
         item = Text(item)
     if isinstance(item, (Text, Media, Opaque)):

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from ..wire.mcp.notices import DISCARDABLE
 from ..wire.mcp.rpc import Notification, RpcMessage, write
 
-__all__ = ["OutputStream", "is_full", "open_output", "private_output", "write_line"]
+__all__ = ["OutputStream", "is_full", "open_output", "reserve_stdout", "write_line"]
 
 _HIGH_WATER = 4 * 1024 * 1024
 
@@ -37,8 +37,8 @@ class OutputStream(Protocol):
 
 def write_line(sink: OutputStream, message: RpcMessage) -> None:
     """Write a message. Drop progress and log messages while the buffer is full, because they are useless later."""
-    passes = isinstance(message, Notification) and message.method in DISCARDABLE
-    if not (sink.is_closing() or (passes and is_full(sink))):
+    is_discardable = isinstance(message, Notification) and message.method in DISCARDABLE
+    if not (sink.is_closing() or (is_discardable and is_full(sink))):
         sink.write(write(message) + b"\n")
 
 
@@ -53,11 +53,11 @@ async def open_output(output: Any) -> tuple[OutputStream, asyncio.Future[None]]:
     if stat.S_ISREG(os.fstat(output.fileno()).st_mode):
         file = _FileOutput(output)
         return file, file.lost
-    transport, written = await loop.connect_write_pipe(_Output, output)
+    transport, written = await loop.connect_write_pipe(_PipeProtocol, output)
     return transport, written.lost
 
 
-class _Output(asyncio.Protocol):
+class _PipeProtocol(asyncio.Protocol):
     """Report when the reader has closed the pipe."""
 
     def __init__(self) -> None:
@@ -90,16 +90,16 @@ class _FileOutput:
 
 
 @contextmanager
-def private_output() -> Iterator[Any]:
+def reserve_stdout() -> Iterator[Any]:
     """Reserve standard output for messages, and redirect all other output to standard error."""
-    ours = os.fdopen(os.dup(1), "wb", buffering=0)
-    kept = sys.stdout
+    reserved = os.fdopen(os.dup(1), "wb", buffering=0)
+    saved_stdout = sys.stdout
     sys.stdout.flush()
     os.dup2(2, 1)
     sys.stdout = sys.stderr
     try:
-        yield ours
+        yield reserved
     finally:
-        sys.stdout = kept
-        if not ours.closed:
-            os.dup2(ours.fileno(), 1)
+        sys.stdout = saved_stdout
+        if not reserved.closed:
+            os.dup2(reserved.fileno(), 1)

@@ -23,7 +23,7 @@ from ..wire.mcp.errors import INVALID_PARAMS, INVALID_REQUEST, RequestId, RpcErr
 from ..wire.mcp.greeting import InitializeParams, read_initialize
 from ..wire.mcp.meta import SERVER_INFO, SUBSCRIPTION_ID, Meta, read_meta
 from ..wire.mcp.notices import CANCELLED, LEVELS, read_cancelled
-from ..wire.mcp.rpc import Failure, Notification, Result, RpcMessage, RpcRequest, failure
+from ..wire.mcp.rpc import Failure, Notification, Result, RpcMessage, RpcRequest, failure_from
 from ..wire.mcp.versions import LATEST_HANDSHAKE, STATELESS, negotiate_version
 from .catalog import Catalog
 
@@ -53,21 +53,21 @@ class ServeRequest(Value, frozen=True):
 
 
 class OpenSubscription(Value, frozen=True):
-    """Start a subscription. `wanted` is the supported part of the requested notifications."""
+    """Start a subscription. `notifications` is the supported part of the requested notifications."""
 
     request_id: RequestId
-    wanted: Object
+    notifications: Object
 
-    def tagged(self, notification: Notification) -> Notification:
+    def tag(self, notification: Notification) -> Notification:
         """Return the notification with the id of the subscription."""
         meta = {**notification.params.get("_meta", {}), SUBSCRIPTION_ID: self.request_id}
         return Notification(notification.method, {**notification.params, "_meta": meta})
 
     @property
-    def acknowledged(self) -> Notification:
-        return self.tagged(Notification("notifications/subscriptions/acknowledged", {"notifications": self.wanted}))
+    def acknowledgement(self) -> Notification:
+        return self.tag(Notification("notifications/subscriptions/acknowledged", {"notifications": self.notifications}))
 
-    def ended(self, server: Object) -> Result:
+    def end_result(self, server: Object) -> Result:
         """Return the result that ends the subscription when the server shuts down."""
         meta = {SERVER_INFO: server, SUBSCRIPTION_ID: self.request_id}
         return Result(self.request_id, {"resultType": "complete", "_meta": meta})
@@ -92,9 +92,9 @@ def serve_stateless(catalog: Catalog, request: RpcRequest, meta: Meta) -> PeerAc
     version, method = meta.version or "", request.method
     if version not in STATELESS:
         raise unsupported_version(version, STATELESS)
-    if method in _SERVED_METHODS and catalog.has(method):
+    if method in _SERVED_METHODS and catalog.has_method(method):
         return ServeRequest(request, meta, version)
-    if method in _LISTS and catalog.has(method):
+    if method in _LISTS and catalog.has_method(method):
         return SendMessage(Result(request.id, catalog.list_result(method, request.params, version)))
     if method == "server/discover":
         return SendMessage(Result(request.id, catalog.card().discovered()))
@@ -103,7 +103,7 @@ def serve_stateless(catalog: Catalog, request: RpcRequest, meta: Meta) -> PeerAc
     raise unknown_method(method)
 
 
-_CHANGES = {
+_LIST_METHODS = {
     "toolsListChanged": "tools/list",
     "promptsListChanged": "prompts/list",
     "resourcesListChanged": "resources/list",
@@ -111,12 +111,14 @@ _CHANGES = {
 
 
 def _supported_notifications(params: Object, catalog: Catalog) -> Object:
-    asked = params.get("notifications")
-    if type(asked) is not dict:
+    requested = params.get("notifications")
+    if type(requested) is not dict:
         raise RpcError(INVALID_PARAMS, "notifications must be an object", pointer="/params/notifications")
-    wanted: Object = {key: True for key, method in _CHANGES.items() if asked.get(key) is True and catalog.has(method)}
-    uris = asked.get("resourceSubscriptions")
-    if type(uris) is list and catalog.has("resources/list"):
+    wanted: Object = {
+        key: True for key, method in _LIST_METHODS.items() if requested.get(key) is True and catalog.has_method(method)
+    }
+    uris = requested.get("resourceSubscriptions")
+    if type(uris) is list and catalog.has_method("resources/list"):
         wanted["resourceSubscriptions"] = [uri for uri in uris if type(uri) is str]
     return wanted
 
@@ -129,7 +131,7 @@ class ServerProtocol:
         self.initialize_params: InitializeParams | None = None
         self.version = LATEST_HANDSHAKE
         self.log_level = "info"
-        self.subscribed: set[str] = set()
+        self.subscribed_uris: set[str] = set()
         self._methods: dict[str, Callable[[RpcRequest], Object]] = {
             "initialize": self._initialize,
             "ping": lambda _: {},
@@ -144,7 +146,7 @@ class ServerProtocol:
             try:
                 return self._handle_request(message)
             except RpcError as error:
-                return SendMessage(failure(error, message.id), error.status)
+                return SendMessage(failure_from(error, message.id), error.status)
         if isinstance(message, Notification):
             return _handle_notification(message)
         return ResolveReply(message)
@@ -156,21 +158,21 @@ class ServerProtocol:
         method = request.method
         if self.initialize_params is None and method not in ("initialize", "ping"):
             raise RpcError(INVALID_REQUEST, "send initialize first, or state the version in _meta", status=400)
-        if method in _SERVED_METHODS and self._catalog.has(method):
+        if method in _SERVED_METHODS and self._catalog.has_method(method):
             return ServeRequest(request, meta, self.version)
-        if method in _LISTS and self._catalog.has(method):
+        if method in _LISTS and self._catalog.has_method(method):
             return SendMessage(Result(request.id, self._catalog.list_result(method, request.params, self.version)))
         handler = self._methods.get(method)
-        if handler is None or not self._catalog.has(method):
+        if handler is None or not self._catalog.has_method(method):
             raise unknown_method(method)
         return SendMessage(Result(request.id, handler(request)))
 
     def _initialize(self, request: RpcRequest) -> Object:
         if self.initialize_params is not None:
             raise RpcError(INVALID_REQUEST, "initialize was already sent")
-        hello = read_initialize(request.params)
-        self.initialize_params, self.version = hello, negotiate_version(hello.version)
-        return self._catalog.card(handshake=True).initialized(self.version)
+        initialize = read_initialize(request.params)
+        self.initialize_params, self.version = initialize, negotiate_version(initialize.version)
+        return self._catalog.card(handshake=True).initialize_result(self.version)
 
     def _set_level(self, request: RpcRequest) -> Object:
         level = request.params.get("level")
@@ -180,15 +182,15 @@ class ServerProtocol:
         return {}
 
     def _subscribe(self, request: RpcRequest) -> Object:
-        self.subscribed.add(_uri(request))
+        self.subscribed_uris.add(_require_uri(request))
         return {}
 
     def _unsubscribe(self, request: RpcRequest) -> Object:
-        self.subscribed.discard(_uri(request))
+        self.subscribed_uris.discard(_require_uri(request))
         return {}
 
 
-def _uri(request: RpcRequest) -> str:
+def _require_uri(request: RpcRequest) -> str:
     uri = request.params.get("uri")
     if type(uri) is not str:
         raise RpcError(INVALID_PARAMS, "uri is missing", pointer="/params/uri")

@@ -14,7 +14,7 @@ _NAME = re.compile(
     r"[a-zA-Z0-9][a-zA-Z0-9-]*(?:\.[a-zA-Z0-9-]++)++/[a-zA-Z0-9](?:[a-zA-Z0-9._-]*[a-zA-Z0-9])?"
 ).fullmatch
 _RANGE = re.compile(r"[\^~><=|*\s]|latest").search
-_LONGEST_NAME, _LONGEST_WORDS = 200, 100
+_MAX_NAME_LENGTH, _MAX_DESCRIPTION_LENGTH = 200, 100
 
 
 def server_json(
@@ -36,7 +36,7 @@ def server_json(
         out["title"] = title
     out.update(description=description, version=version)
     if repository is not None:
-        out["repository"] = {"url": repository, "source": _source(repository)}
+        out["repository"] = {"url": repository, "source": _repository_source(repository)}
     if pypi is not None:
         out["packages"] = [
             {
@@ -55,17 +55,17 @@ def server_json(
 
 
 def _check(name: str, version: str, description: str) -> None:
-    if not _NAME(name) or len(name) > _LONGEST_NAME:
+    if not _NAME(name) or len(name) > _MAX_NAME_LENGTH:
         raise ConfigError(f"invalid registry name {name!r}", hint="use reverse DNS and a name: io.github.me/weather")
     if not version or _RANGE(version):
         raise ConfigError(f"version must be one exact version, got {version!r}", hint="pass --version 1.0.0")
-    if not 0 < len(description) <= _LONGEST_WORDS:
-        words = f"description must have 1 to {_LONGEST_WORDS} characters, got {len(description)}"
-        raise ConfigError(words, hint="pass --description, or shorten the first line of the file's docstring")
+    if not 0 < len(description) <= _MAX_DESCRIPTION_LENGTH:
+        message = f"description must have 1 to {_MAX_DESCRIPTION_LENGTH} characters, got {len(description)}"
+        raise ConfigError(message, hint="pass --description, or shorten the first line of the file's docstring")
 
 
-def _source(repository: str) -> str:
-    for known in ("github", "gitlab"):
-        if f"//{known}.com/" in repository:
-            return known
+def _repository_source(repository: str) -> str:
+    for host in ("github", "gitlab"):
+        if f"//{host}.com/" in repository:
+            return host
     raise ConfigError(f"repository must be on github.com or gitlab.com, got {repository}", hint="omit --repository")

@@ -14,7 +14,7 @@ from hashlib import sha256
 
 from ..ir.pointer import JSON, Object
 from ..ir.text import to_bytes
-from ..run.keys import canonical
+from ..run.keys import canonical_json
 from ..stream.strict import parse
 from ..wire.mcp.errors import INVALID_PARAMS, RpcError
 
@@ -30,20 +30,24 @@ class RequestState:
         self._lifetime = lifetime
 
     def seal(self, answers: Object, method: str, params: Object, principal: str) -> str:
-        payload = {"answers": answers, "for": _digest(method, params, principal), "until": self._now() + self._lifetime}
+        payload = {
+            "answers": answers,
+            "for": _request_digest(method, params, principal),
+            "until": self._now() + self._lifetime,
+        }
         body = to_bytes(payload)
-        return f"{_text(body)}.{_text(self._sign(body))}"
+        return f"{_encode_base64(body)}.{_encode_base64(self._sign(body))}"
 
     def open(self, state: str, method: str, params: Object, principal: str) -> Object:
         """Return the answers so far. Raise RpcError for a state that was not sealed for this request."""
-        body, sign = _bytes(state.partition(".")[0]), _bytes(state.partition(".")[2])
-        if not hmac.compare_digest(sign, self._sign(body)):
-            raise _refused("its signature is invalid")
+        body, signature = _decode_base64(state.partition(".")[0]), _decode_base64(state.partition(".")[2])
+        if not hmac.compare_digest(signature, self._sign(body)):
+            raise _refusal("its signature is invalid")
         payload: JSON = parse(body)
-        if payload["for"] != _digest(method, params, principal):
-            raise _refused("it belongs to another request")
+        if payload["for"] != _request_digest(method, params, principal):
+            raise _refusal("it belongs to another request")
         if payload["until"] < self._now():
-            raise _refused("it has expired; start the call again")
+            raise _refusal("it has expired; start the call again")
         answers: Object = payload["answers"]
         return answers
 
@@ -51,17 +55,17 @@ class RequestState:
         return hmac.digest(self._secret, body, sha256)
 
 
-def _digest(method: str, params: Object, principal: str) -> str:
+def _request_digest(method: str, params: Object, principal: str) -> str:
     """Identify a request by its content and its caller. The answers and `_meta` are not part of it."""
-    asked = {key: params[key] for key in ("name", "uri", "arguments") if key in params}
-    return sha256(canonical([method, principal, asked])).hexdigest()
+    identity = {key: params[key] for key in ("name", "uri", "arguments") if key in params}
+    return sha256(canonical_json([method, principal, identity])).hexdigest()
 
 
-def _text(data: bytes) -> str:
+def _encode_base64(data: bytes) -> str:
     return urlsafe_b64encode(data).decode().rstrip("=")
 
 
-def _bytes(text: str) -> bytes:
+def _decode_base64(text: str) -> bytes:
     """Decode base64. Invalid input gives empty bytes, for which the signature check fails."""
     try:
         return urlsafe_b64decode(text + "=" * (-len(text) % 4))
@@ -69,5 +73,5 @@ def _bytes(text: str) -> bytes:
         return b""
 
 
-def _refused(why: str) -> RpcError:
-    return RpcError(INVALID_PARAMS, f"requestState is refused: {why}", pointer="/params/requestState")
+def _refusal(reason: str) -> RpcError:
+    return RpcError(INVALID_PARAMS, f"requestState is refused: {reason}", pointer="/params/requestState")

@@ -32,27 +32,27 @@ from ..net.stores import open_store
 from ..net.threads import ThreadPool
 from ..run.policy import Policy
 from ..run.records import Store
-from ..run.results import code_of, error_text
+from ..run.results import error_text, result_code
 from ..run.signature import function_signature
 from ..run.toolbox import Source
 from ..schema.validate import Validator, validator
 from ..wire.mcp.calls import InputRequired, encode_result, read_call
 from ..wire.mcp.errors import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, unknown_tool
 from ..wire.mcp.meta import SERVER_INFO
-from ..wire.mcp.rpc import Failure, Result, failure
+from ..wire.mcp.rpc import Failure, Result, failure_from
 from ..wire.mcp.versions import STATELESS
 from .catalog import Catalog
 from .exchange import InputNeeded, RequestContext, request_context_var
 from .listeners import Listeners
-from .offers import Prompt, Resource, contents_of, messages_of
+from .offers import Prompt, Resource, make_contents, make_messages
 from .peer import SendMessage, ServeRequest
 from .request_state import RequestState
 
 __all__ = ["Server"]
 
 _log = logging.getLogger("toolwire.mcp")
-_LONGEST_KEY = 200
-_THREADS = 32
+_MAX_KEY_LENGTH = 200
+_MAX_THREADS = 32
 _Worker: TypeAlias = Callable[[ServeRequest, RequestContext], Awaitable[Object]]
 
 
@@ -88,15 +88,15 @@ class Server:
         tools = self.runner.box.tools
         self.catalog = Catalog(tools, resources, prompts, info=info, instructions=instructions, ttl_ms=ttl_ms)
         self.listeners = Listeners()
-        self._threads = ThreadPool(_THREADS)
-        self._state = RequestState(secret or secrets.token_bytes(32), time.time)
-        self._outputs: dict[str, Validator] = {
+        self._threads = ThreadPool(_MAX_THREADS)
+        self._request_state = RequestState(secret or secrets.token_bytes(32), time.time)
+        self._output_validators: dict[str, Validator] = {
             tool.name: validator(tool.output_schema) for tool in tools if tool.output_schema is not None
         }
-        self._workers: dict[str, _Worker] = {
-            "tools/call": self._call,
-            "resources/read": self._read,
-            "prompts/get": self._get,
+        self._handlers: dict[str, _Worker] = {
+            "tools/call": self._call_tool,
+            "resources/read": self._read_resource,
+            "prompts/get": self._get_prompt,
             "completion/complete": self._complete,
         }
 
@@ -104,10 +104,10 @@ class Server:
         self.runner.close()
         self._threads.close()
 
-    async def sweep_periodically(self, every: float = 3600.0) -> None:
+    async def sweep_periodically(self, interval: float = 3600.0) -> None:
         """Remove expired records from the store at intervals, until cancelled."""
         while True:
-            await sleep(every)
+            await sleep(interval)
             try:
                 await to_thread(self._store.sweep)
             except StoreError as error:
@@ -119,45 +119,49 @@ class Server:
         exchange.listeners = self.listeners
         token = request_context_var.set(exchange)
         try:
-            return SendMessage(Result(number, await self._workers[work.request.method](work, exchange)))
+            return SendMessage(Result(number, await self._handlers[work.request.method](work, exchange)))
         except RpcError as error:
-            return SendMessage(failure(error, number), error.status)
+            return SendMessage(failure_from(error, number), error.status)
         except Exception as error:  # noqa: BLE001  # the author's own function may raise anything
             _log.exception("%s failed", work.request.method)
             return SendMessage(Failure(number, INTERNAL_ERROR, f"{work.request.method} failed: {error_text(error)}"))
         finally:
             request_context_var.reset(token)
 
-    async def _call(self, work: ServeRequest, exchange: RequestContext) -> Object:
-        asked = read_call(work.request, work.meta)
-        call, key = asked.call, asked.meta.idempotency_key
+    async def _call_tool(self, work: ServeRequest, exchange: RequestContext) -> Object:
+        tool_call = read_call(work.request, work.meta)
+        call, key = tool_call.call, tool_call.meta.idempotency_key
         box = self.runner.box
         if box.find(call.name) is None:
-            raise unknown_tool(call.name, box.nearest(call.name))
-        if asked.answers or asked.state is not None:
-            self._resume(work, exchange, asked.answers, asked.state)
-        keys = None if key is None else {call.id: _scoped(key, exchange.principal)}
+            raise unknown_tool(call.name, box.similar_names(call.name))
+        if tool_call.answers or tool_call.state is not None:
+            self._resume(work, exchange, tool_call.answers, tool_call.state)
+        keys = None if key is None else {call.id: _scope_key(key, exchange.principal)}
         (result,) = await self.runner.run([call], keys=keys)
-        if exchange.unanswered is not None and code_of(result) == "failed":
+        if exchange.unanswered is not None and result_code(result) == "failed":
             return self._input_required(work, exchange)
-        if call.name in self._outputs and not result.is_error:
-            result = self._as_declared(result)
+        if call.name in self._output_validators and not result.is_error:
+            result = self._validate_output(result)
         return encode_result(result, version=work.version, server=self.catalog.info)
 
-    def _as_declared(self, result: ToolResult) -> ToolResult:
+    def _validate_output(self, result: ToolResult) -> ToolResult:
         """Turn a result that does not match the tool's output schema into an error, because clients validate it."""
-        check = self._outputs[result.name or ""]
+        check = self._output_validators[result.name or ""]
         if check.accepts(result.structured):
             return result
         problems = "; ".join(map(str, check.problems(result.structured)))
         _log.error("the result of %s does not match its output schema: %s", result.name, problems)
-        words = f"{result.name} ran, but its result does not match its output schema: {problems}. Result: {result.text}"
-        return replace(result, parts=(Text(words),), structured=None, is_error=True)
+        message = (
+            f"{result.name} ran, but its result does not match its output schema: {problems}. Result: {result.text}"
+        )
+        return replace(result, parts=(Text(message),), structured=None, is_error=True)
 
     def _resume(self, work: ServeRequest, exchange: RequestContext, answers: Object, state: str | None) -> None:
         """Restore the answers for a repeated request that needed input: the earlier ones and the new ones."""
         request = work.request
-        known = {} if state is None else self._state.open(state, request.method, request.params, exchange.principal)
+        known = (
+            {} if state is None else self._request_state.open(state, request.method, request.params, exchange.principal)
+        )
         exchange.answers = {**known, **answers}
 
     def _input_required(self, work: ServeRequest, exchange: RequestContext) -> Object:
@@ -166,36 +170,36 @@ class Server:
             assert isinstance(unanswered, RpcError)
             raise unanswered
         request = work.request
-        state = self._state.seal(exchange.answers, request.method, request.params, exchange.principal)
+        state = self._request_state.seal(exchange.answers, request.method, request.params, exchange.principal)
         return {**replace(unanswered, state=state).to_json(), "_meta": {SERVER_INFO: self.catalog.info}}
 
-    async def _read(self, work: ServeRequest, exchange: RequestContext) -> Object:
+    async def _read_resource(self, work: ServeRequest, exchange: RequestContext) -> Object:
         uri = work.request.params.get("uri")
         found = self.catalog.find_resource(uri) if isinstance(uri, str) else None
         stateless = work.version in STATELESS
         if found is None:
             code = INVALID_PARAMS if stateless else RESOURCE_NOT_FOUND
             raise RpcError(code, f"Resource not found: {uri}", data={"uri": uri})
-        one, variables = found
-        value = await self._run_function(work, exchange, one.function, variables)
+        offer, variables = found
+        value = await self._run_function(work, exchange, offer.function, variables)
         if isinstance(value, _InputRequiredReply):
             return value.answer
-        out = {"contents": contents_of(value, str(uri), one.media_type)}
+        out = {"contents": make_contents(value, str(uri), offer.media_type)}
         return self._complete_result({**out, **self.catalog.cache_hints()} if stateless else out, work.version)
 
-    async def _get(self, work: ServeRequest, exchange: RequestContext) -> Object:
+    async def _get_prompt(self, work: ServeRequest, exchange: RequestContext) -> Object:
         params = work.request.params
-        one = self.catalog.find_prompt(params.get("name"))
-        value = await self._run_function(work, exchange, one.function, _prompt_arguments(one, params))
+        offer = self.catalog.find_prompt(params.get("name"))
+        value = await self._run_function(work, exchange, offer.function, _prompt_arguments(offer, params))
         if isinstance(value, _InputRequiredReply):
             return value.answer
-        out: Object = {"messages": messages_of(value, work.version)}
-        if one.description is not None:
-            out["description"] = one.description
+        out: Object = {"messages": make_messages(value, work.version)}
+        if offer.description is not None:
+            out["description"] = offer.description
         return self._complete_result(out, work.version)
 
     async def _run_function(
-        self, work: ServeRequest, exchange: RequestContext, function: Callable[..., Any], given: Object
+        self, work: ServeRequest, exchange: RequestContext, function: Callable[..., Any], raw_arguments: Object
     ) -> Any:
         """Call the function of a resource or prompt. Return its value, or `_InputRequiredReply` if it needs input."""
         params = work.request.params
@@ -203,7 +207,7 @@ class Server:
         if isinstance(answers, dict) or isinstance(state, str):
             self._resume(work, exchange, answers or {}, state)
         try:
-            arguments = function_signature(function).fit(given)
+            arguments = function_signature(function).bind_arguments(raw_arguments)
         except Exception as error:
             raise RpcError(INVALID_PARAMS, f"invalid arguments: {error_text(error)}") from error
         try:
@@ -223,10 +227,10 @@ class Server:
             raise RpcError(INVALID_PARAMS, "ref and argument must be objects", pointer="/params")
         values: list[str] = []
         if ref.get("type") == "ref/prompt":
-            one = self.catalog.find_prompt(ref.get("name"))
-            values = one.completions(str(argument.get("name")), str(argument.get("value", "")))
-        shown = values[:100]
-        completion = {"values": shown, "total": len(values), "hasMore": len(values) > len(shown)}
+            offer = self.catalog.find_prompt(ref.get("name"))
+            values = offer.completions(str(argument.get("name")), str(argument.get("value", "")))
+        first_values = values[:100]
+        completion = {"values": first_values, "total": len(values), "hasMore": len(values) > len(first_values)}
         return self._complete_result({"completion": completion}, work.version)
 
     def _complete_result(self, out: Object, version: str) -> Object:
@@ -244,18 +248,20 @@ class _InputRequiredReply:
         self.answer = answer
 
 
-def _scoped(key: str, principal: str) -> str:
+def _scope_key(key: str, principal: str) -> str:
     """Prefix the key with the principal, so that callers cannot share keys."""
-    if not 0 < len(key) <= _LONGEST_KEY:
-        raise RpcError(INVALID_PARAMS, f"idempotency key must have 1 to {_LONGEST_KEY} characters, got {len(key)}")
+    if not 0 < len(key) <= _MAX_KEY_LENGTH:
+        raise RpcError(INVALID_PARAMS, f"idempotency key must have 1 to {_MAX_KEY_LENGTH} characters, got {len(key)}")
     return f"{principal}/{key}" if principal else key
 
 
-def _prompt_arguments(one: Prompt, params: Object) -> Object:
-    given = params.get("arguments") or {}
-    if not isinstance(given, dict):
+def _prompt_arguments(offer: Prompt, params: Object) -> Object:
+    raw_arguments = params.get("arguments") or {}
+    if not isinstance(raw_arguments, dict):
         raise RpcError(INVALID_PARAMS, "arguments must be an object", pointer="/params/arguments")
-    missing = [name for name in one.parameters.get("required", ()) if name not in given]
+    missing = [name for name in offer.parameters.get("required", ()) if name not in raw_arguments]
     if missing:
-        raise RpcError(INVALID_PARAMS, f"prompt {one.name} requires {', '.join(missing)}", pointer="/params/arguments")
-    return given
+        raise RpcError(
+            INVALID_PARAMS, f"prompt {offer.name} requires {', '.join(missing)}", pointer="/params/arguments"
+        )
+    return raw_arguments

@@ -13,15 +13,15 @@ import sys
 from ..ir.errors import ProtocolError
 from ..stream.ndjson import NDJSONDecoder
 from ..wire.mcp.errors import PARSE_ERROR, RpcError
-from ..wire.mcp.rpc import LIMIT, RpcMessage, failure, is_batch, read
+from ..wire.mcp.rpc import LIMIT, RpcMessage, failure_from, is_batch, read
 from .conversation import Conversation
-from .output import OutputStream, is_full, open_output, private_output, write_line
+from .output import OutputStream, is_full, open_output, reserve_stdout, write_line
 from .server import Server
 
 __all__ = ["LineServer", "serve_stdio"]
 
 _GRACE = 5.0
-_BUSY, _CALM = 1024, 512
+_PAUSE_LEVEL, _RESUME_LEVEL = 1024, 512
 
 
 class LineServer(asyncio.Protocol):
@@ -43,27 +43,27 @@ class LineServer(asyncio.Protocol):
         try:
             lines = self._lines.feed(data)
         except ProtocolError as error:  # the line is too long, so the start of the next message is unknown
-            self.emit(failure(RpcError(PARSE_ERROR, error.message)))
+            self.emit(failure_from(RpcError(PARSE_ERROR, error.message)))
             self._end()
             return
         for line in lines:
-            self._read(line)
+            self._receive_line(line)
         self._pause_if_busy()
 
-    def _read(self, line: bytes) -> None:
+    def _receive_line(self, line: bytes) -> None:
         if is_batch(line):
-            task = asyncio.create_task(self._batch(line))
+            task = asyncio.create_task(self._answer_batch(line))
             self._batches.add(task)
             task.add_done_callback(self._batches.discard)
             return
         try:
             message = read(line)
         except RpcError as error:
-            self.emit(failure(error))
+            self.emit(failure_from(error))
             return
         self.conversation.receive(message)
 
-    async def _batch(self, line: bytes) -> None:
+    async def _answer_batch(self, line: bytes) -> None:
         answer = await self.conversation.handle(line)
         if answer is not None:
             self._output.write(answer + b"\n")
@@ -72,24 +72,24 @@ class LineServer(asyncio.Protocol):
         write_line(self._output, message)
 
     def _pause_if_busy(self) -> None:
-        if self._input is not None and self._is_busy(_BUSY):
+        if self._input is not None and self._is_busy(_PAUSE_LEVEL):
             self._input.pause_reading()
-            asyncio.get_running_loop().call_later(0.005, self._resume_if_calm)
+            asyncio.get_running_loop().call_later(0.005, self._resume_if_idle)
 
-    def _resume_if_calm(self) -> None:
+    def _resume_if_idle(self) -> None:
         if self._input is None or self._input.is_closing():
             return
-        if self._is_busy(_CALM):
-            asyncio.get_running_loop().call_later(0.005, self._resume_if_calm)
+        if self._is_busy(_RESUME_LEVEL):
+            asyncio.get_running_loop().call_later(0.005, self._resume_if_idle)
         else:
             self._input.resume_reading()
 
-    def _is_busy(self, most: int) -> bool:
-        return self.conversation.busy > most or is_full(self._output)
+    def _is_busy(self, limit: int) -> bool:
+        return self.conversation.busy > limit or is_full(self._output)
 
     def connection_lost(self, exc: Exception | None) -> None:
         for line in self._lines.close():
-            self._read(line)
+            self._receive_line(line)
         self._end()
 
     async def close(self, grace: float) -> None:
@@ -105,18 +105,18 @@ class LineServer(asyncio.Protocol):
 
 async def serve_stdio(server: Server) -> None:
     """Serve until the input ends or the output is closed by its reader."""
-    with private_output() as output:
+    with reserve_stdout() as output:
         sink, lost = await open_output(output)
-        lines = await _source(server, sink)
-        tidying = asyncio.create_task(server.sweep_periodically())
+        lines = await _open_input(server, sink)
+        sweep_task = asyncio.create_task(server.sweep_periodically())
         await asyncio.wait({lines.ended, lost}, return_when=asyncio.FIRST_COMPLETED)
-        tidying.cancel()
+        sweep_task.cancel()
         await lines.close(0.0 if lost.done() else _GRACE)
         sink.close()
         await asyncio.wait({lost}, timeout=_GRACE)
 
 
-async def _source(server: Server, sink: OutputStream) -> LineServer:
+async def _open_input(server: Server, sink: OutputStream) -> LineServer:
     loop = asyncio.get_running_loop()
     if stat.S_ISREG(os.fstat(0).st_mode):
         lines = LineServer(server, sink)

@@ -69,7 +69,7 @@ class Agent:
         observers: Sequence[Observer] = (),
         **options: Any,
     ) -> None:
-        self.model = _client(model) if isinstance(model, str) else model
+        self.model = _make_client(model) if isinstance(model, str) else model
         sources = tools if isinstance(tools, (list, tuple)) else (tools,)
         self.runner = Runner(*sources, observers=observers, **options)
         self._name = model if isinstance(model, str) else getattr(model, "model", "")
@@ -86,18 +86,18 @@ class Agent:
             step = session.next()
             if isinstance(step, AskModel):
                 try:
-                    async with asyncio.timeout(session.time_left) as limit:
-                        response = await self._ask(step)
+                    async with asyncio.timeout(session.remaining_seconds) as limit:
+                        response = await self._ask_model(step)
                 except TimeoutError:
                     if not limit.expired():
                         raise  # a timeout of the model, not of the run
-                    session.out_of_time()
+                    session.give_up_on_time_limit()
                 else:
-                    session.answered(response)
+                    session.add_response(response)
             elif isinstance(step, RunTools):
-                session.ran(await self._tools(step, session))
+                session.add_results(await self._run_tools(step, session))
             else:
-                return _answer(step, session)
+                return _make_answer(step, session)
 
     def run_sync(self, prompt: str | Request | Session) -> Answer:
         """Answer a prompt in a program without an event loop."""
@@ -112,29 +112,33 @@ class Agent:
         while True:
             step = session.next()
             if isinstance(step, AskModel):
-                dispatch = self._dispatch(session)
+                dispatch = self._open_dispatch(session)
                 try:
-                    heard, request, began = _StreamCollector(dispatch), self._chosen(step.request), time.perf_counter()
-                    async with aclosing(_in_time(self.model.stream(request), session)) as events:
+                    collector, request, started_at = (
+                        _StreamCollector(dispatch),
+                        self._select_tools(step.request),
+                        time.perf_counter(),
+                    )
+                    async with aclosing(_limit_events(self.model.stream(request), session)) as events:
                         async for event in events:
-                            heard.feed(event)
+                            collector.feed(event)
                             yield event
                     if isinstance(session.next(), GiveUp):
                         continue
-                    response = heard.folder.response()
-                    self._observe(request, response, time.perf_counter() - began)
-                    session.answered(response)
+                    response = collector.folder.response()
+                    self._observe(request, response, time.perf_counter() - started_at)
+                    session.add_response(response)
                     if isinstance(session.next(), RunTools):
                         results = await dispatch.results()
                         for result in results:
                             yield result
-                        session.ran(results)
+                        session.add_results(results)
                 finally:
                     await dispatch.abort()
             elif isinstance(step, RunTools):  # a session that another process started
-                session.ran(await self._tools(step, session))
+                session.add_results(await self._run_tools(step, session))
             else:
-                yield _answer(step, session)
+                yield _make_answer(step, session)
                 return
 
     def session(self, prompt: str | Request | Session) -> Session:
@@ -144,63 +148,63 @@ class Agent:
         if isinstance(prompt, Session):
             prompt.adopt(untrusted, self._budget, self._price)
             return prompt
-        request = prompt if isinstance(prompt, Request) else self._request(prompt)
+        request = prompt if isinstance(prompt, Request) else self._make_request(prompt)
         offered = replace(request, tools=request.tools or box.tools)
         run_id = secrets.token_hex(8)
         return Session(
             offered, now=time.time, run_id=run_id, budget=self._budget, untrusted=untrusted, price=self._price
         )
 
-    def _request(self, prompt: str) -> Request:
+    def _make_request(self, prompt: str) -> Request:
         system = (Message("system", (Text(self._system),)),) if self._system else ()
         return Request(self._name, (*system, Message("user", (Text(prompt),))))
 
-    def _chosen(self, request: Request) -> Request:
+    def _select_tools(self, request: Request) -> Request:
         box = self.runner.box
         if any(entry.options.withdrawn is not None for entry in box):
-            request = replace(request, tools=box.offered(request.tools))
+            request = replace(request, tools=box.filter_available(request.tools))
         if self._retriever is None:
             return request
         return replace(request, tools=tuple(self._retriever.choose(request, request.tools)))
 
-    async def _ask(self, step: AskModel) -> Response:
-        request, began = self._chosen(step.request), time.perf_counter()
+    async def _ask_model(self, step: AskModel) -> Response:
+        request, started_at = self._select_tools(step.request), time.perf_counter()
         response = await self.model.ask(request)
-        self._observe(request, response, time.perf_counter() - began)
+        self._observe(request, response, time.perf_counter() - started_at)
         return response
 
     def _observe(self, request: Request, response: Response, seconds: float) -> None:
         notify_response(self._observers, request, response, seconds)
 
-    async def _tools(self, step: RunTools, session: Session) -> list[ToolResult]:
+    async def _run_tools(self, step: RunTools, session: Session) -> list[ToolResult]:
         return await self.runner.run(
             step.calls, run_id=session.state.run_id, earlier=step.earlier, tainted=step.tainted
         )
 
-    def _dispatch(self, session: Session) -> Dispatch:
+    def _open_dispatch(self, session: Session) -> Dispatch:
         state = session.state
         parts = [part for message in state.request.messages for part in message.parts]
         earlier = [part for part in parts if isinstance(part, ToolCall)]
         return self.runner.dispatch(run_id=state.run_id, earlier=earlier, tainted=state.tainted)
 
 
-async def _in_time(stream: AsyncGenerator[Event, None], session: Session) -> AsyncGenerator[Event, None]:
+async def _limit_events(stream: AsyncGenerator[Event, None], session: Session) -> AsyncGenerator[Event, None]:
     """Yield the events that arrive while the run has time left."""
     async with aclosing(stream) as events:
         while True:
             try:
-                async with asyncio.timeout(session.time_left) as limit:
+                async with asyncio.timeout(session.remaining_seconds) as limit:
                     event = await anext(events)
             except StopAsyncIteration:
                 return
             except TimeoutError:
                 if not limit.expired():
                     raise  # a timeout of the model, not of the run
-                session.out_of_time()
+                session.give_up_on_time_limit()
                 return
             yield event
-            if session.time_left == 0.0:
-                session.out_of_time()
+            if session.remaining_seconds == 0.0:
+                session.give_up_on_time_limit()
                 return
 
 
@@ -209,7 +213,7 @@ class _StreamCollector:
 
     def __init__(self, dispatch: Dispatch) -> None:
         self.folder = Folder()
-        self._dispatch = dispatch
+        self._open_dispatch = dispatch
         self._watch = ArgumentWatch() if dispatch.may_speculate else None
         self._first_choice: dict[int, CallStart] = {}
 
@@ -218,24 +222,24 @@ class _StreamCollector:
         if isinstance(event, CallStart) and event.choice == 0:
             self._first_choice[event.key] = event
         if self._watch is not None:
-            for seen in self._watch.feed(event):
-                if isinstance(seen, ArgumentEnd) and seen.key in self._first_choice:
-                    start = self._first_choice[seen.key]
-                    self._dispatch.speculate(ToolCall(start.id, start.name, {seen.name: seen.value}))
+            for watched in self._watch.feed(event):
+                if isinstance(watched, ArgumentEnd) and watched.key in self._first_choice:
+                    start = self._first_choice[watched.key]
+                    self._open_dispatch.speculate(ToolCall(start.id, start.name, {watched.name: watched.value}))
         if isinstance(event, CallEnd) and event.key in self._first_choice:
             call = self.folder.part(event.key)
             if isinstance(call, ToolCall):
-                self._dispatch.add(call)
+                self._open_dispatch.add(call)
 
 
-def _answer(step: Done | GiveUp, session: Session) -> Answer:
+def _make_answer(step: Done | GiveUp, session: Session) -> Answer:
     messages = session.state.request.messages
     response = step.response
-    words = "" if response is None else "".join(part.text for part in response.parts if isinstance(part, Text))
-    return Answer(words, response, messages, step.reason if isinstance(step, GiveUp) else "")
+    answer_text = "" if response is None else "".join(part.text for part in response.parts if isinstance(part, Text))
+    return Answer(answer_text, response, messages, step.reason if isinstance(step, GiveUp) else "")
 
 
-def _client(model: str) -> Model:
+def _make_client(model: str) -> Model:
     try:
         from .client import ModelClient
     except ImportError as error:

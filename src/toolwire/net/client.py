@@ -79,8 +79,8 @@ class ModelClient:
         self._transport = transport or self._open_transport(base_url)
 
     def _open_transport(self, base_url: str | None) -> Transport:
-        own = None if base_url else self._endpoint.vendor.transport
-        return open_transport(os.environ) if own is None else load_transport(own)
+        vendor_transport = None if base_url else self._endpoint.vendor.transport
+        return open_transport(os.environ) if vendor_transport is None else load_transport(vendor_transport)
 
     @property
     def endpoint(self) -> Endpoint:
@@ -102,106 +102,120 @@ class ModelClient:
 
     async def ask(self, request: Request, *, losses: Losses | None = None) -> Response:
         """Return the whole response. If a call in a text format cannot be parsed, ask once more, with the error."""
-        deadline = self._deadline()
-        question = self._question(request, stream=False, losses=losses)
-        said = await self._whole(question, deadline)
-        if question.emulation is not None and (again := question.emulation.retry(said)) is not None:
-            question = EndpointRequest(
-                request, self._endpoint, stream=False, text=None, losses=question.losses, emulation=again
+        deadline = self._new_deadline()
+        endpoint_request = self._make_request(request, stream=False, losses=losses)
+        first_response = await self._fetch_response(endpoint_request, deadline)
+        if (
+            endpoint_request.emulation is not None
+            and (retry_request := endpoint_request.emulation.retry(first_response)) is not None
+        ):
+            endpoint_request = EndpointRequest(
+                request,
+                self._endpoint,
+                stream=False,
+                text=None,
+                losses=endpoint_request.losses,
+                emulation=retry_request,
             )
-            said = await self._whole(question, deadline)
-        return question.restore_calls(said)
+            first_response = await self._fetch_response(endpoint_request, deadline)
+        return endpoint_request.restore_calls(first_response)
 
     async def stream(self, request: Request, *, losses: Losses | None = None) -> AsyncGenerator[Event, None]:
         """Yield the events of the response as they arrive.
 
         Leaving the loop or cancelling the task closes the connection.
         """
-        deadline = self._deadline()
-        question = self._question(request, stream=True, losses=losses)
-        reading = question.open_stream()
-        async with self._reply(question, deadline) as reply:
+        deadline = self._new_deadline()
+        endpoint_request = self._make_request(request, stream=True, losses=losses)
+        answer_stream = endpoint_request.open_stream()
+        async with self._open_reply(endpoint_request, deadline) as reply:
             if is_document(reply):
                 # a server that does not stream, or that sends an error with status 200
-                document = await self._body(reply, self._limit)
+                document = await self._read_body(reply, self._limit)
                 for event in unfold(
-                    question.restore_calls(self._check_response(question.decode_answer(document), question))
+                    endpoint_request.restore_calls(
+                        self._check_response(endpoint_request.decode_answer(document), endpoint_request)
+                    )
                 ):
                     yield event
                 return
-            async for data in self._pieces(reply):
-                for event in reading.feed(data):
-                    yield _raise_fault(event, question)
+            async for data in self._read_chunks(reply):
+                for event in answer_stream.feed(data):
+                    yield _raise_fault(event, endpoint_request)
                     if isinstance(event, ResponseEnd):
                         await drain(reply)
                         return
-                if reading.should_stop:
+                if answer_stream.should_stop:
                     break
-        for event in reading.close():
-            yield _raise_fault(event, question)
+        for event in answer_stream.close():
+            yield _raise_fault(event, endpoint_request)
 
-    async def _whole(self, question: EndpointRequest, deadline: float) -> Response:
-        async with self._reply(question, deadline) as reply:
-            data = await self._body(reply, self._limit)
-        return self._check_response(question.decode_answer(data), question)
+    async def _fetch_response(self, endpoint_request: EndpointRequest, deadline: float) -> Response:
+        async with self._open_reply(endpoint_request, deadline) as reply:
+            data = await self._read_body(reply, self._limit)
+        return self._check_response(endpoint_request.decode_answer(data), endpoint_request)
 
-    def _question(self, request: Request, *, stream: bool, losses: Losses | None) -> EndpointRequest:
-        found = Losses() if losses is None else losses
-        question = EndpointRequest(request, self._endpoint, stream=stream, text=self._text, losses=found)
+    def _make_request(self, request: Request, *, stream: bool, losses: Losses | None) -> EndpointRequest:
+        collected_losses = Losses() if losses is None else losses
+        endpoint_request = EndpointRequest(
+            request, self._endpoint, stream=stream, text=self._text, losses=collected_losses
+        )
         if self._strict:
-            require_lossless(found)
-        for loss in found if losses is None else ():
+            require_lossless(collected_losses)
+        for loss in collected_losses if losses is None else ():
             _log.info("%s", loss)
-        return question
+        return endpoint_request
 
-    def _deadline(self) -> float:
+    def _new_deadline(self) -> float:
         return asyncio.get_running_loop().time() + self._timeout
 
     @asynccontextmanager
-    async def _reply(self, question: EndpointRequest, deadline: float) -> AsyncIterator[Reply]:
+    async def _open_reply(self, endpoint_request: EndpointRequest, deadline: float) -> AsyncIterator[Reply]:
         """Open a successful reply, after as many attempts as needed and allowed."""
         endpoint, clock = self._endpoint, asyncio.get_running_loop().time
-        url = endpoint.url(stream=question.stream)
+        url = endpoint.url(stream=endpoint_request.stream)
         attempt = 0
         while True:
-            post = self._transport.post(url, endpoint.headers, endpoint.secrets, question.body, deadline - clock())
+            post = self._transport.post(
+                url, endpoint.headers, endpoint.secrets, endpoint_request.body, deadline - clock()
+            )
             try:
                 reply = await post.__aenter__()
             except (TimeoutError, ConnectionError) as error:
-                fault = question.sanitise_fault(network_fault(error, endpoint.origin))
+                fault = endpoint_request.sanitise_fault(network_fault(error, endpoint.origin))
             else:
                 try:
                     if 200 <= reply.status < 300:
-                        self._add_transport_losses(reply, question)
+                        self._add_transport_losses(reply, endpoint_request)
                         yield reply
                         return
-                    fault = await self._read_fault(reply, question)
+                    fault = await self._read_fault(reply, endpoint_request)
                 finally:
                     await post.__aexit__(None, None, None)
-            wait = self._retries.wait(fault, attempt, deadline - clock())
+            wait = self._retries.next_delay(fault, attempt, deadline - clock())
             if wait is None:
                 raise UpstreamError(fault)
             _log.info("attempt %d at %s: %s %s; retry in %.2f s", attempt, endpoint, fault.status, fault.kind, wait)
             await asyncio.sleep(wait)
             attempt += 1
 
-    def _add_transport_losses(self, reply: Reply, question: EndpointRequest) -> None:
+    def _add_transport_losses(self, reply: Reply, endpoint_request: EndpointRequest) -> None:
         if self._endpoint.vendor.transport is not None:
-            question.losses.extend(transport_losses(reply))
+            endpoint_request.losses.extend(transport_losses(reply))
             if self._strict:
-                require_lossless(question.losses)
+                require_lossless(endpoint_request.losses)
 
-    async def _read_fault(self, reply: Reply, question: EndpointRequest) -> Fault:
+    async def _read_fault(self, reply: Reply, endpoint_request: EndpointRequest) -> Fault:
         if 300 <= reply.status < 400:
-            return _redirect(reply)
+            return _redirect_fault(reply)
         try:
-            data = await self._body(reply, _ERROR_LIMIT)
+            data = await self._read_body(reply, _ERROR_LIMIT)
         except (ProtocolError, UpstreamError):
             data = b""  # the status is sufficient
         headers = dict(reply.headers)
-        return resolve_retry_after(question.fault(reply.status, data, headers), headers)
+        return resolve_retry_after(endpoint_request.decode_fault(reply.status, data, headers), headers)
 
-    async def _body(self, reply: Reply, limit: int) -> bytes:
+    async def _read_body(self, reply: Reply, limit: int) -> bytes:
         try:
             return await read_reply_body(reply, limit)
         except TimeoutError as error:
@@ -209,7 +223,7 @@ class ModelClient:
         except ConnectionError as error:
             raise TruncatedStream(f"the connection was lost before the end of the response: {error}") from None
 
-    async def _pieces(self, reply: Reply) -> AsyncIterator[bytes]:
+    async def _read_chunks(self, reply: Reply) -> AsyncIterator[bytes]:
         """Yield chunks until the stream ends or the connection is lost. The decoder detects a truncated stream."""
         size = 0
         try:
@@ -223,20 +237,20 @@ class ModelClient:
         except ConnectionError as error:
             _log.info("lost the connection to %s: %s", self._endpoint.origin, error)
 
-    def _check_response(self, response: Response, question: EndpointRequest) -> Response:
+    def _check_response(self, response: Response, endpoint_request: EndpointRequest) -> Response:
         if response.fault is not None:
-            raise UpstreamError(question.sanitise_fault(response.fault))
+            raise UpstreamError(endpoint_request.sanitise_fault(response.fault))
         return response
 
 
-def _raise_fault(event: Event, question: EndpointRequest) -> Event:
+def _raise_fault(event: Event, endpoint_request: EndpointRequest) -> Event:
     if isinstance(event, StreamFault):
-        raise UpstreamError(question.sanitise_fault(event.fault))
+        raise UpstreamError(endpoint_request.sanitise_fault(event.fault))
     return event
 
 
-def _redirect(reply: Reply) -> Fault:
-    to = urlsplit(reply.headers.get("location", ""))
-    where = neutralise_line(f"{to.scheme}://{to.hostname}") if to.hostname else "another URL"
-    message = f"the server redirects to {where}; redirects are not followed, to protect the key: set the base URL"
+def _redirect_fault(reply: Reply) -> Fault:
+    target = urlsplit(reply.headers.get("location", ""))
+    destination = neutralise_line(f"{target.scheme}://{target.hostname}") if target.hostname else "another URL"
+    message = f"the server redirects to {destination}; redirects are not followed, to protect the key: set the base URL"
     return Fault("invalid_request", message, 502, "redirect", retryable=False)

@@ -7,8 +7,8 @@ from typing import Any
 
 __all__ = ["TooManyItems", "collect_async_items", "collect_items"]
 
-_ITEMS = 100_000
-_CHARACTERS = 64 * 1024 * 1024
+_MAX_ITEMS = 100_000
+_MAX_CHARACTERS = 64 * 1024 * 1024
 
 
 class TooManyItems(Exception):
@@ -16,40 +16,40 @@ class TooManyItems(Exception):
 
 
 class _Collector:
-    __slots__ = ("_room", "items")
+    __slots__ = ("_remaining_characters", "items")
 
     def __init__(self) -> None:
         self.items: list[Any] = []
-        self._room = _CHARACTERS
+        self._remaining_characters = _MAX_CHARACTERS
 
     def add(self, item: Any) -> None:
         self.items.append(item)
         if isinstance(item, (str, bytes)):
-            self._room -= len(item)
-        if len(self.items) > _ITEMS:
-            raise TooManyItems(f"stopped after more than {_ITEMS:,} items")
-        if self._room < 0:
-            raise TooManyItems(f"stopped after more than {_CHARACTERS:,} characters")
+            self._remaining_characters -= len(item)
+        if len(self.items) > _MAX_ITEMS:
+            raise TooManyItems(f"stopped after more than {_MAX_ITEMS:,} items")
+        if self._remaining_characters < 0:
+            raise TooManyItems(f"stopped after more than {_MAX_CHARACTERS:,} characters")
 
 
-def collect_items(items: Generator[Any, Any, Any], is_given_up: Callable[[], bool] = lambda: False) -> list[Any]:
+def collect_items(items: Generator[Any, Any, Any], is_abandoned: Callable[[], bool] = lambda: False) -> list[Any]:
     """Collect all items. Raise TooMuch if there are too many, or if the call has been given up."""
-    basket = _Collector()
+    collector = _Collector()
     try:
         for item in items:
-            basket.add(item)
-            if is_given_up():
+            collector.add(item)
+            if is_abandoned():
                 raise TooManyItems("stopped because the call was given up")
     finally:
         items.close()
-    return basket.items
+    return collector.items
 
 
 async def collect_async_items(items: AsyncGenerator[Any, Any]) -> list[Any]:
-    basket = _Collector()
+    collector = _Collector()
     try:
         async for item in items:
-            basket.add(item)
+            collector.add(item)
     finally:
         await items.aclose()
-    return basket.items
+    return collector.items

@@ -18,29 +18,29 @@ class DeadlineHandle:
         self.expire = expire
 
     def cancel(self) -> None:
-        self._deadlines.forget(self)
+        self._deadlines.remove(self)
 
 
 class DeadlineQueue:
     """The deadlines of one event loop and one limit: they expire in the order in which they were added."""
 
-    __slots__ = ("_armed", "_due", "loop")
+    __slots__ = ("_armed", "_pending", "loop")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self._due: dict[DeadlineHandle, float] = {}
+        self._pending: dict[DeadlineHandle, float] = {}
         self._armed = False
 
     def add(self, expire: Callable[[], object], at: float) -> DeadlineHandle:
         """Call `expire` at this time of the loop."""
-        due = DeadlineHandle(self, expire)
-        self._due[due] = at
+        handle = DeadlineHandle(self, expire)
+        self._pending[handle] = at
         if not self._armed:
             self._arm(at)
-        return due
+        return handle
 
-    def forget(self, due: DeadlineHandle) -> None:
-        self._due.pop(due, None)
+    def remove(self, handle: DeadlineHandle) -> None:
+        self._pending.pop(handle, None)
 
     def _arm(self, at: float) -> None:
         self._armed = True
@@ -49,12 +49,12 @@ class DeadlineQueue:
     def _on_timer(self) -> None:
         self._armed = False
         now = self.loop.time()
-        for due, at in list(self._due.items()):
+        for handle, at in list(self._pending.items()):
             if at > now:
                 self._arm(at)
                 return
-            del self._due[due]
-            due.expire()
+            del self._pending[handle]
+            handle.expire()
 
 
 class SharedTimers:
@@ -65,12 +65,12 @@ class SharedTimers:
     def __init__(self) -> None:
         self._by_limit: dict[float, DeadlineQueue] = {}
 
-    def of(self, limit: float, loop: asyncio.AbstractEventLoop) -> DeadlineQueue:
-        found = self._by_limit.get(limit)
-        if found is None or found.loop is not loop:
-            found = self._by_limit[limit] = DeadlineQueue(loop)
-        return found
+    def queue_for(self, limit: float, loop: asyncio.AbstractEventLoop) -> DeadlineQueue:
+        queue = self._by_limit.get(limit)
+        if queue is None or queue.loop is not loop:
+            queue = self._by_limit[limit] = DeadlineQueue(loop)
+        return queue
 
     def call_later(self, seconds: float, expire: Callable[[], object]) -> DeadlineHandle:
         loop = asyncio.get_running_loop()
-        return self.of(seconds, loop).add(expire, loop.time() + seconds)
+        return self.queue_for(seconds, loop).add(expire, loop.time() + seconds)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..ir.parts import ToolCall, ToolResult
 from ..run.call_run import CallRun, RunSettings
-from ..run.keys import canonical
+from ..run.keys import canonical_json
 from ..run.results import error_text, refusal
 from ..run.schedule import Schedule
 
@@ -30,13 +30,13 @@ class Dispatch:
         schedule: Schedule,
         earlier: Sequence[ToolCall],
         keys: Mapping[str, str],
-        most: int,
+        max_calls: int,
     ) -> None:
         self._runner = runner
         self._settings = settings
         self._schedule = schedule
         self._keys = keys
-        self._most = most
+        self._max_calls = max_calls
         self._call_counts: Counter[tuple[str, bytes]] = Counter(
             map(_call_identity, earlier) if settings.has_store else ()
         )
@@ -44,7 +44,7 @@ class Dispatch:
         self._results: dict[int, ToolResult] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._changed = asyncio.Event()
-        self._writes = False
+        self._allow_writes = False
         self._speculative: dict[str, tuple[ToolCall, asyncio.Task[ToolResult]]] = {}
 
     @property
@@ -66,29 +66,31 @@ class Dispatch:
         run = CallRun(call, self._settings, occurrence=self._occurrence(call), key=self._keys.get(call.id))
         number = self._schedule.add(call)
         self._runs.append(run)
-        if number >= self._most:
-            words = f"More than {self._most} calls in one turn. This call was not run; make fewer calls at a time."
-            self._results[number] = refusal(call, "over_budget", words)
-        self._start()
+        if number >= self._max_calls:
+            message = (
+                f"More than {self._max_calls} calls in one turn. This call was not run; make fewer calls at a time."
+            )
+            self._results[number] = refusal(call, "over_budget", message)
+        self._start_ready()
 
     def _occurrence(self, call: ToolCall) -> int:
         """Return the number of identical earlier calls of the run; only a claim needs it."""
         if not self._settings.has_store:
             return 0
-        same = _call_identity(call)
-        self._call_counts[same] += 1
-        return self._call_counts[same] - 1
+        identity = _call_identity(call)
+        self._call_counts[identity] += 1
+        return self._call_counts[identity] - 1
 
     async def results(self) -> list[ToolResult]:
         """Return the results when all calls are done.
 
         On cancellation, await the writes that have begun and start no other calls.
         """
-        self._writes = True
+        self._allow_writes = True
         try:
             while len(self._results) < len(self._runs):
                 self._changed.clear()
-                self._start()
+                self._start_ready()
                 await self._changed.wait()
         except asyncio.CancelledError:
             await self.abort()
@@ -98,46 +100,46 @@ class Dispatch:
     async def abort(self) -> list[ToolResult]:
         """Start no more calls, await and record the writes that have begun, and cancel the rest."""
         for number in self._schedule.cancel_waiting():
-            self._results.setdefault(number, self._cancelled(number))
-        for _, guessed in self._speculative.values():
-            guessed.cancel()
+            self._results.setdefault(number, self._cancelled_result(number))
+        for _, speculative in self._speculative.values():
+            speculative.cancel()
         for number, task in list(self._tasks.items()):
             if not self._has_effect(number) or self._runs[number].stop():
                 task.cancel()
         if self._tasks:
             await asyncio.wait(list(self._tasks.values()))
         for number in range(len(self._runs)):
-            self._results.setdefault(number, self._cancelled(number))
+            self._results.setdefault(number, self._cancelled_result(number))
         return [self._results[number] for number in range(len(self._runs))]
 
-    def _cancelled(self, number: int) -> ToolResult:
+    def _cancelled_result(self, number: int) -> ToolResult:
         return refusal(self._runs[number].call, "cancelled", "The run was cancelled before this call was made.")
 
     def _has_effect(self, number: int) -> bool:
         entry = self._settings.box.find(self._runs[number].call.name)
         return entry is not None and entry.tool.effect in ("write", "idempotent")
 
-    def _start(self) -> None:
-        for number in self._schedule.ready(writes=self._writes):
+    def _start_ready(self) -> None:
+        for number in self._schedule.take_ready(writes=self._allow_writes):
             if number in self._results:
-                self._schedule.finished(number)
+                self._schedule.mark_finished(number)
                 self._changed.set()
             else:
                 self._tasks[number] = asyncio.create_task(self._perform(number))
 
     async def _perform(self, number: int) -> None:
-        run, began = self._runs[number], time.perf_counter()
+        run, started_at = self._runs[number], time.perf_counter()
         try:
             guess = self._speculative.pop(run.call.id, None) if self._speculative else None
             result = await (self._runner.perform(run) if guess is None else self._use_speculative(run, *guess))
             self._results[number] = result
-            self._runner.observe(run.call, result, began, self._settings.run_id)
+            self._runner.observe(run.call, result, started_at, self._settings.run_id)
         except asyncio.CancelledError:
-            self._results[number] = self._cancelled(number)
+            self._results[number] = self._cancelled_result(number)
         finally:
             del self._tasks[number]
-            self._schedule.finished(number)
-            self._start()
+            self._schedule.mark_finished(number)
+            self._start_ready()
             self._changed.set()
 
     async def _use_speculative(self, run: CallRun, guess: ToolCall, work: asyncio.Task[ToolResult]) -> ToolResult:
@@ -155,4 +157,4 @@ def failed_result(call: ToolCall, error: Exception) -> ToolResult:
 
 
 def _call_identity(call: ToolCall) -> tuple[str, bytes]:
-    return call.name, canonical(call.arguments) if call.arguments is not None else (call.raw or "").encode()
+    return call.name, canonical_json(call.arguments) if call.arguments is not None else (call.raw or "").encode()

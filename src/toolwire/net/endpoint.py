@@ -14,11 +14,11 @@ from urllib.parse import SplitResult, urlsplit, urlunsplit
 from ..ir.errors import ConfigError
 from ..wire.loopback import is_loopback
 from ..wire.protocol import Wire
-from ..wire.vendors import COMPATIBLE, ApiKey, Vendor, codec_of, find, names
+from ..wire.vendors import COMPATIBLE, ApiKey, Vendor, find, names, vendor_codec
 
 __all__ = ["Endpoint", "endpoint_of", "resolve"]
 
-_IN_A_HEADER = re.compile(r"[\x21-\x7e]+").fullmatch
+_is_header_value = re.compile(r"[\x21-\x7e]+").fullmatch
 _FORBIDDEN_CHARACTERS = re.compile(r"[\x00-\x20\x7f\\]").search
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://").match
 
@@ -51,7 +51,7 @@ class Endpoint:
             path, _, query = self.wire.path(self.model, stream=stream).partition("?")
             query = "&".join(filter(None, (query, self._base.query)))
             base = self._base
-            found = urlunsplit((base.scheme, base.netloc, _joined(base.path, path), query, ""))
+            found = urlunsplit((base.scheme, base.netloc, _join_path(base.path, path), query, ""))
             self._urls[stream] = found
         return found
 
@@ -69,7 +69,7 @@ def resolve(
     insecure: bool = False,
 ) -> Endpoint:
     """Resolve the model string of a user. Raise ConfigError if it is not valid."""
-    vendor, name = _split(model, base_url)
+    vendor, name = _split_model(model, base_url)
     return endpoint_of(vendor, name, environment, base_url=base_url, key=key, wire=wire, insecure=insecure)
 
 
@@ -87,28 +87,28 @@ def endpoint_of(
     address = base_url
     if address is None and vendor.base_variable is not None:
         address = environment.get(vendor.base_variable) or None
-    base = _base(address or vendor.base_url, insecure)
-    own = base_url is None or _origin(base) == _origin(urlsplit(vendor.base_url))
+    base = _parse_base_url(address or vendor.base_url, insecure)
+    is_own_origin = base_url is None or _origin(base) == _origin(urlsplit(vendor.base_url))
     found: tuple[ApiKey, str] | None = None
     if key is not None:
         found = (vendor.keys[0] if vendor.keys else ApiKey(""), _check_key(key, "the key"))
-    elif own:
-        found = _from(environment, vendor)
-    if found is None and own and not vendor.keyless:
+    elif is_own_origin:
+        found = _key_from_environment(environment, vendor)
+    if found is None and is_own_origin and not vendor.keyless:
         variables = " or ".join(one.variable for one in vendor.keys)
         raise ConfigError(f"no key for {vendor.name}", hint=f"set {variables}, or pass a key (key=…, --key-env)")
-    return Endpoint(vendor, codec_of(vendor, wire), model, base, found)
+    return Endpoint(vendor, vendor_codec(vendor, wire), model, base, found)
 
 
-def _split(model: str, base_url: str | None) -> tuple[Vendor, str]:
-    head, mark, rest = model.partition(min((one for one in "/:" if one in model), key=model.index, default="/"))
-    if mark and head.lower() in names():
+def _split_model(model: str, base_url: str | None) -> tuple[Vendor, str]:
+    head, separator, rest = model.partition(min((one for one in "/:" if one in model), key=model.index, default="/"))
+    if separator and head.lower() in names():
         if not rest:
             raise ConfigError(f"{model!r} names a provider but no model", hint=f"write {head}/MODEL")
         return find(head), rest
     if base_url is not None and model:
         return COMPATIBLE, model
-    if not mark:
+    if not separator:
         raise ConfigError(
             f"{model!r} has no provider",
             hint="write PROVIDER/MODEL, or pass the address of the server (base_url=…, --base-url)",
@@ -116,21 +116,21 @@ def _split(model: str, base_url: str | None) -> tuple[Vendor, str]:
     return find(head), rest
 
 
-def _from(environment: Mapping[str, str], vendor: Vendor) -> tuple[ApiKey, str] | None:
+def _key_from_environment(environment: Mapping[str, str], vendor: Vendor) -> tuple[ApiKey, str] | None:
     for key in vendor.keys:
         if value := environment.get(key.variable, "").strip():
             return key, _check_key(value, f"the key in {key.variable}")
     return None
 
 
-def _check_key(key: str, what: str) -> str:
+def _check_key(key: str, label: str) -> str:
     key = key.strip()
-    if not _IN_A_HEADER(key):
-        raise ConfigError(f"{what} is empty or contains characters that are not allowed in a header")
+    if not _is_header_value(key):
+        raise ConfigError(f"{label} is empty or contains characters that are not allowed in a header")
     return key
 
 
-def _base(url: str, insecure: bool) -> SplitResult:
+def _parse_base_url(url: str, insecure: bool) -> SplitResult:
     """Check a base URL that a key will be sent to. Credentials in it are refused and not shown."""
     if not _SCHEME(url) or _FORBIDDEN_CHARACTERS(url):
         raise ConfigError(
@@ -155,7 +155,7 @@ def _origin(parts: SplitResult) -> str:
     return f"{parts.scheme}://{parts.netloc}"
 
 
-def _joined(base: str, path: str) -> str:
+def _join_path(base: str, path: str) -> str:
     """Join base and path; the base may already end with the path, or with its version."""
     version = "/" + path.split("/")[1]
     return base.rstrip("/").removesuffix(path).removesuffix(version) + path

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 __all__ = ["H1Transport"]
 
-_NEXT_ADDRESS = 0.25  # seconds
-_IDLE = 50.0  # seconds; servers close connections that are idle for a minute
-_SMALL = 64 * 1024  # bytes; up to this size the body is copied and written together with the head
+_HAPPY_EYEBALLS_DELAY = 0.25  # seconds
+_IDLE_TIMEOUT = 50.0  # seconds; servers close connections that are idle for a minute
+_MAX_JOINED_BODY = 64 * 1024  # bytes; up to this size the body is copied and written together with the head
 _DEFAULT_HEADERS = ("user-agent: toolwire", "accept-encoding: identity")
 _FORBIDDEN_CHARACTERS = re.compile(r"[\r\n\0]").search
 
@@ -60,13 +60,13 @@ class H1Transport:
         roots: Sequence[bytes] = (),
         resends: bool = True,
     ) -> None:
-        _needs_httptools()
+        _require_httptools()
         self.resends = resends
         self.connections = connections
         self.connect_timeout = connect_timeout
         self.roots = tuple(roots)
         self.pools: dict[asyncio.AbstractEventLoop, Pool] = {}
-        self._head_of = lru_cache(256)(_head_of)  # most requests have the same head as an earlier one
+        self._build_head_cached = lru_cache(256)(_build_head)  # most requests have the same head as an earlier one
 
     def post(
         self, url: str, headers: Mapping[str, str], secrets: Mapping[str, str], body: bytes, seconds: float
@@ -77,24 +77,24 @@ class H1Transport:
         self, method: str, url: str, headers: Mapping[str, str], secrets: Mapping[str, str], body: bytes, seconds: float
     ) -> AbstractAsyncContextManager[Reply]:
         """Send a request with any method. Raise ConnectionRefusedError if there was no connection: nothing was sent."""
-        origin, head = self._head_of(method, url, (*headers.items(), *secrets.items()))
+        origin, head = self._build_head_cached(method, url, (*headers.items(), *secrets.items()))
         length = b"content-length: %d\r\n\r\n" % len(body) if body or method == "POST" else b"\r\n"
         return _PendingPost(self, origin, head + length, body, seconds)
 
-    async def pool(self, loop: asyncio.AbstractEventLoop) -> Pool:
+    async def open_pool(self, loop: asyncio.AbstractEventLoop) -> Pool:
         """Create the pool of this loop."""
-        self.pools = {one: pool for one, pool in self.pools.items() if not one.is_closed()}
+        self.pools = {known_loop: pool for known_loop, pool in self.pools.items() if not known_loop.is_closed()}
         pool = self.pools[loop] = Pool(self, loop)
-        await anext(pool.tending)
+        await anext(pool.lifetime)
         return pool
 
     async def aclose(self) -> None:
         """Close idle connections now, and those of in-flight requests when these end."""
-        here, pools = asyncio.get_running_loop(), self.pools
+        current_loop, pools = asyncio.get_running_loop(), self.pools
         self.pools = {}
         for loop, pool in pools.items():
-            if loop is here:
-                await pool.tending.aclose()
+            if loop is current_loop:
+                await pool.lifetime.aclose()
             elif not loop.is_closed():
                 loop.call_soon_threadsafe(pool.close)
         await asyncio.sleep(0)  # lets the loop close them
@@ -103,7 +103,7 @@ class H1Transport:
 class Pool:
     """The connections of one event loop."""
 
-    __slots__ = ("_idle", "_is_closed", "_loop", "_slots", "_transport", "tending")
+    __slots__ = ("_idle", "_is_closed", "_loop", "_slots", "_transport", "lifetime")
 
     def __init__(self, transport: H1Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport = transport
@@ -111,9 +111,9 @@ class Pool:
         self._slots: dict[Origin, asyncio.Semaphore] = {}
         self._idle: dict[Origin, list[tuple[float, H1Connection]]] = {}
         self._is_closed = False
-        self.tending = self._tended()
+        self.lifetime = self._close_with_loop()
 
-    async def _tended(self) -> AsyncGenerator[None, None]:
+    async def _close_with_loop(self) -> AsyncGenerator[None, None]:
         """Close the connections when the loop ends: it closes its asynchronous generators."""
         try:
             yield
@@ -122,8 +122,8 @@ class Pool:
 
     def close(self) -> None:
         self._is_closed = True
-        for waiting in self._idle.values():
-            for _, connection in waiting:
+        for idle in self._idle.values():
+            for _, connection in idle:
                 connection.abort()
         self._idle.clear()
 
@@ -133,26 +133,26 @@ class Pool:
             found = self._slots[origin] = asyncio.Semaphore(self._transport.connections)
         return found
 
-    async def take(self, origin: Origin, deadline: float, *, fresh: bool = False) -> H1Connection:
+    async def acquire(self, origin: Origin, deadline: float, *, fresh: bool = False) -> H1Connection:
         """Return a connection to `origin`, preferably an idle one."""
         loop = self._loop
-        waiting = self._idle.get(origin, [])
-        while waiting:
-            since, connection = waiting.pop()
-            if not fresh and connection.is_open and loop.time() - since < _IDLE:
-                connection.used = True
+        idle = self._idle.get(origin, [])
+        while idle:
+            idle_since, connection = idle.pop()
+            if not fresh and connection.is_open and loop.time() - idle_since < _IDLE_TIMEOUT:
+                connection.is_reused = True
                 return connection
             connection.abort()
-        left = min(self._transport.connect_timeout, deadline - loop.time())
+        remaining = min(self._transport.connect_timeout, deadline - loop.time())
         try:
-            async with asyncio.timeout(left):
+            async with asyncio.timeout(remaining):
                 _, connection = await loop.create_connection(
                     lambda: H1Connection(loop),
                     origin.host,
                     origin.port,
-                    ssl=_context(self._transport.roots) if origin.tls else None,
+                    ssl=_make_ssl_context(self._transport.roots) if origin.tls else None,
                     server_hostname=origin.host if origin.tls else None,
-                    **_options(loop),
+                    **_connection_options(loop),
                 )
         except TimeoutError:
             raise ConnectFailed("no connection was established in time") from None
@@ -160,7 +160,7 @@ class Pool:
             raise ConnectionRefusedError(_error_text(error)) from None
         return connection
 
-    def give_back(self, origin: Origin, connection: H1Connection) -> None:
+    def release(self, origin: Origin, connection: H1Connection) -> None:
         if connection.is_reusable and not self._is_closed:
             self._idle.setdefault(origin, []).append((self._loop.time(), connection))
         else:
@@ -170,7 +170,7 @@ class Pool:
 class _PendingPost:
     """An in-flight request."""
 
-    __slots__ = ("_body", "_connection", "_free", "_head", "_origin", "_pool", "_seconds", "_transport")
+    __slots__ = ("_body", "_connection", "_head", "_origin", "_pool", "_seconds", "_semaphore", "_transport")
 
     def __init__(self, transport: H1Transport, origin: Origin, head: bytes, body: bytes, seconds: float) -> None:
         self._transport = transport
@@ -183,72 +183,72 @@ class _PendingPost:
     async def __aenter__(self) -> Reply:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + max(self._seconds, 0.001)
-        pool = self._pool = self._transport.pools.get(loop) or await self._transport.pool(loop)
-        free = self._free = pool.slots_at(self._origin)
-        if free.locked():
-            await _acquire_slot(free, deadline)
+        pool = self._pool = self._transport.pools.get(loop) or await self._transport.open_pool(loop)
+        semaphore = self._semaphore = pool.slots_at(self._origin)
+        if semaphore.locked():
+            await _acquire_slot(semaphore, deadline)
         else:
-            await free.acquire()
+            await semaphore.acquire()
         try:
             try:
-                return await self._ask(deadline)
+                return await self._send_request(deadline)
             except StaleConnection:
                 if not self._transport.resends:
                     raise
                 # the server had closed the idle connection, which shows immediately
-                return await self._ask(deadline, fresh=True)
+                return await self._send_request(deadline, fresh=True)
         except BaseException:
-            self._leave()
+            self._release_connection()
             raise
 
-    async def _ask(self, deadline: float, *, fresh: bool = False) -> H1Connection:
-        connection = self._connection = await self._pool.take(self._origin, deadline, fresh=fresh)
-        connection.limit(deadline)
-        if len(self._body) <= _SMALL:
+    async def _send_request(self, deadline: float, *, fresh: bool = False) -> H1Connection:
+        connection = self._connection = await self._pool.acquire(self._origin, deadline, fresh=fresh)
+        connection.set_deadline(deadline)
+        if len(self._body) <= _MAX_JOINED_BODY:
             connection.write(self._head + self._body)
         else:
             connection.write(self._head)
             connection.write(self._body)
-        await connection.head()
+        await connection.read_head()
         return connection
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._leave()
+        self._release_connection()
 
-    def _leave(self) -> None:
+    def _release_connection(self) -> None:
         if self._connection is not None:
-            self._connection.limit(None)
-            self._pool.give_back(self._origin, self._connection)
+            self._connection.set_deadline(None)
+            self._pool.release(self._origin, self._connection)
             self._connection = None
-        self._free.release()
+        self._semaphore.release()
 
 
-async def _acquire_slot(free: asyncio.Semaphore, deadline: float) -> None:
+async def _acquire_slot(semaphore: asyncio.Semaphore, deadline: float) -> None:
     try:
         async with asyncio.timeout_at(deadline):
-            await free.acquire()
+            await semaphore.acquire()
     except TimeoutError:
         raise ConnectFailed("no connection became free in time") from None
 
 
-def _options(loop: asyncio.AbstractEventLoop) -> dict[str, Any]:
+def _connection_options(loop: asyncio.AbstractEventLoop) -> dict[str, Any]:
     """Enable happy eyeballs, so that one unreachable address of a host does not matter; uvloop does not support it."""
-    return {"happy_eyeballs_delay": _NEXT_ADDRESS} if isinstance(loop, asyncio.BaseEventLoop) else {}
+    return {"happy_eyeballs_delay": _HAPPY_EYEBALLS_DELAY} if isinstance(loop, asyncio.BaseEventLoop) else {}
 
 
 @lru_cache(16)
-def _context(roots: tuple[bytes, ...]) -> ssl.SSLContext:
+def _make_ssl_context(roots: tuple[bytes, ...]) -> ssl.SSLContext:
     context = ssl.create_default_context()
     for pem in roots:
         context.load_verify_locations(cadata=pem.decode("ascii"))
     return context
 
 
-def _head_of(method: str, url: str, fields: tuple[tuple[str, str], ...]) -> tuple[Origin, bytes]:
+def _build_head(method: str, url: str, fields: tuple[tuple[str, str], ...]) -> tuple[Origin, bytes]:
     """Return the origin of a request, and its head without the content length."""
-    origin, target, host = _split(url)
+    origin, target, host = _split_url(url)
     lines = [
         f"{method} {target} HTTP/1.1",
         f"host: {host}",
@@ -260,7 +260,7 @@ def _head_of(method: str, url: str, fields: tuple[tuple[str, str], ...]) -> tupl
     return origin, ("\r\n".join(lines) + "\r\n").encode("latin-1", "replace")
 
 
-def _split(url: str) -> tuple[Origin, str, str]:
+def _split_url(url: str) -> tuple[Origin, str, str]:
     """Split a URL into origin, request target and Host header."""
     if _FORBIDDEN_CHARACTERS(url) or " " in url:
         raise ConfigError("invalid URL: it contains a space, a line break or a NUL character")
@@ -284,7 +284,7 @@ def _error_text(error: OSError) -> str:
     return os.strerror(error.errno) if error.errno is not None and error.errno > 0 else error.strerror or str(error)
 
 
-def _needs_httptools() -> None:
+def _require_httptools() -> None:
     try:
         import httptools  # noqa: F401
     except ImportError:

@@ -24,21 +24,21 @@ class H1Connection(asyncio.Protocol):
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         from httptools import HttpParserError, HttpResponseParser
 
-        self.used = False
+        self.is_reused = False
         self.status = 0
         self.headers: dict[str, str] = {}
         self._loop = loop
         self._new_parser: Any = HttpResponseParser
-        self._not_http: Any = HttpParserError
+        self._parser_error: Any = HttpParserError
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[None] | None = None
-        self._asked_at = 0.0
+        self._sent_at = 0.0
         self._deadline: float | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._looks_at = 0.0
-        self._forget()
+        self._check_at = 0.0
+        self._reset()
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self._parser = self._new_parser(self)
         self._pieces: list[bytes] = []
         self._size = 0
@@ -46,11 +46,11 @@ class H1Connection(asyncio.Protocol):
         self._has_head = False
         self._is_complete = False
         self._keeps_alive = False
-        self._heard = False
+        self._has_received = False
         self._is_paused = False
         self._error: Exception | None = None
-        self._unpacker: Any = None
-        self._is_packed = False
+        self._decompressor: Any = None
+        self._has_compressed_data = False
 
     @property
     def is_open(self) -> bool:
@@ -62,8 +62,8 @@ class H1Connection(asyncio.Protocol):
 
     def write(self, data: bytes) -> None:
         if self._is_complete:
-            self._forget()
-        self._asked_at = self._loop.time()
+            self._reset()
+        self._sent_at = self._loop.time()
         if self._transport is not None:
             self._transport.write(data)
 
@@ -71,31 +71,31 @@ class H1Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def limit(self, deadline: float | None) -> None:
+    def set_deadline(self, deadline: float | None) -> None:
         """Set the deadline of the response. The timer of an earlier deadline is reused: it checks, and waits on."""
         self._deadline = deadline
-        if deadline is not None and (self._timer is None or self._looks_at > deadline):
-            self._look_at(deadline)
+        if deadline is not None and (self._timer is None or self._check_at > deadline):
+            self._schedule_check(deadline)
 
-    def _look_at(self, deadline: float) -> None:
+    def _schedule_check(self, deadline: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._looks_at = deadline
-        self._timer = self._loop.call_at(deadline, self._look)
+        self._check_at = deadline
+        self._timer = self._loop.call_at(deadline, self._check_deadline)
 
-    def _look(self) -> None:
+    def _check_deadline(self) -> None:
         self._timer = None
         if self._deadline is None:
             return
         if self._deadline > self._loop.time():
-            self._look_at(self._deadline)
+            self._schedule_check(self._deadline)
         else:
             self._fail(TimeoutError("the deadline passed"))
 
-    async def head(self) -> None:
+    async def read_head(self) -> None:
         """Wait for the head of the response."""
         while not self._has_head:
-            self._raise()
+            self._raise_error()
             await self._wait_for_data()
         if self._error is not None:
             raise self._error
@@ -106,19 +106,19 @@ class H1Connection(asyncio.Protocol):
         while not data:
             while not self._pieces:
                 if self._is_complete:
-                    if self._is_packed and not self._unpacker.eof:
+                    if self._has_compressed_data and not self._decompressor.eof:
                         raise ConnectionError("the compressed response is truncated")
                     return b""
-                self._raise()
+                self._raise_error()
                 await self._wait_for_data()
-            data = self._taken()
+            data = self._take_buffered()
         return data
 
-    def _taken(self) -> bytes:
+    def _take_buffered(self) -> bytes:
         data = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
         self._pieces.clear()
         self._size = 0
-        if self._unpacker is not None:
+        if self._decompressor is not None:
             data = self._decompress(data)
         if self._is_paused and not self._pieces and self._transport is not None:
             self._is_paused = False
@@ -127,28 +127,28 @@ class H1Connection(asyncio.Protocol):
 
     def _decompress(self, data: bytes) -> bytes:
         """Decompress a chunk of bounded size; the remaining compressed bytes wait."""
-        self._is_packed = True
+        self._has_compressed_data = True
         try:
-            piece: bytes = self._unpacker.decompress(data, _MAX_BUFFERED)
+            piece: bytes = self._decompressor.decompress(data, _MAX_BUFFERED)
         except zlib.error:
             raise ConnectionError("the response does not match its content-encoding") from None
-        rest: bytes = self._unpacker.unconsumed_tail
-        if self._unpacker.eof and self._unpacker.unused_data:  # several compressed members
-            rest = self._unpacker.unused_data
-            self._unpacker = zlib.decompressobj(_CONTENT_CODINGS[self.headers["content-encoding"].lower()])
-        if rest:
-            self._pieces.append(rest)
-            self._size = len(rest)
+        remaining: bytes = self._decompressor.unconsumed_tail
+        if self._decompressor.eof and self._decompressor.unused_data:  # several compressed members
+            remaining = self._decompressor.unused_data
+            self._decompressor = zlib.decompressobj(_CONTENT_CODINGS[self.headers["content-encoding"].lower()])
+        if remaining:
+            self._pieces.append(remaining)
+            self._size = len(remaining)
         return piece
 
-    def _raise(self) -> None:
+    def _raise_error(self) -> None:
         if self._error is not None:
             raise self._error
         if not self.is_open:
             raise self._closed_error()
 
     def _closed_error(self) -> Exception:
-        if self.used and not self._heard and self._loop.time() - self._asked_at < _STALE_WINDOW:
+        if self.is_reused and not self._has_received and self._loop.time() - self._sent_at < _STALE_WINDOW:
             return StaleConnection("the connection was closed")
         return ConnectionError("the connection was closed before the end of the response")
 
@@ -177,11 +177,11 @@ class H1Connection(asyncio.Protocol):
         if self._is_complete:
             self.abort()  # unsolicited data, which must not be read as the next response
             return
-        self._heard = True
+        self._has_received = True
         self._head_size += len(data)
         try:
             self._parser.feed_data(data)
-        except self._not_http as error:
+        except self._parser_error as error:
             self._fail(ConnectionError(f"not HTTP: {error}"))  # no effect on a complete response
             self.abort()
         if self._head_size > _MAX_HEAD and not self._is_complete:
@@ -192,8 +192,8 @@ class H1Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        ends_here = self._has_head and not {"content-length", "transfer-encoding"} & self.headers.keys()
-        if ends_here and error is None:
+        ends_at_close = self._has_head and not {"content-length", "transfer-encoding"} & self.headers.keys()
+        if ends_at_close and error is None:
             self._is_complete = True  # a response that ends with its connection
         self._fail(self._closed_error())
         self._wake_reader()
@@ -212,11 +212,11 @@ class H1Connection(asyncio.Protocol):
         self.status = self._parser.get_status_code()
         self._has_head = self.status >= 200  # 1xx is an interim response
         self._head_size = 0 if self._has_head else self._head_size
-        packing = self.headers.get("content-encoding", "identity").lower()
-        if packing in _CONTENT_CODINGS:  # some servers compress although we ask for identity
-            self._unpacker = zlib.decompressobj(_CONTENT_CODINGS[packing])
-        elif packing != "identity":
-            self._fail(ConnectionError(f"the response has an unsupported content-encoding: {packing[:40]}"))
+        encoding = self.headers.get("content-encoding", "identity").lower()
+        if encoding in _CONTENT_CODINGS:  # some servers compress although we ask for identity
+            self._decompressor = zlib.decompressobj(_CONTENT_CODINGS[encoding])
+        elif encoding != "identity":
+            self._fail(ConnectionError(f"the response has an unsupported content-encoding: {encoding[:40]}"))
         self._keeps_alive = self._parser.should_keep_alive()
 
     def on_body(self, data: bytes) -> None:

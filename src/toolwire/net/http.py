@@ -75,7 +75,7 @@ class HttpTransport:
     ) -> AbstractAsyncContextManager[Reply]:
         """Send a request with any method. Raise ConnectionRefusedError if there was no connection: nothing was sent."""
         try:
-            builder = self._pool(url).request(method, url)
+            builder = self._client_for(url).request(method, url)
         except ValueError as error:
             raise ConfigError(f"invalid URL: {error}") from None
         builder = builder.timeout(timedelta(seconds=max(seconds, 0.001)))
@@ -89,19 +89,19 @@ class HttpTransport:
         return _PyreqwestPost(builder.streamed_read_buffer_limit(0).build_streamed())
 
     async def aclose(self) -> None:
-        used = bool(self._pools)
+        had_pools = bool(self._pools)
         while self._pools:
             await self._pools.popitem()[1].close()
-        if used:  # its threads release the interpreter a little later; a program that exits before that is aborted
+        if had_pools:  # its threads release the interpreter a little later; a program that exits before that is aborted
             await asyncio.sleep(_RELEASE_TIMEOUT)
 
-    def _pool(self, url: str) -> Client:
-        clear = url.startswith("http:")
-        if clear not in self._pools:
-            self._pools[clear] = self._build(clear)
-        return self._pools[clear]
+    def _client_for(self, url: str) -> Client:
+        is_plain_http = url.startswith("http:")
+        if is_plain_http not in self._pools:
+            self._pools[is_plain_http] = self._build_client(is_plain_http)
+        return self._pools[is_plain_http]
 
-    def _build(self, clear: bool) -> Client:
+    def _build_client(self, is_plain_http: bool) -> Client:
         try:
             from pyreqwest.client import ClientBuilder
         except ImportError:
@@ -113,7 +113,7 @@ class HttpTransport:
             .connect_timeout(timedelta(seconds=self._connect_timeout))
             .user_agent("toolwire")
         )
-        if clear:
+        if is_plain_http:
             builder = builder.no_proxy()  # a proxy could read unencrypted requests
         for pem in self._roots:
             builder = builder.add_root_certificate_pem(pem)
@@ -130,14 +130,14 @@ class _PyreqwestPost:
 
     async def __aenter__(self) -> Reply:
         task = asyncio.current_task()
-        before = 0 if task is None else task.cancelling()
+        initial_cancels = 0 if task is None else task.cancelling()
         try:
             response = await self._request.__aenter__()
         except Exception as error:  # noqa: BLE001  # exceptions of other packages are raised unchanged
-            if task is not None and task.cancelling() > before:
+            if task is not None and task.cancelling() > initial_cancels:
                 raise asyncio.CancelledError from None
-            raise _plain(error) from None
-        if task is not None and task.cancelling() > before:
+            raise _convert_error(error) from None
+        if task is not None and task.cancelling() > initial_cancels:
             # pyreqwest drops the cancellation if its result or failure is ready at the same moment; the task still
             # counts it
             await self._request.__aexit__(None, None, None)
@@ -148,11 +148,11 @@ class _PyreqwestPost:
         await self._request.__aexit__(None, None, None)
 
 
-def load_transport(way: str) -> Transport:
+def load_transport(spec: str) -> Transport:
     """Open the transport of a vendor that has its own: `module:class`, in a package above this one."""
-    module, _, name = way.partition(":")
-    own: Transport = getattr(import_module(module), name)()
-    return own
+    module, _, name = spec.partition(":")
+    transport: Transport = getattr(import_module(module), name)()
+    return transport
 
 
 class _PyreqwestReply:
@@ -165,29 +165,29 @@ class _PyreqwestReply:
 
     async def read(self) -> bytes:
         task = asyncio.current_task()
-        before = 0 if task is None else task.cancelling()
+        initial_cancels = 0 if task is None else task.cancelling()
         try:
             piece = await self._body.read_chunk()
             while piece is not None and not len(piece):
                 piece = await self._body.read_chunk()
         except Exception as error:  # noqa: BLE001  # exceptions of other packages are raised unchanged
-            if task is not None and task.cancelling() > before:
+            if task is not None and task.cancelling() > initial_cancels:
                 raise asyncio.CancelledError from None
-            raise _plain(error) from None
-        if task is not None and task.cancelling() > before:
+            raise _convert_error(error) from None
+        if task is not None and task.cancelling() > initial_cancels:
             raise asyncio.CancelledError
         return b"" if piece is None else bytes(piece)
 
 
-def _plain(error: Exception) -> Exception:
+def _convert_error(error: Exception) -> Exception:
     from pyreqwest.exceptions import PyreqwestError
 
     if not isinstance(error, PyreqwestError):
         return error
     causes = getattr(error, "details", {}).get("causes") or ()
-    words = causes[-1]["message"] if causes else str(error)
+    message = causes[-1]["message"] if causes else str(error)
     if isinstance(error, TimeoutError):
-        return TimeoutError(words)
+        return TimeoutError(message)
     # its ConnectError is also raised for connections that were lost later
     unsent = any(cause["message"] == "client error (Connect)" for cause in causes)
-    return ConnectionRefusedError(words) if unsent else ConnectionError(words)
+    return ConnectionRefusedError(message) if unsent else ConnectionError(message)

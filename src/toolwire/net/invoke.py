@@ -18,7 +18,7 @@ from ..run.results import error_text
 from ..run.signature import FunctionSignature, function_signature
 from .collecting import collect_async_items, collect_items
 from .limited import LimitedOutcome, TimeLimitedCall, TimeLimiter
-from .process import in_process
+from .process import run_in_process
 from .rate import Rates
 from .threads import ThreadPool
 
@@ -41,82 +41,82 @@ class Invoker:
     def begin(self, step: Invoke) -> InvokeOutcome | Awaitable[InvokeOutcome]:
         """Return the outcome if the function did not wait for anything; else an awaitable for the current task."""
         entry = step.entry
-        declared = function_signature(entry.function)
-        if not declared.is_async or entry.options.rate is not None or entry.options.isolation == "process":
-            return self._waiting(step, step.arguments, declared)
-        return self._begun(step, step.arguments)
+        signature = function_signature(entry.function)
+        if not signature.is_async or entry.options.rate is not None or entry.options.isolation == "process":
+            return self._run_waiting(step, step.arguments, signature)
+        return self._begin_async(step, step.arguments)
 
-    def _begun(self, step: Invoke, arguments: Object) -> InvokeOutcome | TimeLimitedCall:
+    def _begin_async(self, step: Invoke, arguments: Object) -> InvokeOutcome | TimeLimitedCall:
         if not step.start.begin():
-            return _stopped()
+            return _stopped_failure()
         try:
             coroutine = step.entry.function(**arguments)
         except TypeError as error:  # a required argument is missing; none of its code has run
             return ArgumentMismatch(error_text(error))
-        return self._limited(step, coroutine)
+        return self._run_limited(step, coroutine)
 
-    async def _waiting(self, step: Invoke, arguments: Object, declared: FunctionSignature) -> InvokeOutcome:
+    async def _run_waiting(self, step: Invoke, arguments: Object, signature: FunctionSignature) -> InvokeOutcome:
         """Run a call that has to wait for its rate limit, a process or a thread."""
         entry = step.entry
         if entry.options.rate is not None:
-            await self._rates.take(entry.name, entry.options.rate)
+            await self._rates.acquire(entry.name, entry.options.rate)
         if entry.options.isolation == "process":
-            return await in_process(step, arguments) if step.start.begin() else _stopped()
-        if not declared.is_async:
-            return await self._in_thread(step, arguments)
-        ran = self._begun(step, arguments)
+            return await run_in_process(step, arguments) if step.start.begin() else _stopped_failure()
+        if not signature.is_async:
+            return await self._run_in_thread(step, arguments)
+        ran = self._begin_async(step, arguments)
         return ran if isinstance(ran, Value) else await ran
 
-    def _limited(self, step: Invoke, coroutine: Coroutine[Any, Any, Any]) -> LimitedOutcome | TimeLimitedCall:
+    def _run_limited(self, step: Invoke, coroutine: Coroutine[Any, Any, Any]) -> LimitedOutcome | TimeLimitedCall:
         return self.limits.run(coroutine, step.context, step.entry.options.timeout)
 
-    async def _in_thread(self, step: Invoke, arguments: Object) -> LimitedOutcome:
+    async def _run_in_thread(self, step: Invoke, arguments: Object) -> LimitedOutcome:
         limit, context = step.entry.options.timeout, contextvars.copy_context()
         context.run(running.set, step.context)
-        given_up = threading.Event()
-        work = self._pool.submit(lambda: context.run(_guarded, step, arguments, given_up.is_set))
+        abandoned = threading.Event()
+        work = self._pool.submit(lambda: context.run(_call_guarded, step, arguments, abandoned.is_set))
         try:
             done, _ = await asyncio.wait({asyncio.wrap_future(work)}, timeout=limit)
         except asyncio.CancelledError:
-            given_up.set()
+            abandoned.set()
             work.cancel()  # if it has no thread yet
             raise
         if not done:
-            given_up.set()
+            abandoned.set()
             busy = NotExecuted(f"all threads were busy for {limit:g} seconds")
             return Failed(busy) if work.cancel() else TimedOut(limit or 0)
         not_begun = work.exception()
         if not_begun is not None:
             return Failed(not_begun)
         outcome: Returned | Failed = work.result()
-        rest = _rest(outcome.value) if isinstance(outcome, Returned) else None
-        if rest is None:
+        remaining = _remaining_work(outcome.value) if isinstance(outcome, Returned) else None
+        if remaining is None:
             return outcome
-        ran = self._limited(step, rest)
+        ran = self._run_limited(step, remaining)
         return ran if isinstance(ran, Value) else await ran
 
 
-def _rest(value: object) -> Coroutine[Any, Any, Any] | None:
+def _remaining_work(value: object) -> Coroutine[Any, Any, Any] | None:
     """Return the coroutine that finishes the work if a plain function returned an awaitable; else None."""
     if inspect.isawaitable(value):
-        return _awaited(value)
+        return _await_value(value)
     return collect_async_items(value) if inspect.isasyncgen(value) else None
 
 
-def _stopped() -> Failed:
+def _stopped_failure() -> Failed:
     return Failed(NotExecuted("stopped before it began"))
 
 
-def _guarded(step: Invoke, arguments: Any, is_given_up: Callable[[], bool]) -> Returned | Failed:
+def _call_guarded(step: Invoke, arguments: Any, is_abandoned: Callable[[], bool]) -> Returned | Failed:
     """Call the function; anything that it raises, even `SystemExit`, is a failure of the call."""
     if not step.start.begin():
-        return _stopped()
+        return _stopped_failure()
     try:
         value = step.entry.function(**arguments)
-        return Returned(collect_items(value, is_given_up) if inspect.isgenerator(value) else value)
+        return Returned(collect_items(value, is_abandoned) if inspect.isgenerator(value) else value)
     except BaseException as error:  # noqa: BLE001
         return Failed(error)
 
 
-async def _awaited(work: Awaitable[Any]) -> Any:
+async def _await_value(work: Awaitable[Any]) -> Any:
     return await work

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from ..run.jail import Outside, PathJail
-from ..run.values import shown
+from ..run.values import format_value
 from ..run.verdicts import PolicyCheck
 
 __all__ = ["disk_jail"]
@@ -30,9 +30,9 @@ class _DiskJail(PathJail):
         try:
             real = os.path.realpath(Path(self.root, path))
         except ValueError as error:  # characters that are invalid in a file name
-            raise Outside(f"{shown(path)} is not a plain path") from error
+            raise Outside(f"{format_value(path)} is not a plain path") from error
         if not _is_below(real, self.root):
-            raise Outside(f"{shown(path)} resolves to a path outside the directory")
+            raise Outside(f"{format_value(path)} resolves to a path outside the directory")
         return real
 
     def _is_absolute(self, path: str) -> bool:

@@ -30,20 +30,20 @@ class TimeLimiter:
         self, coroutine: Coroutine[Any, Any, Any], context: CallContext, limit: float | None
     ) -> LimitedOutcome | TimeLimitedCall:
         """Run a coroutine to its first suspension. One that never suspends is done by then and needs no timer."""
-        began = time.monotonic()
-        outside = running.get()
+        started_at = time.monotonic()
+        outer_context = running.get()
         running.set(context)
         try:
-            waits = coroutine.send(None)
+            pending = coroutine.send(None)
         except StopIteration as done:
-            running.set(outside)
+            running.set(outer_context)
             return Returned(done.value)
         except BaseException as error:  # noqa: BLE001
-            running.set(outside)
-            return _ended(error)
-        work = TimeLimitedCall(coroutine, waits, limit, outside)
+            running.set(outer_context)
+            return _outcome_of_error(error)
+        work = TimeLimitedCall(coroutine, pending, limit, outer_context)
         if limit is not None:
-            work.watch(self._timers.of(limit, work.loop), time.monotonic() - began)
+            work.watch(self._timers.queue_for(limit, work.loop), time.monotonic() - started_at)
         return work
 
 
@@ -54,25 +54,35 @@ class TimeLimitedCall:
     cancellation is abandoned. Therefore a call needs no task of its own, and cannot block the caller.
     """
 
-    __slots__ = ("_cancelled", "_coroutine", "_due", "_grace", "_limit", "_outside", "_task", "_waits", "loop")
+    __slots__ = (
+        "_cancelled",
+        "_coroutine",
+        "_deadline_handle",
+        "_grace",
+        "_limit",
+        "_outer_context",
+        "_pending",
+        "_task",
+        "loop",
+    )
 
     def __init__(
-        self, coroutine: Coroutine[Any, Any, Any], waits: Any, limit: float | None, outside: CallContext | None
+        self, coroutine: Coroutine[Any, Any, Any], pending: Any, limit: float | None, outer_context: CallContext | None
     ) -> None:
         self.loop = asyncio.get_running_loop()
         self._coroutine = coroutine
-        self._waits = waits
+        self._pending = pending
         self._limit = limit
-        self._outside = outside
+        self._outer_context = outer_context
         self._task = _current_task(self.loop)
-        self._due: DeadlineHandle | None = None
+        self._deadline_handle: DeadlineHandle | None = None
         self._grace: asyncio.TimerHandle | None = None
         self._cancelled = 0
 
-    def watch(self, deadlines: DeadlineQueue, spent: float) -> None:
+    def watch(self, deadlines: DeadlineQueue, elapsed: float) -> None:
         """Start the timer; `spent` seconds of the limit have already passed."""
         assert self._limit is not None
-        self._due = deadlines.add(self.expire, self.loop.time() + self._limit - spent)
+        self._deadline_handle = deadlines.add(self.expire, self.loop.time() + self._limit - elapsed)
 
     def expire(self) -> None:
         self._cancelled += 1
@@ -83,39 +93,39 @@ class TimeLimitedCall:
         try:
             while True:
                 try:
-                    yield self._waits
+                    yield self._pending
                     raised = None
                 except BaseException as error:  # noqa: BLE001  # the awaited object failed, or this task was cancelled
                     raised = error
                 if self._cancelled > 1 and isinstance(raised, asyncio.CancelledError):
-                    return self._leave()
+                    return self._abandon()
                 try:
-                    self._waits = self._coroutine.send(None) if raised is None else self._coroutine.throw(raised)
+                    self._pending = self._coroutine.send(None) if raised is None else self._coroutine.throw(raised)
                 except StopIteration as done:
                     return Returned(done.value)
                 except BaseException as error:  # noqa: BLE001
-                    return _ended(error, self._limit, self._cancelled)
+                    return _outcome_of_error(error, self._limit, self._cancelled)
         finally:
-            self._forget()
+            self._clean_up()
 
-    def _leave(self) -> TimedOut:
+    def _abandon(self) -> TimedOut:
         try:
             self._coroutine.close()
         except BaseException:  # noqa: BLE001  # even closing the coroutine failed
             _log.warning("a tool ignored its cancellation")
         return TimedOut(self._limit or 0)
 
-    def _forget(self) -> None:
-        running.set(self._outside)
-        if self._due is not None:
-            self._due.cancel()
+    def _clean_up(self) -> None:
+        running.set(self._outer_context)
+        if self._deadline_handle is not None:
+            self._deadline_handle.cancel()
         if self._grace is not None:
             self._grace.cancel()
         for _ in range(self._cancelled):
             self._task.uncancel()
 
 
-def _ended(error: BaseException, limit: float | None = None, cancelled: int = 0) -> LimitedOutcome:
+def _outcome_of_error(error: BaseException, limit: float | None = None, cancelled: int = 0) -> LimitedOutcome:
     """Return the outcome of a coroutine that raised. Re-raise only the cancellation of the current task."""
     if isinstance(error, asyncio.CancelledError):
         if _current_task(asyncio.get_running_loop()).cancelling() > cancelled:

@@ -13,8 +13,8 @@ __all__ = ["refuse_open"]
 def refuse_open(host: str, *, without: str, hint: str) -> None:
     """Raise ConfigError if other machines can reach `host`, an address or a name to listen on."""
     if not _is_local(host):
-        reached = host or "every interface"
-        raise ConfigError(f"without {without}, {reached} would be open to every client that can reach it", hint=hint)
+        exposed = host or "every interface"
+        raise ConfigError(f"without {without}, {exposed} would be open to every client that can reach it", hint=hint)
 
 
 def _is_local(host: str) -> bool:
@@ -22,7 +22,7 @@ def _is_local(host: str) -> bool:
     if not is_loopback(host):
         return False
     try:
-        found = socket.getaddrinfo(host.strip("[]"), None, type=socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(host.strip("[]"), None, type=socket.SOCK_STREAM)
     except OSError:
         return True  # nothing can listen on it
-    return all(is_loopback(str(address[0])) for *_, address in found)
+    return all(is_loopback(str(address[0])) for *_, address in addresses)

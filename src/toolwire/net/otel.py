@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
-__all__ = ["Instruments", "OtelObserver", "captures_content", "request_attributes", "usage_attributes"]
+__all__ = ["Instruments", "OtelObserver", "is_content_captured", "request_attributes", "usage_attributes"]
 
 _CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
-_SECONDS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92]
-_TOKENS = [4.0**power for power in range(14)]
+_DURATION_BOUNDS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92]
+_TOKEN_BOUNDS = [4.0**power for power in range(14)]
 _PROVIDERS = {"gemini": "gcp.gemini", "mistral": "mistral_ai", "xai": "x_ai"}
 
 Attributes = dict[str, Any]
@@ -50,16 +50,18 @@ class Instruments:
         def histogram(name: str, unit: str, about: str, bounds: list[float]) -> metrics.Histogram:
             return meter.create_histogram(name, unit, about, explicit_bucket_boundaries_advisory=bounds)
 
-        self._duration = histogram("gen_ai.client.operation.duration", "s", "duration of a response", _SECONDS)
-        self._first = histogram("gen_ai.client.operation.time_to_first_chunk", "s", "time to the first chunk", _SECONDS)
-        self._tokens = histogram("gen_ai.client.token.usage", "{token}", "tokens by type", _TOKENS)
-        self._tools = histogram("gen_ai.execute_tool.duration", "s", "duration of a tool call", _SECONDS)
+        self._duration = histogram("gen_ai.client.operation.duration", "s", "duration of a response", _DURATION_BOUNDS)
+        self._first_chunk = histogram(
+            "gen_ai.client.operation.time_to_first_chunk", "s", "time to the first chunk", _DURATION_BOUNDS
+        )
+        self._tokens = histogram("gen_ai.client.token.usage", "{token}", "tokens by type", _TOKEN_BOUNDS)
+        self._tools = histogram("gen_ai.execute_tool.duration", "s", "duration of a tool call", _DURATION_BOUNDS)
 
     def record_answer(self, about: Attributes, seconds: float, usage: Usage | None, first: float | None = None) -> None:
         """Record a response. `about` must have low cardinality: provider, models, the kind of error."""
         self._duration.record(seconds, about)
         if first is not None:
-            self._first.record(first, about)
+            self._first_chunk.record(first, about)
         for kind, count in (("input", usage.input), ("output", usage.output)) if usage is not None else ():
             if count is not None:
                 self._tokens.record(count, {**about, "gen_ai.token.type": kind})
@@ -81,37 +83,39 @@ class OtelObserver:
     ) -> None:
         self._instruments = Instruments(tracers, meters)
         self._provider = provider
-        self._content = captures_content(os.environ) if content is None else content
+        self._content = is_content_captured(os.environ) if content is None else content
 
     def called(self, call: ToolCall, result: ToolResult, seconds: float) -> None:
         about: Attributes = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": call.name}
         if result.is_error:
             about["error.type"] = "tool_error"
-        more: Attributes = {"gen_ai.tool.call.id": call.id, "gen_ai.tool.type": "function"}
+        span_attributes: Attributes = {"gen_ai.tool.call.id": call.id, "gen_ai.tool.type": "function"}
         if self._content:
-            more["gen_ai.tool.call.arguments"] = dumps(call.arguments)
-            more["gen_ai.tool.call.result"] = result.text
-        self._span(f"execute_tool {call.name}", seconds, {**about, **more}, internal=True)
+            span_attributes["gen_ai.tool.call.arguments"] = dumps(call.arguments)
+            span_attributes["gen_ai.tool.call.result"] = result.text
+        self._span(f"execute_tool {call.name}", seconds, {**about, **span_attributes}, internal=True)
         self._instruments.record_tool(about, seconds)
 
     def asked(self, request: Request, response: Response, seconds: float) -> None:
         about: Attributes = {
             "gen_ai.operation.name": "chat",
-            **request_attributes(request, self._provider or _provider(request)),
+            **request_attributes(request, self._provider or _provider_of(request)),
         }
         if response.fault is not None:
             about["error.type"] = response.fault.kind
-        more = {
+        span_attributes = {
             **usage_attributes(response.usage),
             "gen_ai.response.id": response.id,
             "gen_ai.response.model": response.model,
         }
         if response.stop is not None:
-            more["gen_ai.response.finish_reasons"] = (response.stop.reason,)
+            span_attributes["gen_ai.response.finish_reasons"] = (response.stop.reason,)
         if self._content:
-            more["gen_ai.input.messages"] = _messages(request.messages)
-            more["gen_ai.output.messages"] = _messages([{"role": "assistant", "parts": response.parts}])
-        self._span(f"chat {request.model}".rstrip(), seconds, {**about, **more})
+            span_attributes["gen_ai.input.messages"] = _encode_messages(request.messages)
+            span_attributes["gen_ai.output.messages"] = _encode_messages(
+                [{"role": "assistant", "parts": response.parts}]
+            )
+        self._span(f"chat {request.model}".rstrip(), seconds, {**about, **span_attributes})
         self._instruments.record_answer(_metric_attributes(about), seconds, response.usage)
 
     def _span(self, name: str, seconds: float, attributes: Attributes, *, internal: bool = False) -> None:
@@ -129,7 +133,7 @@ class OtelObserver:
         span.end(end)
 
 
-def captures_content(environment: Mapping[str, str]) -> bool:
+def is_content_captured(environment: Mapping[str, str]) -> bool:
     return environment.get(_CAPTURE, "").strip().lower() in ("true", "1", "span_only", "span_and_event")
 
 
@@ -166,14 +170,14 @@ def usage_attributes(usage: Usage | None) -> Attributes:
 
 def _metric_attributes(about: Attributes) -> Attributes:
     """Keep the attributes with low cardinality, for a histogram."""
-    kept = ("gen_ai.operation.name", "gen_ai.provider.name", "gen_ai.request.model", "error.type")
-    return {name: about[name] for name in kept if name in about}
+    names = ("gen_ai.operation.name", "gen_ai.provider.name", "gen_ai.request.model", "error.type")
+    return {name: about[name] for name in names if name in about}
 
 
-def _provider(request: Request) -> str:
+def _provider_of(request: Request) -> str:
     head, mark, _ = request.model.partition("/")
     return head if mark else ""
 
 
-def _messages(messages: Any) -> str:
+def _encode_messages(messages: Any) -> str:
     return msgspec.json.encode(messages).decode()

@@ -21,22 +21,22 @@ from ..run.results import error_text
 from ..schema.infer import FunctionTool
 from .collecting import collect_async_items, collect_items
 
-__all__ = ["in_process"]
+__all__ = ["run_in_process"]
 
 
-async def in_process(step: Invoke, arguments: Object) -> Returned | Failed | TimedOut:
+async def run_in_process(step: Invoke, arguments: Object) -> Returned | Failed | TimedOut:
     """Call the function in a process. A new thread waits for it, so that no thread of the pool is occupied."""
     child = _Child(step, arguments)
-    watching: Future[Returned | Failed | TimedOut] = Future()
-    threading.Thread(target=_settle, args=(watching, child.run), daemon=True).start()
+    pending: Future[Returned | Failed | TimedOut] = Future()
+    threading.Thread(target=_complete_future, args=(pending, child.run), daemon=True).start()
     try:
-        return await asyncio.wrap_future(watching)
+        return await asyncio.wrap_future(pending)
     except asyncio.CancelledError:
         child.stop()
         raise
 
 
-def _settle(future: Future[Any], work: Callable[[], Any]) -> None:
+def _complete_future(future: Future[Any], work: Callable[[], Any]) -> None:
     future.set_running_or_notify_cancel()
     try:
         future.set_result(work())
@@ -48,31 +48,31 @@ class _Child:
     """A child process. One thread calls `run`; any other thread may call `stop` at any time."""
 
     def __init__(self, step: Invoke, arguments: Object) -> None:
-        methods = multiprocessing.get_context("spawn")
+        spawn_context = multiprocessing.get_context("spawn")
         self._limit = step.entry.options.timeout
-        self._ours, self._theirs = methods.Pipe(duplex=False)
-        given = (self._theirs, _sendable(step.entry.function), arguments, step.context)
-        self._process = methods.Process(target=_child, args=given, daemon=True)
+        self._receiver, self._sender = spawn_context.Pipe(duplex=False)
+        child_arguments = (self._sender, _picklable_function(step.entry.function), arguments, step.context)
+        self._process = spawn_context.Process(target=_run_child, args=child_arguments, daemon=True)
         self._stopped = threading.Event()
 
     def run(self) -> Returned | Failed | TimedOut:
-        with self._ours:
+        with self._receiver:
             try:
-                with self._theirs:
+                with self._sender:
                     self._process.start()
             except Exception as error:  # noqa: BLE001  # a function that cannot be sent to another process
                 return Failed(NotExecuted(f"it cannot be run in a separate process: {error}"))
             try:
-                return self._outcome()
+                return self._receive_outcome()
             finally:
                 self._process.kill()
                 self._process.join()
 
-    def _outcome(self) -> Returned | Failed | TimedOut:
+    def _receive_outcome(self) -> Returned | Failed | TimedOut:
         try:
-            if self._stopped.is_set() or not self._ours.poll(self._limit):
+            if self._stopped.is_set() or not self._receiver.poll(self._limit):
                 return TimedOut(self._limit or 0, stopped=True)
-            kind, value = self._ours.recv()
+            kind, value = self._receiver.recv()
         except EOFError:
             return Failed(_RemoteFailure("the process died"))
         except Exception as error:  # noqa: BLE001  # unpickling a user-defined value may raise anything
@@ -89,24 +89,24 @@ class _RemoteFailure(Exception):
     """A failure in another process, of which only the message is known."""
 
 
-def _sendable(function: Any) -> Any:
+def _picklable_function(function: Any) -> Any:
     """Return the module and name of a function that its FunctionTool replaced in the module; else the function."""
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
-    named = getattr(sys.modules.get(module or ""), name, None)
-    return (module, name) if isinstance(named, FunctionTool) and named.function is function else function
+    module_value = getattr(sys.modules.get(module or ""), name, None)
+    return (module, name) if isinstance(module_value, FunctionTool) and module_value.function is function else function
 
 
-def _child(pipe: Connection, function: Any, arguments: Any, context: CallContext) -> None:
+def _run_child(pipe: Connection, function: Any, arguments: Any, context: CallContext) -> None:
     running.set(context)
     try:
         if isinstance(function, tuple):
             function = getattr(import_module(function[0]), function[1]).function
-        pipe.send(("value", _whole(function(**arguments))))
+        pipe.send(("value", _collect_value(function(**arguments))))
     except BaseException as error:  # noqa: BLE001
         pipe.send(("error", f"{type(error).__name__}: {error}"))
 
 
-def _whole(value: Any) -> Any:
+def _collect_value(value: Any) -> Any:
     """Collect a generator or await a coroutine, so that the value can be pickled."""
     if inspect.isasyncgen(value):
         value = collect_async_items(value)

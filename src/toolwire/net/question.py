@@ -28,7 +28,7 @@ from .endpoint import Endpoint
 
 __all__ = ["AnswerStream", "EndpointRequest", "redact_key"]
 
-_SECRET = 8  # characters; a shorter key is not a secret, and occurs by chance in many texts
+_MIN_KEY_LENGTH = 8  # characters; a shorter key is not a secret, and occurs by chance in many texts
 
 
 class EndpointRequest:
@@ -53,15 +53,15 @@ class EndpointRequest:
         self._client = client
         self.stream = stream
         self.losses = losses
-        asked = replace(request, model=endpoint.model, stream=True if stream else None)
-        if stream and endpoint.wire.capabilities.counts_on_request and asked.params.include_usage is None:
-            asked = replace(asked, params=replace(asked.params, include_usage=True))
+        sent_request = replace(request, model=endpoint.model, stream=True if stream else None)
+        if stream and endpoint.wire.capabilities.counts_on_request and sent_request.params.include_usage is None:
+            sent_request = replace(sent_request, params=replace(sent_request.params, include_usage=True))
         if emulation is None and text is not None:
-            emulation = emulate(asked, text)
+            emulation = emulate(sent_request, text)
         self.emulation = emulation
         history_model = request.model if request.model not in ("", endpoint.model) and not is_alias else None
         prepared = prepare(
-            asked if emulation is None else emulation.request, endpoint.wire, history_model=history_model
+            sent_request if emulation is None else emulation.request, endpoint.wire, history_model=history_model
         )
         self._exchange = prepared.exchange
         body, more = endpoint.wire.encode_request(prepared.request)
@@ -83,7 +83,7 @@ class EndpointRequest:
     def open_stream(self) -> AnswerStream:
         return AnswerStream(self)
 
-    def fault(self, status: int, data: bytes, headers: dict[str, str]) -> Fault:
+    def decode_fault(self, status: int, data: bytes, headers: dict[str, str]) -> Fault:
         """Decode an error response, with the names of the request and without the key."""
         body: JSON
         try:
@@ -99,11 +99,11 @@ class EndpointRequest:
 class AnswerStream:
     """Decodes a stream as it arrives: the wire's decoder, the names of the request, the calls in the text."""
 
-    def __init__(self, question: EndpointRequest) -> None:
-        self._decoder = question.endpoint.wire.stream_decoder()
-        self._decoder.losses = question.losses
-        self._names = question._exchange.restorer(question.losses, question._client)
-        self._calls = None if question.emulation is None else question.emulation.restorer()
+    def __init__(self, endpoint_request: EndpointRequest) -> None:
+        self._decoder = endpoint_request.endpoint.wire.stream_decoder()
+        self._decoder.losses = endpoint_request.losses
+        self._names = endpoint_request._exchange.make_restorer(endpoint_request.losses, endpoint_request._client)
+        self._calls = None if endpoint_request.emulation is None else endpoint_request.emulation.make_restorer()
 
     @property
     def should_stop(self) -> bool:
@@ -111,36 +111,36 @@ class AnswerStream:
         return self._calls is not None and self._calls.should_stop
 
     def feed(self, data: bytes) -> Iterator[Event]:
-        return self._restored(self._decoder.feed(data))
+        return self._restore_events(self._decoder.feed(data))
 
     def close(self) -> Iterator[Event]:
         """End the stream. Raise TruncatedStream if it is truncated."""
         if self._calls is not None and self._calls.should_stop:
             return iter(self._calls.close())
-        return self._restored(self._decoder.close())
+        return self._restore_events(self._decoder.close())
 
-    def _restored(self, events: list[Event]) -> Iterator[Event]:
+    def _restore_events(self, events: list[Event]) -> Iterator[Event]:
         for event in events:
-            for named in self._names.feed(event):
+            for restored in self._names.feed(event):
                 if self._calls is None:
-                    yield named
+                    yield restored
                 else:
-                    yield from self._calls.feed(named)
+                    yield from self._calls.feed(restored)
 
 
 def redact_key(key: str | None, fault: Fault) -> Fault:
     """Remove the key from a fault: some servers repeat an invalid key in the error."""
-    if key is None or len(key) < _SECRET or key not in repr(fault):
+    if key is None or len(key) < _MIN_KEY_LENGTH or key not in repr(fault):
         return fault
-    told = {
-        field: _cleaned(getattr(fault, field), key) for field in ("message", "code", "param", "request_id", "extra")
+    cleaned_fields = {
+        field: _replace_key(getattr(fault, field), key) for field in ("message", "code", "param", "request_id", "extra")
     }
-    return replace(fault, breach=None, **told)
+    return replace(fault, breach=None, **cleaned_fields)
 
 
-def _cleaned(value: JSON, key: str) -> JSON:
+def _replace_key(value: JSON, key: str) -> JSON:
     if isinstance(value, str):
         return value.replace(key, "[key]")
     if isinstance(value, dict):
-        return {_cleaned(name, key): _cleaned(one, key) for name, one in value.items()}
-    return [_cleaned(one, key) for one in value] if isinstance(value, list) else value
+        return {_replace_key(name, key): _replace_key(item, key) for name, item in value.items()}
+    return [_replace_key(item, key) for item in value] if isinstance(value, list) else value

@@ -9,11 +9,11 @@ __all__ = ["Rates"]
 
 class Rates:
     def __init__(self) -> None:
-        self._next: dict[str, float] = {}
+        self._next_start: dict[str, float] = {}
 
-    async def take(self, name: str, rate: float) -> None:
+    async def acquire(self, name: str, rate: float) -> None:
         now = asyncio.get_running_loop().time()
-        turn = max(self._next.get(name, now), now)
-        self._next[name] = turn + 1 / rate
-        if turn > now:
-            await asyncio.sleep(turn - now)
+        start_at = max(self._next_start.get(name, now), now)
+        self._next_start[name] = start_at + 1 / rate
+        if start_at > now:
+            await asyncio.sleep(start_at - now)

@@ -21,14 +21,14 @@ _losses = msgspec.json.Decoder(tuple[Loss, ...])
 
 def loss_headers(losses: Iterable[Loss]) -> dict[str, str]:
     """Build the header that reports losses."""
-    told = list(losses)
-    return {LOSSES_HEADER: msgspec.json.encode(told).decode()} if told else {}
+    reported = list(losses)
+    return {LOSSES_HEADER: msgspec.json.encode(reported).decode()} if reported else {}
 
 
 def transport_losses(reply: Reply) -> tuple[Loss, ...]:
     """Return the losses that a model in this process reported."""
-    said = reply.headers.get(LOSSES_HEADER)
-    return () if said is None else _losses.decode(said)
+    header = reply.headers.get(LOSSES_HEADER)
+    return () if header is None else _losses.decode(header)
 
 
 async def read_reply_body(reply: Reply, limit: int) -> bytes:

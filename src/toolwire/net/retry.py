@@ -19,27 +19,29 @@ _TRANSIENT_KINDS = frozenset({"rate_limit", "overloaded", "timeout", "server"})
 class RetryPolicy:
     """The number of retries and the waits between them: exponential with jitter, or as the provider demands."""
 
-    __slots__ = ("_first", "_longest", "_most", "_random")
+    __slots__ = ("_initial_delay", "_max_delay", "_max_retries", "_random")
 
-    def __init__(self, most: int, *, first: float = 0.5, longest: float = 60.0, random: Random | None = None) -> None:
-        self._most = most
-        self._first = first
-        self._longest = longest
+    def __init__(
+        self, max_retries: int, *, initial_delay: float = 0.5, max_delay: float = 60.0, random: Random | None = None
+    ) -> None:
+        self._max_retries = max_retries
+        self._initial_delay = initial_delay
+        self._max_delay = max_delay
         self._random = random or Random()
 
-    def wait(self, fault: Fault, attempt: int, left: float) -> float | None:
+    def next_delay(self, fault: Fault, attempt: int, remaining: float) -> float | None:
         """Return the seconds until the next attempt after number `attempt` ended in `fault`; None: no retry.
 
         If the provider demands a longer wait than is left, there is no retry: it would be refused as well.
         """
-        passing = fault.kind in _TRANSIENT_KINDS if fault.retryable is None else fault.retryable
-        if not passing or attempt >= self._most:
+        is_transient = fault.kind in _TRANSIENT_KINDS if fault.retryable is None else fault.retryable
+        if not is_transient or attempt >= self._max_retries:
             return None
         if fault.retry_after is None:
-            wait = min(self._first * 2**attempt, self._longest) * self._random.uniform(0.5, 1.0)
+            wait = min(self._initial_delay * 2**attempt, self._max_delay) * self._random.uniform(0.5, 1.0)
         else:
             wait = fault.retry_after * self._random.uniform(1.0, 1.1)  # so that not all refused clients retry at once
-        return wait if wait <= self._longest and wait < left else None
+        return wait if wait <= self._max_delay and wait < remaining else None
 
 
 def network_fault(error: TimeoutError | ConnectionError, origin: str) -> Fault:
@@ -55,9 +57,9 @@ def resolve_retry_after(fault: Fault, headers: Mapping[str, str], now: datetime 
     if fault.retry_after is not None or value is None:
         return fault
     try:
-        until = parsedate_to_datetime(value)
+        retry_at = parsedate_to_datetime(value)
     except ValueError:
         return fault
-    until = until if until.tzinfo is not None else until.replace(tzinfo=UTC)
-    seconds = (until - (now or datetime.now(UTC))).total_seconds()
+    retry_at = retry_at if retry_at.tzinfo is not None else retry_at.replace(tzinfo=UTC)
+    seconds = (retry_at - (now or datetime.now(UTC))).total_seconds()
     return replace(fault, retry_after=max(seconds, 0.0))

@@ -48,7 +48,7 @@ from ..run.toolbox import Source, Toolbox
 from .dispatch import Dispatch, failed_result
 from .invoke import InvokeOutcome, Invoker
 from .limited import TimeLimitedCall
-from .straight import FastPath, fast_path
+from .straight import FastPath, make_fast_path
 from .threads import ThreadPool
 
 __all__ = ["Approver", "Runner"]
@@ -88,8 +88,8 @@ class Runner:
         self._store = store
         self._approve = approve
         self._observers = tuple(observers)
-        self._most = most_parallel
-        self._most_per_turn = most_per_turn
+        self._max_parallel = most_parallel
+        self._max_per_turn = most_per_turn
         self._invoker = Invoker(threads)
         self._store_threads = ThreadPool(
             _STORE_THREADS
@@ -136,9 +136,9 @@ class Runner:
         if type(calls) is not list and isinstance(calls, ToolCall):
             raise ConfigError("run takes a list of calls, got a single call", hint="use run([call])")
         if len(calls) == 1 and not keys and calls[0].name in self._read_only:
-            began = time.perf_counter()  # no schedule: the call may be cancelled at any time
+            started_at = time.perf_counter()  # no schedule: the call may be cancelled at any time
             result = await self.perform(CallRun(calls[0], self._settings_for(run_id, tainted)))
-            self.observe(calls[0], result, began, run_id)
+            self.observe(calls[0], result, started_at, run_id)
             return [result]
         dispatch = self.dispatch(run_id=run_id, earlier=earlier, keys=keys, tainted=tainted)
         for call in calls:
@@ -171,20 +171,22 @@ class Runner:
         complete and has been accepted.
         """
         settings = self._settings_for(run_id or secrets.token_hex(8), tainted)
-        return Dispatch(self, settings, Schedule(self.box, most=self._most), earlier, keys or {}, self._most_per_turn)
+        return Dispatch(
+            self, settings, Schedule(self.box, max_running=self._max_parallel), earlier, keys or {}, self._max_per_turn
+        )
 
     async def perform(self, run: CallRun) -> ToolResult:
         """Run one call to its end. If a user-defined gate or check raises, only this call fails."""
         call = run.call
         try:
-            ran = None
-            way = self._fast_path_for(call.name) if run.given_key is None else None
-            if way is not None:
-                begun = way.begin(call, run.settings)
-                ran = await begun if isinstance(begun, TimeLimitedCall) else begun
-                if type(ran) is Returned:
-                    return way.result(call, ran)
-            return await self._run_steps(run, ran)
+            outcome = None
+            path = self._fast_path_for(call.name) if run.given_key is None else None
+            if path is not None:
+                started = path.begin(call, run.settings)
+                outcome = await started if isinstance(started, TimeLimitedCall) else started
+                if type(outcome) is Returned:
+                    return path.result(call, outcome)
+            return await self._run_steps(run, outcome)
         except Exception as error:  # noqa: BLE001
             return failed_result(call, error)
 
@@ -195,18 +197,18 @@ class Runner:
             entry = self.box.find(name)
             if entry is None:
                 return None
-            way = self._fast_paths[name] = fast_path(entry, self._settings, self._invoker.limits)
-            return way
+            path = self._fast_paths[name] = make_fast_path(entry, self._settings, self._invoker.limits)
+            return path
 
-    async def _run_steps(self, run: CallRun, ran: InvokeOutcome | None) -> ToolResult:
+    async def _run_steps(self, run: CallRun, outcome: InvokeOutcome | None) -> ToolResult:
         """Perform the steps of a call. `ran`: the outcome of the function if it has been called already."""
         step = run.next()
         try:
             while type(step) is not Finished:
                 if not isinstance(step, Invoke):
                     step = run.next(await self._perform_step(step))
-                elif ran is not None:
-                    step, ran = run.next(ran), None
+                elif outcome is not None:
+                    step, outcome = run.next(outcome), None
                 else:
                     step = run.next(await self._invoke(step))
         except asyncio.CancelledError:
@@ -215,15 +217,15 @@ class Runner:
         return step.result
 
     async def _invoke(self, step: Invoke) -> InvokeOutcome:
-        ran = self._invoker.begin(step)
-        if isinstance(ran, Value):
-            return ran
-        return await (ran if step.token is None else self._with_lease_renewal(step, ran))
+        outcome = self._invoker.begin(step)
+        if isinstance(outcome, Value):
+            return outcome
+        return await (outcome if step.token is None else self._with_lease_renewal(step, outcome))
 
     def _release_abandoned(self, run: CallRun) -> None:
-        held = run.release_step()
-        if held is not None:
-            self._release(held.key, held.token)
+        claim_release = run.release_step()
+        if claim_release is not None:
+            self._release(claim_release.key, claim_release.token)
 
     def _release(self, key: str, token: str) -> None:
         """Release a claim in the background; if that fails, its lease expires."""
@@ -234,8 +236,8 @@ class Runner:
         if isinstance(step, Wait):
             return await asyncio.sleep(step.seconds)
         if isinstance(step, Approve):
-            agreed = False if self._approve is None else self._approve(step)
-            return await agreed if inspect.isawaitable(agreed) else agreed
+            decision = False if self._approve is None else self._approve(step)
+            return await decision if inspect.isawaitable(decision) else decision
         if isinstance(step, Reconcile):
             return await _reconcile(step)
         return await self._perform_store_step(step)
@@ -244,11 +246,11 @@ class Runner:
         """Await the function, and renew the lease of its claim while it runs."""
         assert step.token is not None
         assert step.context.idempotency_key is not None
-        beat = asyncio.create_task(self._renew(step.context.idempotency_key, step.token, step.lease))
+        renewal = asyncio.create_task(self._renew(step.context.idempotency_key, step.token, step.lease))
         try:
             return await work
         finally:
-            beat.cancel()
+            renewal.cancel()
 
     async def _renew(self, key: str, token: str, lease: float) -> None:
         assert self._store is not None
@@ -263,8 +265,8 @@ class Runner:
         """Perform a store operation; return a StoreError as a value. Storing a result is tried several times."""
         store = self._store
         assert store is not None
-        tries = _SAVE_ATTEMPTS if isinstance(step, CompleteClaim) else 1
-        for left in reversed(range(tries)):
+        attempts = _SAVE_ATTEMPTS if isinstance(step, CompleteClaim) else 1
+        for remaining in reversed(range(attempts)):
             try:
                 if isinstance(step, ClaimKey):
                     return await self._claim(step.claim)
@@ -275,18 +277,18 @@ class Runner:
                 assert isinstance(step, ReleaseClaim)
                 return await self._on_store_thread(store.release, step.key, step.token)
             except StoreError as error:
-                if not left:
+                if not remaining:
                     return error
                 await asyncio.sleep(0.1)
         return None
 
     async def _claim(self, claim: Claim) -> Record:
         assert self._store is not None
-        claiming = self._store_threads.submit(partial(self._store.claim, claim))
+        pending_claim = self._store_threads.submit(partial(self._store.claim, claim))
         try:
-            return await asyncio.wrap_future(claiming)
+            return await asyncio.wrap_future(pending_claim)
         except asyncio.CancelledError:  # the claim may still succeed, and the call will not run
-            claiming.add_done_callback(lambda _: self._release(claim.key, claim.token))
+            pending_claim.add_done_callback(lambda _: self._release(claim.key, claim.token))
             raise
 
     async def _on_store_thread(self, work: Callable[..., bool], *arguments: Any) -> bool:
@@ -298,12 +300,12 @@ class Runner:
         while len(self._tainted) > _MAX_TAINTED_RUNS:
             self._tainted.popitem(last=False)
 
-    def observe(self, call: ToolCall, result: ToolResult, began: float, run_id: str) -> None:
+    def observe(self, call: ToolCall, result: ToolResult, started_at: float, run_id: str) -> None:
         """Notify the observers of a call that started at `began` (`time.perf_counter`)."""
         if call.name in self._untrusted and run_id:
             self._taint(run_id)
         if self._observers:
-            notify_call(self._observers, call, result, time.perf_counter() - began)
+            notify_call(self._observers, call, result, time.perf_counter() - started_at)
 
 
 async def _reconcile(step: Reconcile) -> Returned | Failed:

@@ -12,20 +12,20 @@ from ..run.call_run import RunSettings
 from ..run.context import CallContext
 from ..run.gates import GATES
 from ..run.keys import KEY_ARGUMENT
-from ..run.output import cap
+from ..run.output import cap_result
 from ..run.requests import ArgumentMismatch, Returned
 from ..run.results import error_text, sized_result, unserialisable_result
 from ..run.signature import function_signature
 from ..run.toolbox import Entry
 from .limited import LimitedOutcome, TimeLimitedCall, TimeLimiter
 
-__all__ = ["FastPath", "fast_path"]
+__all__ = ["FastPath", "make_fast_path"]
 
 
 class FastPath:
     """A tool whose calls may take the fast path."""
 
-    __slots__ = ("_accept", "_function", "_is_plain", "_limits", "_output_limit", "_shelf", "_timeout")
+    __slots__ = ("_accept", "_function", "_is_plain", "_limits", "_output_limit", "_timeout", "_truncated_outputs")
 
     def __init__(self, entry: Entry, settings: RunSettings, limits: TimeLimiter) -> None:
         self._function = entry.function
@@ -33,7 +33,7 @@ class FastPath:
         self._is_plain = function_signature(entry.function).is_plain
         self._timeout = entry.options.timeout
         self._output_limit = entry.options.output_limit or settings.output_limit
-        self._shelf = settings.truncated_outputs
+        self._truncated_outputs = settings.truncated_outputs
         self._limits = limits
 
     def begin(
@@ -58,11 +58,11 @@ class FastPath:
         except Exception as error:  # noqa: BLE001  # encoding a user-defined value may raise anything
             return unserialisable_result(call, error)
         if size is None or size > self._output_limit:
-            return cap(result, self._output_limit, self._shelf)
+            return cap_result(result, self._output_limit, self._truncated_outputs)
         return result
 
 
-def fast_path(entry: Entry, settings: RunSettings, limits: TimeLimiter) -> FastPath | None:
+def make_fast_path(entry: Entry, settings: RunSettings, limits: TimeLimiter) -> FastPath | None:
     """Return the fast path of a tool.
 
     None if a policy, user-defined gates, a cache, a rate limit, a thread or a process applies to it.
@@ -72,10 +72,10 @@ def fast_path(entry: Entry, settings: RunSettings, limits: TimeLimiter) -> FastP
         return None
     if options.withdrawn or options.cache or options.rate or options.isolation != "thread":
         return None
-    declared = function_signature(entry.function)
+    signature = function_signature(entry.function)
     try:
         asked = settings.box.parameters[entry.name].names
     except SchemaError:  # every call of the tool reports it
         return None
-    takes_all = declared.names is None or (asked is not None and asked <= declared.names)
-    return FastPath(entry, settings, limits) if declared.is_async and takes_all else None
+    takes_all = signature.names is None or (asked is not None and asked <= signature.names)
+    return FastPath(entry, settings, limits) if signature.is_async and takes_all else None

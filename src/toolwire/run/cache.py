@@ -16,20 +16,20 @@ class ResultCache:
 
     def __init__(self, size: int = 1024) -> None:
         self._size = size
-        self._kept: OrderedDict[str, tuple[float, ToolResult]] = OrderedDict()
+        self._entries: OrderedDict[str, tuple[float, ToolResult]] = OrderedDict()
 
     def get(self, tool: str, arguments: Object, now: float, tenant: str = "") -> ToolResult | None:
         key = fingerprint(tool, arguments, tenant)
-        found = self._kept.get(key)
-        if found is None:
+        entry = self._entries.get(key)
+        if entry is None:
             return None
-        if found[0] <= now:
-            del self._kept[key]
+        if entry[0] <= now:
+            del self._entries[key]
             return None
-        self._kept.move_to_end(key)
-        return found[1]
+        self._entries.move_to_end(key)
+        return entry[1]
 
-    def put(self, tool: str, arguments: Object, result: ToolResult, until: float, tenant: str = "") -> None:
-        self._kept[fingerprint(tool, arguments, tenant)] = (until, result)
-        while len(self._kept) > self._size:
-            self._kept.popitem(last=False)
+    def put(self, tool: str, arguments: Object, result: ToolResult, expires_at: float, tenant: str = "") -> None:
+        self._entries[fingerprint(tool, arguments, tenant)] = (expires_at, result)
+        while len(self._entries) > self._size:
+            self._entries.popitem(last=False)

@@ -27,8 +27,8 @@ from .classify import EffectState, classify
 from .context import CallContext
 from .failures import NotExecuted, Transient
 from .gates import GATES, Gate, Pending, pass_gates
-from .keys import derived_key, fingerprint, given_key
-from .output import LIMIT, TruncatedOutputs, cap
+from .keys import derive_key, fingerprint, store_key
+from .output import LIMIT, TruncatedOutputs, cap_result
 from .policy import Ask, Deny, Policy, approval_hash
 from .records import DAY, Claim, Record
 from .requests import (
@@ -52,7 +52,7 @@ from .toolbox import Entry, Toolbox
 __all__ = ["CallRun", "RunSettings"]
 
 _POLL = 0.2
-_LONGEST_WAIT = 30.0
+_MAX_WAIT = 30.0
 
 
 class RunSettings(Value, frozen=True):
@@ -116,12 +116,12 @@ class CallRun:
 
     def _run(self) -> Generator[Step, Any, ToolResult]:
         settings = self.settings
-        passed = pass_gates(self._pending(), settings.gates)
-        if not isinstance(passed, Pending):
-            return passed
-        pending = self._converted(passed)
+        gated = pass_gates(self._make_pending(), settings.gates)
+        if not isinstance(gated, Pending):
+            return gated
+        pending = self._convert_arguments(gated)
         if isinstance(pending, Deny):
-            return _denied(passed, pending)
+            return _denied_result(gated, pending)
         entry = pending.tool
         options, effect = entry.options, entry.tool.effect
         verdict = None if settings.policy is None else settings.policy.check(pending)
@@ -134,67 +134,67 @@ class CallRun:
                 claim, key, token = cleared, cleared.key, cleared.token
         context = CallContext(self.call.id, entry.tool.name, settings.run_id, settings.caller, key)
         step = self._invoke = Invoke(entry, pending.values or {}, context, token, settings.lease)
-        outcome = (yield step) if pending.unfit is None else ArgumentMismatch(pending.unfit)
+        outcome = (yield step) if pending.conversion_error is None else ArgumentMismatch(pending.conversion_error)
         if not isinstance(outcome, Returned):
             outcome = yield from self._retry(pending, step, outcome)
         step.start.begin()  # from here on the call cannot be stopped: its outcome is recorded
-        result, size, ending = classify(pending.call, effect, outcome)
+        result, size, effect_state = classify(pending.call, effect, outcome)
         limit = options.output_limit or settings.output_limit
         if size is None or size > limit:
-            result = cap(result, limit, settings.truncated_outputs)
+            result = cap_result(result, limit, settings.truncated_outputs)
         if claim is not None:
             result = yield from self._record_result(
-                claim, ending if self._is_key_reusable(pending) else "nothing", result
+                claim, effect_state if self._is_key_reusable(pending) else "nothing", result
             )
         return (
             self._finish(pending, result) if pending.steps or pending.tainted or options.cache is not None else result
         )
 
-    def _pending(self) -> Pending:
+    def _make_pending(self) -> Pending:
         call, settings, key = self.call, self.settings, self.given_key
         return Pending(
             call,
             settings.box,
             settings.box.find(call.name),
             {} if call.arguments is None else call.arguments,
-            None if key is None else given_key(key, settings.tenant),
+            None if key is None else store_key(key, settings.tenant),
             settings.caller,
             settings.tenant,
             settings.tainted,
         )
 
-    def _converted(self, pending: Pending) -> Pending | Deny:
+    def _convert_arguments(self, pending: Pending) -> Pending | Deny:
         """Convert the arguments to the types of the function: it receives exactly the values that are checked."""
         policy = self.settings.policy
         found = pending if policy is None else policy.rewrite(pending)
         if isinstance(found, Deny):
             return found
         try:
-            values = function_signature(found.tool.function).fit(found.arguments)
+            values = function_signature(found.tool.function).bind_arguments(found.arguments)
         except Exception as error:  # noqa: BLE001  # user-defined types may raise anything
-            return msgspec.structs.replace(found, values=None, unfit=error_text(error))
+            return msgspec.structs.replace(found, values=None, conversion_error=error_text(error))
         return msgspec.structs.replace(found, values=values)
 
     def _apply_verdict(self, pending: Pending, verdict: Deny | Ask) -> Generator[Step, Any, ToolResult | None]:
         """Return the refusal of a call that is denied or not approved; None for a call that may run."""
         call, policy = pending.call, self.settings.policy
         if isinstance(verdict, Deny):
-            return _denied(pending, verdict)
-        asked = approval_hash(call.name, pending.arguments)
-        agreed = yield Approve(call.name, pending.arguments, verdict.why, asked)
-        if agreed is True:
+            return _denied_result(pending, verdict)
+        call_hash = approval_hash(call.name, pending.arguments)
+        approval = yield Approve(call.name, pending.arguments, verdict.why, call_hash)
+        if approval is True:
             later = None if policy is None else policy.check(pending)  # approval may take hours
-            return _denied(pending, later) if isinstance(later, Deny) else None
-        words = f"This call needs approval and was not approved: {verdict.why}. Nothing was run."
-        return refusal(call, "needs_approval", words)
+            return _denied_result(pending, later) if isinstance(later, Deny) else None
+        message = f"This call needs approval and was not approved: {verdict.why}. Nothing was run."
+        return refusal(call, "needs_approval", message)
 
     def _authorize(
         self, pending: Pending, verdict: Deny | Ask | None
     ) -> Generator[Step, Any, Claim | ToolResult | None]:
         """Check approval, cache and store before the call. Return a refusal, an existing result, or the claim."""
-        refused = None if verdict is None else (yield from self._apply_verdict(pending, verdict))
-        if refused is not None:
-            return refused
+        refusal_result = None if verdict is None else (yield from self._apply_verdict(pending, verdict))
+        if refusal_result is not None:
+            return refusal_result
         kept = self._cached_result(pending)
         if kept is not None:
             return self._annotate(pending, kept)
@@ -214,34 +214,34 @@ class CallRun:
         return annotate(result, repaired=list(pending.steps)) if pending.steps else result
 
     def _cached_result(self, pending: Pending) -> ToolResult | None:
-        cache, settings = self._cache(pending.tool), self.settings
+        cache, settings = self._cache_for(pending.tool), self.settings
         if cache is None:
             return None
         found = cache.get(pending.tool.name, pending.arguments, settings.now(), settings.tenant)
         return None if found is None else annotate(msgspec.structs.replace(found, call_id=self.call.id), cached=True)
 
     def _cache_result(self, pending: Pending, result: ToolResult) -> None:
-        cache, settings = self._cache(pending.tool), self.settings
+        cache, settings = self._cache_for(pending.tool), self.settings
         if cache is not None:
-            until = settings.now() + (pending.tool.options.cache or 0)
-            cache.put(pending.tool.name, pending.arguments, result, until, settings.tenant)
+            end_time = settings.now() + (pending.tool.options.cache or 0)
+            cache.put(pending.tool.name, pending.arguments, result, end_time, settings.tenant)
 
-    def _cache(self, entry: Entry) -> ResultCache | None:
+    def _cache_for(self, entry: Entry) -> ResultCache | None:
         """Return the cache for the results of this tool; None if they are not cached."""
         return self.settings.cache if entry.options.cache and entry.tool.effect in ("pure", "read") else None
 
     def _acquire_claim(self, pending: Pending) -> Generator[Step, Any, Claim | ToolResult | None]:
         """Claim the key. Return the claim or a refusal; None if the tool has no side effect and the call has no key."""
-        careful = pending.tool.tool.effect in ("write", "idempotent")
-        if not (careful or pending.key):
+        has_effect = pending.tool.tool.effect in ("write", "idempotent")
+        if not (has_effect or pending.key):
             return None
         claim = self._make_claim(pending)
         record = yield ClaimKey(claim)
         if isinstance(record, StoreError):
-            if not careful:
+            if not has_effect:
                 return None
-            words = f"Not run: the store that prevents a second execution cannot be reached ({record.message})."
-            return refusal(pending.call, "store_down", words)
+            message = f"Not run: the store that prevents a second execution cannot be reached ({record.message})."
+            return refusal(pending.call, "store_down", message)
         if record.token == claim.token:
             return claim
         return (yield from self._await_earlier_run(pending, claim, record)) or claim
@@ -250,9 +250,9 @@ class CallRun:
         settings, entry = self.settings, pending.tool
         key = pending.key
         if key is None and entry.options.key is not None:
-            key = given_key(entry.options.key(pending.identity), settings.tenant)
+            key = store_key(entry.options.key(pending.identity), settings.tenant)
         if key is None:
-            key = derived_key(settings.run_id, entry.name, pending.identity, self._occurrence, settings.tenant)
+            key = derive_key(settings.run_id, entry.name, pending.identity, self._occurrence, settings.tenant)
         return Claim(
             key,
             entry.name,
@@ -273,16 +273,16 @@ class CallRun:
     ) -> Generator[Step, Any, ToolResult | None]:
         """Return the result of an earlier execution of the same call; None if the claim succeeds after all."""
         call, settings = pending.call, self.settings
-        until = settings.now() + settings.wait_timeout
+        end_time = settings.now() + settings.wait_timeout
         while record.token != claim.token:
             if record.fingerprint != claim.fingerprint:
-                words = "This idempotency key was used for a call with different arguments. Nothing was run."
-                return refusal(call, "key_conflict", words)
+                message = "This idempotency key was used for a call with different arguments. Nothing was run."
+                return refusal(call, "key_conflict", message)
             if record.state == "done":
                 return from_record(record.result or "", call)
             if record.state == "unknown":
                 return (yield from self._reconcile(pending, claim))
-            if settings.while_running != "wait" or settings.now() >= until:
+            if settings.while_running != "wait" or settings.now() >= end_time:
                 return refusal(call, "in_progress", "The same call is still running. Its result is not known yet.")
             yield Wait(_POLL)
             found = yield ClaimKey(claim)
@@ -297,11 +297,11 @@ class CallRun:
             outcome = yield Reconcile(entry, claim.key, pending.arguments)
             if isinstance(outcome, Returned) and outcome.value is not None:
                 return annotate(value_result(call, outcome.value), reconciled=True)
-        words = (
+        message = (
             "An earlier attempt of this call may or may not have taken effect; it is not retried automatically. "
             "Find out what happened before you make the call again."
         )
-        return annotate(refusal(call, "outcome_unknown", words), key=claim.key)
+        return annotate(refusal(call, "outcome_unknown", message), key=claim.key)
 
     def _retry(self, pending: Pending, step: Invoke, outcome: Any) -> Generator[Step, Any, Any]:
         """Retry the function where a retry does no harm.
@@ -313,31 +313,37 @@ class CallRun:
             if delay is None:
                 break
             yield Wait(delay)
-            fresh = self._converted(pending)
-            if isinstance(fresh, Deny) or fresh.arguments != pending.arguments or self._is_denied(fresh):
+            reconverted = self._convert_arguments(pending)
+            if (
+                isinstance(reconverted, Deny)
+                or reconverted.arguments != pending.arguments
+                or self._is_denied(reconverted)
+            ):
                 break
-            outcome = yield msgspec.structs.replace(step, arguments=fresh.values or {})
+            outcome = yield msgspec.structs.replace(step, arguments=reconverted.values or {})
         return outcome
 
     def _is_denied(self, pending: Pending) -> bool:
         policy = self.settings.policy
-        return pending.unfit is not None or (policy is not None and isinstance(policy.check(pending), Deny))
+        return pending.conversion_error is not None or (policy is not None and isinstance(policy.check(pending), Deny))
 
     def _retry_delay(self, outcome: Any, effect: Effect, attempt: int) -> float | None:
         """Return the seconds to wait before the next attempt; None if there is none."""
         if not isinstance(outcome, Failed):
             return None
         error = outcome.error
-        harmless = effect != "write" or (isinstance(error, Transient) and error.before_effect)
-        if not (isinstance(error, NotExecuted) or (isinstance(error, Transient) and harmless)):
+        is_harmless = effect != "write" or (isinstance(error, Transient) and error.before_effect)
+        if not (isinstance(error, NotExecuted) or (isinstance(error, Transient) and is_harmless)):
             return None
-        wanted = error.retry_after if isinstance(error, Transient) else None
-        if wanted is None:
-            return min(self.settings.jitter(0.25 * 2**attempt), _LONGEST_WAIT)
-        return wanted if wanted <= _LONGEST_WAIT else None
+        requested_delay = error.retry_after if isinstance(error, Transient) else None
+        if requested_delay is None:
+            return min(self.settings.jitter(0.25 * 2**attempt), _MAX_WAIT)
+        return requested_delay if requested_delay <= _MAX_WAIT else None
 
-    def _record_result(self, claim: Claim, ending: EffectState, result: ToolResult) -> Generator[Step, Any, ToolResult]:
-        if ending == "nothing":
+    def _record_result(
+        self, claim: Claim, effect_state: EffectState, result: ToolResult
+    ) -> Generator[Step, Any, ToolResult]:
+        if effect_state == "nothing":
             yield ReleaseClaim(claim.key, claim.token)
             return result
         try:
@@ -345,9 +351,9 @@ class CallRun:
         except Exception as error:  # noqa: BLE001  # a ToolResult built by the tool may contain anything
             result = unserialisable_result(self.call, error)
             record = to_record(result)
-        kept = yield CompleteClaim(claim.key, claim.token, record, self.settings.ttl, ending)
+        kept = yield CompleteClaim(claim.key, claim.token, record, self.settings.ttl, effect_state)
         return result if kept is True else annotate(result, recorded=False)
 
 
-def _denied(pending: Pending, verdict: Deny) -> ToolResult:
+def _denied_result(pending: Pending, verdict: Deny) -> ToolResult:
     return refusal(pending.call, "denied", f"Not allowed: {verdict.why}. Nothing was run.")

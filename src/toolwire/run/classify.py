@@ -26,27 +26,27 @@ def classify(
         except Exception as error:  # noqa: BLE001  # encoding a user-defined value may raise anything
             return unserialisable_result(call, error), None, "done"
     if isinstance(outcome, TimedOut):
-        return _timed_out(call, effect, outcome.seconds)
+        return _timeout_result(call, effect, outcome.seconds)
     if isinstance(outcome, ArgumentMismatch):
-        words = f"Nothing was run: {outcome.words}. Call it again."
-        return refusal(call, "invalid_arguments", words), None, "nothing"
-    return _failed(call, effect, outcome.error)
+        message = f"Nothing was run: {outcome.message}. Call it again."
+        return refusal(call, "invalid_arguments", message), None, "nothing"
+    return _failure_result(call, effect, outcome.error)
 
 
-def _timed_out(call: ToolCall, effect: Effect, seconds: float) -> tuple[ToolResult, None, EffectState]:
-    words = f"{call.name} did not finish within {seconds:g} seconds."
+def _timeout_result(call: ToolCall, effect: Effect, seconds: float) -> tuple[ToolResult, None, EffectState]:
+    message = f"{call.name} did not finish within {seconds:g} seconds."
     if effect == "write":
-        return refusal(call, "outcome_unknown", f"{words} It may have taken effect."), None, "unknown"
-    after = " It changed nothing." if effect in ("pure", "read") else ""
-    return refusal(call, "timeout", words + after), None, "nothing"
+        return refusal(call, "outcome_unknown", f"{message} It may have taken effect."), None, "unknown"
+    suffix = " It changed nothing." if effect in ("pure", "read") else ""
+    return refusal(call, "timeout", message + suffix), None, "nothing"
 
 
-def _failed(call: ToolCall, effect: Effect, error: BaseException) -> tuple[ToolResult, None, EffectState]:
+def _failure_result(call: ToolCall, effect: Effect, error: BaseException) -> tuple[ToolResult, None, EffectState]:
     if isinstance(error, ToolError):
-        said = error_text(error, name=False) or "The tool refused."
-        return annotate(call.result(said, is_error=True), code="failed"), None, "done"
-    untouched = isinstance(error, NotExecuted) or (isinstance(error, Transient) and error.before_effect)
-    if untouched or effect in ("pure", "read", "idempotent"):
+        text = error_text(error, name=False) or "The tool refused."
+        return annotate(call.result(text, is_error=True), code="failed"), None, "done"
+    had_no_effect = isinstance(error, NotExecuted) or (isinstance(error, Transient) and error.before_effect)
+    if had_no_effect or effect in ("pure", "read", "idempotent"):
         return refusal(call, "failed", f"{call.name} failed: {error_text(error)}"), None, "nothing"
-    said = f"{call.name} failed and may have taken effect before that: {error_text(error)}"
-    return refusal(call, "outcome_unknown", said), None, "unknown"
+    text = f"{call.name} failed and may have taken effect before that: {error_text(error)}"
+    return refusal(call, "outcome_unknown", text), None, "unknown"

@@ -18,7 +18,7 @@ from ..ir.pointer import Object
 from ..ir.value import Value
 from ..schema.lowering import Lowered
 from ..schema.repair import RepairPolicy, repair_arguments
-from .keys import KEY_ARGUMENT, given_key
+from .keys import KEY_ARGUMENT, store_key
 from .results import refusal
 from .toolbox import Entry, Toolbox
 
@@ -38,11 +38,11 @@ class Pending(Value, frozen=True, gc=False):
     tainted: bool = False
     repair: RepairPolicy | None = None
     steps: tuple[str, ...] = ()
-    checked: Object | None = None  # the arguments object that has been validated
-    lifts: Mapping[str, Lowered] | None = None
+    validated_arguments: Object | None = None  # the arguments object that has been validated
+    lowerings: Mapping[str, Lowered] | None = None
     values: Object | None = None  # `arguments` converted to the types of the function, which is called with them
-    unfit: str | None = None  # the reason why they cannot be converted; the function is not called then
-    asked: Object | None = None  # `arguments` before a policy rewrote them
+    conversion_error: str | None = None  # the reason why they cannot be converted; the function is not called then
+    original_arguments: Object | None = None  # `arguments` before a policy rewrote them
 
     @property
     def tool(self) -> Entry:
@@ -52,7 +52,7 @@ class Pending(Value, frozen=True, gc=False):
     @property
     def identity(self) -> Object:
         """The arguments as the model gave them. They identify the call, so that a repeated call has the same key."""
-        return self.arguments if self.asked is None else self.asked
+        return self.arguments if self.original_arguments is None else self.original_arguments
 
 
 Gate: TypeAlias = Callable[[Pending], Pending | ToolResult]
@@ -63,21 +63,21 @@ def find(pending: Pending) -> Pending | ToolResult:
     name = pending.call.name
     entry = pending.entry or pending.box.find(name)
     if entry is not None:
-        why = None if entry.options.withdrawn is None else entry.withdrawn
-        if why is not None:
-            return refusal(pending.call, "withdrawn", f"The tool {name} is withdrawn and was not run: {why}")
+        reason = None if entry.options.withdrawn is None else entry.withdrawn
+        if reason is not None:
+            return refusal(pending.call, "withdrawn", f"The tool {name} is withdrawn and was not run: {reason}")
         return pending if pending.entry is entry else replace(pending, entry=entry)
-    near = pending.box.nearest(name)
-    meant = f" Did you mean {' or '.join(near)}?" if near else ""
-    return refusal(pending.call, "unknown_tool", f"There is no tool called {name!r}.{meant}")
+    close_names = pending.box.similar_names(name)
+    suggestion = f" Did you mean {' or '.join(close_names)}?" if close_names else ""
+    return refusal(pending.call, "unknown_tool", f"There is no tool called {name!r}.{suggestion}")
 
 
 def whole(pending: Pending) -> Pending | ToolResult:
     """Refuse a truncated call, however complete it looks."""
     call = pending.call
     if call.state == "truncated":
-        words = "The call was truncated and was not run. Make it again with shorter arguments."
-        return refusal(call, "truncated", words)
+        message = "The call was truncated and was not run. Make it again with shorter arguments."
+        return refusal(call, "truncated", message)
     if call.arguments is None or call.arguments is pending.arguments:
         return pending
     return replace(pending, arguments=call.arguments)
@@ -93,7 +93,7 @@ def take_key(pending: Pending) -> Pending | ToolResult:
         return pending
     rest = {name: value for name, value in pending.arguments.items() if name != KEY_ARGUMENT}
     try:
-        key = given_key(given, pending.tenant)
+        key = store_key(given, pending.tenant)
     except ConfigError as error:
         return refusal(pending.call, "invalid_arguments", str(error))
     call = replace(pending.call, arguments=rest, raw=None)
@@ -102,7 +102,7 @@ def take_key(pending: Pending) -> Pending | ToolResult:
 
 def lift(pending: Pending) -> Pending | ToolResult:
     """Convert arguments from the schema that was sent to the provider back to the tool's own schema."""
-    lowered = None if pending.lifts is None else pending.lifts.get(pending.call.name)
+    lowered = None if pending.lowerings is None else pending.lowerings.get(pending.call.name)
     if lowered is None or pending.call.arguments is None:
         return pending
     lifted = lowered.lift(pending.arguments)
@@ -117,31 +117,33 @@ def mend(pending: Pending) -> Pending | ToolResult:
     except SchemaError as error:
         return refusal(call, "failed", f"The tool {call.name} has an unusable schema: {error}")
     if call.arguments is not None and parameters.accept(pending.arguments):
-        return replace(pending, checked=pending.arguments)
+        return replace(pending, validated_arguments=pending.arguments)
     policy = pending.repair or ("aggressive" if pending.tool.tool.effect in ("pure", "read") else "safe")
     given = call.raw or "" if call.arguments is None else pending.arguments
     found = repair_arguments(given, parameters.schema, policy=policy)
     if found.arguments is None:
-        listed = "\n".join(f"- {problem}" for problem in found.problems)
-        words = f"The arguments of {call.name} were not accepted, and nothing was run:\n{listed}\nCall it again."
-        return refusal(call, "invalid_arguments", words)
+        problem_list = "\n".join(f"- {problem}" for problem in found.problems)
+        message = (
+            f"The arguments of {call.name} were not accepted, and nothing was run:\n{problem_list}\nCall it again."
+        )
+        return refusal(call, "invalid_arguments", message)
     return replace(pending, arguments=found.arguments, steps=tuple(map(str, found.steps)))
 
 
 def validate(pending: Pending) -> Pending | ToolResult:
     """Validate the final arguments against the tool's own schema."""
-    if pending.checked is pending.arguments:
+    if pending.validated_arguments is pending.arguments:
         return pending
     parameters = pending.box.parameters[pending.call.name]
     if parameters.accept(pending.arguments):
         return pending
-    unknown = parameters.unknown(pending.arguments)
+    unknown = parameters.unknown_names(pending.arguments)
     if unknown:
         known = ", ".join(parameters.schema.get("properties", {})) or "none"
-        words = f"{pending.call.name} has no parameter {', '.join(unknown)}; it has {known}. Nothing was run. Call it again."
-        return refusal(pending.call, "invalid_arguments", words)
-    listed = "\n".join(f"- {problem}" for problem in parameters.problems(pending.arguments))
-    return refusal(pending.call, "invalid_arguments", f"Nothing was run:\n{listed}\nCall it again.")
+        message = f"{pending.call.name} has no parameter {', '.join(unknown)}; it has {known}. Nothing was run. Call it again."
+        return refusal(pending.call, "invalid_arguments", message)
+    problem_list = "\n".join(f"- {problem}" for problem in parameters.problems(pending.arguments))
+    return refusal(pending.call, "invalid_arguments", f"Nothing was run:\n{problem_list}\nCall it again.")
 
 
 GATES: tuple[Gate, ...] = (find, whole, take_key, lift, mend, validate)

@@ -15,15 +15,15 @@ from msgspec.structs import replace
 
 from ..ir.errors import ConfigError
 from .gates import Pending
-from .values import ABSENT, Uncheckable, default_of, received, segments_of, shown
+from .values import ABSENT, Uncheckable, argument_default, format_value, received, split_argument
 from .verdicts import Deny
 
 __all__ = ["Outside", "PathJail"]
 
-_LONGEST = 4096  # characters of one path; PATH_MAX of Linux
+_MAX_PATH_LENGTH = 4096  # characters of one path; PATH_MAX of Linux
 # Every component of a path may cost a system call, so the total size of the paths of an argument is limited.
-_MOST = 1000
-_LONGEST_TOGETHER = 65536  # characters below the root
+_MAX_PATHS = 1000
+_MAX_TOTAL_LENGTH = 65536  # characters below the root
 _URL = re.compile(r"file:|[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _DRIVE = re.compile(r"[a-z]:", re.IGNORECASE)
 
@@ -45,14 +45,14 @@ class PathJail:
 
     def rewrite(self, pending: Pending) -> Pending | Deny:
         """Return the call with absolute paths; the same object if they are absolute already."""
-        name, *rest = segments_of(self.argument)
-        given = pending.arguments[name] if name in pending.arguments else _default(pending, name)
+        name, *rest = split_argument(self.argument)
+        argument_value = pending.arguments[name] if name in pending.arguments else _default(pending, name)
         try:
-            self._refuse_many(list(_paths(given, rest)))
-            absolute = self._rewritten(given, rest)
+            self._refuse_many(list(_paths(argument_value, rest)))
+            absolute = self._rewrite_value(argument_value, rest)
         except Outside as outside:
-            return self._denied(outside)
-        if absolute is given or absolute == given:
+            return self._make_denial(outside)
+        if absolute is argument_value or absolute == argument_value:
             return pending
         return replace(
             pending,
@@ -62,14 +62,14 @@ class PathJail:
 
     def __call__(self, pending: Pending) -> Deny | None:
         try:
-            paths = [_text(value) for value in received(pending, self.argument)]
+            paths = [_path_text(value) for value in received(pending, self.argument)]
             self._refuse_many(paths)
             for path in paths:
                 self._check(path)
         except Uncheckable as error:
             return Deny(f"{self.argument} must be a path, or a list of paths; {error}")
         except Outside as outside:
-            return self._denied(outside)
+            return self._make_denial(outside)
         return None
 
     def _absolute_root(self, root: str) -> str:
@@ -82,7 +82,7 @@ class PathJail:
         """Return the absolute path. Raise Outside if it is not below the root."""
         absolute = posixpath.normpath(posixpath.join(self.root, path))
         if absolute != self.root and not absolute.startswith(self.root.rstrip("/") + "/"):
-            raise Outside(f"{shown(path)} does not")
+            raise Outside(f"{format_value(path)} does not")
         return absolute
 
     def _is_absolute(self, path: str) -> bool:
@@ -92,39 +92,39 @@ class PathJail:
         """Return True for drive letters and backslashes, which mean something else on another system."""
         return _DRIVE.match(path) is not None or "\\" in path
 
-    def _refuse_odd(self, path: str) -> None:
-        if len(path) > _LONGEST:
-            raise Outside(f"a path may have at most {_LONGEST} characters, got {len(path)}")
+    def _refuse_unusual(self, path: str) -> None:
+        if len(path) > _MAX_PATH_LENGTH:
+            raise Outside(f"a path may have at most {_MAX_PATH_LENGTH} characters, got {len(path)}")
         if "\x00" in path or path.startswith("~") or _URL.match(path) or self._is_foreign(path):
-            raise Outside(f"{shown(path)} is not a plain path")
+            raise Outside(f"{format_value(path)} is not a plain path")
 
     def _refuse_many(self, paths: Sequence[str]) -> None:
-        if len(paths) > _MOST:
-            raise Outside(f"{len(paths)} paths are more than {_MOST}; pass fewer at a time")
+        if len(paths) > _MAX_PATHS:
+            raise Outside(f"{len(paths)} paths are more than {_MAX_PATHS}; pass fewer at a time")
         size = sum(len(path.removeprefix(self.root)) for path in paths)
-        if size > _LONGEST_TOGETHER:
-            raise Outside(f"{size} characters of paths are more than {_LONGEST_TOGETHER}; pass fewer at a time")
+        if size > _MAX_TOTAL_LENGTH:
+            raise Outside(f"{size} characters of paths are more than {_MAX_TOTAL_LENGTH}; pass fewer at a time")
 
     def _check(self, path: str) -> None:
-        self._refuse_odd(path)
+        self._refuse_unusual(path)
         if not self._is_absolute(path) or ".." in re.split(r"[/\\]", path):
-            raise Outside(f"{shown(path)} is not an absolute path without '..'")
+            raise Outside(f"{format_value(path)} is not an absolute path without '..'")
         self._resolve(path)
 
-    def _rewritten(self, value: Any, rest: Sequence[str]) -> Any:
+    def _rewrite_value(self, value: Any, rest: Sequence[str]) -> Any:
         """Make every path in `value` absolute. Leave anything else unchanged; the check refuses it."""
         if isinstance(value, list):
-            return [self._rewritten(item, rest) for item in value]
+            return [self._rewrite_value(item, rest) for item in value]
         if rest:
             if not isinstance(value, dict) or rest[0] not in value:
                 return value
-            return {**value, rest[0]: self._rewritten(value[rest[0]], rest[1:])}
+            return {**value, rest[0]: self._rewrite_value(value[rest[0]], rest[1:])}
         if not isinstance(value, str):
             return value
-        self._refuse_odd(value)
+        self._refuse_unusual(value)
         return self._resolve(value)
 
-    def _denied(self, outside: Outside) -> Deny:
+    def _make_denial(self, outside: Outside) -> Deny:
         return Deny(f"{self.argument} must stay below {self.root}; {outside}")
 
 
@@ -133,7 +133,7 @@ def _default(pending: Pending, name: str) -> Any:
     properties = (pending.tool.tool.input_schema or {}).get("properties")
     if not isinstance(properties, dict) or name not in properties:
         return ABSENT
-    default = default_of(pending, name)
+    default = argument_default(pending, name)
     if isinstance(default, (list, tuple)):
         return [_as_json(item) for item in default]
     return _as_json(default)
@@ -155,9 +155,9 @@ def _paths(value: Any, rest: Sequence[str]) -> Iterator[str]:
         yield value
 
 
-def _text(value: Any) -> str:
+def _path_text(value: Any) -> str:
     """Return a path, text or a path object, as text."""
     text = _as_json(value)
     if not isinstance(text, str):
-        raise Uncheckable(f"got {shown(value)}")
+        raise Uncheckable(f"got {format_value(value)}")
     return str.__str__(text)  # the plain text, also for an enum that derives from str

@@ -13,39 +13,39 @@ from ..ir.errors import ConfigError
 from ..ir.pointer import JSON, Object
 from ..ir.text import to_bytes
 
-__all__ = ["KEY_ARGUMENT", "canonical", "derived_key", "fingerprint", "given_key"]
+__all__ = ["KEY_ARGUMENT", "canonical_json", "derive_key", "fingerprint", "store_key"]
 
 KEY_ARGUMENT = "idempotency_key"
 """The argument in which a caller may pass its key; it is removed before the arguments are validated."""
 
-_LONGEST = 255
+_MAX_KEY_LENGTH = 255
 
 
-def canonical(value: JSON) -> bytes:
+def canonical_json(value: JSON) -> bytes:
     """Encode JSON with sorted keys, so that equal values have equal bytes."""
-    return to_bytes(_ordered(value))
+    return to_bytes(_sort_keys(value))
 
 
-def _ordered(value: JSON) -> JSON:
+def _sort_keys(value: JSON) -> JSON:
     if isinstance(value, dict):
-        return {key: _ordered(value[key]) for key in sorted(value)}
+        return {key: _sort_keys(value[key]) for key in sorted(value)}
     if isinstance(value, (list, tuple)):
-        return [_ordered(item) for item in value]
+        return [_sort_keys(item) for item in value]
     return value
 
 
 def fingerprint(tool: str, arguments: Object, tenant: str = "") -> str:
     """Hash a call. The same key with a different fingerprint is a conflict."""
-    return sha256(b"\x00".join((tenant.encode(), tool.encode(), canonical(arguments)))).hexdigest()
+    return sha256(b"\x00".join((tenant.encode(), tool.encode(), canonical_json(arguments)))).hexdigest()
 
 
-def derived_key(run_id: str, tool: str, arguments: Object, occurrence: int, tenant: str = "") -> str:
-    parts = (tenant.encode(), run_id.encode(), tool.encode(), canonical(arguments), str(occurrence).encode())
+def derive_key(run_id: str, tool: str, arguments: Object, occurrence: int, tenant: str = "") -> str:
+    parts = (tenant.encode(), run_id.encode(), tool.encode(), canonical_json(arguments), str(occurrence).encode())
     return "tw-" + sha256(b"\x00".join(parts)).hexdigest()
 
 
-def given_key(key: str, tenant: str = "") -> str:
+def store_key(key: str, tenant: str = "") -> str:
     """Return the store key for a key that the caller or the tool chose; each tenant has its own namespace."""
-    if not key or len(key) > _LONGEST:
-        raise ConfigError(f"an idempotency key must have 1 to {_LONGEST} characters, got {len(key)}")
+    if not key or len(key) > _MAX_KEY_LENGTH:
+        raise ConfigError(f"an idempotency key must have 1 to {_MAX_KEY_LENGTH} characters, got {len(key)}")
     return f"{tenant}/{key}" if tenant else key

@@ -33,17 +33,17 @@ class Retriever(Protocol):
 def notify_call(observers: Sequence[Observer], call: ToolCall, result: ToolResult, seconds: float) -> None:
     """Notify all observers of a completed call."""
     for observer in observers:
-        _safely(lambda one=observer: one.called(call, result, seconds))  # type: ignore[misc]
+        _call_safely(lambda target=observer: target.called(call, result, seconds))  # type: ignore[misc]
 
 
 def notify_response(observers: Sequence[Observer], request: Request, response: Response, seconds: float) -> None:
     """Notify all observers of a model response."""
     for observer in observers:
-        _safely(lambda one=observer: one.asked(request, response, seconds))  # type: ignore[misc]
+        _call_safely(lambda target=observer: target.asked(request, response, seconds))  # type: ignore[misc]
 
 
-def _safely(tell: Callable[[], None]) -> None:
+def _call_safely(notify: Callable[[], None]) -> None:
     try:
-        tell()
+        notify()
     except Exception:  # noqa: BLE001  # a failing observer must not fail the call
         _log.exception("an observer raised an exception")

@@ -9,28 +9,28 @@ from msgspec.structs import replace
 from ..ir.parts import Text, ToolResult
 from .results import annotate
 
-__all__ = ["LIMIT", "TruncatedOutputs", "cap"]
+__all__ = ["LIMIT", "TruncatedOutputs", "cap_result"]
 
 LIMIT = 64 * 1024
-_MOST = 64
+_MAX_TEXTS = 64
 
 
 class TruncatedOutputs:
     """The full texts of shortened results, by handle. Keeps the latest ones, at most `size` characters in total."""
 
-    def __init__(self, size: int = 256 * 1024 * 1024) -> None:
-        self._size = size
-        self._held = 0
+    def __init__(self, max_size: int = 256 * 1024 * 1024) -> None:
+        self._max_size = max_size
+        self._stored_size = 0
         self._texts: OrderedDict[str, str] = OrderedDict()
 
-    def keep(self, text: str, handle: str) -> None:
-        if len(text) > self._size:
+    def store(self, text: str, handle: str) -> None:
+        if len(text) > self._max_size:
             return
-        self._held += len(text) - len(self._texts.pop(handle, ""))
+        self._stored_size += len(text) - len(self._texts.pop(handle, ""))
         self._texts[handle] = text
-        while self._held > self._size or len(self._texts) > _MOST:
-            _, gone = self._texts.popitem(last=False)
-            self._held -= len(gone)
+        while self._stored_size > self._max_size or len(self._texts) > _MAX_TEXTS:
+            _, removed = self._texts.popitem(last=False)
+            self._stored_size -= len(removed)
 
     def read(self, handle: str, start: int = 0, length: int = LIMIT) -> str | None:
         """Return a slice of the text; None if it is not stored, or no longer stored."""
@@ -38,17 +38,17 @@ class TruncatedOutputs:
         return None if text is None else text[start : start + length]
 
 
-def cap(result: ToolResult, limit: int, truncated_outputs: TruncatedOutputs | None) -> ToolResult:
+def cap_result(result: ToolResult, limit: int, truncated_outputs: TruncatedOutputs | None) -> ToolResult:
     """Limit the text of a result to `limit` characters; media are not changed."""
     text = result.text
     if len(text) <= limit:
         return result
     head, tail = text[: limit * 3 // 4], text[len(text) - limit // 4 :]
-    left_out = len(text) - len(head) - len(tail)
+    omitted = len(text) - len(head) - len(tail)
     handle = f"output:{result.call_id}"
     if truncated_outputs is not None:
-        truncated_outputs.keep(text, handle)
-    words = f"{head}\n\n[… {left_out:,} of {len(text):,} characters omitted …]\n\n{tail}"
+        truncated_outputs.store(text, handle)
+    notice = f"{head}\n\n[… {omitted:,} of {len(text):,} characters omitted …]\n\n{tail}"
     media = tuple(part for part in result.parts if not isinstance(part, Text))
-    short = replace(result, parts=(Text(words), *media), structured=None)
-    return annotate(short, left_out=left_out, handle=handle)
+    shortened = replace(result, parts=(Text(notice), *media), structured=None)
+    return annotate(shortened, left_out=omitted, handle=handle)

@@ -9,7 +9,7 @@ from ..schema.validate import Problem, validator
 
 __all__ = ["Parameters"]
 
-_ANYTHING: Object = {"type": "object"}
+_ANY_OBJECT: Object = {"type": "object"}
 
 
 class Parameters:
@@ -21,7 +21,7 @@ class Parameters:
     __slots__ = ("_validator", "names", "schema")
 
     def __init__(self, tool: Tool) -> None:
-        self.schema = tool.input_schema or _ANYTHING
+        self.schema = tool.input_schema or _ANY_OBJECT
         self.names: frozenset[str] | None = None
         if isinstance(tool, FunctionTool) and tool.input_schema is not None:
             self.names = frozenset(tool.input_schema.get("properties", {}))
@@ -31,7 +31,7 @@ class Parameters:
         """Return True if the arguments are valid for the tool."""
         return (self.names is None or self.names.issuperset(arguments)) and self._validator.accepts(arguments)
 
-    def unknown(self, arguments: Object) -> list[str]:
+    def unknown_names(self, arguments: Object) -> list[str]:
         """List the arguments that the function does not take, even if the schema allows additional ones."""
         names = self.names
         return [] if names is None else [name for name in arguments if name not in names]

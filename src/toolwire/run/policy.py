@@ -29,8 +29,8 @@ from ..ir.tools import Effect
 from ..ir.value import Value
 from .gates import Pending
 from .jail import PathJail
-from .keys import canonical
-from .values import Uncheckable, received, shown
+from .keys import canonical_json
+from .values import Uncheckable, format_value, received
 from .verdicts import Ask, Deny, PolicyCheck
 
 if TYPE_CHECKING:
@@ -51,8 +51,8 @@ __all__ = [
 ]
 
 # Python's URL parser removes or accepts characters that an HTTP client may read as the end of the host.
-_ODD_URL = re.compile(r"[\x00-\x20\x7f\\]")
-_ODD_HOST = re.compile(r"[^\w.:-]")
+_SUSPICIOUS_URL = re.compile(r"[\x00-\x20\x7f\\]")
+_SUSPICIOUS_HOST = re.compile(r"[^\w.:-]")
 
 
 class Policy(Value, frozen=True):
@@ -83,26 +83,26 @@ class Policy(Value, frozen=True):
         A check with a method `rewrite` may replace arguments: `path_jail` makes paths absolute. The new arguments
         must still be valid for the schema of the tool.
         """
-        before = pending
+        original = pending
         for check in self.checks:
-            change = getattr(check, "rewrite", None)
-            if change is not None:
-                found = change(pending)
+            rewriter = getattr(check, "rewrite", None)
+            if rewriter is not None:
+                found = rewriter(pending)
                 if type(found) is Deny:
                     return found
                 if not isinstance(found, Pending):
                     raise ConfigError(f"rewrite returned {found!r}", hint="return the Pending call or Deny(why)")
                 pending = found
-        return pending if pending.arguments is before.arguments else _refitted(before, pending)
+        return pending if pending.arguments is original.arguments else _check_rewritten(original, pending)
 
     def check(self, pending: Pending) -> Deny | Ask | None:
         """Check the call without rewriting it."""
         if not self.checks and not self.approve and self.taint != "enforce":
             return None
-        found = [_known(verdict) for check in self.checks if (verdict := check(pending)) is not None]
-        refused = next((verdict for verdict in found if isinstance(verdict, Deny)), None)
-        if refused is not None:
-            return refused
+        found = [_check_verdict(verdict) for check in self.checks if (verdict := check(pending)) is not None]
+        denial = next((verdict for verdict in found if isinstance(verdict, Deny)), None)
+        if denial is not None:
+            return denial
         effect = pending.tool.tool.effect
         if effect in self.approve:
             found.append(Ask(f"{pending.call.name} is a {effect} tool"))
@@ -113,19 +113,19 @@ class Policy(Value, frozen=True):
 
 def approval_hash(tool: str, arguments: Object) -> str:
     """Hash the tool and the arguments. An approval is valid for this hash only."""
-    return sha256(tool.encode() + b"\x00" + canonical(arguments)).hexdigest()
+    return sha256(tool.encode() + b"\x00" + canonical_json(arguments)).hexdigest()
 
 
 def allow(*patterns: str) -> PolicyCheck:
     """Allow only tools whose name matches a pattern."""
     return lambda pending: (
-        None if _named(pending, patterns) else Deny(f"{pending.call.name} is not one of the allowed tools")
+        None if _matches_name(pending, patterns) else Deny(f"{pending.call.name} is not one of the allowed tools")
     )
 
 
 def deny(*patterns: str) -> PolicyCheck:
     """Deny tools whose name matches a pattern."""
-    return lambda pending: Deny(f"{pending.call.name} is a denied tool") if _named(pending, patterns) else None
+    return lambda pending: Deny(f"{pending.call.name} is a denied tool") if _matches_name(pending, patterns) else None
 
 
 def only_effects(*effects: Effect) -> PolicyCheck:
@@ -153,13 +153,13 @@ def hosts(argument: str, *allowed: str) -> PolicyCheck:
 
     def check(pending: Pending) -> Deny | None:
         try:
-            urls = [_url(value) for value in received(pending, argument)]
+            urls = [_url_text(value) for value in received(pending, argument)]
         except Uncheckable as error:
             return Deny(f"{argument} must be a URL, or a list of URLs; {error}")
         for url in urls:
-            host = _host(url)
+            host = _plain_host(url)
             if host is None:
-                return Deny(f"{argument} must be a plain http or https URL, got {shown(url)}")
+                return Deny(f"{argument} must be a plain http or https URL, got {format_value(url)}")
             if not any(fnmatchcase(host, pattern) for pattern in allowed):
                 return Deny(f"{argument} must be a URL of {', '.join(allowed)}")
         return None
@@ -176,9 +176,9 @@ def at_most(argument: str, most: float | Decimal) -> PolicyCheck:
         try:
             for value in received(pending, argument):
                 if not (_is_number(value) and _is_finite(value)):
-                    return Deny(f"{argument} must be a number of at most {most}, got {shown(value)}")
+                    return Deny(f"{argument} must be a number of at most {most}, got {format_value(value)}")
                 if not value <= most:
-                    return Deny(f"{argument} must be at most {most}, got {shown(value)}")
+                    return Deny(f"{argument} must be at most {most}, got {format_value(value)}")
         except Uncheckable as error:
             return Deny(f"{argument} must be a number of at most {most}; {error}")
         return None
@@ -186,21 +186,23 @@ def at_most(argument: str, most: float | Decimal) -> PolicyCheck:
     return check
 
 
-def _refitted(before: Pending, pending: Pending) -> Pending | Deny:
+def _check_rewritten(original: Pending, pending: Pending) -> Pending | Deny:
     parameters, arguments = pending.box.parameters[pending.call.name], pending.arguments
-    if parameters.accept(before.arguments) and not parameters.accept(arguments):
+    if parameters.accept(original.arguments) and not parameters.accept(arguments):
         problem = next(iter(parameters.problems(arguments)), "an argument is unknown")
         return Deny(f"{pending.call.name} does not accept the arguments that the policy rewrote: {problem}")
-    return replace(pending, asked=before.identity, checked=None, values=None, unfit=None)
+    return replace(
+        pending, original_arguments=original.identity, validated_arguments=None, values=None, conversion_error=None
+    )
 
 
-def _known(verdict: Any) -> Deny | Ask:
+def _check_verdict(verdict: Any) -> Deny | Ask:
     if type(verdict) not in (Deny, Ask):  # such as a bool
         raise ConfigError(f"a check returned {verdict!r}", hint="return None, Deny(why) or Ask(why)")
     return verdict  # type: ignore[no-any-return]
 
 
-def _named(pending: Pending, patterns: tuple[str, ...]) -> bool:
+def _matches_name(pending: Pending, patterns: tuple[str, ...]) -> bool:
     return any(fnmatchcase(pending.call.name, pattern) for pattern in patterns)
 
 
@@ -219,21 +221,21 @@ def _is_finite(value: Any) -> bool:
     return not hasattr(value, "is_finite") or bool(value.is_finite())
 
 
-def _url(value: Any) -> str:
+def _url_text(value: Any) -> str:
     """Return a URL, text or one of pydantic's URL types, as text."""
     if isinstance(value, str):
         return str.__str__(value)
     if hasattr(value, "unicode_string"):
         return str(value)
-    raise Uncheckable(f"got {shown(value)}")
+    raise Uncheckable(f"got {format_value(value)}")
 
 
-def _host(url: str) -> str | None:
+def _plain_host(url: str) -> str | None:
     """Return the host of a plain http or https URL; None if clients may disagree about the host."""
     try:
         parts = urlsplit(url)
         host = (parts.hostname or "").rstrip(".")
     except ValueError:
         return None
-    odd = _ODD_URL.search(url) or "@" in parts.netloc or _ODD_HOST.search(host)
-    return None if odd or parts.scheme not in ("https", "http") else host
+    is_suspicious = _SUSPICIOUS_URL.search(url) or "@" in parts.netloc or _SUSPICIOUS_HOST.search(host)
+    return None if is_suspicious or parts.scheme not in ("https", "http") else host

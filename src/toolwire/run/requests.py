@@ -110,7 +110,7 @@ class Failed(Value, frozen=True):
 class ArgumentMismatch(Value, frozen=True):
     """The function does not accept these arguments and was not called."""
 
-    words: str
+    message: str
 
 
 class TimedOut(Value, frozen=True):

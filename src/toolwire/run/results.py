@@ -12,20 +12,20 @@ from ..ir.pointer import Object
 from ..ir.text import to_bytes
 
 __all__ = [
-    "MARK",
+    "NOTES_KEY",
     "Code",
     "annotate",
-    "code_of",
     "error_text",
     "from_record",
     "refusal",
+    "result_code",
     "sized_result",
     "to_record",
     "unserialisable_result",
     "value_result",
 ]
 
-MARK = "toolwire~"
+NOTES_KEY = "toolwire~"
 """The `extra` field of a result with the notes of the runtime, such as its code; never sent to a model."""
 
 Code: TypeAlias = Literal[
@@ -49,26 +49,26 @@ _SCALARS = frozenset({int, float, bool, type(None)})
 _decode = msgspec.json.Decoder(ToolResult).decode
 
 
-def refusal(call: ToolCall, code: Code, words: str) -> ToolResult:
+def refusal(call: ToolCall, code: Code, message: str) -> ToolResult:
     """Build the result of a call that was not run, or did not finish."""
-    result = call.result(words, is_error=True)
+    result = call.result(message, is_error=True)
     return annotate(result, code=code)
 
 
 def unserialisable_result(call: ToolCall, error: Exception) -> ToolResult:
     """Build the result of a call that finished with a value that cannot be encoded."""
-    words = f"{call.name} ran, but its return value cannot be encoded: {error_text(error)}"
-    return annotate(call.result(words, is_error=True), code="failed")
+    message = f"{call.name} ran, but its return value cannot be encoded: {error_text(error)}"
+    return annotate(call.result(message, is_error=True), code="failed")
 
 
 def annotate(result: ToolResult, **notes: Any) -> ToolResult:
     """Add notes for the program to a result."""
-    known: Object = result.extra.get(MARK, {})
-    return msgspec.structs.replace(result, extra={**result.extra, MARK: {**known, **notes}})
+    known: Object = result.extra.get(NOTES_KEY, {})
+    return msgspec.structs.replace(result, extra={**result.extra, NOTES_KEY: {**known, **notes}})
 
 
-def code_of(result: ToolResult) -> str:
-    code: str = result.extra.get(MARK, {}).get("code", "ok")
+def result_code(result: ToolResult) -> str:
+    code: str = result.extra.get(NOTES_KEY, {}).get("code", "ok")
     return code
 
 
@@ -80,23 +80,23 @@ def value_result(call: ToolCall, value: Any) -> ToolResult:
 def sized_result(call: ToolCall, value: Any) -> tuple[ToolResult, int | None]:
     """Build a result from a value, with the upper bound of its length in characters; None if not known."""
     if type(value) is str:
-        return call.result(_whole_characters(value)), len(value)
+        return call.result(_replace_surrogates(value)), len(value)
     if type(value) in _SCALARS:
-        plain = value
+        json_value = value
     elif isinstance(value, ToolResult):
         return msgspec.structs.replace(value, call_id=call.id, name=call.name, kind=call.kind), None
-    elif (parts := _parts(value)) is not None:
+    elif (parts := _as_parts(value)) is not None:
         return msgspec.structs.replace(call.result(), parts=parts), None
     else:
-        plain = _plain(value)
+        json_value = _to_json_types(value)
     try:
-        size = len(to_bytes(plain))
+        size = len(to_bytes(json_value))
     except EncodeError:
-        plain, size = _whole_characters(str(value)), None
-    return call.result("" if plain is None else plain), size
+        json_value, size = _replace_surrogates(str(value)), None
+    return call.result("" if json_value is None else json_value), size
 
 
-def _whole_characters(text: str) -> str:
+def _replace_surrogates(text: str) -> str:
     """Replace lone surrogates, which cannot be encoded."""
     return text if text.isascii() else text.encode(errors="replace").decode()
 
@@ -104,15 +104,15 @@ def _whole_characters(text: str) -> str:
 def error_text(error: BaseException, *, name: bool = True) -> str:
     """Describe an exception, even one whose `__str__` raises."""
     try:
-        words = _whole_characters(str(error))
+        message = _replace_surrogates(str(error))
     except Exception:  # noqa: BLE001  # a user-defined __str__
-        words = "the exception has no readable message"
+        message = "the exception has no readable message"
     if not name:
-        return words
-    return f"{type(error).__name__}: {words}" if words else type(error).__name__
+        return message
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
-def _parts(value: Any) -> tuple[Text | Media | Opaque, ...] | None:
+def _as_parts(value: Any) -> tuple[Text | Media | Opaque, ...] | None:
     if isinstance(value, (Text, Media)):
         return (value,)
     if isinstance(value, (list, tuple)) and value and all(isinstance(item, (Text, Media)) for item in value):
@@ -120,7 +120,7 @@ def _parts(value: Any) -> tuple[Text | Media | Opaque, ...] | None:
     return None
 
 
-def _plain(value: Any) -> Any:
+def _to_json_types(value: Any) -> Any:
     """Convert a value to JSON types; pydantic models, dataclasses and structs become objects."""
     if value is None or isinstance(value, (str, int, float, bool)):
         return value
@@ -128,12 +128,12 @@ def _plain(value: Any) -> Any:
     if callable(dump):
         return dump(mode="json")
     try:
-        return msgspec.to_builtins(value, enc_hook=_hook)
+        return msgspec.to_builtins(value, enc_hook=_encode_unknown)
     except (TypeError, RecursionError, ValueError):
         return str(value)
 
 
-def _hook(value: Any) -> Any:
+def _encode_unknown(value: Any) -> Any:
     dump = getattr(value, "model_dump", None)
     return dump(mode="json") if callable(dump) else str(value)
 

@@ -24,7 +24,7 @@ from ..ir.request import Message, Request
 from ..ir.response import Response
 from ..ir.tools import Tool
 from ..ir.value import Value
-from .keys import canonical
+from .keys import canonical_json
 
 __all__ = ["AskModel", "Budget", "Done", "GiveUp", "RunState", "RunTools", "Session"]
 
@@ -107,10 +107,10 @@ class Session:
         untrusted: Iterable[str] = (),
         price: Callable[[Response], float] | None = None,
     ) -> None:
-        plain = replace(request, tools=tuple(map(_declaration, request.tools)))
-        self._open(RunState(_VERSION, run_id, plain, started=now()), now, budget, untrusted, price)
+        declared_request = replace(request, tools=tuple(map(_strip_function, request.tools)))
+        self._initialise(RunState(_VERSION, run_id, declared_request, started=now()), now, budget, untrusted, price)
 
-    def _open(
+    def _initialise(
         self,
         state: RunState,
         now: Callable[[], float],
@@ -145,7 +145,7 @@ class Session:
                 hint="continue the run with the version of toolwire that dumped it",
             )
         session = cls.__new__(cls)
-        session._open(state, now, budget, untrusted, price)
+        session._initialise(state, now, budget, untrusted, price)
         return session
 
     def adopt(self, untrusted: Iterable[str], budget: Budget | None, price: Callable[[Response], float] | None) -> None:
@@ -164,29 +164,29 @@ class Session:
             assert state.response is not None
             return Done(state.response)
         if state.phase == "run":
-            return RunTools(state.pending, self._earlier(), state.tainted)
-        reason = state.reason if state.phase == "gave_up" else self._exhausted()
+            return RunTools(state.pending, self._earlier_calls(), state.tainted)
+        reason = state.reason if state.phase == "gave_up" else self._exhausted_limit()
         if reason:
             return GiveUp(reason, state.response)
         return AskModel(state.request)
 
     @property
-    def time_left(self) -> float | None:
+    def remaining_seconds(self) -> float | None:
         """Seconds that the budget leaves; None if it has no time limit."""
         seconds = self.budget.seconds
         return None if seconds is None else max(0.0, seconds - (self._now() - self.state.started))
 
-    def out_of_time(self) -> None:
+    def give_up_on_time_limit(self) -> None:
         """Give up because the time limit passed while the model was answering."""
         self._give_up(self.state, f"max time reached ({self.budget.seconds:g} seconds)")
 
-    def answered(self, response: Response) -> None:
+    def add_response(self, response: Response) -> None:
         """Take the model's response to the last AskModel."""
         self._expect("ask")
         state, budget = self.state, self.budget
         calls = tuple(part for part in response.parts if isinstance(part, ToolCall))
         usage = response.usage
-        spent = replace(
+        updated_state = replace(
             state,
             response=response,
             iterations=state.iterations + 1,
@@ -196,17 +196,17 @@ class Session:
             request=replace(state.request, messages=(*state.request.messages, Message("assistant", response.parts))),
         )
         if response.fault is not None:
-            self._give_up(spent, f"the model failed: {response.fault.message}")
+            self._give_up(updated_state, f"the model failed: {response.fault.message}")
         elif not calls:
-            self.state = replace(spent, phase="done")
-        elif budget.calls is not None and spent.calls > budget.calls:
-            self._give_up(spent, f"max calls reached ({budget.calls})")
-        elif self._repeats(calls):
-            self._give_up(spent, f"the model repeated the same call more than {budget.same_call} times")
+            self.state = replace(updated_state, phase="done")
+        elif budget.calls is not None and updated_state.calls > budget.calls:
+            self._give_up(updated_state, f"max calls reached ({budget.calls})")
+        elif self._has_repeats(calls):
+            self._give_up(updated_state, f"the model repeated the same call more than {budget.same_call} times")
         else:
-            self.state = replace(spent, phase="run", pending=calls)
+            self.state = replace(updated_state, phase="run", pending=calls)
 
-    def ran(self, results: Sequence[ToolResult]) -> None:
+    def add_results(self, results: Sequence[ToolResult]) -> None:
         """Take the results of the last RunTools, one per call, in the order of the calls."""
         self._expect("run")
         state = self.state
@@ -229,7 +229,7 @@ class Session:
     def _give_up(self, state: RunState, reason: str) -> None:
         self.state = replace(state, phase="gave_up", reason=reason)
 
-    def _exhausted(self) -> str:
+    def _exhausted_limit(self) -> str:
         state, budget = self.state, self.budget
         if state.iterations >= budget.iterations:
             return f"max iterations reached ({budget.iterations})"
@@ -241,22 +241,22 @@ class Session:
             return f"max cost reached ({budget.cost:g})"
         return ""
 
-    def _earlier(self) -> tuple[ToolCall, ...]:
+    def _earlier_calls(self) -> tuple[ToolCall, ...]:
         """Return the calls of all turns before the pending one."""
         messages = self.state.request.messages[:-1]
         return tuple(part for message in messages for part in message.parts if isinstance(part, ToolCall))
 
-    def _repeats(self, calls: tuple[ToolCall, ...]) -> bool:
+    def _has_repeats(self, calls: tuple[ToolCall, ...]) -> bool:
         messages = self.state.request.messages
-        before = [part for message in messages for part in message.parts if isinstance(part, ToolCall)]
-        seen = [_call_identity(call) for call in before]
-        return any(seen.count(_call_identity(call)) >= self.budget.same_call for call in calls)
+        earlier_calls = [part for message in messages for part in message.parts if isinstance(part, ToolCall)]
+        identities = [_call_identity(call) for call in earlier_calls]
+        return any(identities.count(_call_identity(call)) >= self.budget.same_call for call in calls)
 
 
 def _call_identity(call: ToolCall) -> tuple[str, bytes]:
-    return call.name, canonical(call.arguments) if call.arguments is not None else (call.raw or "").encode()
+    return call.name, canonical_json(call.arguments) if call.arguments is not None else (call.raw or "").encode()
 
 
-def _declaration(tool: Tool) -> Tool:
+def _strip_function(tool: Tool) -> Tool:
     """Return the tool without its function: the state of a run is plain data."""
     return Tool(**{name: getattr(tool, name) for name in Tool.__struct_fields__}) if type(tool) is not Tool else tool

@@ -16,7 +16,7 @@ from ..ir.pointer import Object
 
 __all__ = ["FunctionSignature", "function_signature"]
 
-_PLAIN = frozenset({str, int, float, bool, list, dict, object, Any, None, type(None), inspect.Parameter.empty})
+_PLAIN_TYPES = frozenset({str, int, float, bool, list, dict, object, Any, None, type(None), inspect.Parameter.empty})
 
 
 class FunctionSignature:
@@ -39,15 +39,19 @@ class FunctionSignature:
             self._inspect(inspect.signature(function, eval_str=True).parameters)
 
     def _inspect(self, parameters: Mapping[str, inspect.Parameter]) -> None:
-        defaults = {name: one.default for name, one in parameters.items() if one.default is not one.empty}
+        defaults = {
+            name: parameter.default
+            for name, parameter in parameters.items()
+            if parameter.default is not parameter.empty
+        }
         self._fields = {name: default for name, default in defaults.items() if _is_field(default)}
         self.defaults = {name: default for name, default in defaults.items() if name not in self._fields}
-        self.adapters = _adapters(parameters)
-        self.integers = frozenset(name for name, one in parameters.items() if one.annotation is int)
-        if not any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
+        self.adapters = _make_adapters(parameters)
+        self.integers = frozenset(name for name, parameter in parameters.items() if parameter.annotation is int)
+        if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
             self.names = frozenset(parameters)
 
-    def fit(self, arguments: Object) -> Object:
+    def bind_arguments(self, arguments: Object) -> Object:
         """Return the values to call the function with. Raise TypeError for an argument that it does not take.
 
         The adapters may raise anything that user-defined types raise.
@@ -58,8 +62,8 @@ class FunctionSignature:
         return self.convert(arguments)
 
     def convert(self, arguments: Object) -> Object:
-        """Convert like `fit`, but also pass on arguments that the function does not take."""
-        return arguments if self.is_plain(arguments) else self._converted(arguments)
+        """Convert like `bind_arguments`, but also pass on arguments that the function does not take."""
+        return arguments if self.is_plain(arguments) else self._convert_values(arguments)
 
     def is_plain(self, arguments: Object) -> bool:
         """Return True if no value needs conversion. In JSON, 3.0 is an integer; in Python it is not."""
@@ -71,14 +75,14 @@ class FunctionSignature:
                     return False
         return True
 
-    def _converted(self, arguments: Object) -> Object:
-        values = {name: self._value(name, value) for name, value in arguments.items()}
+    def _convert_values(self, arguments: Object) -> Object:
+        values = {name: self._convert_value(name, value) for name, value in arguments.items()}
         for name, field in self._fields.items():
             if name not in values and not field.is_required():  # Python would pass the FieldInfo itself
                 values[name] = field.get_default(call_default_factory=True)
         return values
 
-    def _value(self, name: str, value: Any) -> Any:
+    def _convert_value(self, name: str, value: Any) -> Any:
         if name in self.adapters:
             return self.adapters[name].validate_python(value)
         if name in self.integers and type(value) is float and value.is_integer():
@@ -89,12 +93,12 @@ class FunctionSignature:
 def function_signature(function: Callable[..., Any]) -> FunctionSignature:
     """Return the inspected signature, cached per function."""
     try:
-        return _cached(function)
+        return _cached_signature(function)
     except TypeError:  # not hashable: inspected every time
         return FunctionSignature(function)
 
 
-_cached = lru_cache(1024)(FunctionSignature)
+_cached_signature = lru_cache(1024)(FunctionSignature)
 
 
 def _is_async(function: Any) -> bool:
@@ -111,17 +115,19 @@ def _is_field(default: Any) -> bool:
     return fields is not None and isinstance(default, fields.FieldInfo)
 
 
-def _adapters(parameters: Mapping[str, inspect.Parameter]) -> dict[str, Any]:
-    typed = {name: one.annotation for name, one in parameters.items() if not _is_plain(one.annotation)}
-    if not typed:
+def _make_adapters(parameters: Mapping[str, inspect.Parameter]) -> dict[str, Any]:
+    typed_annotations = {
+        name: parameter.annotation for name, parameter in parameters.items() if not _is_plain(parameter.annotation)
+    }
+    if not typed_annotations:
         return {}
     from pydantic import TypeAdapter
 
-    return {name: TypeAdapter(annotation) for name, annotation in typed.items()}
+    return {name: TypeAdapter(annotation) for name, annotation in typed_annotations.items()}
 
 
 def _is_plain(annotation: Any) -> bool:
     try:
-        return annotation in _PLAIN
+        return annotation in _PLAIN_TYPES
     except TypeError:
         return False

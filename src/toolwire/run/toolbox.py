@@ -86,8 +86,8 @@ class _ParametersByTool(dict[str, Parameters]):
         self._entries = entries
 
     def __missing__(self, name: str) -> Parameters:
-        found = self[name] = Parameters(self._entries[name].tool)
-        return found
+        parameters = self[name] = Parameters(self._entries[name].tool)
+        return parameters
 
 
 class Toolbox:
@@ -97,7 +97,7 @@ class Toolbox:
         self._entries: dict[str, Entry] = {}
         self.parameters = _ParametersByTool(self._entries)
         for source in sources:
-            for entry in _entries(source):
+            for entry in _collect_entries(source):
                 if entry.name in self._entries:
                     raise ConfigError(f"two tools have the name {entry.name!r}", hint="prefix or rename one of them")
                 self._entries[entry.name] = entry
@@ -113,7 +113,7 @@ class Toolbox:
         """The tool declarations for a request."""
         return tuple(entry.tool for entry in self)
 
-    def offered(self, tools: Iterable[Tool]) -> tuple[Tool, ...]:
+    def filter_available(self, tools: Iterable[Tool]) -> tuple[Tool, ...]:
         """Return the `tools` that are not withdrawn."""
         return tuple(tool for tool in tools if not self._is_withdrawn(tool.name))
 
@@ -124,14 +124,14 @@ class Toolbox:
     def find(self, name: str) -> Entry | None:
         return self._entries.get(name)
 
-    def nearest(self, name: str) -> list[str]:
+    def similar_names(self, name: str) -> list[str]:
         """Return similar names, for the error message."""
         from difflib import get_close_matches
 
         return get_close_matches(name, list(self._entries), 3, 0.4)
 
-    def filter(self, keep: Callable[[Tool], bool]) -> Toolbox:
-        return Toolbox(*(entry for entry in self if keep(entry.tool)))
+    def filter(self, predicate: Callable[[Tool], bool]) -> Toolbox:
+        return Toolbox(*(entry for entry in self if predicate(entry.tool)))
 
     def prefix(self, prefix: str) -> Toolbox:
         return self.rename({name: prefix + name for name in self._entries})
@@ -140,7 +140,7 @@ class Toolbox:
         for name in names:
             if name not in self._entries:
                 raise ConfigError(f"no tool has the name {name!r}", hint=f"use one of {', '.join(self._entries)}")
-        return Toolbox(*(_renamed(entry, names.get(entry.name, entry.name)) for entry in self))
+        return Toolbox(*(_rename_entry(entry, names.get(entry.name, entry.name)) for entry in self))
 
     def wrap(self, wrapper: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Toolbox:
         """Return a toolbox with `wrapper` around each function."""
@@ -150,11 +150,11 @@ class Toolbox:
         return Toolbox(*(replace(entry, options=replace(entry.options, **options)) for entry in self))
 
 
-def _renamed(entry: Entry, name: str) -> Entry:
+def _rename_entry(entry: Entry, name: str) -> Entry:
     return entry if name == entry.name else replace(entry, tool=replace(entry.tool, name=name))
 
 
-def _entries(source: Source) -> Iterable[Entry]:
+def _collect_entries(source: Source) -> Iterable[Entry]:
     if isinstance(source, Toolbox):
         return source
     if isinstance(source, Entry):
@@ -163,9 +163,9 @@ def _entries(source: Source) -> Iterable[Entry]:
         assert source.function is not None
         return (Entry(source, source.function),)
     if isinstance(source, ModuleType):
-        return _of_module(source)
+        return _module_entries(source)
     if isinstance(source, (list, tuple)):
-        return [entry for one in source for entry in _entries(one)]
+        return [entry for item in source for entry in _collect_entries(item)]
     if isinstance(source, Tool):
         raise ConfigError(f"the tool {source.name!r} has no function", hint="pass Entry(tool, function)")
     if not callable(source):
@@ -173,13 +173,13 @@ def _entries(source: Source) -> Iterable[Entry]:
     return (Entry(tool(source), source),)
 
 
-def _of_module(module: ModuleType) -> list[Entry]:
+def _module_entries(module: ModuleType) -> list[Entry]:
     """Return the tools of a module; if none is marked, its own public functions."""
     members = [value for name, value in vars(module).items() if not name.startswith("_")]
     marked = [value for value in members if isinstance(value, (FunctionTool, Entry))]
     if marked:
-        return [entry for value in marked for entry in _entries(value)]
-    own = [value for value in members if inspect.isfunction(value) and value.__module__ == module.__name__]
-    if not own:
+        return [entry for value in marked for entry in _collect_entries(value)]
+    functions = [value for value in members if inspect.isfunction(value) and value.__module__ == module.__name__]
+    if not functions:
         raise ConfigError(f"the module {module.__name__} has no functions", hint="mark some with @toolwire.tool")
-    return [entry for value in own for entry in _entries(value)]
+    return [entry for value in functions for entry in _collect_entries(value)]

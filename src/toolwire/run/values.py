@@ -14,12 +14,12 @@ from ..ir.pointer import split
 from .gates import Pending
 from .signature import function_signature
 
-__all__ = ["ABSENT", "Uncheckable", "default_of", "received", "segments_of", "shown"]
+__all__ = ["ABSENT", "Uncheckable", "argument_default", "format_value", "received", "split_argument"]
 
 ABSENT: Final = object()
 """Marks an omitted argument without a default."""
 
-_SHOWN = 80  # characters of a value in a message
+_MAX_SHOWN = 80  # characters of a value in a message
 _SCALARS = (str, bytes, bytearray, int, float)
 
 
@@ -27,7 +27,7 @@ class Uncheckable(Exception):
     """The argument has no member of this name, so its value cannot be checked."""
 
 
-def segments_of(argument: str) -> list[str]:
+def split_argument(argument: str) -> list[str]:
     """Split the name of an argument (`amount`) or a JSON pointer into the arguments (`/order/amount`) into segments."""
     return split(argument) if argument.startswith("/") else [argument]
 
@@ -37,17 +37,17 @@ def received(pending: Pending, argument: str) -> Iterator[Any]:
 
     Yields nothing for an omitted argument without a default. Raises Uncheckable if the values cannot be determined.
     """
-    first, *rest = segments_of(argument)
+    first, *rest = split_argument(argument)
     values = pending.values
     # If the function will not be called, JSON is sufficient: a stored result of an earlier call may be returned.
     if values is None:
-        is_unfit = pending.unfit is not None
+        is_unfit = pending.conversion_error is not None
         values = pending.arguments if is_unfit else function_signature(pending.tool.function).convert(pending.arguments)
-    value = values[first] if first in values else default_of(pending, first)
-    yield from _items(value, rest)
+    value = values[first] if first in values else argument_default(pending, first)
+    yield from _iterate_values(value, rest)
 
 
-def default_of(pending: Pending, name: str) -> Any:
+def argument_default(pending: Pending, name: str) -> Any:
     """Return the default of an omitted argument: the function's, else the schema's, else ABSENT."""
     defaults = function_signature(pending.tool.function).defaults
     if name in defaults:
@@ -57,25 +57,25 @@ def default_of(pending: Pending, name: str) -> Any:
     return declared.get("default", ABSENT) if isinstance(declared, dict) else ABSENT
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Format a value for a message: short, and without raising."""
     try:
-        text = repr(value[:_SHOWN]) if isinstance(value, str) else str(value)
+        text = repr(value[:_MAX_SHOWN]) if isinstance(value, str) else str(value)
     except Exception:  # noqa: BLE001  # a user-defined __str__, or an int with too many digits
         return f"a value of type {type(value).__name__}"
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
 
 
-def _items(value: Any, path: Sequence[str]) -> Iterator[Any]:
+def _iterate_values(value: Any, path: Sequence[str]) -> Iterator[Any]:
     if value is ABSENT:
         return
     if _is_list(value):
         for item in value:
-            yield from _items(item, path)
+            yield from _iterate_values(item, path)
     elif not path:
         yield value
     elif value is not None:  # an omitted object has no values
-        yield from _items(_member(value, path[0]), path[1:])
+        yield from _iterate_values(_member(value, path[0]), path[1:])
 
 
 def _is_list(value: Any) -> bool:
@@ -92,5 +92,5 @@ def _member(value: Any, name: str) -> Any:
         if name in (field.alias, field.validation_alias):
             return getattr(value, attribute)
     if isinstance(value, _SCALARS) or not hasattr(value, name):
-        raise Uncheckable(f"{shown(value)} has no member {name!r}")
+        raise Uncheckable(f"{format_value(value)} has no member {name!r}")
     return getattr(value, name)

@@ -14,20 +14,20 @@ from ..stream.repair import Repaired
 
 __all__ = ["bracket_placements"]
 
-_MOST_PLACES = 64
+_MAX_PLACEMENTS = 64
 
 
-def bracket_placements(found: Repaired) -> Iterator[JSON]:
+def bracket_placements(repaired: Repaired) -> Iterator[JSON]:
     """Yield the other values of the text, for a missing bracket that belongs further in."""
-    if not found.closed:
+    if not repaired.closed:
         return
-    path = _last_containers(found.value)
-    for depth in range(found.closed, len(path)):
+    path = _last_containers(repaired.value)
+    for depth in range(repaired.closed, len(path)):
         outer, inner = path[depth - 1], path[depth]
         if type(outer) is not type(inner):
             continue  # members cannot become items, nor items members
-        for keep in range(max(len(inner) - _MOST_PLACES, 1), len(inner)):
-            yield _replaced(path[:depth], _moved(outer, inner, keep))
+        for kept_count in range(max(len(inner) - _MAX_PLACEMENTS, 1), len(inner)):
+            yield _replace_last(path[:depth], _move_members(outer, inner, kept_count))
 
 
 def _last_containers(value: JSON) -> list[JSON]:
@@ -41,15 +41,15 @@ def _last_containers(value: JSON) -> list[JSON]:
     return path
 
 
-def _moved(outer: JSON, inner: JSON, keep: int) -> JSON:
+def _move_members(outer: JSON, inner: JSON, kept_count: int) -> JSON:
     """Return `outer` with all but the first `keep` members of its last member moved out of it."""
     if type(outer) is list:
-        return [*outer[:-1], inner[:keep], *inner[keep:]]
+        return [*outer[:-1], inner[:kept_count], *inner[kept_count:]]
     members = list(inner.items())
-    return {**dict(members[keep:]), **outer, list(outer)[-1]: dict(members[:keep])}
+    return {**dict(members[kept_count:]), **outer, list(outer)[-1]: dict(members[:kept_count])}
 
 
-def _replaced(path: list[JSON], value: JSON) -> JSON:
+def _replace_last(path: list[JSON], value: JSON) -> JSON:
     """Return the root with `value` in place of the last container of `path`."""
     for outer in reversed(path[:-1]):
         value = [*outer[:-1], value] if type(outer) is list else {**outer, list(outer)[-1]: value}

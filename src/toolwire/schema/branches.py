@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from ..ir.pointer import Object
 from . import codec as codecs
 from . import leaves
-from .disjoint import disjoint, resolved
+from .disjoint import are_disjoint, resolve_node
 from .keys import PropertyNames
 from .leaves import Emitted
 from .nodes import AnyNode, ArrayNode, Node, NullNode, ObjectNode, RefNode, TupleNode, UnionNode
@@ -31,73 +31,80 @@ def emit_union(emitter: Emitter, node: UnionNode, depth: int) -> Emitted:
     null = flagged and any(isinstance(branch, NullNode) for branch in node.branches)
     _report_overlap(emitter, node)
     if not branches:
-        return emitter.null(node)
+        return emitter.emit_null(node)
     if any(isinstance(branch, AnyNode) and not branch.unmodelled for branch in branches):
-        return emitter.any(AnyNode(annotations=node.annotations, at=node.at))
+        return emitter.emit_any(AnyNode(annotations=node.annotations, at=node.at))
     if len(branches) == 1:
         only = branches[0]
         inner = emitter.emit(replace(only, annotations={**only.annotations, **node.annotations}), depth)
-        return Emitted(emitter.nullable(inner.schema) if null else inner.schema, inner.codec)
+        return Emitted(emitter.make_nullable(inner.schema) if null else inner.schema, inner.codec)
     emitted = _wrap_overlapping(emitter, branches, [emitter.emit(branch, depth) for branch in branches], node)
-    out: Object = {"anyOf": [inner for one in emitted for inner in _flat(one.schema)]}
+    out: Object = {"anyOf": [inner for one in emitted for inner in _flatten_union(one.schema)]}
     if null:
-        out = emitter.nullable(out)
+        out = emitter.make_nullable(out)
     codec = None
     if any(one.codec is not None for one in emitted):
         alike: list[Node] = [branch for branch in branches if isinstance(branch, ObjectNode)]
-        if len(alike) > 1 and not disjoint(alike, emitter.target, emitter.steps):
+        if len(alike) > 1 and not are_disjoint(alike, emitter.find_target, emitter.steps):
             emitter.report_unenforced(node, "anyOf", "lifted arguments may match the wrong branch")
-        codec = codecs.union_codec([(b, one.codec) for b, one in zip(branches, emitted, strict=True)], emitter.target)
+        codec = codecs.union_codec(
+            [(b, one.codec) for b, one in zip(branches, emitted, strict=True)], emitter.find_target
+        )
     if emitter.dialect.lone_any_of:
-        return Emitted(_description_inside(emitter, out, node), codec)
+        return Emitted(_describe_first_branch(emitter, out, node), codec)
     return Emitted(emitter.add_description(out, node, []), codec)
 
 
 def _is_self_reference(emitter: Emitter, node: Node) -> bool:
     """Return True for a reference to the union that contains it: it adds nothing to the union."""
-    waiting, seen = [node], set()
-    while waiting:
-        one = waiting.pop()
+    pending, seen = [node], set()
+    while pending:
+        one = pending.pop()
         if isinstance(one, UnionNode):
-            waiting.extend(one.branches)
+            pending.extend(one.branches)
         elif isinstance(one, RefNode):
             if one.target in seen and isinstance(node, RefNode) and one.target == node.target:
                 return True
-            found = emitter.target(one.target)
+            found = emitter.find_target(one.target)
             if one.target not in seen and found is not None:
-                waiting.append(found)
+                pending.append(found)
             seen.add(one.target)
     return False
 
 
 def _report_overlap(emitter: Emitter, node: UnionNode) -> None:
-    if node.one_of and not disjoint(list(node.branches), emitter.target, emitter.steps):
+    if node.one_of and not are_disjoint(list(node.branches), emitter.find_target, emitter.steps):
         emitter.report_unenforced(node, "oneOf", "the branches may overlap: that exactly one matches is not enforced")
 
 
-def _description_inside(emitter: Emitter, out: Object, node: Node) -> Object:
+def _describe_first_branch(emitter: Emitter, out: Object, node: Node) -> Object:
     described = emitter.add_description({}, node, [])
-    words = described.get("description")
-    if words and out["anyOf"]:
+    description = described.get("description")
+    if description and out["anyOf"]:
         first = out["anyOf"][0]
-        own = first.get("description")
-        out["anyOf"][0] = {**first, "description": f"{words}: {own}" if own and own != words else words}
+        own_description = first.get("description")
+        out["anyOf"][0] = {
+            **first,
+            "description": f"{description}: {own_description}"
+            if own_description and own_description != description
+            else description,
+        }
     return out
 
 
 def _wrap_overlapping(emitter: Emitter, branches: list[Node], emitted: list[Emitted], node: Node) -> list[Emitted]:
     """Wrap each branch that could be mistaken for another one in the lowered form in an object of its own."""
-    kinds = [_kinds(one.schema) for one in emitted]
+    kinds = [_schema_kinds(one.schema) for one in emitted]
     shared = {kind for kind, times in Counter(kind for each in kinds for kind in each).items() if times > 1}
     out: list[Emitted] = []
     names = PropertyNames(None, {key for one in emitted for key in one.schema.get("properties", {})})
     ambiguous_lists = _ambiguous_lists(emitter, branches, emitted)
-    for number, (one, own) in enumerate(zip(emitted, kinds, strict=True)):
+    for number, (one, own_description) in enumerate(zip(emitted, kinds, strict=True)):
         changed = one.codec is not None and (one.codec.reshapes or number in ambiguous_lists)
-        if not changed or own.isdisjoint(shared):
+        if not changed or own_description.isdisjoint(shared):
             out.append(one)
             continue
-        name = names.new("value")
+        name = names.allocate("value")
         emitter.report_rewrite(node, "union", f"one branch is wrapped in `{name}`, to distinguish it from the others")
         schema = emitter.close_object({"type": "object", "properties": {name: one.schema}, "required": [name]})
         out.append(Emitted(schema, codecs.wrapper_codec(name, one.codec)))
@@ -110,7 +117,7 @@ def _ambiguous_lists(emitter: Emitter, branches: list[Node], emitted: list[Emitt
     `["1"]` may be a list of strings or a list of JSON texts. An empty list fits several, but is emitted the same for
     each.
     """
-    nodes = {number: resolved(branch, emitter.target) for number, branch in enumerate(branches)}
+    nodes = {number: resolve_node(branch, emitter.find_target) for number, branch in enumerate(branches)}
     lists = {number: node for number, node in nodes.items() if isinstance(node, (ArrayNode, TupleNode))}
     if len(lists) < 2:
         return frozenset()
@@ -119,13 +126,13 @@ def _ambiguous_lists(emitter: Emitter, branches: list[Node], emitted: list[Emitt
         return frozenset()
     items = [node.items for node in lists.values() if isinstance(node, ArrayNode) and node.items is not None]
     objects = len(items) == len(lists) and all(kinds == {"object"} for kinds in written)
-    if objects and disjoint(list(items), emitter.target, emitter.steps):
+    if objects and are_disjoint(list(items), emitter.find_target, emitter.steps):
         return frozenset()
     return frozenset(lists)
 
 
 def _item_kinds(emitter: Emitter, schema: Object) -> set[str]:
-    return _kinds(_definition(emitter, _definition(emitter, schema).get("items", {})))
+    return _schema_kinds(_definition(emitter, _definition(emitter, schema).get("items", {})))
 
 
 def _definition(emitter: Emitter, schema: Object) -> Object:
@@ -134,17 +141,17 @@ def _definition(emitter: Emitter, schema: Object) -> Object:
     return emitter.defs.get(ref.rpartition("/")[2], {}) if type(ref) is str else schema
 
 
-def _flat(schema: Object) -> list[Object]:
+def _flatten_union(schema: Object) -> list[Object]:
     """Return the branches of a schema that is only a union; otherwise the schema itself."""
     return schema["anyOf"] if set(schema) == {"anyOf"} else [schema]
 
 
-def _kinds(schema: Object) -> set[str]:
+def _schema_kinds(schema: Object) -> set[str]:
     """Return the JSON types that a schema may accept."""
     if "anyOf" in schema:
-        return set().union(*(_kinds(branch) for branch in schema["anyOf"]))
-    said = schema.get("type")
-    if said is None:
+        return set().union(*(_schema_kinds(branch) for branch in schema["anyOf"]))
+    declared_type = schema.get("type")
+    if declared_type is None:
         return set(leaves.TYPE_NAMES.values()) | {"object"}
-    kinds = set(said if type(said) is list else [said])
+    kinds = set(declared_type if type(declared_type) is list else [declared_type])
     return kinds | {"number"} if "integer" in kinds else kinds

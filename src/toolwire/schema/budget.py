@@ -22,16 +22,16 @@ class ParameterBudget:
     """The remaining allowance of one schema while it is being emitted."""
 
     def __init__(self, source: ParsedSchema, dialect: Dialect) -> None:
-        self.tight = False
+        self.is_tight = False
         self._optional = self._unions = 0
         if dialect.optional_parameters is None or dialect.union_parameters is None:
             return
-        optional, unions = _count([source.root, *source.defs.values()])
-        self.tight = optional > dialect.optional_parameters or unions > dialect.union_parameters
+        optional, unions = _count_parameters([source.root, *source.defs.values()])
+        self.is_tight = optional > dialect.optional_parameters or unions > dialect.union_parameters
         self._optional = dialect.optional_parameters
         self._unions = max(dialect.union_parameters - unions, 0)
 
-    def without_null(self, node: Node) -> Node:
+    def drop_null(self, node: Node) -> Node:
         """Remove null from the node of an optional property: it can be absent, and null would cost a union."""
         if not isinstance(node, UnionNode):
             return node
@@ -41,7 +41,7 @@ class ParameterBudget:
         self._unions += 1
         return replace(branches[0], annotations={**branches[0].annotations, **node.annotations})
 
-    def unset(self, node: Node) -> EnumNode | None:
+    def unset_values(self, node: Node) -> EnumNode | None:
         """Return the values of a property for which a string can mean absent; None if it has no such values."""
         if node.unmodelled:
             return None
@@ -58,7 +58,7 @@ class ParameterBudget:
 
     def must_fill(self) -> bool:
         """Return True if the next optional property has to be required and nullable."""
-        if not self.tight:
+        if not self.is_tight:
             return False
         if self._optional > 0:
             self._optional -= 1
@@ -69,19 +69,19 @@ class ParameterBudget:
         return False
 
 
-def _count(nodes: list[Node]) -> tuple[int, int]:
+def _count_parameters(nodes: list[Node]) -> tuple[int, int]:
     optional = unions = 0
-    waiting = list(nodes)
-    while waiting:
-        node = waiting.pop()
+    pending = list(nodes)
+    while pending:
+        node = pending.pop()
         if isinstance(node, ObjectNode):
             optional += len(node.properties.keys() - node.required) + (node.rest is not None and bool(node.properties))
             unions += sum(isinstance(inner, UnionNode) for inner in node.properties.values())
-            waiting += [*node.properties.values(), *([node.rest] if node.rest is not None else [])]
+            pending += [*node.properties.values(), *([node.rest] if node.rest is not None else [])]
         elif isinstance(node, ArrayNode):
-            waiting += [node.items] if node.items is not None else []
+            pending += [node.items] if node.items is not None else []
         elif isinstance(node, TupleNode):
-            waiting += node.items
+            pending += node.items
         elif isinstance(node, UnionNode):
-            waiting += node.branches
+            pending += node.branches
     return optional, unions

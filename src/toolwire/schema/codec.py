@@ -17,8 +17,8 @@ from ..ir.pointer import JSON, Object
 from ..ir.text import dumps
 from ..stream.strict import parse
 from .fits import RefResolver, fits
-from .nodes import Node, hashable
-from .step_budget import StepBudget, size_of
+from .nodes import Node, hashable_key
+from .step_budget import StepBudget, json_size
 
 __all__ = [
     "Codec",
@@ -90,14 +90,14 @@ def map_codec(inner: OptionalCodec) -> Codec:
     """Encode a map as a list of keys and values."""
 
     def lift(value: JSON) -> JSON:
-        if type(value) is not list or not all(type(one) is dict and type(one.get("key")) is str for one in value):
+        if type(value) is not list or not all(type(item) is dict and type(item.get("key")) is str for item in value):
             return value
-        return {one["key"]: _lift(inner, one.get("value")) for one in value}
+        return {item["key"]: _lift(inner, item.get("value")) for item in value}
 
     def encode(value: JSON) -> JSON:
         if type(value) is not dict:
             return value
-        return [{"key": key, "value": _encode(inner, one)} for key, one in value.items()]
+        return [{"key": key, "value": _encode(inner, item)} for key, item in value.items()]
 
     return Codec(lift, encode)
 
@@ -105,23 +105,23 @@ def map_codec(inner: OptionalCodec) -> Codec:
 def enum_codec(values: Sequence[JSON], names: Sequence[str]) -> Codec:
     """Encode the values of an enum as strings."""
     by_name = dict(zip(names, values, strict=True))
-    by_value = {hashable(value): name for value, name in zip(values, names, strict=True)}
+    by_value = {hashable_key(value): name for value, name in zip(values, names, strict=True)}
 
     def lift(value: JSON) -> JSON:
         return by_name.get(value, value) if type(value) is str else value
 
     def encode(value: JSON) -> JSON:
-        return by_value.get(hashable(value), value)
+        return by_value.get(hashable_key(value), value)
 
     return Codec(lift, encode)
 
 
 def array_codec(inner: Codec) -> Codec:
     def lift(value: JSON) -> JSON:
-        return [inner.lift(one) for one in value] if type(value) is list else value
+        return [inner.lift(item) for item in value] if type(value) is list else value
 
     def encode(value: JSON) -> JSON:
-        return [inner.encode(one) for one in value] if type(value) is list else value
+        return [inner.encode(item) for item in value] if type(value) is list else value
 
     return Codec(lift, encode, reshapes=False)
 
@@ -147,7 +147,7 @@ def tuple_codec(nulls: Sequence[bool], rest_name: str | None) -> Codec:
     def encode(value: JSON) -> JSON:
         if type(value) is not list or (rest_name is None and len(value) > width):
             return value  # dropping the surplus items would turn an invalid list into a valid one
-        out: Object = {f"item_{index}": one for index, one in enumerate(value[:width])}
+        out: Object = {f"item_{index}": item for index, item in enumerate(value[:width])}
         if rest_name is not None and len(value) > width:
             out[rest_name] = value[width:]
         return out
@@ -173,24 +173,24 @@ def object_codec(
 ) -> Codec:
     """Convert an object property by property. `more`: the property for all other keys; None: they stay beside it."""
     rest = more_codec if more is None else None
-    by_there = {field.lowered_name: field for field in known}
+    by_lowered_name = {field.lowered_name: field for field in known}
     by_name = {field.name: field for field in known}
 
     def lift(value: JSON) -> JSON:
         if type(value) is not dict:
             return value
         out: Object = {}
-        for there, one in value.items():
+        for there, item in value.items():
             if there == more:
-                inner = _lift(more_codec, one)
+                inner = _lift(more_codec, item)
                 if type(inner) is dict:
                     out.update((key, each) for key, each in inner.items() if key not in by_name)
                 continue
-            field = by_there.get(there)
+            field = by_lowered_name.get(there)
             if field is None:
-                out[there] = _lift(rest, one)
-            elif not field.is_filled or (one is not None and one != field.absent):
-                out[field.name] = _lift(field.codec, one)
+                out[there] = _lift(rest, item)
+            elif not field.is_filled or (item is not None and item != field.absent):
+                out[field.name] = _lift(field.codec, item)
         return out
 
     def encode(value: JSON) -> JSON:
@@ -202,16 +202,16 @@ def object_codec(
                 out[field.lowered_name] = _encode(field.codec, value[field.name])
             elif field.is_filled:
                 out[field.lowered_name] = field.absent
-        others = {key: one for key, one in value.items() if key not in by_name}
+        others = {key: item for key, item in value.items() if key not in by_name}
         if more is None:
-            out.update((key, _encode(rest, one)) for key, one in others.items())
+            out.update((key, _encode(rest, item)) for key, item in others.items())
         elif others:
             out[more] = _encode(more_codec, others)
         elif more_fills_null:
             out[more] = None
         return out
 
-    return Codec(lift, encode, reshapes=False, properties=by_there if more is None and rest is None else None)
+    return Codec(lift, encode, reshapes=False, properties=by_lowered_name if more is None and rest is None else None)
 
 
 def wrapper_codec(name: str, inner: OptionalCodec) -> Codec:
@@ -239,42 +239,42 @@ class _CodecState:
     @property
     def budget(self) -> StepBudget:
         if self._budget is None:  # most values contain no union
-            self._budget = StepBudget(_STEPS + size_of(self._value) * _STEPS_PER_VALUE)
+            self._budget = StepBudget(_STEPS + json_size(self._value) * _STEPS_PER_VALUE)
         return self._budget
 
 
 _STEPS, _STEPS_PER_VALUE = 4_000, 20
-_carried: ContextVar[_CodecState | None] = ContextVar("_carried", default=None)
+_codec_state: ContextVar[_CodecState | None] = ContextVar("_carried", default=None)
 
 
-def apply_codec(change: Callable[[JSON], JSON], value: JSON) -> JSON:
+def apply_codec(convert: Callable[[JSON], JSON], value: JSON) -> JSON:
     """Apply the `lift` or `encode` of a codec to a whole value, under one budget.
 
     Beyond the budget, parts are left unchanged, like values of an unexpected shape.
     """
-    token = _carried.set(_CodecState(value))
+    token = _codec_state.set(_CodecState(value))
     try:
-        return change(value)
+        return convert(value)
     finally:
-        _carried.reset(token)
+        _codec_state.reset(token)
 
 
 def union_codec(branches: Sequence[tuple[Node, OptionalCodec]], target: RefResolver) -> Codec:
     """Convert a value with the codec of the first branch that it fits."""
 
     def lift(value: JSON) -> JSON:
-        carried = _carried.get() or _CodecState(value)
+        state = _codec_state.get() or _CodecState(value)
         key = (id(branches), id(value))
         if type(value) not in (dict, list):
-            return lift_anew(value, carried.budget)
-        if key not in carried.lifted:
-            carried.lifted[key] = (
+            return lift_uncached(value, state.budget)
+        if key not in state.lifted:
+            state.lifted[key] = (
                 value,
-                lift_anew(value, carried.budget),
+                lift_uncached(value, state.budget),
             )  # keep the value alive: another could reuse its id
-        return carried.lifted[key][1]
+        return state.lifted[key][1]
 
-    def lift_anew(value: JSON, budget: StepBudget) -> JSON:
+    def lift_uncached(value: JSON, budget: StepBudget) -> JSON:
         for node, codec in branches:
             if budget.exhausted:
                 break
@@ -286,7 +286,7 @@ def union_codec(branches: Sequence[tuple[Node, OptionalCodec]], target: RefResol
         return value
 
     def encode(value: JSON) -> JSON:
-        budget = (_carried.get() or _CodecState(value)).budget
+        budget = (_codec_state.get() or _CodecState(value)).budget
         for node, codec in branches:
             if budget.exhausted:
                 break

@@ -32,21 +32,21 @@ from .nodes import (
     TupleNode,
     UnionNode,
 )
-from .step_budget import StepBudget, size_of
+from .step_budget import StepBudget, json_size
 from .steps import RepairStep, SchemaStep
 
-__all__ = ["Coercion", "coercion_budget", "follow"]
+__all__ = ["Coercion", "coercion_budget", "resolve_refs"]
 
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,400})(?:\.[0-9]{1,400})?(?:[eE][+-]?[0-9]{1,3})?")
-_SEVERAL = re.compile(r"[,;\n]")
+_SEPARATOR = re.compile(r"[,;\n]")
 _BOOLEANS = {"true": True, "false": False}
-_MOST_HOPS = 16
+_MAX_HOPS = 16
 _STEPS, _STEPS_PER_VALUE = 20_000, 20  # unions within unions may be tried in very many ways
 
 
-def follow(node: Node, target: RefResolver) -> Node:
+def resolve_refs(node: Node, target: RefResolver) -> Node:
     """Follow the references of a node; return Any where they cannot be resolved."""
-    for _ in range(_MOST_HOPS):
+    for _ in range(_MAX_HOPS):
         if not isinstance(node, RefNode):
             return node
         node = target(node.target) or AnyNode()
@@ -54,101 +54,101 @@ def follow(node: Node, target: RefResolver) -> Node:
 
 
 def coercion_budget(value: JSON) -> StepBudget:
-    return StepBudget(_STEPS + size_of(value) * _STEPS_PER_VALUE)
+    return StepBudget(_STEPS + json_size(value) * _STEPS_PER_VALUE)
 
 
 class Coercion:
     """One walk over a value; `steps` are its changes."""
 
-    __slots__ = ("_budget", "_target", "_trying", "steps")
+    __slots__ = ("_attempted", "_budget", "_target", "steps")
 
-    def __init__(self, target: RefResolver, budget: StepBudget, trying: set[tuple[int, int]] | None = None) -> None:
+    def __init__(self, target: RefResolver, budget: StepBudget, attempted: set[tuple[int, int]] | None = None) -> None:
         self._target = target
         self._budget = budget
-        self._trying = set() if trying is None else trying  # (union, value): a union may refer to itself
+        self._attempted = set() if attempted is None else attempted  # (union, value): a union may refer to itself
         self.steps: list[RepairStep] = []
 
-    def value(self, node: Node, value: JSON, path: str) -> JSON:
-        node = follow(node, self._target)
-        if not self._budget.spend() or self._fits(node, value):
+    def coerce(self, node: Node, value: JSON, path: str) -> JSON:
+        node = resolve_refs(node, self._target)
+        if not self._budget.spend() or self._matches(node, value):
             return value
         if isinstance(node, UnionNode):
-            return self._union(node, value, path)
+            return self._coerce_union(node, value, path)
         if isinstance(node, ObjectNode) and type(value) is dict:
-            return self._record(node, value, path)
+            return self._coerce_object(node, value, path)
         if isinstance(node, (ArrayNode, TupleNode)) and type(value) is list:
-            return self._items(node, value, path)
+            return self._coerce_items(node, value, path)
         if isinstance(node, ArrayNode):
-            return self._wrapped(node, value, path)
-        for step, change in _CHANGES.get(type(node), ()):
+            return self._wrap_in_list(node, value, path)
+        for step, convert in _CONVERSIONS.get(type(node), ()):
             if isinstance(node, EnumNode) and not self._budget.spend(len(node.values)):
                 return value
-            changed = change(node, value)
-            if changed is not None and self._fits(node, changed):
-                self._take(step, path)
+            changed = convert(node, value)
+            if changed is not None and self._matches(node, changed):
+                self._add_step(step, path)
                 return changed
         return value
 
-    def _fits(self, node: Node, value: JSON) -> bool:
+    def _matches(self, node: Node, value: JSON) -> bool:
         return fits(node, value, self._target, self._budget)
 
-    def _take(self, name: SchemaStep, path: str) -> None:
+    def _add_step(self, name: SchemaStep, path: str) -> None:
         self.steps.append(RepairStep(name, path))
 
-    def _union(self, node: UnionNode, value: JSON, path: str) -> JSON:
+    def _coerce_union(self, node: UnionNode, value: JSON, path: str) -> JSON:
         key = (id(node), id(value))
-        if key in self._trying:
+        if key in self._attempted:
             return value
-        self._trying.add(key)
+        self._attempted.add(key)
         found: dict[str, tuple[JSON, list[RepairStep]]] = {}
         for branch in node.branches:
-            attempt = Coercion(self._target, self._budget, self._trying)
-            changed = attempt.value(branch, value, path)
-            if self._fits(branch, changed):
+            attempt = Coercion(self._target, self._budget, self._attempted)
+            changed = attempt.coerce(branch, value, path)
+            if self._matches(branch, changed):
                 found.setdefault(dumps(changed), (changed, attempt.steps))
-        self._trying.discard(key)
+        self._attempted.discard(key)
         if len(found) != 1 or self._budget.exhausted:  # a branch that was not tried may fit as well
             return value
         ((changed, steps),) = found.values()
         self.steps += steps
         return changed
 
-    def _record(self, node: ObjectNode, value: dict[str, JSON], path: str) -> JSON:
+    def _coerce_object(self, node: ObjectNode, value: dict[str, JSON], path: str) -> JSON:
         out: dict[str, JSON] = {}
-        for key, one in value.items():
+        for key, item in value.items():
             known = node.properties.get(key, node.rest)
             if known is None:
-                out[key] = one
-            elif one is None and key not in node.required and not self._fits(known, None):
-                self._take("null_dropped", child_pointer(path, key))
+                out[key] = item
+            elif item is None and key not in node.required and not self._matches(known, None):
+                self._add_step("null_dropped", child_pointer(path, key))
             else:
-                out[key] = self.value(known, one, child_pointer(path, key))
+                out[key] = self.coerce(known, item, child_pointer(path, key))
         return out
 
-    def _items(self, node: ArrayNode | TupleNode, value: list[JSON], path: str) -> JSON:
+    def _coerce_items(self, node: ArrayNode | TupleNode, value: list[JSON], path: str) -> JSON:
         if isinstance(node, ArrayNode):
             nodes: list[Node | None] = [node.items] * len(value)
         else:
             nodes = [*node.items, *([node.rest] * (len(value) - len(node.items)))]
         return [
-            one if known is None else self.value(known, one, child_pointer(path, index))
-            for index, (known, one) in enumerate(zip(nodes, value, strict=False))
+            item if known is None else self.coerce(known, item, child_pointer(path, index))
+            for index, (known, item) in enumerate(zip(nodes, value, strict=False))
         ]
 
-    def _wrapped(self, node: ArrayNode, value: JSON, path: str) -> JSON:
+    def _wrap_in_list(self, node: ArrayNode, value: JSON, path: str) -> JSON:
         """Wrap a value in a list.
 
         Text with separators may itself be a list, and empty text is no item: both are left unchanged.
         """
-        if value is None or value == "" or (type(value) is str and _SEVERAL.search(value)):
+        if value is None or value == "" or (type(value) is str and _SEPARATOR.search(value)):
             return value
-        attempt = Coercion(self._target, self._budget, self._trying)
-        one = value if node.items is None else attempt.value(node.items, value, f"{path}/0")
-        if not self._fits(node, [one]):
+        attempt = Coercion(self._target, self._budget, self._attempted)
+        item = value if node.items is None else attempt.coerce(node.items, value, f"{path}/0")
+        if not self._matches(node, [item]):
             return value
-        self._take("wrapped_in_list", path)
+        self._add_step("wrapped_in_list", path)
         self.steps += attempt.steps
-        return [one]
+        return [item]
 
 
 def _to_number(_: Node, value: JSON) -> JSON:
@@ -176,24 +176,24 @@ def _to_listed_case(node: Node, value: JSON) -> JSON:
     if type(value) is not str:
         return None
     folded = value.strip().casefold()
-    alike = [one for one in node.values if type(one) is str and one.casefold() == folded]
-    return alike[0] if len(alike) == 1 else None
+    matches = [item for item in node.values if type(item) is str and item.casefold() == folded]
+    return matches[0] if len(matches) == 1 else None
 
 
 def _to_listed_number(node: Node, value: JSON) -> JSON:
     assert isinstance(node, EnumNode)
     number = _to_number(node, value)
-    return next((one for one in node.values if number is not None and json_equal(one, number)), None)
+    return next((item for item in node.values if number is not None and json_equal(item, number)), None)
 
 
 def _to_listed_boolean(node: Node, value: JSON) -> JSON:
     assert isinstance(node, EnumNode)
     boolean = _to_boolean(node, value)
-    return next((one for one in node.values if type(one) is bool and one is boolean), None)
+    return next((item for item in node.values if type(item) is bool and item is boolean), None)
 
 
-_Change = Callable[[Node, JSON], JSON]
-_CHANGES: dict[type, tuple[tuple[SchemaStep, _Change], ...]] = {
+_Conversion = Callable[[Node, JSON], JSON]
+_CONVERSIONS: dict[type, tuple[tuple[SchemaStep, _Conversion], ...]] = {
     NumberNode: (("text_to_number", _to_number),),
     BooleanNode: (("text_to_boolean", _to_boolean),),
     StringNode: (("number_to_text", _to_text),),

@@ -22,7 +22,7 @@ from .step_budget import StepBudget
 __all__ = ["Conditions", "has_conditions"]
 
 _OPENING = ("patternProperties", "additionalProperties", "unevaluatedProperties")
-_MOST_VARIANTS = 8
+_MAX_VARIANTS = 8
 """Schemas of one conditional property; with more, its values may be anything."""
 
 Follow = Callable[[str, str], tuple[JSON, str] | None]
@@ -45,7 +45,7 @@ class _Visit(NamedTuple):
     """Only names count, values may be anything: an `if` describes the compared values, not the allowed ones."""
 
 
-class _Mentioned(NamedTuple):
+class _MentionedKeys(NamedTuple):
     """The keys that the conditions of one object mention."""
 
     properties: dict[str, dict[str, JSON]]
@@ -75,19 +75,19 @@ class Conditions:
 
     def extend(self, node: ObjectNode | UnionNode, schema: Object, at: str, depth: int) -> Node | None:
         """Add the properties that the conditions of `schema` mention to `node`; None if the budget is exhausted."""
-        mentioned = self._mentioned(schema, at)
+        mentioned = self._find_mentioned(schema, at)
         branches = node.branches if isinstance(node, UnionNode) else (node,)
-        known = [one.properties.keys() for one in branches if isinstance(one, ObjectNode)]
+        known = [item.properties.keys() for item in branches if isinstance(item, ObjectNode)]
         missing = [name for name in mentioned.properties if not all(name in names for names in known)]
         if not self._budget.spend(len(branches) * (1 + len(missing))):
             return None
-        extra = {name: self._property(mentioned.properties[name], at, depth) for name in missing}
-        extended = tuple(_extended(branch, extra, mentioned.opens) for branch in branches)
+        extra = {name: self._merge_variants(mentioned.properties[name], at, depth) for name in missing}
+        extended = tuple(_extend_object(branch, extra, mentioned.opens) for branch in branches)
         if self._budget.exhausted:
             return None
         return replace(node, branches=extended) if isinstance(node, UnionNode) else extended[0]
 
-    def _mentioned(self, schema: Object, at: str) -> _Mentioned:
+    def _find_mentioned(self, schema: Object, at: str) -> _MentionedKeys:
         found: dict[str, dict[str, JSON]] = {}
         opens = False
         pending, visited = [_Visit(schema, at, False)], set[str]()
@@ -98,24 +98,24 @@ class Conditions:
             visited.add(visit.at)
             if not self._budget.spend(1 + len(visit.schema)):
                 break
-            for name in _names(visit):
+            for name in _property_names(visit):
                 found.setdefault(name, {})
             if visit.conditional:
                 opens = opens or any(visit.schema.get(keyword) for keyword in _OPENING)
-                for name, inner in _items(visit.schema.get("properties")):
+                for name, inner in _object_items(visit.schema.get("properties")):
                     known = found.setdefault(name, {}) if inner is not False else {}
                     if not visit.named_only and self._budget.spend():
                         known[child_pointer(visit.at, "properties", name)] = inner
-            pending += self._inside(visit)
-        return _Mentioned(found, opens)
+            pending += self._subschemas(visit)
+        return _MentionedKeys(found, opens)
 
-    def _inside(self, visit: _Visit) -> Iterator[_Visit]:
+    def _subschemas(self, visit: _Visit) -> Iterator[_Visit]:
         schema, at = visit.schema, visit.at
         for keyword in ("if", "then", "else"):
             if "if" in schema and keyword in schema:
                 yield _Visit(schema[keyword], child_pointer(at, keyword), True, visit.named_only or keyword == "if")
         for keyword in ("dependentSchemas", "dependencies"):
-            for name, inner in _items(schema.get(keyword)):
+            for name, inner in _object_items(schema.get(keyword)):
                 yield _Visit(inner, child_pointer(at, keyword, name), True, visit.named_only)
         for keyword in ("allOf", "anyOf", "oneOf") if visit.conditional else ("allOf",):
             for index, inner in enumerate(schema[keyword] if type(schema.get(keyword)) is list else ()):
@@ -125,24 +125,24 @@ class Conditions:
             if target is not None:
                 yield visit._replace(schema=target[0], at=target[1])
 
-    def _property(self, variants: dict[str, JSON], at: str, depth: int) -> Node:
-        different = {self._text(pointer, schema): pointer for pointer, schema in variants.items()}
-        if not 0 < len(different) <= _MOST_VARIANTS:
+    def _merge_variants(self, variants: dict[str, JSON], at: str, depth: int) -> Node:
+        different = {self._schema_text(pointer, schema): pointer for pointer, schema in variants.items()}
+        if not 0 < len(different) <= _MAX_VARIANTS:
             return AnyNode(at=at)
         for pointer in different.values():
             if pointer not in self._nodes:
                 self._nodes[pointer] = AnyNode(at=pointer)  # while it is being read
                 self._nodes[pointer] = self._read(variants[pointer], pointer, depth + 1)
-        return self._joined([self._resolve(self._nodes[pointer]) for pointer in different.values()], at)
+        return self._union_variants([self._resolve(self._nodes[pointer]) for pointer in different.values()], at)
 
-    def _text(self, pointer: str, schema: JSON) -> str:
+    def _schema_text(self, pointer: str, schema: JSON) -> str:
         if pointer not in self._texts:
             self._texts[pointer] = dumps(schema)
         return self._texts[pointer]
 
-    def _joined(self, variants: list[Node], at: str) -> Node:
+    def _union_variants(self, variants: list[Node], at: str) -> Node:
         """Join the variants. Objects become one object, because several conditions may hold at once."""
-        records = [one for one in variants if isinstance(one, ObjectNode)]
+        records = [item for item in variants if isinstance(item, ObjectNode)]
         if len(records) < 2:
             return any_of(variants, False, at)
         properties: dict[str, list[Node]] = {}
@@ -153,32 +153,34 @@ class Conditions:
                 properties.setdefault(name, []).append(node)
         rests = [record.rest for record in records if record.rest is not None]
         merged = ObjectNode(
-            {name: self._joined(nodes, at) for name, nodes in properties.items()},
+            {name: self._union_variants(nodes, at) for name, nodes in properties.items()},
             frozenset.intersection(*(record.required for record in records)),
-            self._joined(rests, at) if rests else None,
+            self._union_variants(rests, at) if rests else None,
             at=at,
         )
-        return any_of([merged, *(one for one in variants if not isinstance(one, ObjectNode))], False, at)
+        return any_of([merged, *(item for item in variants if not isinstance(item, ObjectNode))], False, at)
 
 
-def _extended(node: Node, extra: dict[str, Node], opens: bool) -> Node:
+def _extend_object(node: Node, extra: dict[str, Node], opens: bool) -> Node:
     if not isinstance(node, ObjectNode) or node.closed or node.rest is not None:
         return node
-    more = {name: one for name, one in extra.items() if name not in node.properties and not isinstance(one, NeverNode)}
-    return replace(node, properties={**node.properties, **more}, rest=AnyNode(at=node.at) if opens else None)
+    added = {
+        name: item for name, item in extra.items() if name not in node.properties and not isinstance(item, NeverNode)
+    }
+    return replace(node, properties={**node.properties, **added}, rest=AnyNode(at=node.at) if opens else None)
 
 
-def _names(visit: _Visit) -> Iterator[str]:
+def _property_names(visit: _Visit) -> Iterator[str]:
     """Yield property names without a schema."""
     schema = visit.schema
     if visit.conditional and type(schema.get("required")) is list:
         yield from (name for name in schema["required"] if type(name) is str)
     for keyword in ("dependentRequired", "dependencies", "dependentSchemas"):
-        for name, needed in _items(schema.get(keyword)):
+        for name, needed in _object_items(schema.get(keyword)):
             yield name
             if type(needed) is list:
-                yield from (one for one in needed if type(one) is str)
+                yield from (item for item in needed if type(item) is str)
 
 
-def _items(value: JSON) -> Iterator[tuple[str, JSON]]:
+def _object_items(value: JSON) -> Iterator[tuple[str, JSON]]:
     return iter(value.items()) if type(value) is dict else iter(())

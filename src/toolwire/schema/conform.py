@@ -10,7 +10,7 @@ from .dialects import Dialect
 from .keys import is_legal
 from .patterns import is_supported
 
-__all__ = ["conforms", "long_enum", "parameter_counts", "subschemas", "violations", "walk"]
+__all__ = ["enum_length_problem", "is_conforming", "parameter_counts", "subschemas", "violations", "walk"]
 
 _COMBINATORS = ("anyOf", "oneOf", "allOf", "not", "enum", "const")
 _MAPS = frozenset(("properties", "$defs", "definitions", "patternProperties", "dependentSchemas"))
@@ -23,7 +23,7 @@ def violations(schema: JSON, dialect: Dialect) -> list[str]:
     return list(_violations(schema, dialect))
 
 
-def conforms(schema: JSON, dialect: Dialect) -> bool:
+def is_conforming(schema: JSON, dialect: Dialect) -> bool:
     return next(_violations(schema, dialect), None) is None
 
 
@@ -31,10 +31,10 @@ def _violations(schema: JSON, dialect: Dialect) -> Iterator[str]:
     if type(schema) is not dict:
         yield "/: the schema is not an object"
         return
-    yield from _root(schema, dialect)
+    yield from _root_violations(schema, dialect)
     properties = values = characters = 0
     for at, node, depth in walk(schema):
-        for problem in _node(node, dialect, schema):
+        for problem in _node_violations(node, dialect, schema):
             yield f"{at or '/'}: {problem}"
         if dialect.depth is not None and "properties" in node and depth >= dialect.depth:
             yield f"{at or '/'}: nested deeper than {dialect.depth} objects"
@@ -43,27 +43,27 @@ def _violations(schema: JSON, dialect: Dialect) -> Iterator[str]:
         if type(node.get("enum")) is list:
             values += len(node["enum"])
         if dialect.characters is not None:
-            characters += _characters(node)
+            characters += _count_characters(node)
     optional, unions = parameter_counts(schema) if dialect.optional_parameters is not None else (0, 0)
-    for count, most, what in (
+    for count, maximum, noun in (
         (properties, dialect.properties, "properties"),
         (values, dialect.enum_values, "enum values"),
         (characters, dialect.characters, "characters in names and values"),
         (optional, dialect.optional_parameters, "optional parameters"),
         (unions, dialect.union_parameters, "parameters that are unions"),
     ):
-        if most is not None and count > most:
-            yield f"/: more than {most} {what}"
+        if maximum is not None and count > maximum:
+            yield f"/: more than {maximum} {noun}"
 
 
-def _characters(node: Object) -> int:
+def _count_characters(node: Object) -> int:
     """Count the characters that a dialect's `characters` limits."""
-    names = [*_keys(node, "properties"), *_keys(node, "$defs"), *_keys(node, "definitions")]
+    names = [*_keyword_names(node, "properties"), *_keyword_names(node, "$defs"), *_keyword_names(node, "definitions")]
     values = [*(node["enum"] if type(node.get("enum")) is list else ()), *([node["const"]] if "const" in node else ())]
     return sum(map(len, names)) + sum(len(value if type(value) is str else dumps(value)) for value in values)
 
 
-def _keys(node: Object, keyword: str) -> Iterable[str]:
+def _keyword_names(node: Object, keyword: str) -> Iterable[str]:
     return node[keyword] if type(node.get(keyword)) is dict else ()
 
 
@@ -81,7 +81,7 @@ def _is_union(schema: JSON) -> bool:
     return type(schema) is dict and ("anyOf" in schema or type(schema.get("type")) is list)
 
 
-def _root(schema: Object, dialect: Dialect) -> Iterator[str]:
+def _root_violations(schema: Object, dialect: Dialect) -> Iterator[str]:
     if schema.get("type") != "object":
         yield "/: the root is not of type object"
     for keyword in _COMBINATORS:
@@ -91,50 +91,54 @@ def _root(schema: Object, dialect: Dialect) -> Iterator[str]:
 
 def walk(schema: Object) -> Iterator[tuple[str, Object, int]]:
     """Yield every subschema with its pointer and the number of objects around it."""
-    waiting: list[tuple[str, Object, int]] = [("", schema, 0)]
-    while waiting:
-        at, node, depth = waiting.pop()
+    pending: list[tuple[str, Object, int]] = [("", schema, 0)]
+    while pending:
+        at, node, depth = pending.pop()
         yield at, node, depth
         inner = depth + ("properties" in node)
         for keyword, value in node.items():
             if keyword in _MAPS and type(value) is dict:
                 around = 0 if keyword in ("$defs", "definitions") else inner
                 found = [
-                    (child_pointer(at, keyword, key), one, around) for key, one in value.items() if type(one) is dict
+                    (child_pointer(at, keyword, key), subschema, around)
+                    for key, subschema in value.items()
+                    if type(subschema) is dict
                 ]
-                waiting.extend(found)
+                pending.extend(found)
             elif keyword in _LISTS and type(value) is list:
                 found = [
-                    (f"{at}/{keyword}/{index}", one, depth) for index, one in enumerate(value) if type(one) is dict
+                    (f"{at}/{keyword}/{index}", subschema, depth)
+                    for index, subschema in enumerate(value)
+                    if type(subschema) is dict
                 ]
-                waiting.extend(found)
+                pending.extend(found)
             elif keyword in _SINGLE and type(value) is dict:
-                waiting.append((f"{at}/{keyword}", value, inner if keyword == "additionalProperties" else depth))
+                pending.append((f"{at}/{keyword}", value, inner if keyword == "additionalProperties" else depth))
 
 
 def subschemas(node: Object) -> Iterator[Object]:
     """Yield the direct subschemas of a schema."""
     for keyword, value in node.items():
         if keyword in _MAPS and type(value) is dict:
-            yield from (one for one in value.values() if type(one) is dict)
+            yield from (subschema for subschema in value.values() if type(subschema) is dict)
         elif keyword in _LISTS and type(value) is list:
-            yield from (one for one in value if type(one) is dict)
+            yield from (subschema for subschema in value if type(subschema) is dict)
         elif keyword in _SINGLE and type(value) is dict:
             yield value
 
 
-def _node(node: Object, dialect: Dialect, root: Object) -> list[str]:
+def _node_violations(node: Object, dialect: Dialect, root: Object) -> list[str]:
     problems: list[str] = []
     if not dialect.whole and not node.keys() <= dialect.keywords:
         problems += [f"{keyword} is not supported" for keyword in node if keyword not in dialect.keywords]
     kind = node.get("type")
     if kind == "object" or "properties" in node:
-        problems += _object(node, dialect)
-    problems += _shape(node, kind, dialect)
+        problems += _object_violations(node, dialect)
+    problems += _shape_violations(node, kind, dialect)
     if "enum" in node and type(node["enum"]) is list:
-        problems += _enum(node["enum"], kind, dialect)
+        problems += _enum_violations(node["enum"], kind, dialect)
     if "$ref" in node:
-        problems += _reference(node, dialect, root)
+        problems += _reference_violations(node, dialect, root)
     if "pattern" in node and type(node["pattern"]) is str and not is_supported(node["pattern"], dialect.patterns):
         problems.append("the pattern is not supported")
     if "format" in node and type(node["format"]) is str and kind not in ("integer", "number"):
@@ -146,7 +150,7 @@ def _node(node: Object, dialect: Dialect, root: Object) -> list[str]:
     return problems
 
 
-def _object(node: Object, dialect: Dialect) -> Iterator[str]:
+def _object_violations(node: Object, dialect: Dialect) -> Iterator[str]:
     properties = node.get("properties")
     if type(properties) is not dict:
         if dialect.closed and node.get("type") == "object":
@@ -165,10 +169,10 @@ def _object(node: Object, dialect: Dialect) -> Iterator[str]:
                 yield f"the property name {name!r} is not allowed"
 
 
-_TYPED = frozenset({"type", "anyOf", "$ref", "enum", "const"})
+_TYPE_KEYWORDS = frozenset({"type", "anyOf", "$ref", "enum", "const"})
 
 
-def _shape(node: Object, kind: JSON, dialect: Dialect) -> Iterator[str]:
+def _shape_violations(node: Object, kind: JSON, dialect: Dialect) -> Iterator[str]:
     if dialect.null != "type":
         if type(kind) is list or kind == "null":
             yield "type must be a single name other than null"
@@ -179,21 +183,21 @@ def _shape(node: Object, kind: JSON, dialect: Dialect) -> Iterator[str]:
     if dialect.anything == "string":
         if kind == "array" and "items" not in node:
             yield "an array without items"
-        if _TYPED.isdisjoint(node):
+        if _TYPE_KEYWORDS.isdisjoint(node):
             yield "a schema without a type"
 
 
-def _enum(values: list[JSON], kind: JSON, dialect: Dialect) -> Iterator[str]:
+def _enum_violations(values: list[JSON], kind: JSON, dialect: Dialect) -> Iterator[str]:
     if not dialect.whole:
         if dialect.enum == "string" and (kind != "string" or not all(type(v) is str and v for v in values)):
             yield "an enum with values other than strings"
         if dialect.enum == "primitive" and any(type(v) in (dict, list) for v in values):
             yield "an enum with values other than scalars"
-    if (words := long_enum(values, dialect)) is not None:
+    if (words := enum_length_problem(values, dialect)) is not None:
         yield f"an enum of {words}"
 
 
-def long_enum(values: list[JSON], dialect: Dialect) -> str | None:
+def enum_length_problem(values: list[JSON], dialect: Dialect) -> str | None:
     """Describe the limits that an enum exceeds; None if it exceeds none."""
     if dialect.long_enum is None or len(values) <= dialect.long_enum[0]:
         return None
@@ -202,7 +206,7 @@ def long_enum(values: list[JSON], dialect: Dialect) -> str | None:
     return "more than {} values with more than {} characters".format(*dialect.long_enum)
 
 
-def _reference(node: Object, dialect: Dialect, root: Object) -> Iterator[str]:
+def _reference_violations(node: Object, dialect: Dialect, root: Object) -> Iterator[str]:
     ref = node.get("$ref")
     if ref is None:
         return

@@ -22,12 +22,12 @@ _BOUNDS = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum
 _LENGTHS = frozenset({"minLength", "maxLength"})
 _SHAPE = frozenset({"type", "properties", "required", "items", "enum", "anyOf", "additionalProperties"})
 _REFS = frozenset({"$ref", "$defs"})
-_REST = frozenset(
+_OTHER_KEYWORDS = frozenset(
     "const oneOf allOf not if then else dependentRequired dependentSchemas contains minContains maxContains uniqueItems "
     "propertyNames patternProperties minProperties maxProperties prefixItems unevaluatedProperties unevaluatedItems "
     "pattern format minItems maxItems".split()
 )
-_ALL = _ANNOTATIONS | _BOUNDS | _LENGTHS | _SHAPE | _REFS | _REST
+_ALL = _ANNOTATIONS | _BOUNDS | _LENGTHS | _SHAPE | _REFS | _OTHER_KEYWORDS
 _FORMATS = frozenset({"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"})
 
 
@@ -236,7 +236,7 @@ DIALECTS: dict[str, Dialect] = {
 }
 
 
-def _shared(name: str, version: str, rows: Sequence[Dialect]) -> Dialect:
+def _intersect_dialects(name: str, version: str, rows: Sequence[Dialect]) -> Dialect:
     """Intersect dialects: each of them accepts a schema of the result unchanged.
 
     Some features have no intersection. A null that is a type in one row and a flag in another becomes a string. Closed
@@ -247,7 +247,7 @@ def _shared(name: str, version: str, rows: Sequence[Dialect]) -> Dialect:
     def strictest(field: str, *order: str) -> Any:
         return max((getattr(row, field) for row in rows), key=order.index)
 
-    def least(field: str) -> Any:
+    def smallest(field: str) -> Any:
         return min((most for row in rows if (most := getattr(row, field)) is not None), default=None)
 
     formats = [row.formats for row in rows if row.formats is not None]
@@ -272,19 +272,19 @@ def _shared(name: str, version: str, rows: Sequence[Dialect]) -> Dialect:
         lone_any_of=any(row.lone_any_of for row in rows),
         formats=frozenset.intersection(*formats) if formats else None,
         patterns=strictest("patterns", "any", "linear", "simple", "anchored"),
-        most_min_items=least("most_min_items"),
+        most_min_items=smallest("most_min_items"),
         property_name="".join(f"(?=(?:{one})\\Z)" for one in sorted(names)) + ".*" if names else None,
-        depth=least("depth"),
-        properties=least("properties"),
-        enum_values=least("enum_values"),
-        characters=least("characters"),
-        long_enum=least("long_enum"),
-        likely_depth=least("likely_depth"),
-        likely_states=least("likely_states"),
+        depth=smallest("depth"),
+        properties=smallest("properties"),
+        enum_values=smallest("enum_values"),
+        characters=smallest("characters"),
+        long_enum=smallest("long_enum"),
+        likely_depth=smallest("likely_depth"),
+        likely_states=smallest("likely_states"),
     )
 
 
-PORTABLE = _shared("portable", "2026-10", tuple(DIALECTS.values()))
+PORTABLE = _intersect_dialects("portable", "2026-10", tuple(DIALECTS.values()))
 DIALECTS[PORTABLE.name] = PORTABLE
 
 

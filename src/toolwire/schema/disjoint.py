@@ -22,7 +22,7 @@ from .nodes import (
 )
 from .step_budget import StepBudget
 
-__all__ = ["disjoint", "resolved"]
+__all__ = ["are_disjoint", "resolve_node"]
 
 _KINDS: tuple[tuple[type, frozenset[str]], ...] = (
     (StringNode, frozenset({"string"})),
@@ -35,18 +35,18 @@ _KINDS: tuple[tuple[type, frozenset[str]], ...] = (
 )
 
 
-_DEEPEST = 4
+_MAX_DEPTH = 4
 _STEPS = 20_000
 
 
-def disjoint(branches: list[Node], target: RefResolver, budget: StepBudget | None = None) -> bool:
+def are_disjoint(branches: list[Node], target: RefResolver, budget: StepBudget | None = None) -> bool:
     """Return True only if it can be proved within the budget that no value fits two branches."""
     budget = StepBudget(_STEPS) if budget is None else budget
-    known = [resolved(branch, target) for branch in branches]
+    known = [resolve_node(branch, target) for branch in branches]
     if _disjoint_by_values(known, budget):
         return True
     pairs = combinations(known, 2)
-    return all(_are_disjoint(one, other, target, budget) for one, other in pairs) and not budget.exhausted
+    return all(_are_disjoint(left, right, target, budget) for left, right in pairs) and not budget.exhausted
 
 
 def _disjoint_by_values(branches: list[Node], budget: StepBudget) -> bool:
@@ -74,7 +74,7 @@ def _enums_disjoint(nodes: Sequence[Node | None]) -> bool:
     return len(frozenset[Hashable]().union(*(enum.keys for enum in enums))) == sum(len(enum.keys) for enum in enums)
 
 
-def resolved(node: Node, target: RefResolver) -> Node:
+def resolve_node(node: Node, target: RefResolver) -> Node:
     """Follow references; return the reference itself if it cannot be resolved, or the chain is too long."""
     for _ in range(8):
         if not isinstance(node, RefNode):
@@ -86,43 +86,47 @@ def resolved(node: Node, target: RefResolver) -> Node:
     return node
 
 
-def _are_disjoint(one: Node, other: Node, target: RefResolver, budget: StepBudget, depth: int = 0) -> bool:
-    if depth > _DEEPEST or not budget.spend():
+def _are_disjoint(left: Node, right: Node, target: RefResolver, budget: StepBudget, depth: int = 0) -> bool:
+    if depth > _MAX_DEPTH or not budget.spend():
         return False
-    if isinstance(one, UnionNode):
-        return all(_are_disjoint(resolved(branch, target), other, target, budget, depth + 1) for branch in one.branches)
-    if isinstance(other, UnionNode):
-        return _are_disjoint(other, one, target, budget, depth + 1)
-    if isinstance(one, (AnyNode, RefNode)) or isinstance(other, (AnyNode, RefNode)):
+    if isinstance(left, UnionNode):
+        return all(
+            _are_disjoint(resolve_node(branch, target), right, target, budget, depth + 1) for branch in left.branches
+        )
+    if isinstance(right, UnionNode):
+        return _are_disjoint(right, left, target, budget, depth + 1)
+    if isinstance(left, (AnyNode, RefNode)) or isinstance(right, (AnyNode, RefNode)):
         return False
-    if isinstance(one, EnumNode):
-        return not any(fits(other, value, target, budget) for value in one.values)
-    if isinstance(other, EnumNode):
-        return _are_disjoint(other, one, target, budget, depth + 1)
-    if isinstance(one, ObjectNode) and isinstance(other, ObjectNode):
-        return _objects_disjoint(one, other, target, budget, depth + 1)
-    return _kinds(one).isdisjoint(_kinds(other))
+    if isinstance(left, EnumNode):
+        return not any(fits(right, value, target, budget) for value in left.values)
+    if isinstance(right, EnumNode):
+        return _are_disjoint(right, left, target, budget, depth + 1)
+    if isinstance(left, ObjectNode) and isinstance(right, ObjectNode):
+        return _objects_disjoint(left, right, target, budget, depth + 1)
+    return _kinds(left).isdisjoint(_kinds(right))
 
 
 def _kinds(node: Node) -> frozenset[str]:
     return next((kinds for cls, kinds in _KINDS if isinstance(node, cls)), frozenset())
 
 
-def _may_satisfy(one: ObjectNode, other: ObjectNode) -> bool:
+def _may_satisfy(left: ObjectNode, right: ObjectNode) -> bool:
     """Return True if a value of `one` may fit `other`."""
-    return other.required.issubset(one.properties) and not (
-        other.closed and not one.required.issubset(other.properties)
+    return right.required.issubset(left.properties) and not (
+        right.closed and not left.required.issubset(right.properties)
     )
 
 
-def _objects_disjoint(one: ObjectNode, other: ObjectNode, target: RefResolver, budget: StepBudget, depth: int) -> bool:
+def _objects_disjoint(left: ObjectNode, right: ObjectNode, target: RefResolver, budget: StepBudget, depth: int) -> bool:
     # undeclared keys are not written, so a key that one requires and the other does not declare separates them
-    if one.rest is None and other.rest is None:
-        if not _may_satisfy(one, other) and not _may_satisfy(other, one):
+    if left.rest is None and right.rest is None:
+        if not _may_satisfy(left, right) and not _may_satisfy(right, left):
             return True
-    for key in one.required & other.required:
-        mine, theirs = one.properties.get(key), other.properties.get(key)
-        if mine is not None and theirs is not None:
-            if _are_disjoint(resolved(mine, target), resolved(theirs, target), target, budget, depth):
+    for key in left.required & right.required:
+        left_property, right_property = left.properties.get(key), right.properties.get(key)
+        if left_property is not None and right_property is not None:
+            if _are_disjoint(
+                resolve_node(left_property, target), resolve_node(right_property, target), target, budget, depth
+            ):
                 return True
     return False

@@ -20,7 +20,7 @@ __all__ = ["Docstring", "read_docstring"]
 _PARAMETERS = frozenset(
     {"args", "arguments", "parameters", "params", "keyword args", "keyword arguments", "other parameters"}
 )
-_OTHERS = frozenset(
+_OTHER_SECTIONS = frozenset(
     "returns return yields yield raises raise warns warnings examples example note notes see also references "
     "attributes todo".split()
 ) | {"see also"}
@@ -38,27 +38,29 @@ class Docstring(NamedTuple):
 def read_docstring(docstring: str | None) -> Docstring:
     """Split a docstring into the text about the function and the text about each parameter."""
     lines = inspect.cleandoc(docstring or "").splitlines()
-    kept: list[str] = []
+    text_lines: list[str] = []
     parameters: dict[str, list[str]] = {}
     position = 0
     while position < len(lines):
         line = lines[position]
         name = line.strip().rstrip(":").lower()
         underlined = position + 1 < len(lines) and re.fullmatch(r"-{3,}|={3,}", lines[position + 1].strip())
-        if underlined and name in _PARAMETERS | _OTHERS:
-            position = _numpy(lines, position + 2, parameters if name in _PARAMETERS else {})
-        elif line.strip().endswith(":") and name in _PARAMETERS | _OTHERS and not line.startswith(" "):
-            position = _google(lines, position + 1, parameters if name in _PARAMETERS else {})
+        if underlined and name in _PARAMETERS | _OTHER_SECTIONS:
+            position = _read_numpy(lines, position + 2, parameters if name in _PARAMETERS else {})
+        elif line.strip().endswith(":") and name in _PARAMETERS | _OTHER_SECTIONS and not line.startswith(" "):
+            position = _read_google(lines, position + 1, parameters if name in _PARAMETERS else {})
         elif _SPHINX.match(line) or _SPHINX_OTHER.match(line):
-            position = _sphinx(lines, position, parameters)
+            position = _read_sphinx(lines, position, parameters)
         else:
-            kept.append(line)
+            text_lines.append(line)
             position += 1
-    said = {name: " ".join(part for part in words if part) for name, words in parameters.items()}
-    return Docstring("\n".join(kept).strip(), {name: words for name, words in said.items() if words})
+    said = {name: " ".join(part for part in description if part) for name, description in parameters.items()}
+    return Docstring(
+        "\n".join(text_lines).strip(), {name: description for name, description in said.items() if description}
+    )
 
 
-def _google(lines: list[str], position: int, into: dict[str, list[str]]) -> int:
+def _read_google(lines: list[str], position: int, into: dict[str, list[str]]) -> int:
     indent: int | None = None
     current: list[str] | None = None
     while position < len(lines):
@@ -78,31 +80,31 @@ def _google(lines: list[str], position: int, into: dict[str, list[str]]) -> int:
     return position
 
 
-def _numpy(lines: list[str], position: int, into: dict[str, list[str]]) -> int:
+def _read_numpy(lines: list[str], position: int, into: dict[str, list[str]]) -> int:
     current: list[list[str]] = []
     while position < len(lines):
         line = lines[position]
-        following = lines[position + 1].strip() if position + 1 < len(lines) else ""
-        if re.fullmatch(r"-{3,}|={3,}", following):
+        next_line = lines[position + 1].strip() if position + 1 < len(lines) else ""
+        if re.fullmatch(r"-{3,}|={3,}", next_line):
             return position
         if line.strip() and not line.startswith((" ", "\t")):
             found = _NUMPY.match(line.strip())
             names = [name.strip().lstrip("*") for name in found[1].split(",")] if found is not None else []
             current = [into.setdefault(name, []) for name in names]
         else:
-            for words in current:
-                words.append(line.strip())
+            for description in current:
+                description.append(line.strip())
         position += 1
     return position
 
 
-def _sphinx(lines: list[str], position: int, into: dict[str, list[str]]) -> int:
+def _read_sphinx(lines: list[str], position: int, into: dict[str, list[str]]) -> int:
     found = _SPHINX.match(lines[position])
-    words = into.setdefault(found[2], []) if found is not None else []
+    description = into.setdefault(found[2], []) if found is not None else []
     if found is not None:
-        words.append(found[3].strip())
+        description.append(found[3].strip())
     position += 1
     while position < len(lines) and lines[position].startswith((" ", "\t")):
-        words.append(lines[position].strip())
+        description.append(lines[position].strip())
         position += 1
     return position

@@ -12,18 +12,18 @@ from typing import Final
 
 from ..ir.pointer import JSON, Object, resolve
 
-__all__ = ["MANY", "ValidationCost"]
+__all__ = ["MAX_VISITS", "ValidationCost"]
 
-MANY = 20_000
-_MOST_PAIRS = 1_000_000  # of a schema and a value
+MAX_VISITS = 20_000
+_MAX_PAIRS = 1_000_000  # of a schema and a value
 _LEAVE: Final = object()
 _PERCENT = re.compile(r"%([0-7][0-9a-fA-F])")
 _REFS = ("$ref", "$dynamicRef", "$recursiveRef")
-_HERE_LISTS = ("anyOf", "oneOf", "allOf")
-_HERE = ("not", "if", "then", "else")
+_IN_PLACE_LISTS = ("anyOf", "oneOf", "allOf")
+_IN_PLACE = ("not", "if", "then", "else")
 _MAPS = ("properties", "patternProperties")
-_OF_OBJECTS = ("additionalProperties", "unevaluatedProperties")
-_OF_LISTS = ("items", "contains", "additionalItems", "unevaluatedItems")
+_OBJECT_SCHEMAS = ("additionalProperties", "unevaluatedProperties")
+_ARRAY_SCHEMAS = ("items", "contains", "additionalItems", "unevaluatedItems")
 
 
 class ValidationCost:
@@ -37,52 +37,52 @@ class ValidationCost:
         self._targets: dict[str, JSON] = {}
 
     def has_many_paths(self) -> bool:
-        """Return True if following every reference, each once per path, visits more than `MANY` schemas."""
-        return sum(1 for _ in self.visits()) > MANY
+        """Return True if following every reference, each once per path, visits more than `MAX_VISITS` schemas."""
+        return sum(1 for _ in self.visits()) > MAX_VISITS
 
     def visits(self) -> Iterator[Object]:
         """Yield the schemas visited by following every reference, each once per path; about the first 20,000."""
-        waiting: list[tuple[JSON, str | None]] = [(self._document, None)]
-        way: set[str] = set()
+        unvisited: list[tuple[JSON, str | None]] = [(self._document, None)]
+        path: set[str] = set()
         count = 0
-        while waiting and count <= MANY:
-            schema, ref = waiting.pop()
+        while unvisited and count <= MAX_VISITS:
+            schema, ref = unvisited.pop()
             if schema is _LEAVE:
-                way.discard(str(ref))
+                path.discard(str(ref))
                 continue
             if ref is not None:
-                if ref in way:
+                if ref in path:
                     continue
-                way.add(ref)
-                waiting.append((_LEAVE, ref))
+                path.add(ref)
+                unvisited.append((_LEAVE, ref))
             count += 1
             schema = schema if type(schema) is dict else {}
             yield schema
-            waiting += [(one, None) for one in _inside(schema)]
-            refs = {schema[word] for word in _REFS if type(schema.get(word)) is str}
-            waiting += [(self._target(ref), ref) for ref in refs]
+            unvisited += [(item, None) for item in _subschemas(schema)]
+            refs = {schema[keyword] for keyword in _REFS if type(schema.get(keyword)) is str}
+            unvisited += [(self._resolve_target(ref), ref) for ref in refs]
 
-    def of(self, value: JSON, most: int) -> int:
+    def cost_of(self, value: JSON, limit: int) -> int:
         """Count the schemas that are applied to `value` and its parts, as if no result were cached; at most `most`."""
         try:
-            return self._count(self._document, value, {}, most)
+            return self._count(self._document, value, {}, limit)
         except RecursionError:
-            return most
+            return limit
 
-    def _count(self, schema: JSON, value: JSON, known: dict[tuple[int, int], int], most: int) -> int:
+    def _count(self, schema: JSON, value: JSON, known: dict[tuple[int, int], int], limit: int) -> int:
         if type(schema) is not dict:
             return 1
         key = (id(schema), id(value))
         if key in known:
             return known[key]
-        if len(known) >= min(most, _MOST_PAIRS):
-            return most
+        if len(known) >= min(limit, _MAX_PAIRS):
+            return limit
         known[key] = total = self._weight(schema, value)  # a reference back to this pair is not followed again
-        for inner, one in self._pairs(schema, value):
-            total += self._count(inner, one, known, most)
-            if total >= most:
+        for inner, item in self._pairs(schema, value):
+            total += self._count(inner, item, known, limit)
+            if total >= limit:
                 break
-        known[key] = min(total, most)
+        known[key] = min(total, limit)
         return known[key]
 
     def _weight(self, schema: Object, value: JSON) -> int:
@@ -91,28 +91,28 @@ class ValidationCost:
 
     def _pairs(self, schema: Object, value: JSON) -> Iterator[tuple[JSON, JSON]]:
         """Yield the schemas that apply to the value itself or to a part of it, each with that value."""
-        for one in _here(schema):
-            yield one, value
-        for word in _REFS:
-            if type(schema.get(word)) is str:
-                yield self._target(schema[word]), value
+        for item in _in_place_schemas(schema):
+            yield item, value
+        for keyword in _REFS:
+            if type(schema.get(keyword)) is str:
+                yield self._resolve_target(schema[keyword]), value
         if type(value) is dict:
             names = schema.get("propertyNames")
-            for key, one in value.items():
+            for key, item in value.items():
                 if type(names) is dict:
                     yield names, key
-                for inner in _of_member(schema, key):
-                    yield inner, one
+                for inner in _member_schemas(schema, key):
+                    yield inner, item
         elif type(value) is list:
             first = schema.get("prefixItems")
-            for index, one in enumerate(value):
+            for index, item in enumerate(value):
                 if type(first) is list and index < len(first):
-                    yield first[index], one
-                for word in _OF_LISTS:
-                    if type(schema.get(word)) is dict:
-                        yield schema[word], one
+                    yield first[index], item
+                for keyword in _ARRAY_SCHEMAS:
+                    if type(schema.get(keyword)) is dict:
+                        yield schema[keyword], item
 
-    def _target(self, ref: str) -> JSON:
+    def _resolve_target(self, ref: str) -> JSON:
         if ref not in self._targets:
             self._targets[ref] = self._find(ref)
         return self._targets[ref]
@@ -120,7 +120,7 @@ class ValidationCost:
     def _find(self, ref: str) -> JSON:
         if not ref.startswith("#") or ref[1:2] not in ("", "/"):
             if self._anchors is None:
-                self._anchors = _anchors(self._document)
+                self._anchors = _find_anchors(self._document)
             return self._anchors.get(ref)
         try:
             return resolve(self._document, _PERCENT.sub(lambda found: chr(int(found[1], 16)), ref[1:]))
@@ -128,52 +128,56 @@ class ValidationCost:
             return None
 
 
-def _here(schema: Object) -> Iterator[JSON]:
-    for word in _HERE_LISTS:
-        if type(schema.get(word)) is list:
-            yield from schema[word]
-    for word in _HERE:
-        if word in schema:
-            yield schema[word]
-    for word in ("dependentSchemas", "dependencies"):
-        if type(schema.get(word)) is dict:
-            yield from schema[word].values()
+def _in_place_schemas(schema: Object) -> Iterator[JSON]:
+    for keyword in _IN_PLACE_LISTS:
+        if type(schema.get(keyword)) is list:
+            yield from schema[keyword]
+    for keyword in _IN_PLACE:
+        if keyword in schema:
+            yield schema[keyword]
+    for keyword in ("dependentSchemas", "dependencies"):
+        if type(schema.get(keyword)) is dict:
+            yield from schema[keyword].values()
 
 
-def _of_member(schema: Object, key: str) -> Iterator[JSON]:
+def _member_schemas(schema: Object, key: str) -> Iterator[JSON]:
     properties, patterns = schema.get("properties"), schema.get("patternProperties")
     if type(properties) is dict and key in properties:
         yield properties[key]
     elif type(patterns) is not dict:
-        for word in _OF_OBJECTS:
-            if type(schema.get(word)) is dict:
-                yield schema[word]
+        for keyword in _OBJECT_SCHEMAS:
+            if type(schema.get(keyword)) is dict:
+                yield schema[keyword]
     if type(patterns) is dict:
         yield from patterns.values()
 
 
-def _inside(schema: Object) -> Iterator[JSON]:
-    yield from _here(schema)
-    for word in _MAPS:
-        if type(schema.get(word)) is dict:
-            yield from schema[word].values()
-    for word in (*_OF_OBJECTS, *_OF_LISTS, "propertyNames"):
-        if type(schema.get(word)) is dict:
-            yield schema[word]
+def _subschemas(schema: Object) -> Iterator[JSON]:
+    yield from _in_place_schemas(schema)
+    for keyword in _MAPS:
+        if type(schema.get(keyword)) is dict:
+            yield from schema[keyword].values()
+    for keyword in (*_OBJECT_SCHEMAS, *_ARRAY_SCHEMAS, "propertyNames"):
+        if type(schema.get(keyword)) is dict:
+            yield schema[keyword]
     if type(schema.get("prefixItems")) is list:
         yield from schema["prefixItems"]
 
 
-def _anchors(document: JSON) -> dict[str, JSON]:
+def _find_anchors(document: JSON) -> dict[str, JSON]:
     """Map the names of schemas, as references use them, to the schemas."""
     found: dict[str, JSON] = {}
     pending = [document]
     while pending:
-        one = pending.pop()
-        if type(one) is dict:
-            names = (one.get("$id"), one.get("id"), *(f"#{one.get(word)}" for word in ("$anchor", "$dynamicAnchor")))
-            found.update((name, one) for name in names if type(name) is str)
-            pending += one.values()
-        elif type(one) is list:
-            pending += one
+        item = pending.pop()
+        if type(item) is dict:
+            names = (
+                item.get("$id"),
+                item.get("id"),
+                *(f"#{item.get(keyword)}" for keyword in ("$anchor", "$dynamicAnchor")),
+            )
+            found.update((name, item) for name in names if type(name) is str)
+            pending += item.values()
+        elif type(item) is list:
+            pending += item
     return found

@@ -40,7 +40,7 @@ from .nodes import (
 )
 from .read import ParsedSchema
 from .refs import recursive_definitions
-from .step_budget import StepBudget, size_of
+from .step_budget import StepBudget, json_size
 
 __all__ = ["Emitter"]
 
@@ -73,21 +73,21 @@ class Emitter:
         self._names: dict[str, str] = {}
         self._free_names = PropertyNames(None, ())
         self._codecs: dict[str, Codec | None] = {}
-        self._stack: list[str] = []
-        self._root_record: ObjectNode | None = None
-        self._writing = [""]  # the definitions being emitted; "" is the root
+        self._ref_stack: list[str] = []
+        self._root_object: ObjectNode | None = None
+        self._definition_stack = [""]  # the definitions being emitted; "" is the root
         self._refs: dict[str, set[str]] = {}  # definition → those that it refers to
         self._postponed: list[str] = []
         self._count = 0
         self._nesting = 0
-        self._size_left = StepBudget(_REPEATED + source.size * _REPEATED_PER_VALUE)
+        self._remaining_size = StepBudget(_REPEATED + source.size * _REPEATED_PER_VALUE)
         self.steps = StepBudget(_STEPS + source.size * _STEPS_PER_VALUE)
         self.budget = ParameterBudget(source, dialect)
 
-    def target(self, pointer: str) -> Node | None:
+    def find_target(self, pointer: str) -> Node | None:
         return self._source.root if pointer == "" else self._source.defs.get(pointer)
 
-    def affected(self) -> frozenset[str]:
+    def affected_definitions(self) -> frozenset[str]:
         """Return the definitions whose values change, or that refer to such a definition."""
         referrers: dict[str, list[str]] = {}
         for source, targets in self._refs.items():
@@ -102,18 +102,18 @@ class Emitter:
                     pending.append(source)
         return frozenset(found)
 
-    def root(self) -> Emitted:
-        emitted = self._root()
+    def emit_root(self) -> Emitted:
+        emitted = self._emit_root()
         while self._postponed:
             self._write_definition(self._postponed.pop())
         return emitted
 
-    def _root(self) -> Emitted:
+    def _emit_root(self) -> Emitted:
         """Emit the root, which must be an object, whatever the schema is."""
         node = self._source.root
         seen = 0
         while isinstance(node, RefNode) and seen < MAX_UNROLL + 8:
-            found = self.target(node.target)
+            found = self.find_target(node.target)
             node = (
                 AnyNode(at=node.at)
                 if found is None
@@ -130,7 +130,7 @@ class Emitter:
         if isinstance(node, UnionNode) and not self.dialect.enforced:
             node = _merge_branches(node) or node
         if isinstance(node, ObjectNode):
-            self._root_record = node
+            self._root_object = node
             return records.emit_object(self, node, 0, root=True)
         self.losses.add(
             node.at, "root", "rewritten", "arguments must be an object: the value is wrapped in `value`", "info"
@@ -151,7 +151,7 @@ class Emitter:
         too_deep = self.dialect.depth is not None and depth >= self.dialect.depth
         if (too_deep and isinstance(node, (ObjectNode, TupleNode))) or self._nesting > MAX_NESTING:
             return self._emit_json_string(node, "nested too deeply")
-        if self._count > MAX_NODES or self._size_left.exhausted or not self._size_left.spend(_size(node)):
+        if self._count > MAX_NODES or self._remaining_size.exhausted or not self._remaining_size.spend(_size(node)):
             return self._emit_json_string(node, "too large")
         if isinstance(node, ObjectNode):
             return records.emit_object(self, node, depth)
@@ -162,22 +162,22 @@ class Emitter:
         if isinstance(node, EnumNode):
             return leaves.emit_enum(self, node)
         if isinstance(node, ArrayNode):
-            return self._array(node, depth)
+            return self._emit_array(node, depth)
         if isinstance(node, UnionNode):
             return branches.emit_union(self, node, depth)
         if isinstance(node, RefNode):
-            return self._ref(node, depth)
+            return self._emit_ref(node, depth)
         if isinstance(node, TupleNode):
             return records.emit_tuple(self, node, depth)
         if isinstance(node, BooleanNode):
             return Emitted(self.add_description({"type": "boolean"}, node, []))
         if isinstance(node, NullNode):
-            return self.null(node)
+            return self.emit_null(node)
         if isinstance(node, NeverNode):
             self.losses.add(node.at, "schema", "weakened", "no value can match it", "error")
-        return self.any(node)
+        return self.emit_any(node)
 
-    def null(self, node: Node) -> Emitted:
+    def emit_null(self, node: Node) -> Emitted:
         if self.dialect.null != "type":
             word = self.add_description({"type": "string", "enum": ["null"]}, node, [])
             return Emitted(word, codecs.enum_codec([None], ["null"]))
@@ -185,7 +185,7 @@ class Emitter:
 
     # descriptions
 
-    def add_description(self, schema: Object, node: Node, words: list[str]) -> Object:
+    def add_description(self, schema: Object, node: Node, remarks: list[str]) -> Object:
         """Add the description, followed by the constraints that the dialect cannot express."""
         can = self.dialect.keywords
         annotations = node.annotations
@@ -193,13 +193,13 @@ class Emitter:
             if self._can_repeat(node, keyword, value):
                 schema.update(value if keyword == "if" else {keyword: value})
                 continue
-            words = [*words, f"{keyword}: {leaves.shorten(value)}"]
+            remarks = [*remarks, f"{keyword}: {leaves.shorten(value)}"]
             self.report_unenforced(node, keyword)
         if "default" in annotations:
             if "default" in can:
                 schema["default"] = annotations["default"]
             elif annotations["default"] is not None:
-                words = [*words, f"default: {leaves.shorten(annotations['default'])}"]
+                remarks = [*remarks, f"default: {leaves.shorten(annotations['default'])}"]
             else:
                 self.report_omitted(node, "default", "a default of null means the same as absent")
         for keyword in ("title", "examples", "example", "deprecated"):
@@ -209,9 +209,9 @@ class Emitter:
                 self.report_omitted(node, keyword, "the dialect has no keyword for it")
         said = annotations.get("description")
         text = said if type(said) is str else ""
-        if words and self._is_read(node):
-            told = "; ".join(words)
-            text = f"{text} ({told})" if text else told
+        if remarks and self._is_description_read(node):
+            note = "; ".join(remarks)
+            text = f"{text} ({note})" if text else note
         if text:
             schema["description"] = text
         return schema
@@ -230,16 +230,16 @@ class Emitter:
             return False
         return not (self._is_root(node) and keyword in ("anyOf", "oneOf", "allOf", "not"))
 
-    def _is_read(self, node: Node) -> bool:
+    def _is_description_read(self, node: Node) -> bool:
         return not self._is_root(node) or self.dialect.root_description
 
     def _is_root(self, node: Node) -> bool:
         """Return True also if a reference or a combinator at the root resolves to the node."""
-        return node.at == "" or node is self._root_record
+        return node.at == "" or node is self._root_object
 
     def report_unenforced(self, node: Node, keyword: str, detail: str = "") -> None:
-        told = "stated in the description" if self._is_read(node) else "not stated"
-        self.losses.add(node.at + join(keyword), keyword, "weakened", detail or f"{told}, checked afterwards")
+        note = "stated in the description" if self._is_description_read(node) else "not stated"
+        self.losses.add(node.at + join(keyword), keyword, "weakened", detail or f"{note}, checked afterwards")
 
     def report_pattern(self, node: Node, pattern: str, is_sent: bool) -> None:
         """Report a pattern that the provider or the local validator does not check."""
@@ -253,8 +253,8 @@ class Emitter:
                 f"{node.at}/pattern", "pattern", "weakened", f"checked by the provider only: {reason}", "info"
             )
         else:
-            told = "stated in the description" if self._is_read(node) else "not stated"
-            self.report_unenforced(node, "pattern", f"{told}, checked nowhere: {reason}")
+            note = "stated in the description" if self._is_description_read(node) else "not stated"
+            self.report_unenforced(node, "pattern", f"{note}, checked nowhere: {reason}")
 
     def report_omitted(self, node: Node, keyword: str, detail: str) -> None:
         """Report a dropped keyword that changes no accepted value."""
@@ -265,27 +265,27 @@ class Emitter:
 
     # scalars
 
-    def any(self, node: Node) -> Emitted:
+    def emit_any(self, node: Node) -> Emitted:
         if self.dialect.anything == "keep":
             return Emitted(self.add_description({}, node, []))
         self.report_rewrite(node, "any value", "sent as JSON in a string")
         return Emitted(self.add_description({"type": "string"}, node, ["JSON text"]), codecs.json_string_codec())
 
-    def _emit_json_string(self, node: Node, why: str) -> Emitted:
+    def _emit_json_string(self, node: Node, cause: str) -> Emitted:
         """Emit a value that the dialect cannot describe as JSON in a string, which is checked when it is lifted."""
-        self.losses.add(node.at, "schema", "weakened", f"{why}: sent as JSON in a string")
-        annotations = {} if self._size_left.exhausted else node.annotations
+        self.losses.add(node.at, "schema", "weakened", f"{cause}: sent as JSON in a string")
+        annotations = {} if self._remaining_size.exhausted else node.annotations
         plain = replace(node, unmodelled={}, annotations=annotations)
         return Emitted(self.add_description({"type": "string"}, plain, ["JSON text"]), codecs.json_string_codec())
 
     # containers
 
-    def _array(self, node: ArrayNode, depth: int) -> Emitted:
+    def _emit_array(self, node: ArrayNode, depth: int) -> Emitted:
         inner = self.emit(node.items or AnyNode(at=node.at), depth)
         out: Object = {"type": "array"}
         if inner.schema or self.dialect.anything != "keep":
             out["items"] = inner.schema
-        words: list[str] = []
+        remarks: list[str] = []
         for keyword, value in (("minItems", node.min_items or None), ("maxItems", node.max_items)):
             if value is None:
                 continue
@@ -295,10 +295,10 @@ class Emitter:
                 continue
             if keyword in self.dialect.keywords and most is not None:
                 out[keyword] = most
-            words.append(f"{keyword}: {value}")
+            remarks.append(f"{keyword}: {value}")
             self.report_unenforced(node, keyword)
         codec = None if inner.codec is None else codecs.array_codec(inner.codec)
-        return Emitted(self.add_description(out, node, words), codec)
+        return Emitted(self.add_description(out, node, remarks), codec)
 
     def close_object(self, schema: Object) -> Object:
         if self.dialect.closed:
@@ -311,11 +311,11 @@ class Emitter:
         if isinstance(node, UnionNode):
             return any(self.accepts_null(branch) for branch in node.branches)
         if isinstance(node, RefNode):
-            found = self.target(node.target)
+            found = self.find_target(node.target)
             return found is not None and not isinstance(found, (RefNode, UnionNode)) and self.accepts_null(found)
         return isinstance(node, (NullNode, AnyNode)) or (isinstance(node, EnumNode) and None in node.values)
 
-    def nullable(self, schema: Object) -> Object:
+    def make_nullable(self, schema: Object) -> Object:
         if self.dialect.null == "nullable":
             return self._nullable_flag(schema)
         if "$ref" in schema or ("anyOf" not in schema and "type" not in schema):
@@ -338,33 +338,33 @@ class Emitter:
         first, *others = schema["anyOf"]
         return {**schema, "anyOf": [{**first, "nullable": True}, *others]}
 
-    def _ref(self, node: RefNode, depth: int) -> Emitted:
-        found = self.target(node.target)
+    def _emit_ref(self, node: RefNode, depth: int) -> Emitted:
+        found = self.find_target(node.target)
         if found is None:
-            return self.any(node)
-        recursive = node.target in self._stack
+            return self.emit_any(node)
+        recursive = node.target in self._ref_stack
         if self.dialect.refs == "inline" or not self.dialect.recursion:
-            if self._stack.count(node.target) > MAX_UNROLL or (
-                recursive and not self.dialect.recursion and self._stack.count(node.target) >= MAX_UNROLL
+            if self._ref_stack.count(node.target) > MAX_UNROLL or (
+                recursive and not self.dialect.recursion and self._ref_stack.count(node.target) >= MAX_UNROLL
             ):
                 return self._emit_json_string(
                     replace(found, annotations={**found.annotations, **node.annotations}),
                     "the definition contains itself",
                 )
-            if self.dialect.refs == "inline" or node.target in self._recursive:
-                self._stack.append(node.target)
+            if self.dialect.refs == "inline" or node.target in self._recursive_names:
+                self._ref_stack.append(node.target)
                 inner = self.emit(replace(found, annotations={**found.annotations, **node.annotations}), depth)
-                self._stack.pop()
+                self._ref_stack.pop()
                 return inner
-        return self._kept_ref(node)
+        return self._emit_kept_ref(node)
 
     @cached_property
-    def _recursive(self) -> frozenset[str]:
+    def _recursive_names(self) -> frozenset[str]:
         return recursive_definitions(self._source.root, self._source.defs)
 
-    def _kept_ref(self, node: RefNode) -> Emitted:
+    def _emit_kept_ref(self, node: RefNode) -> Emitted:
         target = node.target
-        self._refs.setdefault(self._writing[-1], set()).add(target)
+        self._refs.setdefault(self._definition_stack[-1], set()).add(target)
         if target not in self._names:
             self._names[target] = self._name_for(target)
             if self._nesting > _POSTPONED_NESTING:
@@ -382,27 +382,27 @@ class Emitter:
         return Emitted(ref, codecs.ref_codec(self._codecs, target) if target in self.changed else None)
 
     def _write_definition(self, target: str) -> None:
-        found = self.target(target)
+        found = self.find_target(target)
         assert found is not None
-        self._stack.append(target)
-        self._writing.append(target)
+        self._ref_stack.append(target)
+        self._definition_stack.append(target)
         emitted = self.emit(found, 0)
-        self._writing.pop()
-        self._stack.pop()
+        self._definition_stack.pop()
+        self._ref_stack.pop()
         self.defs[self._names[target]] = emitted.schema
         self._codecs[target] = emitted.codec
         if emitted.codec is not None:
             self.changed.add(target)
 
     def _name_for(self, target: str) -> str:
-        return self._free_names.new(re.sub(r"[^a-zA-Z0-9_]+", "_", target.rpartition("/")[2]) or "root")
+        return self._free_names.allocate(re.sub(r"[^a-zA-Z0-9_]+", "_", target.rpartition("/")[2]) or "root")
 
 
 def _size(node: Node) -> int:
-    """Measure the text that a node repeats wherever it is emitted, in the units of `size_of`."""
+    """Measure the text that a node repeats wherever it is emitted, in the units of `json_size`."""
     if not node.annotations and not node.unmodelled and not isinstance(node, EnumNode):
         return 1
-    return size_of([node.annotations, node.unmodelled, *(node.values if isinstance(node, EnumNode) else ())])
+    return json_size([node.annotations, node.unmodelled, *(node.values if isinstance(node, EnumNode) else ())])
 
 
 def _merge_branches(node: UnionNode) -> ObjectNode | None:

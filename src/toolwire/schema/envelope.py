@@ -8,7 +8,7 @@ from __future__ import annotations
 from ..ir.errors import BrokenJSON
 from ..ir.pointer import JSON, child_pointer, join
 from ..stream.repair import repair_json
-from .coerce import coercion_budget, follow
+from .coerce import coercion_budget, resolve_refs
 from .fits import RefResolver, fits
 from .nodes import ArrayNode, Node, ObjectNode, TupleNode, UnionNode
 from .step_budget import StepBudget
@@ -17,16 +17,16 @@ from .steps import RepairStep
 __all__ = ["unwrap", "unwrap_members"]
 
 _ALIASES = ("arguments", "parameters", "args", "input")
-_MOST_LAYERS = 4
+_MAX_LAYERS = 4
 _DEPTH = 64
 
 
 def unwrap(root: Node, value: JSON, target: RefResolver) -> tuple[JSON, tuple[RepairStep, ...]]:
     """Return the arguments without their wrapping, and the steps that removed it."""
     steps: list[RepairStep] = []
-    root = follow(root, target)
-    for _ in range(_MOST_LAYERS):
-        inner = _inside(root, value)
+    root = resolve_refs(root, target)
+    for _ in range(_MAX_LAYERS):
+        inner = _unwrap_once(root, value)
         if inner is None:
             break
         value, step = inner
@@ -36,13 +36,13 @@ def unwrap(root: Node, value: JSON, target: RefResolver) -> tuple[JSON, tuple[Re
 
 def unwrap_members(root: Node, value: JSON, target: RefResolver) -> tuple[JSON, tuple[RepairStep, ...]]:
     """Parse the objects and lists that the arguments contain as text."""
-    members = _Members(target, coercion_budget(value))
+    members = _MemberUnwrapper(target, coercion_budget(value))
     return members.unwrap(root, value, "", 0), tuple(members.steps)
 
 
-def _inside(root: Node, value: JSON) -> tuple[JSON, RepairStep] | None:
+def _unwrap_once(root: Node, value: JSON) -> tuple[JSON, RepairStep] | None:
     if type(value) is str:  # arguments are never text
-        inner = _read(value)
+        inner = _parse_container(value)
         return None if inner is None else (inner, RepairStep("unwrapped_text"))
     if type(value) is not dict or len(value) != 1 or not isinstance(root, ObjectNode) or root.rest is not None:
         return None
@@ -50,12 +50,12 @@ def _inside(root: Node, value: JSON) -> tuple[JSON, RepairStep] | None:
     if key not in _ALIASES or key in root.properties or not root.properties:
         return None
     if type(inner) is str:
-        inner = _read(inner)
-    known = type(inner) is dict and (inner.keys() <= root.properties.keys() or _inside(root, inner) is not None)
+        inner = _parse_container(inner)
+    known = type(inner) is dict and (inner.keys() <= root.properties.keys() or _unwrap_once(root, inner) is not None)
     return (inner, RepairStep("unwrapped_alias", join(key))) if known else None
 
 
-class _Members:
+class _MemberUnwrapper:
     """One walk over a value; `steps` are its changes."""
 
     __slots__ = ("_budget", "_target", "steps")
@@ -66,39 +66,39 @@ class _Members:
         self.steps: list[RepairStep] = []
 
     def unwrap(self, node: Node, value: JSON, path: str, depth: int) -> JSON:
-        node = follow(node, self._target)
+        node = resolve_refs(node, self._target)
         if depth > _DEPTH or self._budget.exhausted or fits(node, value, self._target, self._budget):
             return value
-        if type(value) is str and _holds_containers(node, self._target):
-            inner = _read(value)
+        if type(value) is str and _may_hold_container(node, self._target):
+            inner = _parse_container(value)
             if inner is not None and fits(node, inner, self._target, self._budget):
                 self.steps.append(RepairStep("unwrapped_text", path))
                 return inner
         if type(value) is dict and isinstance(node, ObjectNode):
             return {
-                key: one if known is None else self.unwrap(known, one, child_pointer(path, key), depth + 1)
-                for key, one in value.items()
+                key: item if known is None else self.unwrap(known, item, child_pointer(path, key), depth + 1)
+                for key, item in value.items()
                 for known in (node.properties.get(key, node.rest),)
             }
         if type(value) is list and isinstance(node, ArrayNode) and node.items is not None:
             items = node.items
-            return [self.unwrap(items, one, child_pointer(path, at), depth + 1) for at, one in enumerate(value)]
+            return [self.unwrap(items, item, child_pointer(path, at), depth + 1) for at, item in enumerate(value)]
         return value
 
 
-def _holds_containers(node: Node, target: RefResolver) -> bool:
+def _may_hold_container(node: Node, target: RefResolver) -> bool:
     pending, seen = [node], set[int]()
     while pending:
-        one = follow(pending.pop(), target)
-        if isinstance(one, (ObjectNode, ArrayNode, TupleNode)):
+        item = resolve_refs(pending.pop(), target)
+        if isinstance(item, (ObjectNode, ArrayNode, TupleNode)):
             return True
-        if isinstance(one, UnionNode) and id(one) not in seen:  # a union may refer to itself
-            seen.add(id(one))
-            pending += one.branches
+        if isinstance(item, UnionNode) and id(item) not in seen:  # a union may refer to itself
+            seen.add(id(item))
+            pending += item.branches
     return False
 
 
-def _read(text: str) -> JSON:
+def _parse_container(text: str) -> JSON:
     """Parse the object or list in `text`, or return None. It is not truncated: the string around it is closed."""
     try:
         value = repair_json(text, finished=False).value

@@ -24,10 +24,10 @@ from .nodes import (
     StringNode,
     TupleNode,
     UnionNode,
-    hashable,
+    hashable_key,
 )
 from .patterns import MATCH_LIMIT, match_cost, matches
-from .step_budget import StepBudget, size_of
+from .step_budget import StepBudget, json_size
 
 __all__ = ["RefResolver", "fits", "is_integer", "json_equal"]
 
@@ -35,7 +35,7 @@ RefResolver: TypeAlias = Callable[[str], Node | None]
 """Resolves a reference; None if that is not possible."""
 
 
-_MOST_HOPS = 3
+_MAX_HOPS = 3
 _STEPS, _STEPS_PER_VALUE = 20_000, 20
 _UNITS_PER_STEP = 200  # of `match_cost`
 
@@ -43,7 +43,7 @@ _UNITS_PER_STEP = 200  # of `match_cost`
 def fits(node: Node, value: JSON, target: RefResolver, budget: StepBudget | None = None) -> bool:
     """Return True if a value fits a node, False if it does not or if the budget is exhausted."""
     if budget is None:
-        budget = StepBudget(_STEPS + size_of(value) * _STEPS_PER_VALUE)
+        budget = StepBudget(_STEPS + json_size(value) * _STEPS_PER_VALUE)
     return _Matcher(target, budget).fits(node, value, 0)
 
 
@@ -64,22 +64,22 @@ class _Matcher:
         if isinstance(node, AnyNode):
             return True
         if isinstance(node, EnumNode):
-            return hashable(value) in node.keys
+            return hashable_key(value) in node.keys
         if isinstance(node, NullNode):
             return value is None
         if isinstance(node, BooleanNode):
             return type(value) is bool
         if isinstance(node, StringNode):
-            return type(value) is str and self._string(node, value)
+            return type(value) is str and self._matches_string(node, value)
         if isinstance(node, NumberNode):
-            return type(value) in (int, float) and _number_fits(node, value)
+            return type(value) in (int, float) and _matches_number(node, value)
         key = (id(node), id(value), hops)
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = self._composite(node, value, hops)
+            found = self._known[key] = self._matches_composite(node, value, hops)
         return found
 
-    def _string(self, node: StringNode, value: str) -> bool:
+    def _matches_string(self, node: StringNode, value: str) -> bool:
         if len(value) < node.min_length or (node.max_length is not None and len(value) > node.max_length):
             return False
         if node.pattern is None:
@@ -89,19 +89,19 @@ class _Matcher:
             return True  # a pattern that is not matched here excludes nothing: the validator decides
         return self._budget.spend(units // _UNITS_PER_STEP) and matches(node.pattern, value) is not False
 
-    def _composite(self, node: Node, value: JSON, hops: int) -> bool:
+    def _matches_composite(self, node: Node, value: JSON, hops: int) -> bool:
         if isinstance(node, RefNode):
-            there = self._target(node.target)
-            return there is None or (hops < _MOST_HOPS and self.fits(there, value, hops + 1))
+            target_node = self._target(node.target)
+            return target_node is None or (hops < _MAX_HOPS and self.fits(target_node, value, hops + 1))
         if isinstance(node, UnionNode):
             return any(self.fits(branch, value, hops) for branch in node.branches)
         if isinstance(node, ObjectNode):
-            return type(value) is dict and self._object(node, value)
+            return type(value) is dict and self._matches_object(node, value)
         if isinstance(node, (ArrayNode, TupleNode)):
-            return type(value) is list and self._array(node, value)
+            return type(value) is list and self._matches_array(node, value)
         return False
 
-    def _object(self, node: ObjectNode, value: dict[str, JSON]) -> bool:
+    def _matches_object(self, node: ObjectNode, value: dict[str, JSON]) -> bool:
         if not node.required.issubset(value):
             return False
         for key, one in value.items():
@@ -112,7 +112,7 @@ class _Matcher:
                 return False
         return True
 
-    def _array(self, node: ArrayNode | TupleNode, value: list[JSON]) -> bool:
+    def _matches_array(self, node: ArrayNode | TupleNode, value: list[JSON]) -> bool:
         if len(value) < node.min_items or (node.max_items is not None and len(value) > node.max_items):
             return False
         if isinstance(node, ArrayNode):
@@ -124,7 +124,7 @@ class _Matcher:
         return all(inner is None or self.fits(inner, one, 0) for inner, one in pairs)
 
 
-def _number_fits(node: NumberNode, value: float) -> bool:
+def _matches_number(node: NumberNode, value: float) -> bool:
     return (
         (not node.integer or is_integer(value))
         and (node.minimum is None or value >= node.minimum)

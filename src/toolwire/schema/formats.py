@@ -10,9 +10,9 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from ..ir.pointer import JSON
-from .identifiers import draft_of
+from .identifiers import old_draft_number
 
-__all__ = ["ASSERTED", "INCOMPLETE", "checks_for", "format_pattern"]
+__all__ = ["ASSERTED", "INCOMPLETE", "format_checks", "format_pattern"]
 
 ASSERTED = frozenset(
     "date-time date time duration email idn-email hostname idn-hostname ipv4 ipv6 uri uri-reference iri iri-reference "
@@ -55,14 +55,14 @@ def format_pattern(name: str) -> str | None:
     return _PATTERNS.get(name)
 
 
-def checks_for(schema: JSON) -> dict[str, Callable[[str], bool]]:
+def format_checks(schema: JSON) -> dict[str, Callable[[str], bool]]:
     """Return checks for the formats that the draft of the schema does not define."""
-    draft = draft_of(schema)
-    return {} if draft is None else {name: _check(name) for name in _DEFINED_LATER.get(draft, "").split()}
+    draft = old_draft_number(schema)
+    return {} if draft is None else {name: _make_check(name) for name in _DEFINED_LATER.get(draft, "").split()}
 
 
 @lru_cache
-def _check(name: str) -> Callable[[str], bool]:
+def _make_check(name: str) -> Callable[[str], bool]:
     import jsonschema_rs
 
     return jsonschema_rs.validator_for({"format": name}, validate_formats=True, offline=True).is_valid

@@ -12,7 +12,7 @@ import re
 from ..ir.pointer import JSON, Object, child_pointer, resolve
 from .keywords import MAPS
 
-__all__ = ["Identifiers", "draft_of"]
+__all__ = ["Identifiers", "old_draft_number"]
 
 _DEPTH = 64
 _PERCENT = re.compile(r"%([0-7][0-9a-fA-F])")
@@ -26,7 +26,7 @@ _SINGLE = (
 ).split()
 
 
-def draft_of(document: JSON) -> int | None:
+def old_draft_number(document: JSON) -> int | None:
     """Return the number of the old draft that `$schema` declares; None for 2019-09 and later, and without `$schema`."""
     declared = document.get("$schema") if type(document) is dict else None
     found = _OLD_DRAFT(declared) if type(declared) is str else None
@@ -40,7 +40,7 @@ class Identifiers:
 
     def __init__(self, document: JSON) -> None:
         self._document = document
-        self._keyword = "id" if draft_of(document) == 4 else "$id"
+        self._keyword = "id" if old_draft_number(document) == 4 else "$id"
         self._resources: dict[str, str] = {"": ""}
         self._bases: dict[str, str] = {"": ""}
         self._anchors: dict[tuple[str, str], str] = {}
@@ -50,14 +50,18 @@ class Identifiers:
             schema, at, base, depth = pending.pop()
             if type(schema) is dict and depth <= _DEPTH:
                 base = self._identify(schema, at, base)
-                pending += [(inner, place, base, depth + 1) for inner, place in _subschemas(schema, at) if place != at]
+                pending += [
+                    (inner, inner_pointer, base, depth + 1)
+                    for inner, inner_pointer in _subschemas(schema, at)
+                    if inner_pointer != at
+                ]
 
-    def target(self, ref: str, at: str, keyword: str = "$ref") -> str | None:
+    def resolve(self, ref: str, at: str, keyword: str = "$ref") -> str | None:
         """Resolve a reference at the pointer `at` to a JSON pointer; None if it points outside the document."""
-        base = self._base(at)
+        base = self._base_uri(at)
         uri, _, fragment = (ref if not ref.startswith("#") else base + ref).partition("#")
         if uri != base:
-            uri = _joined(base, uri)
+            uri = _join_uri(base, uri)
         resource = self._resources.get(uri)
         if resource is None:
             return None
@@ -75,20 +79,20 @@ class Identifiers:
         """Return True if only the validator knows the target: the outermost dynamic anchor on the evaluation path."""
         return keyword == "$dynamicRef" and self._dynamic.get(anchor, 0) > 1
 
-    def _base(self, at: str) -> str:
+    def _base_uri(self, at: str) -> str:
         """Return the URI of the innermost resource around `at`."""
         while at not in self._bases:
             at = at.rpartition("/")[0]
         return self._bases[at]
 
     def _identify(self, schema: Object, at: str, base: str) -> str:
-        given = schema.get(self._keyword)
-        if type(given) is str:
-            uri, _, anchor = given.partition("#")
+        identifier = schema.get(self._keyword)
+        if type(identifier) is str:
+            uri, _, anchor = identifier.partition("#")
             if anchor:  # up to draft 7
-                self._anchors[_joined(base, uri), anchor] = at
+                self._anchors[_join_uri(base, uri), anchor] = at
             if uri or not anchor:
-                base = _joined(base, uri)
+                base = _join_uri(base, uri)
                 self._resources[base] = self._resources.setdefault(base, at)
                 self._bases[at] = base
         for keyword in ("$anchor", "$dynamicAnchor"):
@@ -112,7 +116,7 @@ def _subschemas(schema: Object, at: str) -> list[tuple[JSON, str]]:
     ]
 
 
-def _joined(base: str, uri: str) -> str:
+def _join_uri(base: str, uri: str) -> str:
     """Resolve a reference without a fragment (RFC 3986, section 5.2); queries are part of the path here."""
     if not uri or not base:
         return uri or base
@@ -123,14 +127,14 @@ def _joined(base: str, uri: str) -> str:
         return scheme + uri
     if not uri.startswith("/"):
         uri = f"{path.rpartition('/')[0]}/{uri}"
-    return scheme + authority + _without_dots(uri)
+    return scheme + authority + _remove_dots(uri)
 
 
-def _without_dots(path: str) -> str:
-    kept: list[str] = []
+def _remove_dots(path: str) -> str:
+    segments: list[str] = []
     for segment in path.split("/"):
         if segment == "..":
-            del kept[max(len(kept) - 1, 1) :]
+            del segments[max(len(segments) - 1, 1) :]
         elif segment != ".":
-            kept.append(segment)
-    return "/".join([*kept, ""] if path.endswith(("/.", "/..")) else kept)
+            segments.append(segment)
+    return "/".join([*segments, ""] if path.endswith(("/.", "/..")) else segments)

@@ -77,13 +77,13 @@ def tool(
         raise ConfigError(f"unknown effect {effect!r}", hint=f"use one of {', '.join(get_args(Effect))}")
 
     def make(function: Callable[..., Any]) -> FunctionTool[..., Any]:
-        called = name or _name_of(function)
+        called = name or _function_name(function)
         words = read_docstring(_own_docstring(function))
         return FunctionTool(
             name=called,
             description=description or words.text or None,
-            input_schema=_annotate(_parameters(function, called), words.parameters),
-            output_schema=_result(function),
+            input_schema=_annotate(_parameters_schema(function, called), words.parameters),
+            output_schema=_result_schema(function),
             strict=strict,
             effect=effect,
             function=function,
@@ -92,7 +92,7 @@ def tool(
     return make if function is None else make(function)
 
 
-def _name_of(function: object) -> str:
+def _function_name(function: object) -> str:
     if not callable(function):
         raise SchemaError(f"a tool must be a function, got {function!r}")
     if isinstance(function, Tool):
@@ -113,16 +113,16 @@ def _own_docstring(function: Callable[..., Any]) -> str | None:
     return inspect.cleandoc(own) if own else None
 
 
-def _parameters(function: Callable[..., Any], name: str) -> Object:
+def _parameters_schema(function: Callable[..., Any], name: str) -> Object:
     from pydantic import ConfigDict, create_model
 
     fields = {
         # pydantic reserves some names; the schema shows the alias
         f"argument_{number}": (
             Any if parameter.annotation is parameter.empty else parameter.annotation,
-            _field(parameter),
+            _make_field(parameter),
         )
-        for number, parameter in enumerate(_signature(function, name))
+        for number, parameter in enumerate(_signature_parameters(function, name))
     }
     try:
         model = create_model(name, __config__=ConfigDict(arbitrary_types_allowed=False), **fields)  # type: ignore[call-overload]
@@ -135,7 +135,7 @@ def _parameters(function: Callable[..., Any], name: str) -> Object:
     return _strip_titles(schema)
 
 
-def _signature(function: Callable[..., Any], name: str) -> list[inspect.Parameter]:
+def _signature_parameters(function: Callable[..., Any], name: str) -> list[inspect.Parameter]:
     try:
         parameters = list(inspect.signature(function, eval_str=True).parameters.values())
     except Exception as error:  # evaluating annotations runs the author's code
@@ -157,7 +157,7 @@ def _annotate(schema: Object, words: dict[str, str]) -> Object:
     return schema
 
 
-def _result(function: Callable[..., Any]) -> Object | None:
+def _result_schema(function: Callable[..., Any]) -> Object | None:
     """Return the schema of the result if it is an object: the wires have schemas only for such results."""
     from pydantic import TypeAdapter
 
@@ -179,7 +179,7 @@ def _is_method(function: Callable[..., Any]) -> bool:
     return inspect.isfunction(function) and "." in function.__qualname__.rpartition("<locals>.")[2]
 
 
-def _field(parameter: inspect.Parameter) -> Any:
+def _make_field(parameter: inspect.Parameter) -> Any:
     from pydantic import Field
     from pydantic.fields import FieldInfo
 

@@ -27,9 +27,9 @@ from .step_budget import StepBudget
 
 __all__ = ["Intersection"]
 
-_MOST_HOPS = 2
-_MOST_BRANCHES = 100
-_MOST_DEPTH = 64
+_MAX_HOPS = 2
+_MAX_BRANCHES = 100
+_MAX_DEPTH = 64
 _COPIED_PER_STEP = 16
 """Dictionary entries that are copied without inspection, in C, at the cost of one step."""
 
@@ -44,203 +44,207 @@ class Intersection:
         self._depth = 0
         self.budget = budget
 
-    def of(self, one: Node, other: Node, hops: int = 0) -> Node:
+    def intersect(self, left: Node, right: Node, hops: int = 0) -> Node:
         """Return the values that both nodes accept. Where annotations differ, those of `one` take precedence."""
-        if isinstance(other, AnyNode):
-            return _annotated(one, other)
-        if isinstance(one, AnyNode):
-            return _annotated(other, one, first=True)
-        if isinstance(one, NeverNode) or isinstance(other, NeverNode):
-            return NeverNode(at=one.at)
-        if not self.budget.spend() or self._depth > _MOST_DEPTH:
-            self.budget.left = min(self.budget.left, -1)  # too deep counts as exhausted, so that it is reported
-            return _unknown(one, other)
+        if isinstance(right, AnyNode):
+            return _with_annotations(left, right)
+        if isinstance(left, AnyNode):
+            return _with_annotations(right, left, first=True)
+        if isinstance(left, NeverNode) or isinstance(right, NeverNode):
+            return NeverNode(at=left.at)
+        if not self.budget.spend() or self._depth > _MAX_DEPTH:
+            self.budget.remaining = min(
+                self.budget.remaining, -1
+            )  # too deep counts as exhausted, so that it is reported
+            return _unknown_node(left, right)
         self._depth += 1
         try:
-            return self._of_kinds(one, other, hops)
+            return self._intersect_kinds(left, right, hops)
         finally:
             self._depth -= 1
 
-    def _of_kinds(self, one: Node, other: Node, hops: int) -> Node:
-        if isinstance(one, RefNode) or isinstance(other, RefNode):
-            return self._refs(one, other, hops)
-        if isinstance(one, UnionNode) and isinstance(other, UnionNode):
-            if len(one.branches) * len(other.branches) > _MOST_BRANCHES:
-                return replace(one, unmodelled={**one.unmodelled, "and": "one of several other schemas"})
-        if isinstance(one, UnionNode):
-            return _annotated(self._branches(one, other, hops, first=True), one, first=True)
-        if isinstance(other, UnionNode):
-            return _annotated(self._branches(other, one, hops, first=False), other)
-        if isinstance(one, EnumNode) or isinstance(other, EnumNode):
-            return self._enums(one, other)
-        return _annotated(self._same_kind(one, other, hops), other)
+    def _intersect_kinds(self, left: Node, right: Node, hops: int) -> Node:
+        if isinstance(left, RefNode) or isinstance(right, RefNode):
+            return self._intersect_refs(left, right, hops)
+        if isinstance(left, UnionNode) and isinstance(right, UnionNode):
+            if len(left.branches) * len(right.branches) > _MAX_BRANCHES:
+                return replace(left, unmodelled={**left.unmodelled, "and": "one of several other schemas"})
+        if isinstance(left, UnionNode):
+            return _with_annotations(self._intersect_branches(left, right, hops, first=True), left, first=True)
+        if isinstance(right, UnionNode):
+            return _with_annotations(self._intersect_branches(right, left, hops, first=False), right)
+        if isinstance(left, EnumNode) or isinstance(right, EnumNode):
+            return self._intersect_enums(left, right)
+        return _with_annotations(self._intersect_same_kind(left, right, hops), right)
 
-    def _refs(self, one: Node, other: Node, hops: int) -> Node:
-        if isinstance(one, RefNode) and isinstance(other, RefNode) and one.target == other.target:
-            return _annotated(one, other)
-        ref, rest = (one, other) if isinstance(one, RefNode) else (other, one)
+    def _intersect_refs(self, left: Node, right: Node, hops: int) -> Node:
+        if isinstance(left, RefNode) and isinstance(right, RefNode) and left.target == right.target:
+            return _with_annotations(left, right)
+        ref, rest = (left, right) if isinstance(left, RefNode) else (right, left)
         assert isinstance(ref, RefNode)
-        found = self._target(ref.target) if hops < _MOST_HOPS else None
+        found = self._target(ref.target) if hops < _MAX_HOPS else None
         if found is None:  # still being read, or a definition that contains itself
             return replace(rest, unmodelled={**rest.unmodelled, "allOf": [{"$ref": f"#{ref.target}"}]})
-        return self.of(found, rest, hops + 1) if ref is one else self.of(rest, found, hops + 1)
+        return self.intersect(found, rest, hops + 1) if ref is left else self.intersect(rest, found, hops + 1)
 
-    def _branches(self, union: UnionNode, other: Node, hops: int, *, first: bool) -> Node:
+    def _intersect_branches(self, union: UnionNode, right: Node, hops: int, *, first: bool) -> Node:
         """Intersect every branch of `union` with `other`; `first`: the branch comes first."""
-        kept: list[Node] = []
+        remaining: list[Node] = []
         for branch in union.branches:
-            node = self.of(branch, other, hops) if first else self.of(other, branch, hops)
+            node = self.intersect(branch, right, hops) if first else self.intersect(right, branch, hops)
             if self.budget.exhausted:
-                return _unknown(union, other)
+                return _unknown_node(union, right)
             if not isinstance(node, NeverNode):
-                kept.append(node)
-        if not kept:
+                remaining.append(node)
+        if not remaining:
             return NeverNode(at=union.at)
-        return kept[0] if len(kept) == 1 else replace(union, branches=tuple(kept))
+        return remaining[0] if len(remaining) == 1 else replace(union, branches=tuple(remaining))
 
-    def _enums(self, one: Node, other: Node) -> Node:
-        enum, rest = (one, other) if isinstance(one, EnumNode) else (other, one)
+    def _intersect_enums(self, left: Node, right: Node) -> Node:
+        enum, rest = (left, right) if isinstance(left, EnumNode) else (right, left)
         assert isinstance(enum, EnumNode)
         values = tuple(value for value in enum.values if fits(rest, value, self._target, self.budget))
         if self.budget.exhausted:  # values that were not checked are kept
-            return _annotated(enum, rest)
-        return _annotated(replace(enum, values=values), rest) if values else NeverNode(at=one.at)
+            return _with_annotations(enum, rest)
+        return _with_annotations(replace(enum, values=values), rest) if values else NeverNode(at=left.at)
 
-    def _same_kind(self, one: Node, other: Node, hops: int) -> Node:
-        if isinstance(one, StringNode) and isinstance(other, StringNode):
-            return _strings(one, other)
-        if isinstance(one, NumberNode) and isinstance(other, NumberNode):
-            return _numbers(one, other)
-        if isinstance(one, ObjectNode) and isinstance(other, ObjectNode):
-            return self._records(one, other, hops)
-        if isinstance(one, (ArrayNode, TupleNode)) and isinstance(other, (ArrayNode, TupleNode)):
-            return self._arrays(one, other, hops)
-        return one if type(one) is type(other) else NeverNode(at=one.at)
+    def _intersect_same_kind(self, left: Node, right: Node, hops: int) -> Node:
+        if isinstance(left, StringNode) and isinstance(right, StringNode):
+            return _intersect_strings(left, right)
+        if isinstance(left, NumberNode) and isinstance(right, NumberNode):
+            return _intersect_numbers(left, right)
+        if isinstance(left, ObjectNode) and isinstance(right, ObjectNode):
+            return self._intersect_objects(left, right, hops)
+        if isinstance(left, (ArrayNode, TupleNode)) and isinstance(right, (ArrayNode, TupleNode)):
+            return self._intersect_arrays(left, right, hops)
+        return left if type(left) is type(right) else NeverNode(at=left.at)
 
-    def _records(self, one: ObjectNode, other: ObjectNode, hops: int) -> Node:
-        unaffected = other.rest is None and not other.closed  # a property that only `one` has stays as it is
-        keys = list(other.properties)
+    def _intersect_objects(self, left: ObjectNode, right: ObjectNode, hops: int) -> Node:
+        unaffected = right.rest is None and not right.closed  # a property that only `one` has stays as it is
+        keys = list(right.properties)
         if not unaffected:
-            keys = [*one.properties, *(key for key in keys if key not in one.properties)]
-        copied = len(one.properties) + len(one.required)
+            keys = [*left.properties, *(key for key in keys if key not in left.properties)]
+        copied = len(left.properties) + len(left.required)
         if not self.budget.spend(len(keys) + copied // _COPIED_PER_STEP):
-            return _unknown(one, other)
-        required = one.required | other.required
-        properties = dict(one.properties)
+            return _unknown_node(left, right)
+        required = left.required | right.required
+        properties = dict(left.properties)
         for key in keys:
-            node = self._property(key, one, other, hops)
+            node = self._intersect_property(key, left, right, hops)
             if not isinstance(node, NeverNode):
                 properties[key] = node
             elif key in required:
-                return NeverNode(at=one.at)
+                return NeverNode(at=left.at)
             else:
                 properties.pop(key, None)
         rest = None
-        if one.rest is not None and other.rest is not None:
-            rest = self.of(one.rest, other.rest, hops)
-        elif not (one.closed or other.closed):
-            rest = one.rest if not other.properties else other.rest if not one.properties else None
+        if left.rest is not None and right.rest is not None:
+            rest = self.intersect(left.rest, right.rest, hops)
+        elif not (left.closed or right.closed):
+            rest = left.rest if not right.properties else right.rest if not left.properties else None
         return replace(
-            one,
+            left,
             properties=properties,
             required=required,
             rest=None if isinstance(rest, NeverNode) else rest,
-            closed=one.closed or other.closed,
+            closed=left.closed or right.closed,
         )
 
-    def _property(self, key: str, one: ObjectNode, other: ObjectNode, hops: int) -> Node:
+    def _intersect_property(self, key: str, left: ObjectNode, right: ObjectNode, hops: int) -> Node:
         """Return the node of a property; `NeverNode` if one side forbids it."""
-        mine, theirs = one.properties.get(key, one.rest), other.properties.get(key, other.rest)
-        if mine is None:
-            return NeverNode() if one.closed or theirs is None else theirs
-        if theirs is None:
-            return NeverNode() if other.closed else mine
-        return self.of(mine, theirs, hops)
+        left_property, right_property = left.properties.get(key, left.rest), right.properties.get(key, right.rest)
+        if left_property is None:
+            return NeverNode() if left.closed or right_property is None else right_property
+        if right_property is None:
+            return NeverNode() if right.closed else left_property
+        return self.intersect(left_property, right_property, hops)
 
-    def _arrays(self, one: ArrayNode | TupleNode, other: ArrayNode | TupleNode, hops: int) -> Node:
-        low, high = max(one.min_items, other.min_items), _least(one.max_items, other.max_items)
+    def _intersect_arrays(self, left: ArrayNode | TupleNode, right: ArrayNode | TupleNode, hops: int) -> Node:
+        low, high = max(left.min_items, right.min_items), _smaller(left.max_items, right.max_items)
         if high is not None and low > high:
-            return NeverNode(at=one.at)
-        if isinstance(one, ArrayNode) and isinstance(other, ArrayNode):
-            items = one.items if other.items is None else other.items if one.items is None else None
-            if one.items is not None and other.items is not None:
-                items = self.of(one.items, other.items, hops)
+            return NeverNode(at=left.at)
+        if isinstance(left, ArrayNode) and isinstance(right, ArrayNode):
+            items = left.items if right.items is None else right.items if left.items is None else None
+            if left.items is not None and right.items is not None:
+                items = self.intersect(left.items, right.items, hops)
                 if isinstance(items, NeverNode):
-                    return NeverNode(at=one.at) if low else ArrayNode(None, 0, 0, at=one.at)
-            return replace(one, items=items, min_items=low, max_items=high)
-        return self._tuples(one, other, low, high, hops)
+                    return NeverNode(at=left.at) if low else ArrayNode(None, 0, 0, at=left.at)
+            return replace(left, items=items, min_items=low, max_items=high)
+        return self._intersect_tuples(left, right, low, high, hops)
 
-    def _tuples(
-        self, one: ArrayNode | TupleNode, other: ArrayNode | TupleNode, low: int, high: float | None, hops: int
+    def _intersect_tuples(
+        self, left: ArrayNode | TupleNode, right: ArrayNode | TupleNode, low: int, high: float | None, hops: int
     ) -> Node:
-        first, second = (one, other) if isinstance(one, TupleNode) else (other, one)
+        first, second = (left, right) if isinstance(left, TupleNode) else (right, left)
         assert isinstance(first, TupleNode)
         width = max(len(first.items), len(second.items) if isinstance(second, TupleNode) else 0)
         if not self.budget.spend(width):
-            return _unknown(one, other)
-        nodes = tuple(self.of(_item(first, index), _item(second, index), hops) for index in range(width))
-        rest = self.of(
+            return _unknown_node(left, right)
+        nodes = tuple(
+            self.intersect(_item_node(first, index), _item_node(second, index), hops) for index in range(width)
+        )
+        rest = self.intersect(
             first.rest or AnyNode(), (second.rest if isinstance(second, TupleNode) else second.items) or AnyNode(), hops
         )
         impossible = next((index for index, node in enumerate(nodes) if isinstance(node, NeverNode)), None)
         if impossible is not None:  # no value is possible there, so the array ends before it
             if low > impossible:
-                return NeverNode(at=one.at)
+                return NeverNode(at=left.at)
             return replace(first, items=nodes[:impossible], rest=None, min_items=low, max_items=impossible)
         closed = first.rest is None or (isinstance(second, TupleNode) and second.rest is None)
         return replace(first, items=nodes, rest=None if closed else rest, min_items=low, max_items=high)
 
 
-def _unknown(one: Node, other: Node) -> Node:
+def _unknown_node(left: Node, right: Node) -> Node:
     """Return a superset of every intersection; the annotations are kept for the model."""
-    return AnyNode(at=one.at, annotations={**other.annotations, **one.annotations})
+    return AnyNode(at=left.at, annotations={**right.annotations, **left.annotations})
 
 
-def _annotated(node: Node, by: Node, *, first: bool = False) -> Node:
+def _with_annotations(node: Node, by: Node, *, first: bool = False) -> Node:
     if not by.annotations and not by.unmodelled:
         return node
     annotations = {**node.annotations, **by.annotations} if first else {**by.annotations, **node.annotations}
     return replace(node, annotations=annotations, unmodelled={**by.unmodelled, **node.unmodelled})
 
 
-def _strings(one: StringNode, other: StringNode) -> Node:
-    unmodelled = dict(one.unmodelled)
-    pattern, form = one.pattern or other.pattern, one.format or other.format
-    if one.pattern and other.pattern and one.pattern != other.pattern:
-        unmodelled["allOf"] = [{"pattern": other.pattern}]
-    if one.format and other.format and one.format != other.format:
-        unmodelled["allOf"] = [*unmodelled.get("allOf", []), {"format": other.format}]
-    low, high = max(one.min_length, other.min_length), _least(one.max_length, other.max_length)
+def _intersect_strings(left: StringNode, right: StringNode) -> Node:
+    unmodelled = dict(left.unmodelled)
+    pattern, form = left.pattern or right.pattern, left.format or right.format
+    if left.pattern and right.pattern and left.pattern != right.pattern:
+        unmodelled["allOf"] = [{"pattern": right.pattern}]
+    if left.format and right.format and left.format != right.format:
+        unmodelled["allOf"] = [*unmodelled.get("allOf", []), {"format": right.format}]
+    low, high = max(left.min_length, right.min_length), _smaller(left.max_length, right.max_length)
     if high is not None and low > high:
-        return NeverNode(at=one.at)
-    return replace(one, min_length=low, max_length=high, pattern=pattern, format=form, unmodelled=unmodelled)
+        return NeverNode(at=left.at)
+    return replace(left, min_length=low, max_length=high, pattern=pattern, format=form, unmodelled=unmodelled)
 
 
-def _numbers(one: NumberNode, other: NumberNode) -> Node:
-    unmodelled = dict(one.unmodelled)
-    if one.multiple_of and other.multiple_of and one.multiple_of != other.multiple_of:
-        unmodelled["allOf"] = [{"multipleOf": other.multiple_of}]
+def _intersect_numbers(left: NumberNode, right: NumberNode) -> Node:
+    unmodelled = dict(left.unmodelled)
+    if left.multiple_of and right.multiple_of and left.multiple_of != right.multiple_of:
+        unmodelled["allOf"] = [{"multipleOf": right.multiple_of}]
     return replace(
-        one,
-        integer=one.integer or other.integer,
-        minimum=_most(one.minimum, other.minimum),
-        maximum=_least(one.maximum, other.maximum),
-        exclusive_minimum=_most(one.exclusive_minimum, other.exclusive_minimum),
-        exclusive_maximum=_least(one.exclusive_maximum, other.exclusive_maximum),
-        multiple_of=one.multiple_of or other.multiple_of,
+        left,
+        integer=left.integer or right.integer,
+        minimum=_larger(left.minimum, right.minimum),
+        maximum=_smaller(left.maximum, right.maximum),
+        exclusive_minimum=_larger(left.exclusive_minimum, right.exclusive_minimum),
+        exclusive_maximum=_smaller(left.exclusive_maximum, right.exclusive_maximum),
+        multiple_of=left.multiple_of or right.multiple_of,
         unmodelled=unmodelled,
     )
 
 
-def _least(one: float | None, other: float | None) -> float | None:
-    return other if one is None else one if other is None else min(one, other)
+def _smaller(left: float | None, right: float | None) -> float | None:
+    return right if left is None else left if right is None else min(left, right)
 
 
-def _most(one: float | None, other: float | None) -> float | None:
-    return other if one is None else one if other is None else max(one, other)
+def _larger(left: float | None, right: float | None) -> float | None:
+    return right if left is None else left if right is None else max(left, right)
 
 
-def _item(node: ArrayNode | TupleNode, index: int) -> Node:
+def _item_node(node: ArrayNode | TupleNode, index: int) -> Node:
     if isinstance(node, ArrayNode):
         return node.items or AnyNode()
     return node.items[index] if index < len(node.items) else node.rest or NeverNode()

@@ -25,15 +25,15 @@ class PropertyNames:
         clean = re.sub(r"[^a-zA-Z0-9_]+", "_", name)[:50].strip("_") or "property"
         if not re.match(r"[a-zA-Z_]", clean):
             clean = f"_{clean}"
-        return self.new(clean)
+        return self.allocate(clean)
 
-    def new(self, name: str) -> str:
-        found, number = name, self._next.get(name, 2)
-        while found in self._taken:
-            found, number = f"{name}_{number}", number + 1
-        self._taken.add(found)
+    def allocate(self, name: str) -> str:
+        candidate, number = name, self._next.get(name, 2)
+        while candidate in self._taken:
+            candidate, number = f"{name}_{number}", number + 1
+        self._taken.add(candidate)
         self._next[name] = number  # lower numbers are taken: many names of one stem cost one step each
-        return found
+        return candidate
 
 
 @lru_cache(4096)
@@ -43,24 +43,24 @@ def is_legal(pattern: str, name: str) -> bool:
 
 def mentions_illegal(pattern: str | None, schema: JSON) -> bool:
     """Return True if a schema names a property that is renamed in the dialect."""
-    return pattern is not None and any(not is_legal(pattern, name) for name in _mentioned(schema))
+    return pattern is not None and any(not is_legal(pattern, name) for name in _property_names(schema))
 
 
-def _mentioned(schema: JSON) -> Iterator[str]:
+def _property_names(schema: JSON) -> Iterator[str]:
     pending = [schema]
     while pending:
-        one = pending.pop()
-        if type(one) is list:
-            pending += one
-        elif type(one) is dict:
-            yield from _strings(one.get("required"))
+        item = pending.pop()
+        if type(item) is list:
+            pending += item
+        elif type(item) is dict:
+            yield from _string_items(item.get("required"))
             for keyword in ("properties", "dependentSchemas", "dependentRequired", "dependencies"):
-                if type(one.get(keyword)) is dict:
-                    yield from one[keyword]
-                    for names in one[keyword].values():
-                        yield from _strings(names)
-            pending += one.values()
+                if type(item.get(keyword)) is dict:
+                    yield from item[keyword]
+                    for names in item[keyword].values():
+                        yield from _string_items(names)
+            pending += item.values()
 
 
-def _strings(value: JSON) -> Iterator[str]:
-    return (one for one in (value if type(value) is list else ()) if type(one) is str)
+def _string_items(value: JSON) -> Iterator[str]:
+    return (item for item in (value if type(value) is list else ()) if type(item) is str)

@@ -5,18 +5,18 @@ from __future__ import annotations
 from ..ir.pointer import JSON
 
 __all__ = [
+    "ANNOTATIONS",
     "COMBINED",
     "CONDITIONS",
     "DATA",
+    "DESCRIPTIVE",
     "EVALUATING",
+    "KEYWORDS_BY_TYPE",
     "MAPS",
-    "NOTES",
-    "OF_TYPE",
-    "READ",
-    "REMARKS",
-    "RESIDUE",
+    "READ_KEYWORDS",
     "TYPED",
     "TYPES",
+    "UNMODELLED",
 ]
 
 DATA = frozenset({"enum", "const", "default", "example", "examples"})
@@ -25,9 +25,9 @@ MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "de
 """Keywords whose value is an object of subschemas."""
 CONDITIONS = frozenset({"if", "dependentSchemas", "dependentRequired", "dependencies"})
 """Assertions that depend on other contents of an object."""
-NOTES = ("title", "description", "default", "examples", "example", "deprecated")
+ANNOTATIONS = ("title", "description", "default", "examples", "example", "deprecated")
 """Annotations for the reader of a schema."""
-RESIDUE = (
+UNMODELLED = (
     "not",
     "if",
     "dependentRequired",
@@ -47,11 +47,11 @@ RESIDUE = (
 )
 """Assertions that nodes have no field for."""
 TYPED = frozenset({"type", "enum", "const"})
-REMARKS = frozenset({*NOTES, *RESIDUE})
+DESCRIPTIVE = frozenset({*ANNOTATIONS, *UNMODELLED})
 COMBINED = frozenset({"$ref", "$recursiveRef", "$dynamicRef", "allOf", "anyOf", "oneOf"})
 EVALUATING = COMBINED | CONDITIONS
 """Keywords whose subschemas evaluate properties of the same object."""
-OF_TYPE = {
+KEYWORDS_BY_TYPE = {
     "object": frozenset(
         "properties required additionalProperties patternProperties propertyNames minProperties maxProperties "
         "dependentRequired dependentSchemas unevaluatedProperties".split()
@@ -63,10 +63,17 @@ OF_TYPE = {
     "string": frozenset({"minLength", "maxLength", "pattern", "format", "contentEncoding", "contentMediaType"}),
     "number": frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}),
 }
-OF_TYPE["integer"] = OF_TYPE["number"]
+KEYWORDS_BY_TYPE["integer"] = KEYWORDS_BY_TYPE["number"]
 """Keywords that imply a type where none is given."""
-READ = REMARKS.union(COMBINED, *OF_TYPE.values()) | {"type", "enum", "const", "nullable", "then", "else"}
-READ |= {"$defs", "definitions"}
+READ_KEYWORDS = DESCRIPTIVE.union(COMBINED, *KEYWORDS_BY_TYPE.values()) | {
+    "type",
+    "enum",
+    "const",
+    "nullable",
+    "then",
+    "else",
+}
+READ_KEYWORDS |= {"$defs", "definitions"}
 """All keywords that are read."""
 TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
 
@@ -75,11 +82,14 @@ def has_old_forms(schema: JSON) -> bool:
     """Return True for a form that 2020-12 does not have: a list of `items`, a boolean `exclusiveMinimum`."""
     pending = [schema]
     while pending:
-        one = pending.pop()
-        if type(one) is list:
-            pending += one
-        elif type(one) is dict:
-            if type(one.get("items")) is list or type(one.get("exclusiveMinimum", one.get("exclusiveMaximum"))) is bool:
+        item = pending.pop()
+        if type(item) is list:
+            pending += item
+        elif type(item) is dict:
+            if (
+                type(item.get("items")) is list
+                or type(item.get("exclusiveMinimum", item.get("exclusiveMaximum"))) is bool
+            ):
                 return True
-            pending += one.values()
+            pending += item.values()
     return False

@@ -9,7 +9,7 @@ from ..ir.pointer import JSON, Object
 from ..ir.text import dumps
 from . import codec as codecs
 from .codec import Codec
-from .conform import long_enum
+from .conform import enum_length_problem
 from .dialects import Dialect
 from .formats import ASSERTED, INCOMPLETE, format_pattern
 from .nodes import EnumNode, Node, NumberNode, StringNode
@@ -34,7 +34,7 @@ class EmitContext(Protocol):
 
     dialect: Dialect
 
-    def add_description(self, schema: Object, node: Node, words: list[str]) -> Object: ...
+    def add_description(self, schema: Object, node: Node, remarks: list[str]) -> Object: ...
     def report_unenforced(self, node: Node, keyword: str, detail: str = ...) -> None: ...
     def report_pattern(self, node: Node, pattern: str, is_sent: bool) -> None: ...
     def report_rewrite(self, node: Node, concept: str, detail: str) -> None: ...
@@ -43,47 +43,52 @@ class EmitContext(Protocol):
 def emit_string(writer: EmitContext, node: StringNode) -> Emitted:
     can = writer.dialect.keywords
     out: Object = {"type": "string"}
-    words: list[str] = []
+    remarks: list[str] = []
     pattern = node.pattern
     if pattern is not None:
         is_sent = "pattern" in can and is_supported(pattern, writer.dialect.patterns)
         writer.report_pattern(node, pattern, is_sent)
         if not is_sent:
-            words.append(f"pattern: {shorten(pattern)}")
+            remarks.append(f"pattern: {shorten(pattern)}")
             pattern = None
     low, high = node.min_length, node.max_length
     if "minLength" not in can and (low or high is not None):
         said = pattern or (node.format and format_pattern(node.format))
-        made = None if said or "pattern" not in can else length_pattern(low, high)
-        if made is not None:
-            pattern, low, high = made
+        generated = None if said or "pattern" not in can else length_pattern(low, high)
+        if generated is not None:
+            pattern, low, high = generated
         for keyword, value in (("minLength", low or None), ("maxLength", high)):
             if value is not None:
-                words.append(f"{keyword}: {value}")
+                remarks.append(f"{keyword}: {value}")
                 writer.report_unenforced(node, keyword)
     else:
         out.update({k: v for k, v in (("minLength", low or None), ("maxLength", high)) if v is not None})
     if node.format is not None:
-        pattern = _format(writer, node, node.format, pattern, out, words)
+        pattern = _emit_format(writer, node, node.format, pattern, out, remarks)
     if pattern is not None:
         out["pattern"] = pattern
-    return Emitted(writer.add_description(out, node, words))
+    return Emitted(writer.add_description(out, node, remarks))
 
 
-def _format(
-    writer: EmitContext, node: StringNode, name: str, pattern: str | None, out: Object, words: list[str]
+def _emit_format(
+    writer: EmitContext, node: StringNode, name: str, pattern: str | None, out: Object, remarks: list[str]
 ) -> str | None:
     """Emit a format by name, as a pattern, or in the description; return the pattern to emit."""
     can = writer.dialect.keywords
     if "format" in can and (writer.dialect.formats is None or name in writer.dialect.formats):
         out["format"] = name
         return pattern
-    made = format_pattern(name)
-    if made is not None and pattern is None and "pattern" in can and is_supported(made, writer.dialect.patterns):
+    generated = format_pattern(name)
+    if (
+        generated is not None
+        and pattern is None
+        and "pattern" in can
+        and is_supported(generated, writer.dialect.patterns)
+    ):
         if name in INCOMPLETE:
             writer.report_rewrite(node, "format", f"sent as a pattern, which does not cover {INCOMPLETE[name]}")
-        return made
-    words.append(f"format: {name}")
+        return generated
+    remarks.append(f"format: {name}")
     if name in ASSERTED:
         writer.report_unenforced(node, "format")
     return pattern
@@ -91,17 +96,17 @@ def _format(
 
 def emit_number(writer: EmitContext, node: NumberNode) -> Emitted:
     can = writer.dialect.keywords
-    bounds = _bounds(node)
-    unsaid = [keyword for keyword in bounds if keyword not in can]
-    if unsaid and node.integer and (listed := _listed(bounds)) is not None:
+    bounds = _effective_bounds(node)
+    unsupported = [keyword for keyword in bounds if keyword not in can]
+    if unsupported and node.integer and (listed := _listed_integers(bounds)) is not None:
         written, codec = _enum_values(writer, node, list(listed))
         return Emitted(writer.add_description(written, node, []), codec)
-    if unsaid and node.integer and (digits := _digits(writer, bounds)) is not None:
+    if unsupported and node.integer and (digits := _digits_pattern(writer, bounds)) is not None:
         writer.report_rewrite(node, "whole number", "sent as its digits in a string, so that the bounds are enforced")
         out = writer.add_description({"type": "string", "pattern": digits}, node, ["a whole number"])
         return Emitted(out, codecs.integer_string_codec())
     out = {"type": "integer" if node.integer else "number"}
-    words: list[str] = []
+    remarks: list[str] = []
     for keyword, value in bounds.items():
         inclusive = keyword.replace("exclusiveM", "m")
         if keyword in can:
@@ -109,12 +114,12 @@ def emit_number(writer: EmitContext, node: NumberNode) -> Emitted:
             continue
         if inclusive != keyword and inclusive in can and inclusive not in bounds:
             out[inclusive] = value
-        words.append(f"{keyword}: {value}")
+        remarks.append(f"{keyword}: {value}")
         writer.report_unenforced(node, keyword)
-    return Emitted(writer.add_description(out, node, words))
+    return Emitted(writer.add_description(out, node, remarks))
 
 
-def _digits(writer: EmitContext, bounds: dict[str, float]) -> str | None:
+def _digits_pattern(writer: EmitContext, bounds: dict[str, float]) -> str | None:
     """Return a pattern that enforces the bounds if the provider enforces patterns but not bounds."""
     if not writer.dialect.enforced or "pattern" not in writer.dialect.keywords or "multipleOf" in bounds:
         return None
@@ -124,13 +129,15 @@ def _digits(writer: EmitContext, bounds: dict[str, float]) -> str | None:
 
 def emit_enum(writer: EmitContext, node: EnumNode) -> Emitted:
     values = list(node.values)
-    most = writer.dialect.enum_values
+    maximum = writer.dialect.enum_values
     too_many = (
-        f"more than {most} values" if most is not None and len(values) > most else long_enum(values, writer.dialect)
+        f"more than {maximum} values"
+        if maximum is not None and len(values) > maximum
+        else enum_length_problem(values, writer.dialect)
     )
     if too_many is not None:
         writer.report_unenforced(node, "enum", f"{too_many}: stated in the description, checked afterwards")
-        kinds = {_type_of(value) for value in values}
+        kinds = {_type_name(value) for value in values}
         kind = kinds.pop() if len(kinds) == 1 else "string"
         return Emitted(writer.add_description({"type": kind}, node, [f"one of {shorten(values)}"]))
     null = None in values and len(values) > 1 and writer.dialect.null == "nullable"
@@ -146,9 +153,9 @@ def _enum_values(writer: EmitContext, node: Node, values: list[JSON]) -> tuple[O
     policy = writer.dialect.enum
     if policy == "any" and writer.dialect.anything == "string":
         policy = "primitive"  # a list would need a schema for its items
-    bad = [value for value in values if not _allowed_in_enum(value, policy)]
-    if not bad:
-        return {"type": _types_of(values), "enum": values} if values else {"type": "string"}, None
+    unsupported_values = [value for value in values if not _allowed_in_enum(value, policy)]
+    if not unsupported_values:
+        return {"type": _type_names(values), "enum": values} if values else {"type": "string"}, None
     names: dict[str, None] = {}
     for value in values:
         name = value if type(value) is str and value else dumps(value) if value != "" else "(empty)"
@@ -164,7 +171,7 @@ def shorten(value: JSON) -> str:
     return text if len(text) <= 300 else f"{text[:297]}…"
 
 
-def _bounds(node: NumberNode) -> dict[str, float]:
+def _effective_bounds(node: NumberNode) -> dict[str, float]:
     low, high, exclusive_minimum, exclusive_maximum = (
         node.minimum,
         node.maximum,
@@ -191,7 +198,7 @@ def _bounds(node: NumberNode) -> dict[str, float]:
     return {keyword: value for keyword, value in pairs.items() if value is not None}
 
 
-def _listed(bounds: dict[str, float]) -> list[int] | None:
+def _listed_integers(bounds: dict[str, float]) -> list[int] | None:
     low, high, step = bounds.get("minimum"), bounds.get("maximum"), bounds.get("multipleOf")
     if low is None or high is None or not 0 <= high - low < MAX_LISTED_INTEGERS * (step or 1):
         return None
@@ -210,12 +217,12 @@ def _allowed_in_enum(value: JSON, policy: str) -> bool:
 TYPE_NAMES = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null", list: "array"}
 
 
-def _type_of(value: JSON) -> str:
+def _type_name(value: JSON) -> str:
     return TYPE_NAMES.get(type(value), "object")
 
 
-def _types_of(values: list[JSON]) -> JSON:
-    kinds = list(dict.fromkeys(_type_of(value) for value in values))
+def _type_names(values: list[JSON]) -> JSON:
+    kinds = list(dict.fromkeys(_type_name(value) for value in values))
     if "number" in kinds and "integer" in kinds:
         kinds.remove("integer")
     return kinds[0] if len(kinds) == 1 else kinds

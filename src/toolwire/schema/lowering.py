@@ -21,7 +21,7 @@ from ..ir.pointer import JSON, Object, split
 from ..ir.text import to_bytes
 from ..stream.strict import parse
 from .codec import Codec, apply_codec
-from .conform import conforms, violations
+from .conform import is_conforming, violations
 from .dialects import DIALECTS, Dialect, dialect
 from .emit import Emitter
 from .leaves import Emitted
@@ -76,28 +76,28 @@ def lower_all(schema: JSON, names: Sequence[str]) -> list[Lowered]:
     """Lower a schema to several dialects; it is read once."""
     content = to_bytes(schema)
     try:
-        return [_cached(content, dialect(name).name) for name in names]
+        return [_lower_cached(content, dialect(name).name) for name in names]
     except ProtocolError:  # nested too deeply to be parsed again
         return [_lower(schema, dialect(name), lambda: parse_schema(schema)) for name in names]
 
 
 @lru_cache(4096)
-def _cached(content: bytes, name: str) -> Lowered:
-    return _lower(_parsed(content), DIALECTS[name], lambda: _read(content))
+def _lower_cached(content: bytes, name: str) -> Lowered:
+    return _lower(_parse_cached(content), DIALECTS[name], lambda: _read_cached(content))
 
 
 @lru_cache(64)
-def _parsed(content: bytes) -> JSON:
+def _parse_cached(content: bytes) -> JSON:
     return parse(content)
 
 
 @lru_cache(64)
-def _read(content: bytes) -> ParsedSchema:
-    return parse_schema(_parsed(content))
+def _read_cached(content: bytes) -> ParsedSchema:
+    return parse_schema(_parse_cached(content))
 
 
-def _lower(schema: JSON, row: Dialect, reading: Callable[[], ParsedSchema]) -> Lowered:
-    if type(schema) is dict and conforms(schema, row):
+def _lower(schema: JSON, row: Dialect, read_source: Callable[[], ParsedSchema]) -> Lowered:
+    if type(schema) is dict and is_conforming(schema, row):
         losses = Losses()
         for one in unchecked_patterns(schema):
             losses.add(one.at, "pattern", "weakened", f"checked by the provider only: {one.reason}", "info")
@@ -105,11 +105,11 @@ def _lower(schema: JSON, row: Dialect, reading: Callable[[], ParsedSchema]) -> L
         whole = Lowered(schema, None, tuple(losses), row)
         whole.unchanged = True
         return whole
-    source = reading()
+    source = read_source()
     losses = Losses()
     emitted = _emit(source, row, losses)
     for finding in source.defects:
-        losses.add(finding.at, "schema", "weakened", finding.what, "warning")
+        losses.add(finding.at, "schema", "weakened", finding.message, "warning")
     for pointer in source.ignored_keywords:
         losses.add(pointer, split(pointer)[-1], "dropped", "it has no meaning for a model", "info")
     problems = violations(emitted.schema, row)
@@ -120,8 +120,8 @@ def _lower(schema: JSON, row: Dialect, reading: Callable[[], ParsedSchema]) -> L
 
 
 def _report_provider_risks(schema: Object, row: Dialect, losses: Losses) -> None:
-    for doubt in provider_risks(schema, row):
-        losses.add("", "schema", "weakened", f"{row.name} may reject it: {doubt}", "warning")
+    for risk in provider_risks(schema, row):
+        losses.add("", "schema", "weakened", f"{row.name} may reject it: {risk}", "warning")
 
 
 def _emit(source: ParsedSchema, row: Dialect, losses: Losses) -> Emitted:
@@ -129,10 +129,10 @@ def _emit(source: ParsedSchema, row: Dialect, losses: Losses) -> Emitted:
     changed: frozenset[str] = frozenset()
     while True:
         emitter = Emitter(source, row, losses, changed)
-        emitted = emitter.root()
+        emitted = emitter.emit_root()
         if emitter.changed <= changed:
             break
-        changed = emitter.affected()
+        changed = emitter.affected_definitions()
     for one in source.unchecked:
         if one.pattern not in emitter.reported:
             losses.add(one.at, "pattern", "weakened", f"checked nowhere: {one.reason}")

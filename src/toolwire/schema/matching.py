@@ -7,28 +7,28 @@ patterns. The sum of both is estimated for each value and compared with a budget
 from __future__ import annotations
 
 from ..ir.pointer import JSON, Object
-from .effort import MANY, ValidationCost
+from .effort import MAX_VISITS, ValidationCost
 from .patterns import MATCH_BUDGET, match_cost
 
-__all__ = ["Matching"]
+__all__ = ["PatternCost"]
 
 
-class Matching(ValidationCost):
+class PatternCost(ValidationCost):
     """The patterns of one schema."""
 
-    __slots__ = ("_rate",)
+    __slots__ = ("_cost_per_character",)
 
     def __init__(self, document: JSON) -> None:
         super().__init__(document)
         schemas = list(self.visits())
-        self._rate = sum(map(_rate, schemas)) if len(schemas) <= MANY else MATCH_BUDGET
+        self._cost_per_character = sum(map(_schema_rate, schemas)) if len(schemas) <= MAX_VISITS else MATCH_BUDGET
 
     def exceeds_budget(self, value: JSON) -> bool:
         """Return True if the patterns may cost more than the budget on this value."""
         # All patterns on all of the text: an upper bound that is cheap, and within the budget for most values.
-        if self._rate * _text_length(value) <= MATCH_BUDGET:
+        if self._cost_per_character * _text_length(value) <= MATCH_BUDGET:
             return False
-        return self.of(value, MATCH_BUDGET) >= MATCH_BUDGET
+        return self.cost_of(value, MATCH_BUDGET) >= MATCH_BUDGET
 
     def _weight(self, schema: Object, value: JSON) -> int:
         if type(value) is str:
@@ -40,7 +40,7 @@ class Matching(ValidationCost):
         return 0
 
 
-def _rate(schema: Object) -> int:
+def _schema_rate(schema: Object) -> int:
     """Return the units for one character of a string or name that is matched with this schema."""
     pattern, patterns = schema.get("pattern"), schema.get("patternProperties")
     rate = match_cost(pattern) if type(pattern) is str else 0
@@ -54,9 +54,9 @@ def _text_length(value: JSON) -> int:
     if type(value) is not dict and type(value) is not list:
         return 0
     total = sum(map(len, value)) if type(value) is dict else 0
-    for one in value.values() if type(value) is dict else value:
-        if type(one) is str:
-            total += len(one)
-        elif type(one) is dict or type(one) is list:
-            total += _text_length(one)
+    for item in value.values() if type(value) is dict else value:
+        if type(item) is str:
+            total += len(item)
+        elif type(item) is dict or type(item) is list:
+            total += _text_length(item)
     return total

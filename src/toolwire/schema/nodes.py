@@ -32,20 +32,20 @@ __all__ = [
     "TupleNode",
     "UnionNode",
     "any_of",
-    "hashable",
+    "hashable_key",
 ]
 
 
-def hashable(value: JSON) -> Hashable:
+def hashable_key(value: JSON) -> Hashable:
     """Return a hashable form of a JSON value, with the equality of JSON: 1 is 1.0, neither is true.
 
     >>> hashable({"a": [1, True]}) == hashable({"a": [1.0, True]}), hashable(1) == hashable(True)
     (True, False)
     """
     if type(value) is dict:
-        return dict, frozenset([(key, hashable(inner)) for key, inner in value.items()])
+        return dict, frozenset([(key, hashable_key(inner)) for key, inner in value.items()])
     if type(value) is list:
-        return list, tuple([hashable(inner) for inner in value])
+        return list, tuple([hashable_key(inner) for inner in value])
     return (bool, value) if type(value) is bool else value
 
 
@@ -95,7 +95,7 @@ class EnumNode(_Base, frozen=True):
 
     def __post_init__(self) -> None:
         if len(self.keys) != len(self.values):  # equal: `replace` changed another field
-            force_setattr(self, "keys", frozenset(map(hashable, self.values)))
+            force_setattr(self, "keys", frozenset(map(hashable_key, self.values)))
 
 
 class ArrayNode(_Base, frozen=True):

@@ -10,19 +10,19 @@ from __future__ import annotations
 from ..ir.pointer import JSON, Object
 from .keywords import DATA, MAPS
 
-__all__ = ["with_null_type"]
+__all__ = ["replace_nullable"]
 
 _COMBINATORS = ("$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf", "not", "if", "then", "else")
 
 
-def with_null_type(schema: JSON) -> JSON:
+def replace_nullable(schema: JSON) -> JSON:
     """Return a copy in which `nullable: true` is replaced by a null type.
 
     >>> with_null_type({"type": "string", "nullable": True})
     {'type': ['string', 'null']}
     """
     if type(schema) is list:
-        return [with_null_type(one) for one in schema]
+        return [replace_nullable(item) for item in schema]
     if type(schema) is not dict:
         return schema
     out: Object = {}
@@ -30,18 +30,18 @@ def with_null_type(schema: JSON) -> JSON:
         if keyword in DATA:
             out[keyword] = value
         elif keyword in MAPS and type(value) is dict:
-            out[keyword] = {key: with_null_type(one) for key, one in value.items()}
+            out[keyword] = {key: replace_nullable(item) for key, item in value.items()}
         else:
-            out[keyword] = with_null_type(value)
-    return _with_null(out) if out.get("nullable") is True else out
+            out[keyword] = replace_nullable(value)
+    return _allow_null(out) if out.get("nullable") is True else out
 
 
-def _with_null(schema: Object) -> Object:
+def _allow_null(schema: Object) -> Object:
     del schema["nullable"]
     kinds = schema.get("type")
     if kinds is not None:
-        listed = kinds if type(kinds) is list else [kinds]
-        schema["type"] = listed if "null" in listed else [*listed, "null"]
+        types = kinds if type(kinds) is list else [kinds]
+        schema["type"] = types if "null" in types else [*types, "null"]
     if "const" in schema:
         schema["enum"] = [schema.pop("const")]
     if type(schema.get("enum")) is list and None not in schema["enum"]:

@@ -31,14 +31,14 @@ _EFFECTS: dict[str, Effect] = {
     "put": "idempotent",
     "delete": "idempotent",
 }
-_UNSENT = frozenset({"authorization", "content-type", "accept"})  # set by the sender of the request
+_EXCLUDED_HEADERS = frozenset({"authorization", "content-type", "accept"})  # set by the sender of the request
 _SAFE = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 
 
 class ParameterLocation(NamedTuple):
     """The location of an argument in a request."""
 
-    where: str  # path, query, header, cookie or body
+    location: str  # path, query, header, cookie or body
     name: str
 
 
@@ -63,17 +63,17 @@ class ApiTool(Tool, frozen=True):
         """Build the request for these arguments; EncodeError for an unknown argument or a missing path parameter."""
         path, query, headers, body = self.path, [], {}, None
         for name, value in arguments.items():
-            place = self.locations.get(name)
-            if place is None:
+            location = self.locations.get(name)
+            if location is None:
                 raise EncodeError(f"{self.name} has no parameter {name!r}", pointer=join(name))
-            if place.where == "path":
-                path = path.replace(f"{{{place.name}}}", _quoted(_text(value)))
-            elif place.where == "query":
-                query += [(place.name, _text(one)) for one in (value if type(value) is list else [value])]
-            elif place.where == "body":
+            if location.location == "path":
+                path = path.replace(f"{{{location.name}}}", _percent_encode(_to_text(value)))
+            elif location.location == "query":
+                query += [(location.name, _to_text(element)) for element in (value if type(value) is list else [value])]
+            elif location.location == "body":
                 body = value
             else:
-                headers.update(_header(place, value))
+                headers.update(_make_header(location, value))
         if missing := re.search(r"\{([^{}]*+)\}", path):
             raise EncodeError(
                 f"the path parameter {missing[1]!r} is missing", pointer=join(missing[1]), hint="pass a value for it"
@@ -81,20 +81,24 @@ class ApiTool(Tool, frozen=True):
         return OperationRequest(self.method.upper(), path, query, headers, body)
 
 
-def _text(value: JSON) -> str:
+def _to_text(value: JSON) -> str:
     return value if type(value) is str else dumps(value)
 
 
-def _quoted(text: str) -> str:
+def _percent_encode(text: str) -> str:
     """Percent-encode the text, including slashes, so that an argument never becomes two path segments."""
     return "".join(chr(byte) if byte in _SAFE else f"%{byte:02X}" for byte in text.encode())
 
 
-def _header(place: ParameterLocation, value: JSON) -> dict[str, str]:
-    text = _text(value)
+def _make_header(location: ParameterLocation, value: JSON) -> dict[str, str]:
+    text = _to_text(value)
     if not text.isprintable():
-        raise EncodeError(f"the value of {place.name!r} is not valid in a header", pointer=join(place.name))
-    return {"cookie": f"{place.name}={_quoted(text)}"} if place.where == "cookie" else {place.name: text}
+        raise EncodeError(f"the value of {location.name!r} is not valid in a header", pointer=join(location.name))
+    return (
+        {"cookie": f"{location.name}={_percent_encode(text)}"}
+        if location.location == "cookie"
+        else {location.name: text}
+    )
 
 
 def tools_from_openapi(document: Object) -> tuple[ApiTool, ...]:
@@ -106,10 +110,10 @@ def tools_from_openapi(document: Object) -> tuple[ApiTool, ...]:
     tools: list[ApiTool] = []
     taken: set[str] = set()
     for path, item in paths.items():
-        item = reader.resolved(item)
+        item = reader.resolve_ref(item)
         for method in _METHODS:
             if type(item.get(method)) is dict:
-                tool = reader.tool(path, method, item, item[method])
+                tool = reader.make_tool(path, method, item, item[method])
                 name = tool.name
                 while name in taken:
                     name += "_"
@@ -122,7 +126,7 @@ class _DocumentReader:
     def __init__(self, document: Object) -> None:
         self._document = document
 
-    def resolved(self, value: JSON) -> Object:
+    def resolve_ref(self, value: JSON) -> Object:
         """Follow references."""
         for _ in range(16):
             if type(value) is not dict:
@@ -136,47 +140,50 @@ class _DocumentReader:
                 raise SchemaError(f"the reference {ref!r} cannot be resolved", pointer=ref[1:]) from None
         raise SchemaError("the references form a cycle")
 
-    def tool(self, path: str, method: str, item: Object, operation: Object) -> ApiTool:
-        places: dict[str, ParameterLocation] = {}
+    def make_tool(self, path: str, method: str, item: Object, operation: Object) -> ApiTool:
+        argument_locations: dict[str, ParameterLocation] = {}
         properties: Object = {}
         required: list[str] = []
-        for place, schema, needed in self._arguments(item, operation):
-            name = place.name if place.where != "body" else "body"
-            if name in places:
-                name = f"{place.where}_{name}"
-            places[name] = place
+        for location, schema, is_required in self._arguments(item, operation):
+            name = location.name if location.location != "body" else "body"
+            if name in argument_locations:
+                name = f"{location.location}_{name}"
+            argument_locations[name] = location
             properties[name] = schema
-            if needed:
+            if is_required:
                 required.append(name)
         schema = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
         name = operation.get("operationId") or f"{method}{path}"
         return ApiTool(
             name=re.sub(r"[^a-zA-Z0-9_-]+", "_", str(name)).strip("_") or method,
-            description=_words(operation),
+            description=_description(operation),
             input_schema=self._with_defs(schema),
             output_schema=self._output_schema(operation),
             effect=_EFFECTS.get(method, "write"),
             method=method,
             path=path,
-            locations=places,
+            locations=argument_locations,
         )
 
     def _arguments(self, item: Object, operation: Object) -> Iterator[tuple[ParameterLocation, Object, bool]]:
         listed: dict[ParameterLocation, Object] = {}
         for raw in (*(item.get("parameters") or ()), *(operation.get("parameters") or ())):
-            parameter = self.resolved(raw)
-            place = ParameterLocation(str(parameter.get("in")), str(parameter.get("name")))
-            if place.where in ("path", "query", "header", "cookie") and place.name.lower() not in _UNSENT:
-                listed[place] = parameter
-        for place, parameter in listed.items():
+            parameter = self.resolve_ref(raw)
+            location = ParameterLocation(str(parameter.get("in")), str(parameter.get("name")))
+            if (
+                location.location in ("path", "query", "header", "cookie")
+                and location.name.lower() not in _EXCLUDED_HEADERS
+            ):
+                listed[location] = parameter
+        for location, parameter in listed.items():
             schema = parameter.get("schema") or _first_schema(parameter.get("content"))
             described = {"description": parameter["description"]} if parameter.get("description") else {}
             yield (
-                place,
+                location,
                 {**upgrade_schema(schema), **described},
-                bool(parameter.get("required")) or place.where == "path",
+                bool(parameter.get("required")) or location.location == "path",
             )
-        body = self.resolved(operation.get("requestBody"))
+        body = self.resolve_ref(operation.get("requestBody"))
         schema = _first_schema(body.get("content"))
         if body:
             yield ParameterLocation("body", "body"), upgrade_schema(schema), bool(body.get("required"))
@@ -185,68 +192,70 @@ class _DocumentReader:
         responses = operation.get("responses")
         for status, raw in responses.items() if type(responses) is dict else ():
             if str(status).startswith("2"):
-                schema = _first_schema(self.resolved(raw).get("content"))
-                if schema and self.resolved(schema).get("type") == "object":
-                    return self._with_defs(upgrade_schema(self.resolved(schema)))
+                schema = _first_schema(self.resolve_ref(raw).get("content"))
+                if schema and self.resolve_ref(schema).get("type") == "object":
+                    return self._with_defs(upgrade_schema(self.resolve_ref(schema)))
         return None
 
     def _with_defs(self, schema: Object) -> Object:
         """Copy the definitions that a schema refers to into its `$defs`, and rewrite the references."""
         defs: Object = {}
-        waiting = [schema]
-        while waiting:
-            for target in _targets(waiting.pop()):
+        pending = [schema]
+        while pending:
+            for target in _ref_targets(pending.pop()):
                 name = target.rpartition("/")[2]
                 if name not in defs and target.startswith("#/components/schemas/"):
-                    defs[name] = upgrade_schema(self.resolved({"$ref": target}))
-                    waiting.append(defs[name])
-        moved = _rebase_refs(schema)
-        return {**moved, "$defs": {name: _rebase_refs(one) for name, one in defs.items()}} if defs else moved
+                    defs[name] = upgrade_schema(self.resolve_ref({"$ref": target}))
+                    pending.append(defs[name])
+        rebased = _rebase_refs(schema)
+        return (
+            {**rebased, "$defs": {name: _rebase_refs(element) for name, element in defs.items()}} if defs else rebased
+        )
 
 
-def _words(operation: Object) -> str | None:
-    said = [operation.get("summary"), operation.get("description")]
-    kept = [one.strip() for one in said if type(one) is str and one.strip()]
-    return "\n\n".join(dict.fromkeys(kept)) or None
+def _description(operation: Object) -> str | None:
+    texts = [operation.get("summary"), operation.get("description")]
+    nonempty = [element.strip() for element in texts if type(element) is str and element.strip()]
+    return "\n\n".join(dict.fromkeys(nonempty)) or None
 
 
 def _first_schema(content: JSON) -> Object:
     """Return the schema of a body, of its JSON variant if there is one."""
     if type(content) is not dict or not content:
         return {}
-    media = next((one for kind, one in content.items() if "json" in kind), next(iter(content.values())))
+    media = next((element for kind, element in content.items() if "json" in kind), next(iter(content.values())))
     schema = media.get("schema") if type(media) is dict else None
     return schema if type(schema) is dict else {}
 
 
-def _targets(value: JSON) -> Iterator[str]:
+def _ref_targets(value: JSON) -> Iterator[str]:
     if type(value) is dict:
         if type(value.get("$ref")) is str:
             yield value["$ref"]
-        for one in value.values():
-            yield from _targets(one)
+        for element in value.values():
+            yield from _ref_targets(element)
     elif type(value) is list:
-        for one in value:
-            yield from _targets(one)
+        for element in value:
+            yield from _ref_targets(element)
 
 
 def _rebase_refs(value: JSON) -> JSON:
     if type(value) is list:
-        return [_rebase_refs(one) for one in value]
+        return [_rebase_refs(element) for element in value]
     if type(value) is not dict:
         return value
     return {
-        key: one.replace("#/components/schemas/", "#/$defs/")
-        if key == "$ref" and type(one) is str
-        else _rebase_refs(one)
-        for key, one in value.items()
+        key: element.replace("#/components/schemas/", "#/$defs/")
+        if key == "$ref" and type(element) is str
+        else _rebase_refs(element)
+        for key, element in value.items()
     }
 
 
 def upgrade_schema(schema: JSON) -> JSON:
     """Convert the keywords that are specific to 3.0 to JSON Schema: `nullable`, `example`, boolean bounds."""
     if type(schema) is list:
-        return [upgrade_schema(one) for one in schema]
+        return [upgrade_schema(element) for element in schema]
     if type(schema) is not dict:
         return schema
     out = {key: upgrade_schema(value) if key not in ("enum", "default") else value for key, value in schema.items()}

@@ -46,7 +46,7 @@ MATCH_LIMIT = 200_000
 
 _LOOKS_AROUND = re.compile(r"\(\?(?:[=!]|<[=!])|\\[1-9]|\(\?P?<|\\[kpPuxc]").search
 _BOUNDARY = re.compile(r"\\[bB]").search
-_MOST_LEAST, _MOST_LENGTH = 32, 256
+_MAX_MIN_LENGTH, _MAX_LENGTH_BOUND = 32, 256
 
 
 def is_supported(pattern: str, policy: str) -> bool:
@@ -64,9 +64,9 @@ def is_supported(pattern: str, policy: str) -> bool:
 
 def length_pattern(low: int, high: int | None) -> tuple[str | None, int, int | None]:
     """Return a pattern that enforces a length, and the bounds that it does not enforce."""
-    if low > _MOST_LEAST:
+    if low > _MAX_MIN_LENGTH:
         return None, low, high
-    if high is not None and high <= _MOST_LENGTH:
+    if high is not None and high <= _MAX_LENGTH_BOUND:
         return rf"^[\s\S]{{{low},{high}}}$", 0, None
     return (rf"^[\s\S]{{{low},}}$" if low else None), 0, high
 
@@ -114,7 +114,7 @@ def _compile(pattern: str) -> jsonschema_rs.Validator | None:
         return None
 
 
-_SMALL = 64_000
+_SMALL_AUTOMATON = 64_000
 _small_engine = lru_cache(128)(_compile)
 _large_engine = lru_cache(4)(_compile)
 
@@ -123,7 +123,7 @@ def matches(pattern: str, text: str) -> bool | None:
     """Return True if the pattern is found in the text; None if it is refused or the search would cost too much."""
     if match_cost(pattern) * len(text) > MATCH_LIMIT or refusal(pattern) is not None:
         return None
-    engine = _small_engine(pattern) if automaton_size(pattern) <= _SMALL else _large_engine(pattern)
+    engine = _small_engine(pattern) if automaton_size(pattern) <= _SMALL_AUTOMATON else _large_engine(pattern)
     return None if engine is None else engine.is_valid(text)
 
 
@@ -164,16 +164,16 @@ _ANY_CASE = re.compile(r"\(\?[a-hj-z]*+i").search
 _WIDE_ESCAPES = ("\\D", "\\S", "\\W", "\\s", "\\u", "\\x")
 
 
-class _Size(NamedTuple):
+class _AutomatonSize(NamedTuple):
     states: int
     size: int
 
 
-_HUGE = _Size(10**9, 10**9)
+_HUGE = _AutomatonSize(10**9, 10**9)
 
 
 @lru_cache(2048)
-def _measure(pattern: str) -> _Size:
+def _measure(pattern: str) -> _AutomatonSize:
     """Count the atoms of a pattern, each as often as the repetitions around it require. One pass, no compilation."""
     outer: list[tuple[int, int]] = []  # states and bytes of the groups around the current one, up to its start
     states = size = 0  # of the current group
@@ -201,7 +201,7 @@ def _measure(pattern: str) -> _Size:
     for before, before_size in outer:  # unbalanced: the engine refuses it
         states, size = states + before, size + before_size
     factor = 3 if _ANY_CASE(pattern) else 1
-    return _Size(factor * states, factor * size)
+    return _AutomatonSize(factor * states, factor * size)
 
 
 def _repetitions(low: str, comma: str, high: str) -> int:

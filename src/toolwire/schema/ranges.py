@@ -15,58 +15,60 @@ _DIGITS = 15
 
 def range_pattern(low: int | None, high: int | None) -> str | None:
     """Return a pattern for the integers from `low` to `high`; None if a bound is too large, or the range is empty."""
-    least = -(10**_DIGITS) + 1 if low is None else low
-    most = 10**_DIGITS - 1 if high is None else high
-    if least > most or max(abs(least), abs(most)) >= 10**_DIGITS:
+    minimum = -(10**_DIGITS) + 1 if low is None else low
+    maximum = 10**_DIGITS - 1 if high is None else high
+    if minimum > maximum or max(abs(minimum), abs(maximum)) >= 10**_DIGITS:
         return None
     parts: list[str] = []
-    if least < 0:
-        parts += [f"-{part}" for part in _between(max(1, -most), -least)]
-    if most >= 0:
-        parts += _between(max(0, least), most)
+    if minimum < 0:
+        parts += [f"-{part}" for part in _patterns_between(max(1, -maximum), -minimum)]
+    if maximum >= 0:
+        parts += _patterns_between(max(0, minimum), maximum)
     return f"^(?:{'|'.join(parts)})$"
 
 
-def _between(low: int, high: int) -> Iterator[str]:
+def _patterns_between(low: int, high: int) -> Iterator[str]:
     """Yield patterns for the numbers from `low` to `high`, neither negative: one length after the other."""
     full: list[int] = []  # lengths with all numbers in the range
     for length in range(len(str(low)), len(str(high)) + 1):
-        least, most = 10 ** (length - 1) if length > 1 else 0, 10**length - 1
-        if length > 1 and low <= least and most <= high:
+        minimum, maximum = 10 ** (length - 1) if length > 1 else 0, 10**length - 1
+        if length > 1 and low <= minimum and maximum <= high:
             full.append(length)
         else:
-            yield from _same_length(str(max(low, least)), str(min(high, most)))
+            yield from _same_length_patterns(str(max(low, minimum)), str(min(high, maximum)))
     if full:
-        yield f"[1-9]{_any(full[0] - 1, full[-1] - 1)}"
+        yield f"[1-9]{_any_digits(full[0] - 1, full[-1] - 1)}"
 
 
-def _any(least: int, most: int) -> str:
+def _any_digits(minimum: int, maximum: int) -> str:
     """Return a pattern for `least` to `most` digits."""
-    if most == 0:
+    if maximum == 0:
         return ""
-    count = "" if (least, most) == (1, 1) else f"{{{least}}}" if least == most else f"{{{least},{most}}}"
+    count = (
+        "" if (minimum, maximum) == (1, 1) else f"{{{minimum}}}" if minimum == maximum else f"{{{minimum},{maximum}}}"
+    )
     return f"[0-9]{count}"
 
 
-def _same_length(low: str, high: str) -> Iterator[str]:
+def _same_length_patterns(low: str, high: str) -> Iterator[str]:
     if not low or (set(low) == {"0"} and set(high) == {"9"}):
-        yield _any(len(low), len(low))
+        yield _any_digits(len(low), len(low))
         return
     if low[0] == high[0]:
-        yield from (f"{low[0]}{rest}" for rest in _same_length(low[1:], high[1:]))
+        yield from (f"{low[0]}{rest}" for rest in _same_length_patterns(low[1:], high[1:]))
         return
     rest = len(low) - 1
     first, last = int(low[0]), int(high[0])
     if low[1:].strip("0"):
-        yield from (f"{low[0]}{tail}" for tail in _same_length(low[1:], "9" * rest))
+        yield from (f"{low[0]}{tail}" for tail in _same_length_patterns(low[1:], "9" * rest))
         first += 1
     if high[1:].strip("9"):
         last -= 1
     if first <= last:
-        yield _digit(str(first), str(last)) + _any(rest, rest)
+        yield _digit_class(str(first), str(last)) + _any_digits(rest, rest)
     if high[1:].strip("9"):
-        yield from (f"{high[0]}{tail}" for tail in _same_length("0" * rest, high[1:]))
+        yield from (f"{high[0]}{tail}" for tail in _same_length_patterns("0" * rest, high[1:]))
 
 
-def _digit(low: str, high: str) -> str:
+def _digit_class(low: str, high: str) -> str:
     return low if low == high else f"[{low}-{high}]"

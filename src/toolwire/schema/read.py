@@ -22,9 +22,19 @@ from msgspec.structs import replace
 from ..ir.pointer import JSON, Object, child_pointer, join, resolve
 from .conditions import Conditions, has_conditions
 from .fits import fits
-from .identifiers import Identifiers, draft_of
+from .identifiers import Identifiers, old_draft_number
 from .intersect import Intersection
-from .keywords import COMBINED, EVALUATING, NOTES, OF_TYPE, READ, REMARKS, RESIDUE, TYPED, TYPES
+from .keywords import (
+    ANNOTATIONS,
+    COMBINED,
+    DESCRIPTIVE,
+    EVALUATING,
+    KEYWORDS_BY_TYPE,
+    READ_KEYWORDS,
+    TYPED,
+    TYPES,
+    UNMODELLED,
+)
 from .nodes import (
     AnyNode,
     ArrayNode,
@@ -40,11 +50,11 @@ from .nodes import (
     TupleNode,
     UnionNode,
     any_of,
-    hashable,
+    hashable_key,
 )
-from .scalars import count, is_a, number, string
-from .step_budget import StepBudget, size_of
-from .unchecked import Unchecked, unchecked_patterns
+from .scalars import is_json_type, parse_count, parse_number, parse_string
+from .step_budget import StepBudget, json_size
+from .unchecked import UncheckedPattern, unchecked_patterns
 
 __all__ = ["DEPTH", "ParsedSchema", "SchemaDefect", "parse_schema"]
 
@@ -53,7 +63,7 @@ DEPTH = 64
 
 _STEPS, _STEPS_PER_VALUE = 500, 4
 """The budget of intersections. The tools of public servers need less than one step per JSON value."""
-_MOST_NESTING = 16
+_MAX_NESTING = 16
 """Nodes being read at once beyond which a reference is read later, from an empty stack."""
 _KINDS: dict[type, str] = {
     ObjectNode: "object",
@@ -64,14 +74,14 @@ _KINDS: dict[type, str] = {
     BooleanNode: "boolean",
     NullNode: "null",
 }
-_MOST_HOPS = 3
+_MAX_HOPS = 3
 
 
 class SchemaDefect(NamedTuple):
     """A defect of the schema itself."""
 
     at: str
-    what: str
+    message: str
 
 
 class ParsedSchema(NamedTuple):
@@ -86,13 +96,13 @@ class ParsedSchema(NamedTuple):
     defects: tuple[SchemaDefect, ...]
     ignored_keywords: tuple[str, ...] = ()
     size: int = 0
-    """The size of the document (`size_of`), from which allowances for further work are derived."""
-    unchecked: tuple[Unchecked, ...] = ()
+    """The size of the document (`json_size`), from which allowances for further work are derived."""
+    unchecked: tuple[UncheckedPattern, ...] = ()
 
 
 def parse_schema(schema: JSON) -> ParsedSchema:
     reader = _SchemaParser(schema)
-    root = reader.node(schema, "", 0)
+    root = reader.parse_node(schema, "", 0)
     reader.read_postponed()
     findings, unread = tuple(dict.fromkeys(reader.defects)), tuple(reader.ignored_keywords)
     return ParsedSchema(root, reader.defs, findings, unread, reader.size, tuple(unchecked_patterns(schema)))
@@ -101,7 +111,7 @@ def parse_schema(schema: JSON) -> ParsedSchema:
 class _SchemaParser:
     def __init__(self, document: JSON) -> None:
         self.document = document
-        self.size = size_of(document)
+        self.size = json_size(document)
         self.defs: dict[str, Node] = {}
         self.defects: list[SchemaDefect] = []
         self.ignored_keywords: list[str] = []
@@ -109,19 +119,19 @@ class _SchemaParser:
         self._nesting = 0
         self._postponed: list[str] = []
         self._identifiers: Identifiers | None = None
-        self._ref_alone = draft_of(document) is not None
-        self._intersection = Intersection(self._target, StepBudget(_STEPS + self.size * _STEPS_PER_VALUE))
+        self._ref_excludes_siblings = old_draft_number(document) is not None
+        self._intersection = Intersection(self._find_target, StepBudget(_STEPS + self.size * _STEPS_PER_VALUE))
         budget = StepBudget(_STEPS + self.size * _STEPS_PER_VALUE)
-        self._conditions = Conditions(self.node, self._follow, self._resolved, budget)
+        self._conditions = Conditions(self.parse_node, self._follow_ref, self._resolve_node, budget)
 
-    def node(self, schema: JSON, at: str, depth: int) -> Node:
+    def parse_node(self, schema: JSON, at: str, depth: int) -> Node:
         self._nesting += 1
         try:
-            return self._node(schema, at, depth)
+            return self._parse_node(schema, at, depth)
         finally:
             self._nesting -= 1
 
-    def _node(self, schema: JSON, at: str, depth: int) -> Node:
+    def _parse_node(self, schema: JSON, at: str, depth: int) -> Node:
         if schema is True:
             return AnyNode(at=at)
         if schema is False:
@@ -134,21 +144,21 @@ class _SchemaParser:
         if depth > DEPTH:
             self.defects.append(SchemaDefect(at, f"nested deeper than {DEPTH}"))
             return AnyNode(at=at)
-        if not schema.keys() <= READ:
-            self.ignored_keywords += [at + join(keyword) for keyword in schema if keyword not in READ]
-        if self._ref_alone and "$ref" in schema:
-            schema = self._without_siblings(schema, at)
-        node = self._own(schema, at, depth)
+        if not schema.keys() <= READ_KEYWORDS:
+            self.ignored_keywords += [at + join(keyword) for keyword in schema if keyword not in READ_KEYWORDS]
+        if self._ref_excludes_siblings and "$ref" in schema:
+            schema = self._drop_siblings(schema, at)
+        node = self._own_node(schema, at, depth)
         if not COMBINED.isdisjoint(schema):
             node = self._with_combined(node, schema, at, depth)
         if isinstance(node, (ObjectNode, UnionNode)) and has_conditions(schema):
             node = self._with_conditional(node, schema, at, depth)
         if schema.get("nullable") is True and not isinstance(node, (AnyNode, NullNode)):
-            node = UnionNode((node, NullNode(at=at)), at=at) if not isinstance(node, EnumNode) else _with_null(node)
-        if REMARKS.isdisjoint(schema):
+            node = UnionNode((node, NullNode(at=at)), at=at) if not isinstance(node, EnumNode) else _add_null(node)
+        if DESCRIPTIVE.isdisjoint(schema):
             return node
-        annotations = {key: schema[key] for key in NOTES if key in schema}
-        unmodelled = {key: schema[key] for key in RESIDUE if _says_something(key, schema.get(key))}
+        annotations = {key: schema[key] for key in ANNOTATIONS if key in schema}
+        unmodelled = {key: schema[key] for key in UNMODELLED if _is_meaningful(key, schema.get(key))}
         if "if" in unmodelled:
             unmodelled["if"] = {key: schema[key] for key in ("if", "then", "else") if key in schema}
         if not annotations and not unmodelled:
@@ -159,8 +169,8 @@ class _SchemaParser:
 
     def _with_combined(self, node: Node, schema: Object, at: str, depth: int) -> Node:
         implied = TYPED.isdisjoint(schema)
-        for part in self._combined(schema, at, depth):
-            node = self._beside(node, part, at) if implied else self._intersect(node, part, at)
+        for part in self._combined_nodes(schema, at, depth):
+            node = self._combine_untyped(node, part, at) if implied else self._intersect(node, part, at)
             implied = implied and isinstance(part, AnyNode)
         return node
 
@@ -172,56 +182,58 @@ class _SchemaParser:
             )
         return node if extended is None else extended
 
-    def _combined(self, schema: Object, at: str, depth: int) -> Iterable[Node]:
+    def _combined_nodes(self, schema: Object, at: str, depth: int) -> Iterable[Node]:
         """Yield the nodes of references and combinators."""
         for keyword in ("$ref", "$recursiveRef", "$dynamicRef"):
             if type(schema.get(keyword)) is str:
-                yield self._ref(schema[keyword], at, keyword)
-        for index, part in enumerate(_schemas(schema.get("allOf"))):
-            yield self.node(part, f"{at}/allOf/{index}", depth + 1)
+                yield self._parse_ref(schema[keyword], at, keyword)
+        for index, part in enumerate(_schema_list(schema.get("allOf"))):
+            yield self.parse_node(part, f"{at}/allOf/{index}", depth + 1)
         for keyword in ("anyOf", "oneOf"):
             branches = [
-                self.node(part, f"{at}/{keyword}/{index}", depth + 1)
-                for index, part in enumerate(_schemas(schema.get(keyword)))
+                self.parse_node(part, f"{at}/{keyword}/{index}", depth + 1)
+                for index, part in enumerate(_schema_list(schema.get(keyword)))
             ]
             if branches:
                 yield any_of(branches, keyword == "oneOf", at)
 
-    def _own(self, schema: Object, at: str, depth: int) -> Node:
+    def _own_node(self, schema: Object, at: str, depth: int) -> Node:
         """Read `type`, `enum` and the keywords of the type."""
-        types = self._types(schema, at)
+        types = self._declared_types(schema, at)
         if "const" in schema or type(schema.get("enum")) is list:
-            return self._enum(schema, types, at)
+            return self._parse_enum(schema, types, at)
         if types is None:
             return AnyNode(at=at)
-        return any_of([self._typed(name, schema, at, depth) for name in types], False, at)
+        return any_of([self._parse_type(name, schema, at, depth) for name in types], False, at)
 
-    def _types(self, schema: Object, at: str) -> list[str] | None:
+    def _declared_types(self, schema: Object, at: str) -> list[str] | None:
         """Return the declared or implied types; None: any."""
-        said = schema.get("type")
-        names = said if type(said) is list else [said]
-        spelled = [
+        declared = schema.get("type")
+        names = declared if type(declared) is list else [declared]
+        normalised = [
             name.lower() if type(name) is str and name.isupper() else name for name in names
         ]  # Gemini's spelling
-        known = [name for name in spelled if name in TYPES]
+        known = [name for name in normalised if name in TYPES]
         if known:
             return ["number"] if set(known) == {"number", "integer"} else list(dict.fromkeys(known))
-        if said is not None:
-            self.defects.append(SchemaDefect(f"{at}/type", f"unknown type {said!r}"))
+        if declared is not None:
+            self.defects.append(SchemaDefect(f"{at}/type", f"unknown type {declared!r}"))
         if "const" in schema or "enum" in schema:
             return None
-        meant = [name for name in ("object", "array", "string", "number") if not OF_TYPE[name].isdisjoint(schema)]
+        meant = [
+            name for name in ("object", "array", "string", "number") if not KEYWORDS_BY_TYPE[name].isdisjoint(schema)
+        ]
         return meant[:1] or None
 
-    def _enum(self, schema: Object, types: list[str] | None, at: str) -> Node:
+    def _parse_enum(self, schema: Object, types: list[str] | None, at: str) -> Node:
         values = [schema["const"]] if "const" in schema else schema["enum"]
         if "const" in schema and type(schema.get("enum")) is list:
-            listed = frozenset(map(hashable, schema["enum"]))
-            values = [value for value in values if hashable(value) in listed]
+            listed = frozenset(map(hashable_key, schema["enum"]))
+            values = [value for value in values if hashable_key(value) in listed]
         unique: dict[Hashable, JSON] = {}
         for value in values:
-            if types is None or any(is_a(value, name) for name in types):
-                unique.setdefault(hashable(value), value)
+            if types is None or any(is_json_type(value, name) for name in types):
+                unique.setdefault(hashable_key(value), value)
         if not unique:
             self.defects.append(
                 SchemaDefect(f"{at}/enum", "no value of the enum has the declared type: nothing can ever match")
@@ -229,22 +241,22 @@ class _SchemaParser:
             return NeverNode(at=at)
         return EnumNode(tuple(unique.values()), at=at)
 
-    def _typed(self, name: str, schema: Object, at: str, depth: int) -> Node:
+    def _parse_type(self, name: str, schema: Object, at: str, depth: int) -> Node:
         if name == "object":
-            return self._object(schema, at, depth)
+            return self._parse_object(schema, at, depth)
         if name == "array":
-            return self._array(schema, at, depth)
+            return self._parse_array(schema, at, depth)
         if name == "string":
-            return string(schema, at)
+            return parse_string(schema, at)
         if name in ("number", "integer"):
-            return number(name == "integer", schema, at)
+            return parse_number(name == "integer", schema, at)
         return BooleanNode(at=at) if name == "boolean" else NullNode(at=at)
 
-    def _object(self, schema: Object, at: str, depth: int) -> Node:
-        given = schema.get("properties")
+    def _parse_object(self, schema: Object, at: str, depth: int) -> Node:
+        raw_properties = schema.get("properties")
         properties = {
-            key: self.node(value, child_pointer(at, "properties", key), depth + 1)
-            for key, value in (given.items() if type(given) is dict else ())
+            key: self.parse_node(value, child_pointer(at, "properties", key), depth + 1)
+            for key, value in (raw_properties.items() if type(raw_properties) is dict else ())
         }
         names = schema.get("required")
         required = frozenset(name for name in names if type(name) is str) if type(names) is list else frozenset()
@@ -254,10 +266,10 @@ class _SchemaParser:
             extra = True if extra else None  # keys that other schemas evaluate are neither forbidden nor constrained
         rest: Node | None = None
         if extra is True or type(extra) is dict:
-            rest = self.node(extra, f"{at}/{keyword}", depth + 1)
+            rest = self.parse_node(extra, f"{at}/{keyword}", depth + 1)
         patterns = schema.get("patternProperties")
         if type(patterns) is dict and patterns:
-            rest = self._patterns(patterns, rest, at, depth)
+            rest = self._parse_patterns(patterns, rest, at, depth)
         if extra is None and not properties and not patterns and (at or not COMBINED.isdisjoint(schema)):
             rest = AnyNode(at=at)
         for name in sorted(required - properties.keys()):
@@ -272,123 +284,134 @@ class _SchemaParser:
         unmodelled = {"patternProperties": patterns} if patterns else {}
         return ObjectNode(properties, required, rest, extra is False, unmodelled=unmodelled, at=at)
 
-    def _patterns(self, patterns: Object, rest: Node | None, at: str, depth: int) -> Node:
+    def _parse_patterns(self, patterns: Object, rest: Node | None, at: str, depth: int) -> Node:
         branches = [
-            self.node(value, child_pointer(at, "patternProperties", key), depth + 1) for key, value in patterns.items()
+            self.parse_node(value, child_pointer(at, "patternProperties", key), depth + 1)
+            for key, value in patterns.items()
         ]
         return any_of([*branches, *([rest] if rest is not None else [])], False, at)
 
-    def _array(self, schema: Object, at: str, depth: int) -> Node:
-        low, high = count(schema.get("minItems")) or 0, count(schema.get("maxItems"))
+    def _parse_array(self, schema: Object, at: str, depth: int) -> Node:
+        low, high = parse_count(schema.get("minItems")) or 0, parse_count(schema.get("maxItems"))
         items, first = schema.get("items"), schema.get("prefixItems")
-        behind = items
+        rest_items = items
         if type(items) is list:
-            first, behind = items, schema.get("additionalItems")
+            first, rest_items = items, schema.get("additionalItems")
         if type(first) is list and first:
             keyword = "items" if type(items) is list else "prefixItems"
-            nodes = tuple(self.node(part, f"{at}/{keyword}/{index}", depth + 1) for index, part in enumerate(first))
-            rest: Node | None = None if behind is False or (high is not None and high <= len(nodes)) else AnyNode(at=at)
-            if type(behind) is dict:
-                rest = self.node(behind, f"{at}/items", depth + 1)
+            nodes = tuple(
+                self.parse_node(part, f"{at}/{keyword}/{index}", depth + 1) for index, part in enumerate(first)
+            )
+            rest: Node | None = (
+                None if rest_items is False or (high is not None and high <= len(nodes)) else AnyNode(at=at)
+            )
+            if type(rest_items) is dict:
+                rest = self.parse_node(rest_items, f"{at}/items", depth + 1)
             return TupleNode(nodes, rest, low, high, at=at)
         if items is False:
             return ArrayNode(None, low, 0, at=at) if not low else NeverNode(at=at)
-        return ArrayNode(None if items is None else self.node(items, f"{at}/items", depth + 1), low, high, at=at)
+        return ArrayNode(None if items is None else self.parse_node(items, f"{at}/items", depth + 1), low, high, at=at)
 
-    def _ref(self, uri: str, at: str, keyword: str) -> Node:
-        target, at_keyword = self._pointer(uri, at, keyword), f"{at}/{keyword}"
+    def _parse_ref(self, uri: str, at: str, keyword: str) -> Node:
+        target, at_keyword = self._resolve_pointer(uri, at, keyword), f"{at}/{keyword}"
         if target is None:
             self.defects.append(SchemaDefect(at_keyword, f"{uri!r} cannot be resolved in this document"))
             return AnyNode(at=at_keyword, unmodelled={keyword: uri})
         if target not in self.defs and target not in self._reading:
             self._reading.add(target)
-            if self._nesting > _MOST_NESTING:
+            if self._nesting > _MAX_NESTING:
                 self._postponed.append(target)
             else:
-                self._definition(target)
+                self._parse_definition(target)
         return RefNode(target, at=at_keyword)
 
-    def _definition(self, target: str) -> None:
-        self.defs[target] = self.node(resolve(self.document, target), target, 1)
+    def _parse_definition(self, target: str) -> None:
+        self.defs[target] = self.parse_node(resolve(self.document, target), target, 1)
         self._reading.discard(target)
 
     def read_postponed(self) -> None:
         """Read the definitions at the end of long chains of references, which would exceed the recursion limit."""
         while self._postponed:
-            self._definition(self._postponed.pop())
+            self._parse_definition(self._postponed.pop())
 
-    def _pointer(self, uri: str, at: str, keyword: str = "$ref") -> str | None:
+    def _resolve_pointer(self, uri: str, at: str, keyword: str = "$ref") -> str | None:
         if self._identifiers is None:
             self._identifiers = Identifiers(self.document)
-        return self._identifiers.target(uri, at, keyword)
+        return self._identifiers.resolve(uri, at, keyword)
 
-    def _follow(self, uri: str, at: str) -> tuple[JSON, str] | None:
-        target = self._pointer(uri, at)
+    def _follow_ref(self, uri: str, at: str) -> tuple[JSON, str] | None:
+        target = self._resolve_pointer(uri, at)
         return None if target is None else (resolve(self.document, target), target)
 
-    def _without_siblings(self, schema: Object, at: str) -> Object:
+    def _drop_siblings(self, schema: Object, at: str) -> Object:
         """Keep the reference and its annotations: up to draft 7, all other keywords beside `$ref` are ignored."""
-        kept = {"$ref", "nullable", "$defs", "definitions", *NOTES}
-        self.ignored_keywords += [at + join(keyword) for keyword in schema if keyword in READ and keyword not in kept]
+        kept = {"$ref", "nullable", "$defs", "definitions", *ANNOTATIONS}
+        self.ignored_keywords += [
+            at + join(keyword) for keyword in schema if keyword in READ_KEYWORDS and keyword not in kept
+        ]
         return {keyword: value for keyword, value in schema.items() if keyword in kept}
 
-    def _beside(self, own: Node, other: Node, at: str) -> Node:
+    def _combine_untyped(self, own_node: Node, other: Node, at: str) -> Node:
         """Combine keywords without a `type` with a combinator: they constrain only values of their own type."""
-        kind, found = _KINDS.get(type(own)), self._resolved(other)
+        kind, found = _KINDS.get(type(own_node)), self._resolve_node(other)
         if kind is None or not isinstance(found, UnionNode):
-            return self._narrowed(own, other, at)
-        if all(_KINDS.get(type(self._resolved(branch))) in (None, kind) for branch in found.branches):
-            return self._intersect(own, other, at)
-        joined = any_of([self._narrowed(own, branch, at) for branch in found.branches], found.one_of, found.at)
+            return self._narrow(own_node, other, at)
+        if all(_KINDS.get(type(self._resolve_node(branch))) in (None, kind) for branch in found.branches):
+            return self._intersect(own_node, other, at)
+        joined = any_of([self._narrow(own_node, branch, at) for branch in found.branches], found.one_of, found.at)
         return replace(
             joined,
             annotations={**joined.annotations, **found.annotations},
             unmodelled={**joined.unmodelled, **found.unmodelled},
         )
 
-    def _narrowed(self, own: Node, other: Node, at: str) -> Node:
-        kind, found = _KINDS.get(type(own)), self._resolved(other)
+    def _narrow(self, own_node: Node, other: Node, at: str) -> Node:
+        kind, found = _KINDS.get(type(own_node)), self._resolve_node(other)
         if isinstance(found, EnumNode) and kind is not None:
             budget = self._intersection.budget
-            values = [one for one in found.values if not is_a(one, kind) or fits(own, one, self._target, budget)]
+            values = [
+                item
+                for item in found.values
+                if not is_json_type(item, kind) or fits(own_node, item, self._find_target, budget)
+            ]
             return found if budget.exhausted else replace(found, values=tuple(values)) if values else NeverNode(at=at)
-        return self._intersect(own, other, at) if _KINDS.get(type(found), kind) == kind else other
+        return self._intersect(own_node, other, at) if _KINDS.get(type(found), kind) == kind else other
 
-    def _resolved(self, node: Node) -> Node:
+    def _resolve_node(self, node: Node) -> Node:
         """Follow references; `AnyNode` if the chain is too long, or a target is still being read."""
-        for _ in range(_MOST_HOPS):
+        for _ in range(_MAX_HOPS):
             if not isinstance(node, RefNode):
                 return node
-            node = self._target(node.target) or AnyNode()
+            node = self._find_target(node.target) or AnyNode()
         return AnyNode()
 
     def _intersect(self, node: Node, other: Node, at: str) -> Node:
         exhausted = self._intersection.budget.exhausted
-        result = self._intersection.of(node, other)
+        result = self._intersection.intersect(node, other)
         unknown = isinstance(result, AnyNode) and not isinstance(node, AnyNode) and not isinstance(other, AnyNode)
         if self._intersection.budget.exhausted and (unknown or not exhausted):
             self.defects.append(SchemaDefect(at, "too many combinations to intersect: described as any value"))
-        unread = any(isinstance(one, RefNode) and self._target(one.target) is None for one in (node, other))
+        unread = any(isinstance(item, RefNode) and self._find_target(item.target) is None for item in (node, other))
         if unread and isinstance(result, ObjectNode) and not result.closed:
             return replace(result, rest=result.rest or AnyNode(at=at))  # the keys of the definition are not known yet
         if isinstance(result, NeverNode) and not isinstance(node, NeverNode) and not isinstance(other, NeverNode):
             self.defects.append(SchemaDefect(at, "the combined schemas exclude each other: nothing can ever match"))
         return result
 
-    def _target(self, target: str) -> Node | None:
+    def _find_target(self, target: str) -> Node | None:
         """Return a definition; None while it is being read: it contains itself by `allOf`."""
         return None if target in self._reading else self.defs.get(target)
 
 
-def _schemas(value: JSON) -> list[JSON]:
+def _schema_list(value: JSON) -> list[JSON]:
     return value if type(value) is list else []
 
 
-def _with_null(node: EnumNode) -> EnumNode:
+def _add_null(node: EnumNode) -> EnumNode:
     return node if None in node.values else replace(node, values=(*node.values, None))
 
 
-def _says_something(keyword: str, value: JSON) -> bool:
+def _is_meaningful(keyword: str, value: JSON) -> bool:
     if value == {}:
         return keyword in ("not", "if", "contains")
     if value is None or (keyword == "minProperties" and value == 0):

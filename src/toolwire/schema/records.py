@@ -25,9 +25,9 @@ __all__ = ["emit_object", "emit_tuple"]
 
 def emit_tuple(emitter: Emitter, node: TupleNode, depth: int) -> Emitted:
     if not node.items:
-        most = node.max_items if node.rest is not None else 0
+        max_items = node.max_items if node.rest is not None else 0
         rest = ArrayNode(
-            node.rest, node.min_items, most, annotations=node.annotations, unmodelled=node.unmodelled, at=node.at
+            node.rest, node.min_items, max_items, annotations=node.annotations, unmodelled=node.unmodelled, at=node.at
         )
         return emitter.emit(rest, depth)
     if emitter.dialect.tuples == "keep" and "prefixItems" in emitter.dialect.keywords:
@@ -71,7 +71,7 @@ def _emit_prefix_items(emitter: Emitter, node: TupleNode, depth: int) -> Emitted
 def emit_object(emitter: Emitter, node: ObjectNode, depth: int, *, root: bool = False) -> Emitted:
     dialect = emitter.dialect
     if node.rest is not None and not node.properties and dialect.maps == "entries" and not root:
-        return _map(emitter, node, depth)
+        return _emit_map(emitter, node, depth)
     if not node.properties and node.rest is None and not dialect.empty_objects and not root:
         return leaves.emit_enum(emitter, EnumNode(({},), annotations=node.annotations, at=node.at))
     keys = PropertyNames(dialect.property_name, node.properties)
@@ -83,12 +83,12 @@ def emit_object(emitter: Emitter, node: ObjectNode, depth: int, *, root: bool = 
             emitter.losses.add(inner.at or node.at, "property", "dropped", "no value can match it", "error")
             continue
         optional, drops_null = name not in node.required, False
-        if optional and emitter.budget.tight:
+        if optional and emitter.budget.is_tight:
             drops_null = emitter.accepts_null(inner)
-            inner = emitter.budget.without_null(inner)
-            if (unset := emitter.budget.unset(inner)) is not None:
+            inner = emitter.budget.drop_null(inner)
+            if (unset := emitter.budget.unset_values(inner)) is not None:
                 lowered_name = keys.legal_name(name)
-                known.append(_unset(emitter, name, lowered_name, inner, unset, properties))
+                known.append(_emit_with_unset(emitter, name, lowered_name, inner, unset, properties))
                 required.append(lowered_name)
                 continue
         emitted = emitter.emit(inner, depth + 1)
@@ -101,7 +101,7 @@ def emit_object(emitter: Emitter, node: ObjectNode, depth: int, *, root: bool = 
             if emitter.accepts_null(inner):
                 detail = "null means absent: an explicit null arrives as absent"
                 emitter.losses.add(inner.at, "null", "rewritten", detail, "info")
-            schema = emitter.nullable(schema)
+            schema = emitter.make_nullable(schema)
         if is_filled or not optional:
             required.append(lowered_name)
         properties[lowered_name] = schema
@@ -109,7 +109,7 @@ def emit_object(emitter: Emitter, node: ObjectNode, depth: int, *, root: bool = 
     return _complete_object(emitter, node, depth, known, properties, required, keys)
 
 
-def _unset(
+def _emit_with_unset(
     emitter: Emitter, name: str, lowered_name: str, node: Node, enum: EnumNode, properties: Object
 ) -> FieldCodec:
     """Emit an optional property as a required one, with a string that means absent."""
@@ -132,14 +132,14 @@ def _complete_object(
 ) -> Emitted:
     dialect = emitter.dialect
     more, more_codec, more_fills = None, None, False
-    words: list[str] = []
+    remarks: list[str] = []
     out: Object = {"type": "object", "properties": properties, "required": required}
     if node.rest is not None and dialect.maps == "entries":
-        more = keys.new("additional_properties")
+        more = keys.allocate("additional_properties")
         others = replace(node, properties={}, required=frozenset(), annotations={}, unmodelled={}, at=node.at)
-        emitted = _map(emitter, others, depth + 1)
+        emitted = _emit_map(emitter, others, depth + 1)
         more_codec, more_fills = emitted.codec, dialect.optional == "nullable"
-        properties[more] = emitter.nullable(emitted.schema) if more_fills else emitted.schema
+        properties[more] = emitter.make_nullable(emitted.schema) if more_fills else emitted.schema
         if more_fills:
             required.append(more)
     elif node.rest is not None:
@@ -148,7 +148,7 @@ def _complete_object(
         if "additionalProperties" in dialect.keywords:
             out["additionalProperties"] = inner.schema or True
         else:
-            words = [f"additionalProperties: {leaves.shorten(inner.schema or True)}"]
+            remarks = [f"additionalProperties: {leaves.shorten(inner.schema or True)}"]
             emitter.report_unenforced(node, "additionalProperties")
     elif node.closed and "additionalProperties" in dialect.keywords:
         out["additionalProperties"] = False
@@ -156,18 +156,18 @@ def _complete_object(
         emitter.report_omitted(
             node, "additionalProperties", "other properties are rejected when the arguments are validated"
         )
-    out = emitter.add_description(emitter.close_object(out), node, words)
+    out = emitter.add_description(emitter.close_object(out), node, remarks)
     changes = (
         more is not None
         or more_codec is not None
         or any(f.codec or f.is_filled or f.drops_null or f.name != f.lowered_name for f in known)
     )
     if not changes:
-        return Emitted(_without_empty(out, dialect))
-    return Emitted(_without_empty(out, dialect), codecs.object_codec(known, more, more_codec, more_fills))
+        return Emitted(_drop_empty_required(out, dialect))
+    return Emitted(_drop_empty_required(out, dialect), codecs.object_codec(known, more, more_codec, more_fills))
 
 
-def _map(emitter: Emitter, node: ObjectNode, depth: int) -> Emitted:
+def _emit_map(emitter: Emitter, node: ObjectNode, depth: int) -> Emitted:
     """Emit a map as a list of entries."""
     emitter.report_rewrite(node, "map", "sent as a list of keys and values")
     inner = emitter.emit(node.rest or AnyNode(at=node.at), depth + 1)
@@ -176,7 +176,7 @@ def _map(emitter: Emitter, node: ObjectNode, depth: int) -> Emitted:
     return Emitted(emitter.add_description(out, node, ["a list of key and value pairs"]), codecs.map_codec(inner.codec))
 
 
-def _without_empty(out: Object, dialect: Dialect) -> Object:
+def _drop_empty_required(out: Object, dialect: Dialect) -> Object:
     if not out["required"] and dialect.optional != "nullable":
         del out["required"]
     return out

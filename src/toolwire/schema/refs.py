@@ -38,11 +38,11 @@ def recursive_definitions(root: Node, definitions: Mapping[str, Node]) -> frozen
                 if path:
                     low[path[-1][0]] = min(low[path[-1][0]], low[pointer])
                 if low[pointer] == order[pointer]:
-                    found.update(_component(open_pointers, pointer))
+                    found.update(_pop_component(open_pointers, pointer))
     return frozenset(found)
 
 
-def _component(open_pointers: dict[str, None], first: str) -> list[str]:
+def _pop_component(open_pointers: dict[str, None], first: str) -> list[str]:
     """Remove the component that begins at `first` from the open pointers; empty if it is a single definition."""
     members = [open_pointers.popitem()[0]]
     while members[-1] != first:
@@ -55,15 +55,15 @@ def refs_in(node: Node) -> list[str]:
     found: list[str] = []
     pending = [node]
     while pending:
-        one = pending.pop()
-        if isinstance(one, RefNode):
-            found.append(one.target)
-        elif isinstance(one, ObjectNode):
-            pending += [*one.properties.values(), *([one.rest] if one.rest is not None else [])]
-        elif isinstance(one, ArrayNode):
-            pending += [one.items] if one.items is not None else []
-        elif isinstance(one, TupleNode):
-            pending += [*one.items, *([one.rest] if one.rest is not None else [])]
-        elif isinstance(one, UnionNode):
-            pending += one.branches
+        current = pending.pop()
+        if isinstance(current, RefNode):
+            found.append(current.target)
+        elif isinstance(current, ObjectNode):
+            pending += [*current.properties.values(), *([current.rest] if current.rest is not None else [])]
+        elif isinstance(current, ArrayNode):
+            pending += [current.items] if current.items is not None else []
+        elif isinstance(current, TupleNode):
+            pending += [*current.items, *([current.rest] if current.rest is not None else [])]
+        elif isinstance(current, UnionNode):
+            pending += current.branches
     return found

@@ -27,12 +27,12 @@ from .fits import fits
 from .nodes import Node, ObjectNode
 from .read import parse_schema
 from .steps import RepairStep
-from .validate import DEPTH, Problem, Validator, depth_of, has_large_patterns, validator
+from .validate import DEPTH, Problem, Validator, has_large_patterns, nesting_depth, validator
 
 __all__ = ["POLICIES", "Repair", "RepairPolicy", "RepairStep", "repair_arguments"]
 
 RepairPolicy: TypeAlias = Literal["strict", "safe", "aggressive"]
-_AROUND = frozenset({"prose", "surplus_closer"})
+_SURROUNDING_STEPS = frozenset({"prose", "surplus_closer"})
 POLICIES: tuple[RepairPolicy, ...] = ("strict", "safe", "aggressive")
 
 
@@ -58,18 +58,18 @@ def repair_arguments(given: JSON, schema: JSON, *, policy: RepairPolicy = "safe"
     if policy not in POLICIES:
         raise ConfigError(f"unknown policy {policy!r}", hint=f"use one of {', '.join(POLICIES)}")
     content = to_bytes(schema)
-    ladder = _large_ladder(content) if has_large_patterns(content) else _ladder(content)
+    repairer = _large_repairer(content) if has_large_patterns(content) else _repairer(content)
     if type(given) is not str:
-        return ladder.from_value(given, (), policy)
-    return ladder.from_text(given, policy, finished)
+        return repairer.from_value(given, (), policy)
+    return repairer.from_text(given, policy, finished)
 
 
 @lru_cache(1024)
-def _ladder(schema: bytes) -> _Repairer:
+def _repairer(schema: bytes) -> _Repairer:
     return _Repairer(parse(schema))
 
 
-_large_ladder = lru_cache(16)(_ladder.__wrapped__)  # like the cache of the validator that it holds
+_large_repairer = lru_cache(16)(_repairer.__wrapped__)  # like the cache of the validator that it holds
 
 
 class _Repairer:
@@ -88,45 +88,48 @@ class _Repairer:
             try:
                 return self.from_value(parse(text), (), policy)
             except ProtocolError as error:
-                return _refusal(error)
+                return _refused_repair(error)
         try:
             found = repair_json(text, finished=finished)
         except BrokenJSON as error:
             if policy == "safe" or error.reason == "truncated":
-                return _refusal(error)
-            return self._only_valid_interpretation(text, finished, error)
-        doubt = self._schema_ambiguity(found)
-        if doubt is not None:
-            return Repair(None, _steps(found), (doubt,))
-        return self.from_value(found.value, _steps(found), policy)
+                return _refused_repair(error)
+            return self._repair_by_interpretation(text, finished, error)
+        ambiguity = self._schema_ambiguity(found)
+        if ambiguity is not None:
+            return Repair(None, _repair_steps(found), (ambiguity,))
+        return self.from_value(found.value, _repair_steps(found), policy)
 
     def _schema_ambiguity(self, found: Repaired) -> Problem | None:
         """Return a problem of a repaired text that only the schema reveals; None if there is none."""
-        if not _AROUND.isdisjoint(found.steps) and not self._has_known_names(found.value):
-            words = (
+        if not _SURROUNDING_STEPS.isdisjoint(found.steps) and not self._has_known_names(found.value):
+            message = (
                 "there is text around the object, and it does not match the schema; write one object and nothing else"
             )
-            return Problem("", "invalid", words)
-        if any(self._accepts(one) and fits(self._root, one, self._target) for one in bracket_placements(found)):
-            words = "ambiguous: a bracket is missing, at the end or further in; write the whole object again"
-            return Problem("", "ambiguous", words)
+            return Problem("", "invalid", message)
+        if any(
+            self._accepts(candidate) and fits(self._root, candidate, self._target)
+            for candidate in bracket_placements(found)
+        ):
+            message = "ambiguous: a bracket is missing, at the end or further in; write the whole object again"
+            return Problem("", "ambiguous", message)
         return None
 
     def from_value(self, value: JSON, steps: tuple[RepairStep, ...], policy: RepairPolicy) -> Repair:
-        if policy == "strict" or depth_of(value) > DEPTH:
-            return self._validated(value, steps)
-        value, taken = unwrap(self._root, value, self._target)
-        steps += taken
+        if policy == "strict" or nesting_depth(value) > DEPTH:
+            return self._validate(value, steps)
+        value, new_steps = unwrap(self._root, value, self._target)
+        steps += new_steps
         if not self._accepts(value):
-            value, taken = unwrap_members(self._root, value, self._target)
-            steps += taken
+            value, new_steps = unwrap_members(self._root, value, self._target)
+            steps += new_steps
         if policy == "aggressive" and not self._accepts(value):
             coercion = Coercion(self._target, coercion_budget(value))
-            value = coercion.value(self._root, value, "")
+            value = coercion.coerce(self._root, value, "")
             steps += tuple(coercion.steps)
-        return self._validated(value, steps)
+        return self._validate(value, steps)
 
-    def _validated(self, value: JSON, steps: tuple[RepairStep, ...]) -> Repair:
+    def _validate(self, value: JSON, steps: tuple[RepairStep, ...]) -> Repair:
         if type(value) is not dict:
             problem = Problem("", "type", f"expected an object with the arguments, got {type_label(value)}")
             return Repair(None, steps, (problem,))
@@ -143,43 +146,45 @@ class _Repairer:
             return True
         return value.keys() <= root.properties.keys() or bool(unwrap(root, value, self._target)[1])
 
-    def _only_valid_interpretation(self, text: str, finished: bool, error: BrokenJSON) -> Repair:
+    def _repair_by_interpretation(self, text: str, finished: bool, error: BrokenJSON) -> Repair:
         try:
             found = list(interpretations(text, finished=finished))
         except BrokenJSON as too_many:
-            return _refusal(too_many)
-        fitting = [
-            Repair(one.value, _steps(one))
-            for one in found
-            if self._accepts(one.value)
-            and fits(self._root, one.value, self._target)
-            and self._schema_ambiguity(one) is None
-        ] or self._coerced(found)
-        if len(fitting) == 1:
-            return fitting[0]
-        if fitting:
-            words = " or ".join(dumps(one.arguments)[:80] for one in fitting[:3])
-            problem = Problem(error.pointer, "ambiguous", f"{error.message}; can be read as {words}")
+            return _refused_repair(too_many)
+        valid_repairs = [
+            Repair(candidate.value, _repair_steps(candidate))
+            for candidate in found
+            if self._accepts(candidate.value)
+            and fits(self._root, candidate.value, self._target)
+            and self._schema_ambiguity(candidate) is None
+        ] or self._coerce_all(found)
+        if len(valid_repairs) == 1:
+            return valid_repairs[0]
+        if valid_repairs:
+            message = " or ".join(dumps(candidate.arguments)[:80] for candidate in valid_repairs[:3])
+            problem = Problem(error.pointer, "ambiguous", f"{error.message}; can be read as {message}")
             return Repair(None, (), (problem,))
-        return _refusal(error)
+        return _refused_repair(error)
 
-    def _coerced(self, found: list[Repaired]) -> list[Repair]:
+    def _coerce_all(self, found: list[Repaired]) -> list[Repair]:
         attempts = [
-            self.from_value(one.value, _steps(one), "aggressive")
-            for one in found
-            if self._schema_ambiguity(one) is None
+            self.from_value(candidate.value, _repair_steps(candidate), "aggressive")
+            for candidate in found
+            if self._schema_ambiguity(candidate) is None
         ]
-        fitting = [
-            one for one in attempts if one.arguments is not None and fits(self._root, one.arguments, self._target)
+        valid_repairs = [
+            candidate
+            for candidate in attempts
+            if candidate.arguments is not None and fits(self._root, candidate.arguments, self._target)
         ]
-        return list({dumps(one.arguments): one for one in fitting}.values())
+        return list({dumps(candidate.arguments): candidate for candidate in valid_repairs}.values())
 
 
-def _steps(found: Repaired) -> tuple[RepairStep, ...]:
+def _repair_steps(found: Repaired) -> tuple[RepairStep, ...]:
     return tuple(map(RepairStep, found.steps))
 
 
-def _refusal(error: ProtocolError) -> Repair:
+def _refused_repair(error: ProtocolError) -> Repair:
     keyword = error.reason if isinstance(error, BrokenJSON) else "json"
     advice = f"; {error.hint}" if error.hint else ""
     return Repair(None, (), (Problem(error.pointer, keyword, f"{error.message}{advice}"),))

@@ -7,31 +7,39 @@ from collections.abc import Callable
 from ..ir.pointer import JSON, Object
 from .nodes import NumberNode, StringNode
 
-__all__ = ["count", "is_a", "number", "string"]
+__all__ = ["is_json_type", "parse_count", "parse_number", "parse_string"]
 
 
-def string(schema: Object, at: str) -> StringNode:
+def parse_string(schema: Object, at: str) -> StringNode:
     pattern, name = schema.get("pattern"), schema.get("format")
     return StringNode(
-        min_length=count(schema.get("minLength")) or 0,
-        max_length=count(schema.get("maxLength")),
+        min_length=parse_count(schema.get("minLength")) or 0,
+        max_length=parse_count(schema.get("maxLength")),
         pattern=pattern if type(pattern) is str else None,
         format=name if type(name) is str else None,
         at=at,
     )
 
 
-def number(integer: bool, schema: Object, at: str) -> NumberNode:
+def parse_number(integer: bool, schema: Object, at: str) -> NumberNode:
     low, high = _bound(schema.get("minimum")), _bound(schema.get("maximum"))
-    above, below = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
-    if above is True:  # draft 4
-        low, above = None, low
-    if below is True:
-        high, below = None, high
-    return NumberNode(integer, low, high, _bound(above), _bound(below), _bound(schema.get("multipleOf")), at=at)
+    exclusive_minimum, exclusive_maximum = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
+    if exclusive_minimum is True:  # draft 4
+        low, exclusive_minimum = None, low
+    if exclusive_maximum is True:
+        high, exclusive_maximum = None, high
+    return NumberNode(
+        integer,
+        low,
+        high,
+        _bound(exclusive_minimum),
+        _bound(exclusive_maximum),
+        _bound(schema.get("multipleOf")),
+        at=at,
+    )
 
 
-def count(value: JSON) -> int | None:
+def parse_count(value: JSON) -> int | None:
     return int(value) if type(value) in (int, float) and value >= 0 else None
 
 
@@ -39,7 +47,7 @@ def _bound(value: JSON) -> float | None:
     return value if type(value) in (int, float) else None
 
 
-_IS: dict[str, Callable[[JSON], bool]] = {
+_TYPE_CHECKS: dict[str, Callable[[JSON], bool]] = {
     "object": lambda value: type(value) is dict,
     "array": lambda value: type(value) is list,
     "string": lambda value: type(value) is str,
@@ -50,6 +58,6 @@ _IS: dict[str, Callable[[JSON], bool]] = {
 }
 
 
-def is_a(value: JSON, name: str) -> bool:
+def is_json_type(value: JSON, name: str) -> bool:
     """Return True if a value is of the JSON type `name`."""
-    return _IS[name](value)
+    return _TYPE_CHECKS[name](value)

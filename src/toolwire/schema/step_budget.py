@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ..ir.pointer import JSON
 
-__all__ = ["StepBudget", "size_of"]
+__all__ = ["StepBudget", "json_size"]
 
 _CHARACTERS_PER_STEP = 32
 
@@ -18,22 +18,22 @@ _CHARACTERS_PER_STEP = 32
 class StepBudget:
     """The steps that one computation has left."""
 
-    __slots__ = ("left",)
+    __slots__ = ("remaining",)
 
     def __init__(self, steps: int) -> None:
-        self.left = steps
+        self.remaining = steps
 
     def spend(self, steps: int = 1) -> bool:
         """Count `steps`; False once the allowance is exceeded."""
-        self.left -= steps
-        return self.left >= 0
+        self.remaining -= steps
+        return self.remaining >= 0
 
     @property
     def exhausted(self) -> bool:
-        return self.left < 0
+        return self.remaining < 0
 
 
-def size_of(document: JSON) -> int:
+def json_size(document: JSON) -> int:
     """Count the JSON values in a document, plus one for every 32 characters of text.
 
     >>> size_of({"type": "object", "required": ["city"]})

@@ -14,7 +14,7 @@ from .dialects import Dialect
 
 __all__ = ["estimated_states", "provider_risks"]
 
-_ENOUGH = 10**9
+_MAX_STATES = 10**9
 
 
 def provider_risks(schema: Object, dialect: Dialect) -> Iterator[str]:
@@ -36,22 +36,22 @@ def estimated_states(schema: Object) -> int:
     48
     """
     total = 0
-    waiting = [(schema, 1)]
-    while waiting and total < _ENOUGH:
-        node, times = waiting.pop()
-        total += times * (2 + _text(node))
+    pending = [(schema, 1)]
+    while pending and total < _MAX_STATES:
+        node, multiplicity = pending.pop()
+        total += multiplicity * (2 + _text_length(node))
         items = node.get("maxItems")
-        inner = times * items if type(items) is int and items > 1 else times
-        waiting += [(one, inner) for one in subschemas(node)]
-    return min(total, _ENOUGH)
+        inner = multiplicity * items if type(items) is int and items > 1 else multiplicity
+        pending += [(subschema, inner) for subschema in subschemas(node)]
+    return min(total, _MAX_STATES)
 
 
-def _text(node: Object) -> int:
+def _text_length(node: Object) -> int:
     """Count the characters that the model may have to write."""
     properties, values = node.get("properties"), node.get("enum")
     names = sum(map(len, properties)) if type(properties) is dict else 0
-    return names + (sum(map(_length, values)) if type(values) is list else 0)
+    return names + (sum(map(_value_length, values)) if type(values) is list else 0)
 
 
-def _length(value: JSON) -> int:
+def _value_length(value: JSON) -> int:
     return len(value) if type(value) is str else 1

@@ -13,17 +13,17 @@ from typing import NamedTuple
 from ..ir.pointer import JSON, Object, join
 from .patterns import SCHEMA_SIZE, automaton_size, refusal
 
-__all__ = ["Unchecked", "pattern_uses", "total_size", "unchecked_patterns", "without_patterns"]
+__all__ = ["UncheckedPattern", "pattern_uses", "remove_patterns", "total_size", "unchecked_patterns"]
 
 _DATA = frozenset({"enum", "const", "default", "example", "examples"})
 _MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"})
 # Keywords whose schema must not match: without its pattern it would match more, and valid values would be rejected.
 _NEGATED = ("not", "if")
-_EACH = 2_000  # bytes that account for the fixed cost of one more pattern
+_PATTERN_OVERHEAD = 2_000  # bytes that account for the fixed cost of one more pattern
 _OTHER_NAMES = ("additionalProperties", "unevaluatedProperties")
 
 
-class Unchecked(NamedTuple):
+class UncheckedPattern(NamedTuple):
     """One use of a refused pattern. `at` points at the keyword, or at the key under `patternProperties`."""
 
     at: str
@@ -31,18 +31,18 @@ class Unchecked(NamedTuple):
     reason: str
 
     def __str__(self) -> str:
-        shown = self.pattern if len(self.pattern) <= 100 else f"{self.pattern[:97]}…"
-        return f"{self.at}: the pattern {shown} is not checked: {self.reason}"
+        short_pattern = self.pattern if len(self.pattern) <= 100 else f"{self.pattern[:97]}…"
+        return f"{self.at}: the pattern {short_pattern} is not checked: {self.reason}"
 
 
 def pattern_uses(schema: JSON) -> Iterator[tuple[str, str]]:
     """Yield every pattern of a schema with its pointer, in document order."""
-    waiting: list[tuple[str, JSON, bool]] = [("", schema, False)]
-    while waiting:
-        at, node, is_map = waiting.pop()
+    pending: list[tuple[str, JSON, bool]] = [("", schema, False)]
+    while pending:
+        at, node, is_map = pending.pop()
         found: list[tuple[str, JSON, bool]] = []
         if type(node) is list:
-            found = [(f"{at}/{index}", one, False) for index, one in enumerate(node)]
+            found = [(f"{at}/{index}", item, False) for index, item in enumerate(node)]
         elif type(node) is dict:
             for key, value in node.items():
                 if key == "pattern" and type(value) is str and not is_map:
@@ -51,7 +51,7 @@ def pattern_uses(schema: JSON) -> Iterator[tuple[str, str]]:
                     found.append((at + join(key), value, not is_map and key in _MAPS))
             if at.endswith("/patternProperties") and is_map:
                 yield from ((at + join(key), key) for key in node)
-        waiting.extend(one for one in reversed(found) if type(one[1]) is dict or type(one[1]) is list)
+        pending.extend(item for item in reversed(found) if type(item[1]) is dict or type(item[1]) is list)
 
 
 def total_size(schema: JSON) -> int:
@@ -59,27 +59,27 @@ def total_size(schema: JSON) -> int:
     return sum(map(automaton_size, {pattern for _, pattern in pattern_uses(schema)}))
 
 
-def unchecked_patterns(schema: JSON) -> list[Unchecked]:
+def unchecked_patterns(schema: JSON) -> list[UncheckedPattern]:
     """List the uses of refused patterns: refused individually, or because all together would be too large."""
     reasons: dict[str, str | None] = {}
     total = 0
-    found: list[Unchecked] = []
+    found: list[UncheckedPattern] = []
     for at, pattern in pattern_uses(schema):
         if pattern not in reasons:
-            size = automaton_size(pattern) + _EACH
+            size = automaton_size(pattern) + _PATTERN_OVERHEAD
             if size <= SCHEMA_SIZE:  # otherwise it is refused individually, at no cost
                 total += size
             reasons[pattern] = refusal(pattern) if total <= SCHEMA_SIZE else "all patterns together are too large"
         reason = reasons[pattern]
         if reason is not None:
-            found.append(Unchecked(at, pattern, reason))
+            found.append(UncheckedPattern(at, pattern, reason))
     return found
 
 
-def without_patterns(schema: JSON, refused: frozenset[str]) -> JSON:
+def remove_patterns(schema: JSON, refused: frozenset[str]) -> JSON:
     """Return a copy of the schema that accepts every value that the refused patterns may accept."""
     if type(schema) is list:
-        return [without_patterns(one, refused) for one in schema]
+        return [remove_patterns(item, refused) for item in schema]
     if type(schema) is not dict:
         return schema
     out: Object = {}
@@ -88,15 +88,15 @@ def without_patterns(schema: JSON, refused: frozenset[str]) -> JSON:
             out[key] = value
         elif key in _MAPS and type(value) is dict:
             names = [name for name in value if key != "patternProperties" or name not in refused]
-            out[key] = {name: without_patterns(value[name], refused) for name in names}
+            out[key] = {name: remove_patterns(value[name], refused) for name in names}
         elif not (key == "pattern" and type(value) is str and value in refused):
-            out[key] = without_patterns(value, refused)
-    _open_names(schema, out)
+            out[key] = remove_patterns(value, refused)
+    _allow_other_names(schema, out)
     _drop_negations(schema, out, refused)
     return out
 
 
-def _open_names(schema: Object, out: Object) -> None:
+def _allow_other_names(schema: Object, out: Object) -> None:
     """Allow additional names, because a refused pattern may allow them."""
     if type(out.get("patternProperties")) is dict and len(out["patternProperties"]) < len(schema["patternProperties"]):
         for keyword in _OTHER_NAMES:

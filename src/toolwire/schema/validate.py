@@ -17,17 +17,17 @@ from ..ir.text import dumps, to_bytes
 from ..ir.value import Value
 from ..stream.strict import parse
 from .effort import ValidationCost
-from .formats import checks_for
-from .matching import Matching
-from .nullable import with_null_type
+from .formats import format_checks
+from .matching import PatternCost
+from .nullable import replace_nullable
 from .patterns import engine_options
-from .step_budget import size_of
-from .unchecked import total_size, unchecked_patterns, without_patterns
+from .step_budget import json_size
+from .unchecked import remove_patterns, total_size, unchecked_patterns
 
 if TYPE_CHECKING:
     import jsonschema_rs
 
-__all__ = ["DEPTH", "Problem", "Validator", "depth_of", "has_large_patterns", "validator"]
+__all__ = ["DEPTH", "Problem", "Validator", "has_large_patterns", "nesting_depth", "validator"]
 
 DEPTH = 64
 MAX_PROBLEMS = 50
@@ -35,7 +35,7 @@ MAX_VALIDATION_COST = 1_000_000
 """Schemas that may be applied to parts of one value: about a quarter of a second."""
 MAX_LISTING_COST = 20_000
 """The limit for listing problems: the engine collects one error for every branch that does not match."""
-_CERTAIN = 50_000_000
+_ALWAYS_CHECKED_COST = 50_000_000
 """Product of the sizes of schema and value below which validation is always fast."""
 _UNCHECKED = (
     "cannot be checked: the schema has too many alternatives for arguments of this size; send smaller arguments"
@@ -63,20 +63,20 @@ class Validator:
     __slots__ = ("_check", "_cost", "_matching", "_multiplies", "_refers", "_size", "unchecked_patterns")
 
     def __init__(self, schema: JSON) -> None:
-        if depth_of(schema) > DEPTH:
+        if nesting_depth(schema) > DEPTH:
             raise SchemaError(f"the schema is nested deeper than {DEPTH} levels", hint="flatten it or use $ref")
         text = to_bytes(schema)
         unchecked = unchecked_patterns(schema) if b'"pattern' in text else []
         self.unchecked_patterns = [str(one) for one in unchecked]
         if b'"nullable"' in text:
-            schema = with_null_type(schema)
+            schema = replace_nullable(schema)
         if unchecked:
-            schema = without_patterns(schema, frozenset(one.pattern for one in unchecked))
-        self._size = size_of(schema)
+            schema = remove_patterns(schema, frozenset(one.pattern for one in unchecked))
+        self._size = json_size(schema)
         self._cost = ValidationCost(schema)
         self._refers = b'"$ref"' in text or b'Ref"' in text
         self._multiplies = self._refers and self._cost.has_many_paths()
-        self._matching = Matching(schema) if b'"pattern' in text else None
+        self._matching = PatternCost(schema) if b'"pattern' in text else None
         self._check = _compile(schema)
 
     def accepts(self, value: JSON) -> bool:
@@ -87,34 +87,36 @@ class Validator:
             else:  # an object of scalars, as in most calls
                 too_long = self._matching is not None and self._matching.exceeds_budget(value)
                 return not too_long and self._check.is_valid(value)
-        return depth_of(value) <= DEPTH and self._too_much(value) is None and self._check.is_valid(value)
+        return nesting_depth(value) <= DEPTH and self._refusal_reason(value) is None and self._check.is_valid(value)
 
-    def _too_much(self, value: JSON) -> str | None:
+    def _refusal_reason(self, value: JSON) -> str | None:
         """Return a message if validation could block.
 
         Recursive definitions alone are harmless: the engine caches their results.
         """
         if self._matching is not None and self._matching.exceeds_budget(value):
             return _UNMATCHED
-        if not self._multiplies and (self._size < _CERTAIN // 1_000_000 or self._size * size_of(value) < _CERTAIN):
+        if not self._multiplies and (
+            self._size < _ALWAYS_CHECKED_COST // 1_000_000 or self._size * json_size(value) < _ALWAYS_CHECKED_COST
+        ):
             return None
-        return _UNCHECKED if self._cost.of(value, MAX_VALIDATION_COST) >= MAX_VALIDATION_COST else None
+        return _UNCHECKED if self._cost.cost_of(value, MAX_VALIDATION_COST) >= MAX_VALIDATION_COST else None
 
     def problems(self, value: JSON) -> tuple[Problem, ...]:
         """List the problems, at most fifty."""
-        if depth_of(value) > DEPTH:
+        if nesting_depth(value) > DEPTH:
             return (Problem("", "depth", f"nested deeper than {DEPTH}"),)
-        if (reason := self._too_much(value)) is not None:
+        if (reason := self._refusal_reason(value)) is not None:
             return (Problem("", "effort", reason),)
         if self._check.is_valid(value):
             return ()
         # without references, the work is bounded by the product of the sizes
-        if self._refers or self._size * size_of(value) > MAX_LISTING_COST:
-            if self._cost.of(value, MAX_LISTING_COST) >= MAX_LISTING_COST:
+        if self._refers or self._size * json_size(value) > MAX_LISTING_COST:
+            if self._cost.cost_of(value, MAX_LISTING_COST) >= MAX_LISTING_COST:
                 return (Problem("", "effort", _UNLISTED),)
         found: list[Problem] = []
         for error in self._check.iter_errors(value):
-            found.append(_problem(error))
+            found.append(_make_problem(error))
             if len(found) == MAX_PROBLEMS:
                 break
         return tuple(found)
@@ -123,14 +125,14 @@ class Validator:
         """Raise InvalidArguments with all problems, if there are any."""
         found = self.problems(arguments)
         if found:
-            words = "; ".join(map(str, found))
-            raise InvalidArguments(words, pointer=found[0].path, hint="call again with arguments that fit the schema")
+            summary = "; ".join(map(str, found))
+            raise InvalidArguments(summary, pointer=found[0].path, hint="call again with arguments that fit the schema")
 
 
 def validator(schema: JSON) -> Validator:
     """Return the validator of a schema, compiled once for the same content."""
     content = to_bytes(schema)
-    return _cached_large(content) if has_large_patterns(content) else _cached(content)
+    return _validator_cached_large(content) if has_large_patterns(content) else _validator_cached(content)
 
 
 @lru_cache(1024)
@@ -140,11 +142,11 @@ def has_large_patterns(content: bytes) -> bool:
 
 
 @lru_cache(1024)
-def _cached(content: bytes) -> Validator:
+def _validator_cached(content: bytes) -> Validator:
     return Validator(parse(content))
 
 
-_cached_large = lru_cache(16)(_cached.__wrapped__)
+_validator_cached_large = lru_cache(16)(_validator_cached.__wrapped__)
 
 
 def _compile(schema: JSON) -> jsonschema_rs.Validator:
@@ -154,7 +156,7 @@ def _compile(schema: JSON) -> jsonschema_rs.Validator:
         return jsonschema_rs.validator_for(
             schema,
             validate_formats=True,
-            formats=checks_for(schema),
+            formats=format_checks(schema),
             offline=True,
             pattern_options=engine_options(),
         )
@@ -162,7 +164,7 @@ def _compile(schema: JSON) -> jsonschema_rs.Validator:
         raise SchemaError(f"not a JSON Schema: {error}") from error
 
 
-def depth_of(value: JSON) -> int:
+def nesting_depth(value: JSON) -> int:
     """Measure the nesting depth of containers, without recursion."""
     deepest, level = 0, [value]
     while level:
@@ -178,28 +180,28 @@ def depth_of(value: JSON) -> int:
     return deepest
 
 
-def _problem(error: jsonschema_rs.ValidationError) -> Problem:
+def _make_problem(error: jsonschema_rs.ValidationError) -> Problem:
     path = join(*error.instance_path)
     keyword = error.kind.name
     details = error.kind.as_dict()
-    got = _short(error.instance)
+    shown_value = _short_value(error.instance)
     if keyword == "required":
         return Problem(path, keyword, f"the property {details['property']!r} is missing")
     if keyword == "type":
-        return Problem(path, keyword, f"expected {_words(details['types'])}, got {got}")
+        return Problem(path, keyword, f"expected {_join_kinds(details['types'])}, got {shown_value}")
     if keyword == "enum":
-        return Problem(path, keyword, f"expected one of {_short(details['options'])}, got {got}")
-    return Problem(path, keyword, _sentence(error.message))
+        return Problem(path, keyword, f"expected one of {_short_value(details['options'])}, got {shown_value}")
+    return Problem(path, keyword, _shorten_message(error.message))
 
 
-def _sentence(message: str) -> str:
+def _shorten_message(message: str) -> str:
     return message if len(message) <= 300 else f"{message[:297]}…"
 
 
-def _words(kinds: JSON) -> str:
+def _join_kinds(kinds: JSON) -> str:
     return " or ".join(kinds) if type(kinds) is list else str(kinds)
 
 
-def _short(value: JSON) -> str:
+def _short_value(value: JSON) -> str:
     text = dumps(value)
     return text if len(text) <= 120 else f"{text[:117]}…"

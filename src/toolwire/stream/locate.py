@@ -16,7 +16,7 @@ import jiter
 
 from ..ir.pointer import JSON, join
 
-__all__ = ["BUDGET", "infinite_pointer", "mask_escapes", "offset_of", "pointer_at"]
+__all__ = ["BUDGET", "byte_offset", "infinite_pointer", "mask_escapes", "pointer_at"]
 
 BUDGET = 100_000
 """The maximum number of steps of one pointer search: about 0.15 s."""
@@ -62,7 +62,7 @@ def pointer_at(data: bytes, end: int | None = None) -> str:
                 path[-1] = path[-1] + 1 if isinstance(path[-1], int) else None
             case _:  # "
                 if path and path[-1] is None:
-                    path[-1] = _key(data[token.start(1) : position])
+                    path[-1] = _decode_key(data[token.start(1) : position])
                 continue
         position, skipped = _skip(masked, position, end, path)
         steps += skipped // _SKIPPED_PER_STEP
@@ -83,14 +83,14 @@ def _skip(masked: bytes, position: int, end: int, path: list[str | int | None]) 
     return run.end(), count
 
 
-def _key(text: bytes) -> str:
+def _decode_key(text: bytes) -> str:
     try:
         return str(jiter.from_json(text))
     except ValueError:  # the key itself is cut off or broken
         return text.strip(b'"').decode("utf-8", "replace")
 
 
-def offset_of(data: bytes, line: int, column: int) -> int:
+def byte_offset(data: bytes, line: int, column: int) -> int:
     """Return the offset of a 1-based line and column.
 
     Halving the range finds the line with two passes over the data; a loop over lines would take a step for each.
@@ -112,11 +112,11 @@ def infinite_pointer(value: JSON) -> str | None:
     """Return the pointer of the first infinite number in a parsed document, or None."""
     if type(value) is float:
         return "" if isinf(value) else None
-    path = _infinite(value) if type(value) is list or type(value) is dict else None
+    path = _infinite_path(value) if type(value) is list or type(value) is dict else None
     return None if path is None else join(*reversed(path))
 
 
-def _infinite(container: JSON) -> list[str | int] | None:
+def _infinite_path(container: JSON) -> list[str | int] | None:
     """Return the path to the first infinite number, innermost segment first. The parser bounds the recursion at 200."""
     members: Iterable[tuple[str | int, JSON]] = enumerate(container) if type(container) is list else container.items()
     for key, value in members:
@@ -125,7 +125,7 @@ def _infinite(container: JSON) -> list[str | int] | None:
             if isinf(value):
                 return [key]
         elif value and (kind is dict or kind is list):
-            path = _infinite(value)
+            path = _infinite_path(value)
             if path is not None:
                 path.append(key)
                 return path

@@ -12,7 +12,7 @@ import re
 from ..ir.errors import BrokenJSON
 from .locate import pointer_at
 from .quotes import QUOTES, StringReader
-from .reading import RepairAttempt, ambiguous, invalid, truncated
+from .reading import RepairAttempt, ambiguous_error, invalid_error, truncated_error
 
 __all__ = ["DEPTH", "JsonRewriter"]
 
@@ -20,7 +20,7 @@ DEPTH = 200
 
 _SPACE = re.compile(r"[ \t\r\n]*+")
 _HASH_COMMENT = re.compile(r"#(?=[\s#])")  # a space must follow, because #fff is a colour
-_ODD_SPACE = re.compile(r"[\s\ufeff\u200b\u2060]")
+_UNUSUAL_SPACE = re.compile(r"[\s\ufeff\u200b\u2060]")
 _STRING = r'"[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*+"'
 _SOUND_STRING = re.compile(_STRING)
 # Many valid members or items at once, each followed by a character that shows that it is complete.
@@ -41,7 +41,7 @@ _ZEROS = re.compile(r"(-?)0([0-9]++)")
 _LITERALS = {"true": "true", "false": "false", "null": "null", "True": "true", "False": "false", "None": "null"}
 _NOT_TEXT = frozenset("true false null none nan inf infinity +infinity -infinity +inf -inf undefined nil".split())
 _CLOSERS = {"{": "}", "[": "]"}
-_USUAL = frozenset("{}[]\",:-0123456789tfn'")  # neither space nor the start of a comment: a fast check
+_PLAIN_STARTS = frozenset("{}[]\",:-0123456789tfn'")  # neither space nor the start of a comment: a fast check
 _VALUE_STARTS = frozenset("{[\"'“-0123456789tfnTFN")
 # Text that may follow a string if its last quote ends it.
 _QUOTED = "[\"'“][^\"'”]*+[\"'”]"
@@ -54,7 +54,7 @@ _MAY_FOLLOW = {
 class JsonRewriter:
     """Read one value from `text[at:end]`. `rewrite` returns it as JSON and leaves `at` after the value."""
 
-    __slots__ = ("_end", "_fresh", "_open", "_reading", "_text", "_written", "at")
+    __slots__ = ("_end", "_fresh", "_open", "_output", "_reading", "_text", "at")
 
     def __init__(self, text: str, at: int, end: int, attempt: RepairAttempt) -> None:
         self.at = at
@@ -63,43 +63,43 @@ class JsonRewriter:
         self._reading = attempt
         self._open: list[str] = []
         self._fresh = False  # directly after an opening bracket
-        self._written: list[str] = []
+        self._output: list[str] = []
 
     def rewrite(self) -> str:
         try:
-            self._value()
+            self._read_value()
             while self._open:
                 self._skip()
                 if self.at == self._end:
                     self._close_all()
                 else:
-                    self._go_on()
+                    self._read_next()
         except BrokenJSON as error:
-            error.pointer = pointer_at("".join(self._written).encode("utf-8", "replace"))
+            error.pointer = pointer_at("".join(self._output).encode("utf-8", "replace"))
             raise
-        return "".join(self._written)
+        return "".join(self._output)
 
     def _close_all(self) -> None:
         if self._fresh or not self._reading.finished:
-            raise truncated(f"in {'an object' if self._open[-1] == '{' else 'an array'}", self.at)
+            raise truncated_error(f"in {'an object' if self._open[-1] == '{' else 'an array'}", self.at)
         self._reading.record_step("closed_containers")
         self._reading.closed = len(self._open)
         while self._open:
-            self._written.append(_CLOSERS[self._open.pop()])
+            self._output.append(_CLOSERS[self._open.pop()])
 
-    def _go_on(self) -> None:
+    def _read_next(self) -> None:
         """Read the next member, item or closing bracket."""
         closer = _CLOSERS[self._open[-1]]
         if self._text[self.at] == closer:
-            self._close(closer)
+            self._close_container(closer)
             return
         if not self._fresh:
-            self._comma(closer)
+            self._read_comma(closer)
             if self._text[self.at] == closer:
                 self._reading.record_step("trailing_comma")
-                self._close(closer)
+                self._close_container(closer)
                 return
-            self._written.append(",")
+            self._output.append(",")
         self._fresh = False
         sound = (
             None
@@ -107,74 +107,74 @@ class JsonRewriter:
             else _SOUND[self._open[-1]].match(self._text, self.at, self._end)
         )
         if sound is not None:
-            self._written.append(sound.group())
+            self._output.append(sound.group())
             self.at = sound.end()
             return
         if closer == "}":
-            self._key()
-        self._value()
+            self._read_key()
+        self._read_value()
 
-    def _close(self, closer: str) -> None:
+    def _close_container(self, closer: str) -> None:
         self._open.pop()
-        self._written.append(closer)
+        self._output.append(closer)
         self._fresh = False
         self.at += 1
 
-    def _comma(self, closer: str) -> None:
+    def _read_comma(self, closer: str) -> None:
         if self._text[self.at] == ",":
             self.at += 1
             self._skip()
             if self.at == self._end:
-                raise truncated("after a comma", self.at)
+                raise truncated_error("after a comma", self.at)
         elif self._reading.guess_kind == "punctuation" and (closer == "}" or self._text[self.at] in _VALUE_STARTS):
             self._reading.record_step("missing_comma")
         else:
-            raise invalid(f"expected a comma or {closer}, got {self._shown()}", self.at)
+            raise invalid_error(f"expected a comma or {closer}, got {self._shown_text()}", self.at)
 
-    def _key(self) -> None:
+    def _read_key(self) -> None:
         char = self._text[self.at]
         name = _NAME.match(self._text, self.at, self._end)
         if char in QUOTES:
-            self._string(char, is_key=True)
+            self._read_string(char, is_key=True)
         elif name is not None:
             self._reading.record_step("unquoted_key")
-            self._written.append(f'"{name.group()}"')
+            self._output.append(f'"{name.group()}"')
             self.at = name.end()
         else:
-            raise invalid(f"expected a key, got {self._shown()}", self.at)
+            raise invalid_error(f"expected a key, got {self._shown_text()}", self.at)
         self._skip()
         if self.at == self._end:
-            raise truncated("after a key", self.at)
+            raise truncated_error("after a key", self.at)
         if self._text[self.at] == ":":
             self.at += 1
         elif self._reading.guess_kind == "punctuation" and char in QUOTES and self._text[self.at] in _VALUE_STARTS:
             self._reading.record_step("missing_colon")
         else:
-            raise invalid(f"expected a colon, got {self._shown()}", self.at)
-        self._written.append(":")
+            raise invalid_error(f"expected a colon, got {self._shown_text()}", self.at)
+        self._output.append(":")
 
-    def _value(self) -> None:
+    def _read_value(self) -> None:
         self._skip()
         if self.at == self._end:
-            raise truncated("where a value is expected", self.at)
+            raise truncated_error("where a value is expected", self.at)
         char = self._text[self.at]
         if char in _CLOSERS:
             if len(self._open) == DEPTH:
-                raise invalid(f"nested more than {DEPTH} levels deep", self.at)
+                raise invalid_error(f"nested more than {DEPTH} levels deep", self.at)
             self._open.append(char)
-            self._written.append(char)
+            self._output.append(char)
             self._fresh = True
             self.at += 1
         elif char in QUOTES:
-            self._string(char, is_key=False)
+            self._read_string(char, is_key=False)
         else:
-            self._scalar()
+            self._read_scalar()
 
-    def _string(self, opener: str, *, is_key: bool) -> None:
+    def _read_string(self, opener: str, *, is_key: bool) -> None:
         guess_kind = self._reading.guess_kind == "quotes" and not is_key and bool(self._open)
         sound = _SOUND_STRING.match(self._text, self.at, self._end)
         if sound is not None and not guess_kind:
-            self._written.append(sound.group())
+            self._output.append(sound.group())
             self.at = sound.end()
             return
         if opener != '"':
@@ -188,30 +188,30 @@ class JsonRewriter:
             lambda at: follow.match(self._text, at, self._end) is not None,
         )
         inside, self.at = reader.read(self.at + 1)
-        self._written.append(f'"{inside}"')
+        self._output.append(f'"{inside}"')
 
-    def _scalar(self) -> None:
+    def _read_scalar(self) -> None:
         found = _WORD.match(self._text, self.at, self._end)
         if found is None:
-            raise invalid(f"expected a value, got {self._shown()}", self.at)
+            raise invalid_error(f"expected a value, got {self._shown_text()}", self.at)
         word = found.group()
         literal = _LITERALS.get(word)
         if literal is not None:
             if literal != word:
                 self._reading.record_step("python_literal")
-            self._written.append(literal)
+            self._output.append(literal)
             self.at = found.end()
             return
         if found.end() == self._end:
-            raise truncated("in a number or word", self._end)
+            raise truncated_error("in a number or word", self._end)
         if _NUMBER.fullmatch(word):
-            self._written.append(word)
+            self._output.append(word)
             self.at = found.end()
             return
-        number = _plain_number(word)
+        number = _normalise_number(word)
         if number is not None:
             self._reading.record_step("number_form")
-            self._written.append(number)
+            self._output.append(number)
             self.at = found.end()
             return
         self._guess_word(word)
@@ -219,18 +219,22 @@ class JsonRewriter:
     def _guess_word(self, word: str) -> None:
         """Read a number with leading zeros, or text without quotes."""
         words = _WORDS.match(self._text, self.at, self._end)
-        doubt = invalid(f"{self._shown()} is not a value", self.at, "quote text; this is not a JSON literal or number")
+        doubt = invalid_error(
+            f"{self._shown_text()} is not a value", self.at, "quote text; this is not a JSON literal or number"
+        )
         if words is None or words.group().casefold() in _NOT_TEXT:
             raise doubt
         zeros = _ZEROS.fullmatch(word)
         if zeros is not None and words.group() == word:
             if self._text[self.at - 1] == ",":
-                raise ambiguous("a comma that may separate thousands", self.at, "write numbers without separators")
-            ways = _readings_of_zeros(zeros)
-            self._written.append(ways[self._reading.choose(len(ways), "leading_zeros", doubt)])
+                raise ambiguous_error(
+                    "a comma that may separate thousands", self.at, "write numbers without separators"
+                )
+            ways = _zero_readings(zeros)
+            self._output.append(ways[self._reading.choose(len(ways), "leading_zeros", doubt)])
         else:
             self._reading.choose(1, "bare_string", doubt)
-            self._written.append(f'"{words.group()}"')
+            self._output.append(f'"{words.group()}"')
         self.at = words.end()
 
     def _skip(self) -> None:
@@ -238,13 +242,13 @@ class JsonRewriter:
         text, end = self._text, self._end
         while True:
             self.at = _SPACE.match(text, self.at, end).end()  # type: ignore[union-attr]  # matches everywhere
-            if self.at == end or text[self.at] in _USUAL:
+            if self.at == end or text[self.at] in _PLAIN_STARTS:
                 return
             if text.startswith("//", self.at) or _HASH_COMMENT.match(text, self.at):
                 self._skip_past("\n")
             elif text.startswith("/*", self.at):
                 self._skip_past("*/")
-            elif _ODD_SPACE.match(text, self.at):
+            elif _UNUSUAL_SPACE.match(text, self.at):
                 self._reading.record_step("odd_space")
                 self.at += 1
             else:
@@ -254,15 +258,15 @@ class JsonRewriter:
         stop = self._text.find(mark, self.at + 1 + (mark == "*/"), self._end)
         if stop < 0:
             # It cannot be decided which text belongs to the comment and which to the object.
-            raise truncated("in a comment", self.at)
+            raise truncated_error("in a comment", self.at)
         self._reading.record_step("comment")
         self.at = stop + len(mark)
 
-    def _shown(self) -> str:
+    def _shown_text(self) -> str:
         return repr(self._text[self.at : min(self.at + 16, self._end)])
 
 
-def _plain_number(word: str) -> str | None:
+def _normalise_number(word: str) -> str | None:
     """Normalise `+1`, `.5`, `5.` and `0x1F` to JSON numbers."""
     radix = _RADIX_NUMBER.fullmatch(word)
     if radix is not None and len(word) < 1000:
@@ -276,7 +280,7 @@ def _plain_number(word: str) -> str | None:
     return f"{'-' if sign == '-' else ''}{whole or '0'}{fraction}{exponent}"
 
 
-def _readings_of_zeros(zeros: re.Match[str]) -> list[str]:
+def _zero_readings(zeros: re.Match[str]) -> list[str]:
     """Return the readings as a decimal number, as text, and as an octal number if that differs."""
     digits = zeros[2].lstrip("0") or "0"
     ways = [f"{zeros[1]}{digits}", f'"{zeros.group()}"']

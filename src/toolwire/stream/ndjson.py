@@ -16,10 +16,10 @@ _BOM = b"\xef\xbb\xbf"
 class NDJSONDecoder:
     """Decode bytes incrementally into complete lines."""
 
-    __slots__ = ("_begun", "_limit", "_pieces", "_size")
+    __slots__ = ("_has_begun", "_limit", "_pieces", "_size")
 
     def __init__(self, limit: int = LIMIT) -> None:
-        self._begun = False
+        self._has_begun = False
         self._limit = limit
         self._pieces: list[bytes] = []
         self._size = 0
@@ -44,7 +44,7 @@ class NDJSONDecoder:
         return self._documents([rest])
 
     def _documents(self, lines: list[bytes]) -> list[bytes]:
-        if lines and not self._begun:
-            self._begun = True
+        if lines and not self._has_begun:
+            self._has_begun = True
             lines[0] = lines[0].removeprefix(_BOM)
         return [line for line in map(bytes.strip, lines) if line]

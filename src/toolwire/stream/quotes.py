@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from .reading import RepairAttempt, ambiguous, invalid, truncated
+from .reading import RepairAttempt, ambiguous_error, invalid_error, truncated_error
 
 __all__ = ["QUOTES", "StringReader"]
 
@@ -72,12 +72,12 @@ class StringReader:
             stop = plain.match(self._text, at, self._end).end()  # type: ignore[union-attr]  # matches everywhere
             self._pieces.append(self._text[at:stop])
             if stop == self._end:
-                raise truncated("in a string", stop)
+                raise truncated_error("in a string", stop)
             char = self._text[stop]
             if char == self._closer and self._closes(stop):
                 self._settle()
                 return "".join(self._pieces), stop + 1
-            at = self._escape(stop) if char == "\\" else self._odd(char, stop)
+            at = self._read_escape(stop) if char == "\\" else self._read_unusual(char, stop)
 
     def _closes(self, at: int) -> bool:
         if self._reading.guess_kind != "quotes":
@@ -86,14 +86,16 @@ class StringReader:
             return False
         if not self._damaged:
             return True
-        doubt = ambiguous("a quote may end the string or belong to it", at, "escape quotes inside strings")
+        doubt = ambiguous_error("a quote may end the string or belong to it", at, "escape quotes inside strings")
         if self._reading.choose(2, "inner_quotes", doubt):
             return False
         if self._inner % 2 or _STRUCTURE.search(self._text, self._start, at):
-            raise invalid("quotes inside a string may be the ends of other strings", at, "escape quotes inside strings")
+            raise invalid_error(
+                "quotes inside a string may be the ends of other strings", at, "escape quotes inside strings"
+            )
         return True
 
-    def _odd(self, char: str, at: int) -> int:
+    def _read_unusual(self, char: str, at: int) -> int:
         if char < " ":
             self._reading.record_step("control_character")
             self._pieces.append(_SHORT.get(char) or f"\\u{ord(char):04x}")
@@ -102,16 +104,16 @@ class StringReader:
             self._pieces.append('\\"')
             return at + 1
         if self._reading.guess_kind != "quotes":
-            raise ambiguous("unescaped quotes inside quotes", at, "escape quotes inside strings")
+            raise ambiguous_error("unescaped quotes inside quotes", at, "escape quotes inside strings")
         self._reading.record_step("inner_quotes")
         self._damaged = True
         self._inner += _APOSTROPHE.match(self._text, at - 1) is None
         self._pieces.append('\\"' if char == '"' else char)
         return at + 1
 
-    def _escape(self, at: int) -> int:
+    def _read_escape(self, at: int) -> int:
         if at + 1 == self._end:
-            raise truncated("in an escape", at)
+            raise truncated_error("in an escape", at)
         follows = self._text[at + 1]
         if follows == '"':
             self._pieces.append('\\"')
@@ -122,8 +124,8 @@ class StringReader:
         if follows in "\\/bfnrt":
             return self._legal(at, 2)
         if follows == "u":
-            return self._unicode(at)
-        return self._foreign(at) or self._keep(at)
+            return self._read_unicode(at)
+        return self._read_foreign_escape(at) or self._keep_backslash(at)
 
     def _legal(self, at: int, length: int) -> int:
         escape = self._text[at : at + length]
@@ -131,25 +133,25 @@ class StringReader:
         self._pieces.append(escape)
         return at + length
 
-    def _unicode(self, at: int) -> int:
+    def _read_unicode(self, at: int) -> int:
         stop = _HEX.match(self._text, at + 2, self._end).end()  # type: ignore[union-attr]  # matches everywhere
         if stop == at + 6:
             return self._legal(at, 6)
         if stop == self._end:
-            raise truncated("in an escape", at)
+            raise truncated_error("in an escape", at)
         if stop > at + 2 or self._text[stop] == "{":
-            raise invalid("a \\u escape lacks its four digits", at, _BACKSLASH_HINT)
-        return self._keep(at)
+            raise invalid_error("a \\u escape lacks its four digits", at, _BACKSLASH_HINT)
+        return self._keep_backslash(at)
 
-    def _foreign(self, at: int) -> int:
+    def _read_foreign_escape(self, at: int) -> int:
         """Read an escape of another language; return 0 if there is none."""
         hexadecimal = _HEX_CHARACTER.match(self._text, at + 1, self._end)
         follows = self._text[at + 1]
         if hexadecimal is None and follows not in "'\n":
             return 0
-        doubt = ambiguous(f"\\{'n' if follows == chr(10) else follows} is not a JSON escape", at, _BACKSLASH_HINT)
+        doubt = ambiguous_error(f"\\{'n' if follows == chr(10) else follows} is not a JSON escape", at, _BACKSLASH_HINT)
         if self._reading.choose(2, "chosen_escape", doubt) == 0:
-            return self._keep(at)
+            return self._keep_backslash(at)
         if hexadecimal is not None:
             code = int(hexadecimal.group()[1:], 16)
             self._pieces.append(f"\\u{code:04x}" if code < 0x10000 else chr(code))
@@ -157,7 +159,7 @@ class StringReader:
         self._pieces.append("" if follows == "\n" else follows)
         return at + 2
 
-    def _keep(self, at: int) -> int:
+    def _keep_backslash(self, at: int) -> int:
         self._reading.record_step("lone_backslash")
         self._lone = True
         self._pieces.append(_BACKSLASH)
@@ -166,7 +168,7 @@ class StringReader:
     def _settle(self) -> None:
         if not self._lone or not self._literal:
             return
-        doubt = ambiguous("some backslashes cannot be escapes, others may be", self._start, _BACKSLASH_HINT)
+        doubt = ambiguous_error("some backslashes cannot be escapes, others may be", self._start, _BACKSLASH_HINT)
         if self._reading.choose(2, "chosen_escape", doubt):
             for index, piece in self._literal:
                 self._pieces[index] = piece

@@ -11,7 +11,15 @@ from typing import Literal, TypeAlias, get_args
 
 from ..ir.errors import BrokenJSON
 
-__all__ = ["GUESSES", "GuessKind", "LexicalStep", "RepairAttempt", "ambiguous", "invalid", "truncated"]
+__all__ = [
+    "GUESSES",
+    "GuessKind",
+    "LexicalStep",
+    "RepairAttempt",
+    "ambiguous_error",
+    "invalid_error",
+    "truncated_error",
+]
 
 _Lossless: TypeAlias = Literal[
     "odd_space",
@@ -43,31 +51,31 @@ GuessKind: TypeAlias = Literal["punctuation", "quotes"]
 class RepairAttempt:
     """The steps and choices of one attempt."""
 
-    __slots__ = ("_given", "_made", "closed", "finished", "guess_kind", "steps")
+    __slots__ = ("_given_choices", "_made_choices", "closed", "finished", "guess_kind", "steps")
 
-    def __init__(self, finished: bool, guessing: GuessKind | None = None, given: tuple[int, ...] = ()) -> None:
+    def __init__(self, finished: bool, guessing: GuessKind | None = None, given_choices: tuple[int, ...] = ()) -> None:
         self.finished = finished
         self.guess_kind = guessing
         self.steps: dict[LexicalStep, None] = {}
         self.closed = 0  # number of brackets missing at the end
-        self._given = given
-        self._made: list[tuple[int, int]] = []  # (chosen, out of so many)
+        self._given_choices = given_choices
+        self._made_choices: list[tuple[int, int]] = []  # (chosen, out of so many)
 
     def record_step(self, step: LexicalStep) -> None:
         self.steps[step] = None
 
-    def choose(self, ways: int, step: LexicalStep, otherwise: BrokenJSON) -> int:
+    def choose(self, ways: int, step: LexicalStep, error: BrokenJSON) -> int:
         """Choose one of several readings, or raise `otherwise` if guessing is off."""
         if self.guess_kind is None:
-            raise otherwise
+            raise error
         self.record_step(step)
-        turn = len(self._made)
-        chosen = self._given[turn] if turn < len(self._given) else 0
-        self._made.append((chosen, ways))
+        turn = len(self._made_choices)
+        chosen = self._given_choices[turn] if turn < len(self._given_choices) else 0
+        self._made_choices.append((chosen, ways))
         return chosen
 
     def next_choices(self) -> tuple[int, ...] | None:
-        made = list(self._made)
+        made = list(self._made_choices)
         while made:
             chosen, ways = made.pop()
             if chosen + 1 < ways:
@@ -75,7 +83,7 @@ class RepairAttempt:
         return None
 
 
-def truncated(where: str, position: int) -> BrokenJSON:
+def truncated_error(where: str, position: int) -> BrokenJSON:
     return BrokenJSON(
         f"truncated: the text ends {where} (character {position})",
         reason="truncated",
@@ -84,9 +92,9 @@ def truncated(where: str, position: int) -> BrokenJSON:
     )
 
 
-def ambiguous(what: str, position: int, hint: str) -> BrokenJSON:
+def ambiguous_error(what: str, position: int, hint: str) -> BrokenJSON:
     return BrokenJSON(f"ambiguous: {what} (character {position})", reason="ambiguous", position=position, hint=hint)
 
 
-def invalid(what: str, position: int, hint: str = "write one JSON object and nothing else") -> BrokenJSON:
+def invalid_error(what: str, position: int, hint: str = "write one JSON object and nothing else") -> BrokenJSON:
     return BrokenJSON(f"not JSON: {what} (character {position})", reason="invalid", position=position, hint=hint)

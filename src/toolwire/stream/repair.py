@@ -57,9 +57,9 @@ def interpretations(text: str, *, finished: bool = True) -> Iterator[Repaired]:
     guesses: tuple[GuessKind, ...] = ("punctuation", "quotes")
     for guess_kind in guesses:
         for found in _search_interpretations(text, finished, guess_kind):
-            written = dumps(found.value)
-            if written not in seen:
-                seen.add(written)
+            rewritten = dumps(found.value)
+            if rewritten not in seen:
+                seen.add(rewritten)
                 yield found
 
 
@@ -85,10 +85,10 @@ def _search_interpretations(text: str, finished: bool, guess_kind: GuessKind) ->
 def _read(text: str, attempt: RepairAttempt) -> Repaired:
     start = find_start(text, attempt)
     end = find_end(text, attempt)
-    mender = JsonRewriter(text, start, max(start, end), attempt)
-    written = mender.rewrite()
-    check_trailing_text(text, mender.at, end, attempt)
+    rewriter = JsonRewriter(text, start, max(start, end), attempt)
+    rewritten = rewriter.rewrite()
+    check_trailing_text(text, rewriter.at, end, attempt)
     try:
-        return Repaired(parse(written), tuple(attempt.steps), attempt.closed)
+        return Repaired(parse(rewritten), tuple(attempt.steps), attempt.closed)
     except ProtocolError as error:
         raise BrokenJSON(error.message, reason="invalid", pointer=error.pointer, hint=error.hint) from None

@@ -130,58 +130,58 @@ class Scanner:
         position = _skip_space(text, position)
         if position < len(text):
             self._expect(text[position] == ":")
-            self._state = self._value
+            self._state = self._start_value
             position += 1
         return position
 
-    def _value(self, text: str, position: int) -> int:
+    def _start_value(self, text: str, position: int) -> int:
         position = _skip_space(text, position)
         if position == len(text):
             return position
         self._from = position
         first = text[position]
         if first == '"':
-            self._state = self._string
+            self._state = self._in_string
             return position + 1
         if first in "{[":
             self._depth = 1
-            self._state = self._nested
+            self._state = self._in_nested
             return position + 1
         self._expect(first not in ",:}]")
-        self._state = self._scalar
+        self._state = self._in_scalar
         return position
 
-    def _string(self, text: str, position: int) -> int:
+    def _in_string(self, text: str, position: int) -> int:
         stop, closed = self._read_string(text, position)
         if closed:
             self._end_value(text, stop, stop)
         return stop
 
-    def _nested(self, text: str, position: int) -> int:
+    def _in_nested(self, text: str, position: int) -> int:
         stop = _flat(text, position).end()  # type: ignore[union-attr]  # the pattern matches everywhere
         if stop == len(text):
             return stop
         if text[stop] == '"':
-            self._state = self._nested_text
+            self._state = self._in_nested_string
         else:
             self._depth += 1 if text[stop] in "{[" else -1
             if self._depth == 0:
                 self._end_value(text, stop + 1, stop + 1)
         return stop + 1
 
-    def _nested_text(self, text: str, position: int) -> int:
+    def _in_nested_string(self, text: str, position: int) -> int:
         stop, closed = self._read_string(text, position)
         if closed:
-            self._state = self._nested
+            self._state = self._in_nested
         return stop
 
-    def _scalar(self, text: str, position: int) -> int:
+    def _in_scalar(self, text: str, position: int) -> int:
         stop = _bare(text, position).end()  # type: ignore[union-attr]  # the pattern matches everywhere
         if stop < len(text):
             self._end_value(text, stop, stop + 1)
         return stop
 
-    def _after(self, text: str, position: int) -> int:
+    def _after_value(self, text: str, position: int) -> int:
         position = _skip_space(text, position)
         if position == len(text):
             return position
@@ -192,7 +192,7 @@ class Scanner:
             self._state = self._before_key
         return position + 1
 
-    def _end(self, text: str, position: int) -> int:
+    def _after_end(self, text: str, position: int) -> int:
         position = _skip_space(text, position)
         self._expect(position == len(text))
         return position
@@ -212,7 +212,7 @@ class Scanner:
         raw = "".join([*self._pieces, text[self._from : stop]])
         self._pieces.clear()
         self._from = -1
-        self._state = self._after
+        self._state = self._after_value
         try:
             name = parse("".join(self._key))
         except ProtocolError:
@@ -226,10 +226,10 @@ class Scanner:
 
     def _finish(self) -> None:
         self.complete = True
-        self._state = self._end
+        self._state = self._after_end
 
-    def _expect(self, met: bool) -> None:
-        if not met:
+    def _expect(self, is_met: bool) -> None:
+        if not is_met:
             self.invalid = True
             self.complete = False
 

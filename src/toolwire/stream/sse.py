@@ -16,7 +16,7 @@ __all__ = ["Frame", "SSEDecoder"]
 Frame: TypeAlias = tuple[bytes, bytes]
 """(event name or b"", data)"""
 
-_LONGEST_NUMBER = 16
+_MAX_NUMBER_LENGTH = 16
 _BOM = b"\xef\xbb\xbf"
 LIMIT = 64 * 1024 * 1024
 
@@ -39,7 +39,7 @@ class SSEDecoder:
         if self._start is not None:
             data = self._skip_bom(data)
         if self._after_cr or b"\r" in data:
-            data = self._settle_line_ends(data)
+            data = self._normalise_line_ends(data)
         if not data:
             return []
         frames: list[Frame] = []
@@ -93,7 +93,7 @@ class SSEDecoder:
         self._start = None
         return data.removeprefix(_BOM)
 
-    def _settle_line_ends(self, data: bytes) -> bytes:
+    def _normalise_line_ends(self, data: bytes) -> bytes:
         if self._after_cr and data:
             data = data.removeprefix(b"\n")
             self._after_cr = False
@@ -114,7 +114,7 @@ class SSEDecoder:
                 event = value.removeprefix(b" ")
             elif field == b"id" and b"\0" not in value:
                 self.last_id = value.removeprefix(b" ")
-            elif field == b"retry" and value.strip().isdigit() and len(value) < _LONGEST_NUMBER:
+            elif field == b"retry" and value.strip().isdigit() and len(value) < _MAX_NUMBER_LENGTH:
                 self.retry = int(value)
         if data:
             frames.append((event, b"\n".join(data)))

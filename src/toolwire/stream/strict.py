@@ -15,12 +15,12 @@ import jiter
 
 from ..ir.errors import ProtocolError
 from ..ir.pointer import JSON, Object
-from .locate import infinite_pointer, mask_escapes, offset_of, pointer_at
+from .locate import byte_offset, infinite_pointer, mask_escapes, pointer_at
 
 __all__ = ["LIMIT", "as_bytes", "parse", "parse_arguments", "parse_object", "type_label"]
 
 LIMIT = 64 * 1024 * 1024
-MEMBERS = 250_000
+MAX_MEMBERS = 250_000
 _BOM = b"\xef\xbb\xbf"
 
 # Only a number with a three-digit exponent or hundreds of digits can overflow a double. Mapping all digits to 0 and
@@ -55,12 +55,12 @@ def parse(data: bytes | str, *, limit: int = LIMIT) -> JSON:
     data = as_bytes(data).removeprefix(_BOM)
     if len(data) > limit:
         raise ProtocolError(f"document of {len(data)} bytes exceeds the limit of {limit}", status=413)
-    if len(data) > MEMBERS and data.count(b":") > MEMBERS:
+    if len(data) > MAX_MEMBERS and data.count(b":") > MAX_MEMBERS:
         _count_members(data)
     try:
         value = jiter.from_json(data, allow_inf_nan=False, catch_duplicate_keys=True)
     except ValueError as error:
-        raise _explain(data, str(error)) from None
+        raise _parse_error(data, str(error)) from None
     if _may_overflow(data) and (pointer := infinite_pointer(value)) is not None:
         raise ProtocolError("number out of range: its absolute value exceeds 1.8e308", pointer=pointer)
     return value
@@ -78,12 +78,12 @@ def as_bytes(data: bytes | str) -> bytes:
 
 def _count_members(data: bytes) -> None:
     masked, position = mask_escapes(data), 0
-    for _ in range(MEMBERS + 1):
+    for _ in range(MAX_MEMBERS + 1):
         key = _next_key(masked, position)
         if key is None:
             return
         position = key.end()
-    raise ProtocolError(f"document has more than {MEMBERS:,} members", status=413)
+    raise ProtocolError(f"document has more than {MAX_MEMBERS:,} members", status=413)
 
 
 def _may_overflow(data: bytes) -> bool:
@@ -125,20 +125,20 @@ def parse_arguments(raw: str) -> tuple[Object | None, Literal["complete", "trunc
 _STOPS_EARLY = _PARSER_MESSAGES["EOF while parsing"]
 
 
-def _explain(data: bytes, reason: str) -> ProtocolError:
+def _parse_error(data: bytes, reason: str) -> ProtocolError:
     found = _POSITION.match(reason)
     if found is None:
         return ProtocolError(f"not JSON: {reason}")
-    words, line, column = found[1], int(found[2]), int(found[3])
+    message, line, column = found[1], int(found[2]), int(found[3])
     if not data.strip():
         return ProtocolError("expected JSON, got an empty document")
-    pointer = pointer_at(data, offset_of(data, line, column))
-    if words.startswith("Detected duplicate key"):
-        return ProtocolError(f"duplicate key {words[23:]} (line {line}, column {column})", pointer=pointer)
+    pointer = pointer_at(data, byte_offset(data, line, column))
+    if message.startswith("Detected duplicate key"):
+        return ProtocolError(f"duplicate key {message[23:]} (line {line}, column {column})", pointer=pointer)
     for start, plain in _PARSER_MESSAGES.items():
-        if words.startswith(start):
-            words = plain
-    return ProtocolError(f"not JSON: {words} (line {line}, column {column})", pointer=pointer)
+        if message.startswith(start):
+            message = plain
+    return ProtocolError(f"not JSON: {message} (line {line}, column {column})", pointer=pointer)
 
 
 _KINDS = {dict: "an object", list: "an array", str: "a string", bool: "a boolean", type(None): "null"}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from .reading import LexicalStep, RepairAttempt, ambiguous, invalid
+from .reading import LexicalStep, RepairAttempt, ambiguous_error, invalid_error
 
 __all__ = ["check_trailing_text", "find_end", "find_start"]
 
@@ -16,34 +16,34 @@ _SPACE = r"[\s\ufeff\u200b\u2060]*+"
 _STARTS = re.compile(r"[{\[\"'“]")
 _BRACKET = re.compile(r"[{\[]")
 _MARK = r"<[/|\uff5c]?[\w\u2581|\uff5c:.=-]{1,60}>|\[/?[A-Z_]{3,30}\]"  # </tool_call>, <|im_end|>, [TOOL_CALLS]
-_BEFORE = re.compile(rf"{_SPACE}(?:(?P<fence>`{{3,}}[\w+-]*+)|(?P<token>{_MARK}))")
-_BEHIND = re.compile(rf"{_SPACE}(?:(?P<fence>`{{3,}})|(?P<token>{_MARK})|(?P<closer>[}}\]]))")
+_LEADING = re.compile(rf"{_SPACE}(?:(?P<fence>`{{3,}}[\w+-]*+)|(?P<token>{_MARK}))")
+_TRAILING = re.compile(rf"{_SPACE}(?:(?P<fence>`{{3,}})|(?P<token>{_MARK})|(?P<closer>[}}\]]))")
 _LAST_MARK = re.compile(_MARK)
-_LONGEST_MARK = 64
+_MAX_MARK = 64
 _STEPS: dict[str | None, LexicalStep] = {"fence": "code_fence", "token": "tool_token", "closer": "surplus_closer"}
 
-_PROSE_BEFORE = re.compile(r"(?![,:=\"'“(])[^{}\[\]]*[\w:.!?>*`\-—]\s*+")
-_PROSE_BEHIND = re.compile(r"(?![,:=\"'“”)&|+])[^{}\[\]]*+")
+_LEADING_PROSE = re.compile(r"(?![,:=\"'“(])[^{}\[\]]*[\w:.!?>*`\-—]\s*+")
+_TRAILING_PROSE = re.compile(r"(?![,:=\"'“”)&|+])[^{}\[\]]*+")
 _MEMBER = re.compile(r"[\"'”]\s*+[:=]|(?:^|[\n,])[^\S\n]*+[\w-]++\s*+:\s*+$")  # `key:` is not a sentence
 
 
 def find_start(text: str, attempt: RepairAttempt) -> int:
     """Return the position where the value begins."""
     at = 0
-    while (found := _BEFORE.match(text, at)) is not None:
+    while (found := _LEADING.match(text, at)) is not None:
         attempt.record_step(_STEPS[found.lastgroup])
         at = found.end()
-    at = _skip(text, at, len(text), attempt)
+    at = _skip_tokens(text, at, len(text), attempt)
     if at == len(text):
-        raise invalid("the text is empty", at)
+        raise invalid_error("the text is empty", at)
     if _STARTS.match(text, at):
         return at
     bracket = _BRACKET.search(text, at)
     if bracket is None:
-        raise invalid("the text contains no object", at)
+        raise invalid_error("the text contains no object", at)
     before = text[at : bracket.start()].rstrip()
-    if _PROSE_BEFORE.fullmatch(before) is None or _MEMBER.search(before):
-        raise invalid(f"expected an object, got {before[:16]!r}", at)
+    if _LEADING_PROSE.fullmatch(before) is None or _MEMBER.search(before):
+        raise invalid_error(f"expected an object, got {before[:16]!r}", at)
     attempt.record_step("prose")
     return bracket.start()
 
@@ -54,7 +54,7 @@ def find_end(text: str, attempt: RepairAttempt) -> int:
     while True:
         while end and text[end - 1].isspace():
             end -= 1
-        nearest = max(end - _LONGEST_MARK, 0)
+        nearest = max(end - _MAX_MARK, 0)
         start = max(text.rfind("<", nearest, end), text.rfind("[", nearest, end))
         if text.endswith("```", 0, end):
             attempt.record_step("code_fence")
@@ -68,21 +68,21 @@ def find_end(text: str, attempt: RepairAttempt) -> int:
 
 def check_trailing_text(text: str, at: int, end: int, attempt: RepairAttempt) -> None:
     """Drop the text after the value; raise if it could belong to the value."""
-    while (found := _BEHIND.match(text, at, end)) is not None:
+    while (found := _TRAILING.match(text, at, end)) is not None:
         attempt.record_step(_STEPS[found.lastgroup])
         at = found.end()
-    at = _skip(text, at, end, attempt)
+    at = _skip_tokens(text, at, end, attempt)
     if at == end:
         return
     if _BRACKET.search(text, at, end):
-        raise ambiguous("more than one value", at, "write one JSON object and nothing else")
+        raise ambiguous_error("more than one value", at, "write one JSON object and nothing else")
     # A reading that guesses about the inside of a document must not also treat its end as prose.
-    if attempt.guess_kind or _PROSE_BEHIND.fullmatch(text, at, end) is None:
-        raise invalid(f"unexpected text after the value: {text[at : at + 16]!r}", at)
+    if attempt.guess_kind or _TRAILING_PROSE.fullmatch(text, at, end) is None:
+        raise invalid_error(f"unexpected text after the value: {text[at : at + 16]!r}", at)
     attempt.record_step("prose")
 
 
-def _skip(text: str, at: int, end: int, attempt: RepairAttempt) -> int:
+def _skip_tokens(text: str, at: int, end: int, attempt: RepairAttempt) -> int:
     while at < end and (text[at].isspace() or text[at] in "\ufeff\u200b\u2060"):
         if text[at] not in " \t\r\n":
             attempt.record_step("odd_space")

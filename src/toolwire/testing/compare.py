@@ -12,7 +12,7 @@ import msgspec
 
 from ..ir.pointer import JSON, join
 
-__all__ = ["differences", "plain", "same", "without_extra"]
+__all__ = ["differences", "plain", "same", "strip_extra"]
 
 
 def same(first: Any, second: Any) -> bool:
@@ -29,24 +29,24 @@ def differences(first: Any, second: Any) -> list[str]:
 
 def plain(value: Any) -> JSON:
     """Return a value as JSON, without defaults and form."""
-    return _without_form(msgspec.to_builtins(value))
+    return _strip_form(msgspec.to_builtins(value))
 
 
-def without_extra(value: JSON) -> JSON:
+def strip_extra(value: JSON) -> JSON:
     """Return the meaning only, without fields specific to one wire."""
     if isinstance(value, dict):
-        return {key: without_extra(item) for key, item in value.items() if key != "extra"}
+        return {key: strip_extra(item) for key, item in value.items() if key != "extra"}
     if isinstance(value, list):
-        return [without_extra(item) for item in value]
+        return [strip_extra(item) for item in value]
     return value
 
 
-def _without_form(value: JSON) -> JSON:
+def _strip_form(value: JSON) -> JSON:
     if isinstance(value, dict):
-        kept = {key: _without_form(item) for key, item in value.items() if not str(key).endswith("~")}
+        kept = {key: _strip_form(item) for key, item in value.items() if not str(key).endswith("~")}
         return {key: item for key, item in kept.items() if item != {} or key not in ("extra", "params")}
     if isinstance(value, (list, tuple)):
-        return [_without_form(item) for item in value]
+        return [_strip_form(item) for item in value]
     return value
 
 

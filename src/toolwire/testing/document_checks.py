@@ -7,7 +7,7 @@ from random import Random
 from ..ir.errors import ToolwireError
 from ..ir.pointer import JSON
 from ..wire.protocol import Wire
-from .compare import differences, plain, without_extra
+from .compare import differences, plain, strip_extra
 from .mutate import mutations
 from .vectors import Vector
 
@@ -34,27 +34,27 @@ def _encode(wire: Wire, vector: Vector, value: object) -> JSON:
     return wire.encode_error(value).body  # type: ignore[arg-type]
 
 
-def _comes_back(wire: Wire, vector: Vector) -> None:
+def _check_round_trip(wire: Wire, vector: Vector) -> None:
     written = _encode(wire, vector, _decode(wire, vector))
     differing = differences(written, vector.body)
     assert not differing, f"differs at {differing}\nwritten {written}\nvector  {vector.body}"
 
 
-def _means(wire: Wire, vector: Vector) -> None:
+def _check_meaning(wire: Wire, vector: Vector) -> None:
     if vector.meaning is None:
         return
-    found = without_extra(plain(_decode(wire, vector)))
+    found = strip_extra(plain(_decode(wire, vector)))
     differing = differences(found, vector.meaning)
     assert not differing, f"differs at {differing}\nfound   {found}\nmeaning {vector.meaning}"
 
 
-def _is_recognised(wire: Wire, vector: Vector) -> None:
+def _check_detection(wire: Wire, vector: Vector) -> None:
     judge = wire.detection.get(vector.kind)
     points = 0 if judge is None else judge(vector.body)
     assert points, f"{wire.name} does not recognise its own {vector.kind}"
 
 
-def _survives_mutation(wire: Wire, vector: Vector) -> None:
+def _check_mutations(wire: Wire, vector: Vector) -> None:
     for mutated in mutations(vector.body, Random(vector.name), 60):
         try:
             value = _decode(wire, Vector(vector.name, vector.source, vector.kind, mutated, status=vector.status))
@@ -64,8 +64,8 @@ def _survives_mutation(wire: Wire, vector: Vector) -> None:
 
 
 DOCUMENT_CHECKS = (
-    ("round trip", _comes_back),
-    ("has the stated meaning", _means),
-    ("is recognised", _is_recognised),
-    ("survives mutation", _survives_mutation),
+    ("round trip", _check_round_trip),
+    ("has the stated meaning", _check_meaning),
+    ("is recognised", _check_detection),
+    ("survives mutation", _check_mutations),
 )

@@ -30,12 +30,12 @@ from ..schema.nodes import (
 )
 from ..schema.read import ParsedSchema, parse_schema
 from ..schema.validate import Validator
-from .regex import matching
+from .regex import generate_matching
 
 __all__ = ["instances"]
 
 _DEPTH = 5
-_TRIES = 6
+_MAX_TRIES = 6
 _SAMPLE_STRINGS = ("", "a", "Paris", "hello world", "naïve café", "2", "null", '{"a": 1}', "x" * 40, "line\nbreak")
 _FORMATS = {
     "date-time": ("2026-01-31T10:20:30Z", "1999-12-31T23:59:59+02:00"),
@@ -66,7 +66,7 @@ def instances(schema: JSON, *, seed: str = "", count: int = 12, validator: Valid
     check = Validator(schema) if validator is None else validator
     maker = _InstanceGenerator(source, random.Random(seed))
     for _ in range(count):
-        for _ in range(_TRIES):
+        for _ in range(_MAX_TRIES):
             value = maker.make(source.root, 0)
             if check.accepts(value):
                 yield value
@@ -83,18 +83,18 @@ class _InstanceGenerator:
         if isinstance(node, EnumNode):
             return chance.choice(node.values)
         if isinstance(node, StringNode):
-            return self._string(node)
+            return self._make_string(node)
         if isinstance(node, NumberNode):
-            return self._number(node)
+            return self._make_number(node)
         if isinstance(node, BooleanNode):
             return chance.random() < 0.5
         if isinstance(node, ObjectNode):
-            return self._object(node, depth)
+            return self._make_object(node, depth)
         if isinstance(node, ArrayNode):
-            size = self._size(node.min_items, node.max_items, depth)
+            size = self._random_size(node.min_items, node.max_items, depth)
             return [self.make(node.items or AnyNode(), depth + 1) for _ in range(size)]
         if isinstance(node, TupleNode):
-            return self._tuple(node, depth)
+            return self._make_tuple(node, depth)
         if isinstance(node, UnionNode):
             shallow = [
                 branch
@@ -109,13 +109,13 @@ class _InstanceGenerator:
             return None
         return chance.choice((None, True, 0, 1.5, "text", [1, "a"], {"k": [None]}, {}))
 
-    def _size(self, low: int, high: int | None, depth: int) -> int:
-        most = low if depth > _DEPTH else low + 2
-        return self._chance.randint(low, most if high is None else min(high, max(most, low)))
+    def _random_size(self, low: int, high: int | None, depth: int) -> int:
+        maximum = low if depth > _DEPTH else low + 2
+        return self._chance.randint(low, maximum if high is None else min(high, max(maximum, low)))
 
-    def _string(self, node: StringNode) -> str:
+    def _make_string(self, node: StringNode) -> str:
         if node.pattern is not None:
-            return matching(node.pattern, self._chance)
+            return generate_matching(node.pattern, self._chance)
         if node.format in _FORMATS:
             return self._chance.choice(_FORMATS[node.format])
         text = self._chance.choice(_SAMPLE_STRINGS)
@@ -123,7 +123,7 @@ class _InstanceGenerator:
             text += self._chance.choice("abc xyz0")
         return text if node.max_length is None else text[: node.max_length]
 
-    def _number(self, node: NumberNode) -> float:
+    def _make_number(self, node: NumberNode) -> float:
         low = node.minimum if node.minimum is not None else node.exclusive_minimum
         high = node.maximum if node.maximum is not None else node.exclusive_maximum
         if low is None and high is None:
@@ -143,7 +143,7 @@ class _InstanceGenerator:
             value -= step
         return int(value) if node.integer or (value == int(value) and self._chance.random() < 0.5) else value
 
-    def _object(self, node: ObjectNode, depth: int) -> dict[str, JSON]:
+    def _make_object(self, node: ObjectNode, depth: int) -> dict[str, JSON]:
         chance = self._chance
         likely = 0.0 if depth > _DEPTH else chance.choice((0.0, 0.5, 1.0))
         out: dict[str, JSON] = {}
@@ -156,10 +156,10 @@ class _InstanceGenerator:
                 out.setdefault(key, self.make(node.rest, depth + 1))
         return out
 
-    def _tuple(self, node: TupleNode, depth: int) -> list[JSON]:
-        most = len(node.items) + (2 if node.rest is not None else 0)
+    def _make_tuple(self, node: TupleNode, depth: int) -> list[JSON]:
+        maximum = len(node.items) + (2 if node.rest is not None else 0)
         size = self._chance.randint(
-            min(node.min_items, most), most if node.max_items is None else min(most, node.max_items)
+            min(node.min_items, maximum), maximum if node.max_items is None else min(maximum, node.max_items)
         )
         nodes = [*node.items, *([node.rest] * max(size - len(node.items), 0))]
         return [self.make(inner or AnyNode(), depth + 1) for inner in nodes[:size]]

@@ -33,10 +33,10 @@ _INTRUDERS: list[JSON] = [
 def mutations(document: JSON, random: Random, count: int) -> Iterator[JSON]:
     """Yield `count` copies of `document`, each with one value replaced, removed, renamed or duplicated."""
     for _ in range(count):
-        yield _mutated(document, random)
+        yield _mutate(document, random)
 
 
-def _mutated(value: JSON, random: Random) -> JSON:
+def _mutate(value: JSON, random: Random) -> JSON:
     if isinstance(value, dict) and value and random.random() < 0.85:
         key = random.choice(list(value))
         changed: dict[str, Any] = dict(value)
@@ -48,7 +48,7 @@ def _mutated(value: JSON, random: Random) -> JSON:
             case 2:
                 changed[random.choice(["type", "id", "x", key.upper()])] = changed.pop(key)
             case _:
-                changed[key] = _mutated(value[key], random)
+                changed[key] = _mutate(value[key], random)
         return changed
     if isinstance(value, list) and value and random.random() < 0.85:
         index = random.randrange(len(value))
@@ -61,6 +61,6 @@ def _mutated(value: JSON, random: Random) -> JSON:
             case 2:
                 items.insert(index, items[index])
             case _:
-                items[index] = _mutated(items[index], random)
+                items[index] = _mutate(items[index], random)
         return items
     return random.choice(_INTRUDERS)

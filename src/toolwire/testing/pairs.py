@@ -26,7 +26,7 @@ __all__ = ["unexplained_in_request", "unexplained_in_response"]
 Statement: TypeAlias = tuple[str, str]
 """(path, content at this path)"""
 
-_INSTEAD = ("rewritten", "moved", "weakened")
+_REPLACING_ACTIONS = ("rewritten", "moved", "weakened")
 
 
 def unexplained_in_request(before: Request, after: Request, losses: Iterable[Loss]) -> list[str]:
@@ -86,7 +86,7 @@ def _compare(before: dict[str, Any], after: dict[str, Any], losses: list[Loss]) 
     return [
         path
         for path, value in before.items()
-        if (path not in after or dumps(after[path]) != dumps(value)) and not _accounts(losses, path)
+        if (path not in after or dumps(after[path]) != dumps(value)) and not _is_covered(losses, path)
     ]
 
 
@@ -97,7 +97,7 @@ def _compare_tools(before: tuple[Tool, ...], after: tuple[Tool, ...], losses: li
         found = by_name.get((tool.namespace, tool.name), {})
         for field, value in _tool_fields(tool).items():
             path = f"/tools/{index}/{field}"
-            if (field not in found or found[field] != value) and not _accounts(losses, path):
+            if (field not in found or found[field] != value) and not _is_covered(losses, path):
                 unexplained.append(path)
     return unexplained
 
@@ -112,17 +112,17 @@ def _tool_fields(tool: Tool) -> dict[str, Any]:
     return fields
 
 
-def _accounts(losses: list[Loss], path: str) -> bool:
+def _is_covered(losses: list[Loss], path: str) -> bool:
     """Return whether a loss covers `path`; one at the root or for all parts together is too general."""
     near = [loss for loss in losses if loss.path not in ("", "/parts", "/messages", "/tools")]
-    return any(_above(loss.path, path) or _above(path, loss.path) for loss in near)
+    return any(_is_ancestor(loss.path, path) or _is_ancestor(path, loss.path) for loss in near)
 
 
-def _above(outer: str, inner: str) -> bool:
+def _is_ancestor(outer: str, inner: str) -> bool:
     return inner == outer or inner.startswith(f"{outer}/")
 
 
-class _Links:
+class _CallLinks:
     """Calls in order of appearance. Without ids, the nth result of a name belongs to the nth call of that name.
 
     A model may repeat an id in a later turn; a result belongs to the first call of its id without a result.
@@ -153,53 +153,55 @@ class _Links:
 
 
 def _request_statements(request: Request) -> list[Statement]:
-    links = _Links()
-    said: list[Statement] = []
+    links = _CallLinks()
+    statements: list[Statement] = []
     for index, message in enumerate(request.messages):
         role = "system" if message.role == "developer" else message.role
         for number, part in enumerate(message.parts):
-            said.append((f"/messages/{index}/parts/{number}", f"{role} {_words(part, links)}"))
-    return said
+            statements.append((f"/messages/{index}/parts/{number}", f"{role} {_statement_text(part, links)}"))
+    return statements
 
 
 def _response_statements(response: Response) -> list[Statement]:
-    links = _Links()
-    said = [(f"/parts/{number}", _words(part, links)) for number, part in enumerate(response.parts)]
+    links = _CallLinks()
+    statements = [(f"/parts/{number}", _statement_text(part, links)) for number, part in enumerate(response.parts)]
     for choice, other in enumerate(response.alternatives):
         for number, part in enumerate(other.parts):
-            said.append((f"/alternatives/{choice}/parts/{number}", f"{choice} {_words(part, links)}"))
-    return said
+            statements.append((f"/alternatives/{choice}/parts/{number}", f"{choice} {_statement_text(part, links)}"))
+    return statements
 
 
-def _words(part: Part, links: _Links) -> str:
-    said = {key: value for key, value in plain(part).items() if key != "extra"}
+def _statement_text(part: Part, links: _CallLinks) -> str:
+    statements = {key: value for key, value in plain(part).items() if key != "extra"}
     if isinstance(part, ToolCall):
         # Arguments may be text or an object for the same call.
-        said = {"call": links.call(part), "name": part.name, "namespace": part.namespace}
-        said |= {"arguments": part.raw if part.arguments is None else part.arguments, "kind": part.kind}
-        said["artefacts"] = plain(part.artefacts)
+        statements = {"call": links.call(part), "name": part.name, "namespace": part.namespace}
+        statements |= {"arguments": part.raw if part.arguments is None else part.arguments, "kind": part.kind}
+        statements["artefacts"] = plain(part.artefacts)
     elif isinstance(part, ToolResult):
-        said["call_id"] = links.result(part)
+        statements["call_id"] = links.result(part)
         for name in ("name", "kind", "namespace"):  # fields of the call, which some wires do not repeat
-            said.pop(name, None)
-        said["parts"] = [_without_extra(item) for item in plain(part.parts)]
-    return dumps(said)
+            statements.pop(name, None)
+        statements["parts"] = [_strip_extra(item) for item in plain(part.parts)]
+    return dumps(statements)
 
 
-def _without_extra(part: Any) -> Any:
+def _strip_extra(part: Any) -> Any:
     return {key: value for key, value in part.items() if key != "extra"}
 
 
 def _compare_statements(before: list[Statement], after: list[Statement], losses: list[Loss]) -> list[str]:
-    said = [statement for statement in before if not _accounts(losses, statement[0])]  # all of these must be preserved
-    unexplained = [path for start, end, _ in _changes(said, after) for path, _ in said[start:end]]
-    if not any(loss.action in _INSTEAD for loss in losses):
-        for start, end, instead in _changes(before, after):
+    statements = [
+        statement for statement in before if not _is_covered(losses, statement[0])
+    ]  # all of these must be preserved
+    unexplained = [path for start, end, _ in _changed_ranges(statements, after) for path, _ in statements[start:end]]
+    if not any(loss.action in _REPLACING_ACTIONS for loss in losses):
+        for start, end, instead in _changed_ranges(before, after):
             unexplained += [f"added: {words}" for _, words in instead if len(instead) > end - start]
     return unexplained
 
 
-def _changes(before: list[Statement], after: list[Statement]) -> list[tuple[int, int, list[Statement]]]:
+def _changed_ranges(before: list[Statement], after: list[Statement]) -> list[tuple[int, int, list[Statement]]]:
     """Return the changed ranges of `before`, each with its replacement in `after`."""
     matcher = SequenceMatcher(None, [words for _, words in before], [words for _, words in after], autojunk=False)
     opcodes = [opcode for opcode in matcher.get_opcodes() if opcode[0] != "equal"]

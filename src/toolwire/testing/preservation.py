@@ -32,12 +32,12 @@ class PreservationResult(NamedTuple):
     """A value that was not preserved, if there is one."""
 
     @property
-    def perfect(self) -> bool:
+    def is_perfect(self) -> bool:
         return self.conforms and self.complete and self.sound
 
     @property
-    def honest(self) -> bool:
-        return self.perfect or self.reported
+    def is_honest(self) -> bool:
+        return self.is_perfect or self.reported
 
 
 def check_preservation(
@@ -60,14 +60,14 @@ def check_preservation(
     if not values:
         return None
     try:
-        written_by = lowered if lowered == schema else closed(lowered)
+        written_by = lowered if lowered == schema else close_schema(lowered)
         there = Validator(written_by)
     except SchemaError:
         return PreservationResult(False, False, False, reported)
     conforms = not violations(lowered, dialect)
     for value in values:
         written = encode(value)
-        if not there.accepts(written) or not json_equal(without_null(lift(written)), without_null(value)):
+        if not there.accepts(written) or not json_equal(drop_null(lift(written)), drop_null(value)):
             return PreservationResult(conforms, False, True, reported, value)
     for value in instances(written_by, seed=seed, count=count, validator=there):
         if not original.accepts(lift(value)):
@@ -75,19 +75,21 @@ def check_preservation(
     return PreservationResult(conforms, True, True, reported)
 
 
-def closed(schema: JSON) -> JSON:
+def close_schema(schema: JSON) -> JSON:
     """Forbid keys that the schema does not mention, as models understand it."""
     if type(schema) is list:
-        return [closed(one) for one in schema]
+        return [close_schema(one) for one in schema]
     if type(schema) is not dict:
         return schema
-    out = {key: closed(value) if key not in ("enum", "const", "default") else value for key, value in schema.items()}
+    out = {
+        key: close_schema(value) if key not in ("enum", "const", "default") else value for key, value in schema.items()
+    }
     if type(out.get("properties")) is dict and "type" in out and "additionalProperties" not in out:
         out["additionalProperties"] = False
     return out
 
 
-def without_null(value: JSON) -> JSON:
+def drop_null(value: JSON) -> JSON:
     if type(value) is dict:
-        return {key: without_null(one) for key, one in value.items() if one is not None}
-    return [without_null(one) for one in value] if type(value) is list else value
+        return {key: drop_null(one) for key, one in value.items() if one is not None}
+    return [drop_null(one) for one in value] if type(value) is list else value

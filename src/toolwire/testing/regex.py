@@ -10,7 +10,7 @@ from typing import Any
 
 from ..schema.patterns import refusal
 
-__all__ = ["matching"]
+__all__ = ["generate_matching"]
 
 _ANY = "abcXYZ019 _-é\n"
 _CATEGORIES = {
@@ -23,7 +23,7 @@ _CATEGORIES = {
 }
 
 
-def matching(pattern: str, chance: random.Random) -> str:
+def generate_matching(pattern: str, chance: random.Random) -> str:
     """Generate a text that matches the pattern; a poor guess for a pattern that is refused or cannot be parsed.
 
     The pattern is only parsed, with Python's parser, and never matched. A refused pattern could require a text of any
@@ -37,10 +37,10 @@ def matching(pattern: str, chance: random.Random) -> str:
             parsed = re._parser.parse(pattern)  # type: ignore[attr-defined]
     except (re.error, OverflowError, RecursionError):
         return "a"
-    return "".join(_write(parsed, chance))
+    return "".join(_generate(parsed, chance))
 
 
-def _write(parsed: Iterable[Any], chance: random.Random) -> Iterable[str]:
+def _generate(parsed: Iterable[Any], chance: random.Random) -> Iterable[str]:
     for operation, argument in parsed:
         name = str(operation)
         if name == "LITERAL":
@@ -50,28 +50,28 @@ def _write(parsed: Iterable[Any], chance: random.Random) -> Iterable[str]:
         elif name == "ANY":
             yield chance.choice("abcXYZ019 _-é")
         elif name == "IN":
-            yield _one_of(argument, chance)
+            yield _choose(argument, chance)
         elif name in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
             low, high, inner = argument
             for _ in range(chance.randint(low, min(int(high), low + 3))):
-                yield from _write(inner, chance)
+                yield from _generate(inner, chance)
         elif name == "SUBPATTERN":
-            yield from _write(argument[-1], chance)
+            yield from _generate(argument[-1], chance)
         elif name == "ATOMIC_GROUP":
-            yield from _write(argument, chance)
+            yield from _generate(argument, chance)
         elif name == "BRANCH":
-            yield from _write(chance.choice(argument[1]), chance)
+            yield from _generate(chance.choice(argument[1]), chance)
 
 
-def _one_of(choices: list[Any], chance: random.Random) -> str:
+def _choose(choices: list[Any], chance: random.Random) -> str:
     negated = any(str(operation) == "NEGATE" for operation, _ in choices)
-    members = [str(char) for choice in choices for char in _members(*choice)]
+    members = [str(char) for choice in choices for char in _set_members(*choice)]
     if negated:
         members = [char for char in _ANY if char not in members]
     return chance.choice(members or ["a"])
 
 
-def _members(operation: Any, argument: Any) -> Iterable[str]:
+def _set_members(operation: Any, argument: Any) -> Iterable[str]:
     name = str(operation)
     if name == "LITERAL":
         return [chr(argument)]

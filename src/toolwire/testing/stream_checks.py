@@ -13,10 +13,10 @@ from ..ir.pointer import JSON
 from ..ir.response import Response
 from ..wire.protocol import Wire
 from .chunks import bytewise, every_split, random_chunks
-from .compare import differences, plain, same, without_extra
+from .compare import differences, plain, same, strip_extra
 from .vectors import Vector
 
-__all__ = ["STREAM_CHECKS", "decode_stream", "merged"]
+__all__ = ["STREAM_CHECKS", "decode_stream", "merge_deltas"]
 
 
 def decode_stream(wire: Wire, chunks: Iterable[bytes]) -> list[Event]:
@@ -26,7 +26,7 @@ def decode_stream(wire: Wire, chunks: Iterable[bytes]) -> list[Event]:
     return events + decoder.close()
 
 
-def merged(events: Iterable[Event]) -> list[Event]:
+def merge_deltas(events: Iterable[Event]) -> list[Event]:
     """Join adjacent deltas of one item, so that the result does not depend on the chunking."""
     joined: list[Event] = []
     for event in events:
@@ -48,60 +48,60 @@ def _section(event: Event) -> tuple[int | None, ...]:
     return (event.section,) if isinstance(event, ReasoningDelta) else ()
 
 
-def _any_split(wire: Wire, vector: Vector) -> None:
-    whole = decode_stream(wire, [vector.data])
+def _check_splits(wire: Wire, vector: Vector) -> None:
+    expected = decode_stream(wire, [vector.data])
     for first, second in every_split(vector.data):
-        assert decode_stream(wire, [first, second]) == whole, f"cut at {len(first)}: different events"
+        assert decode_stream(wire, [first, second]) == expected, f"cut at {len(first)}: different events"
 
 
-def _any_chunks(wire: Wire, vector: Vector) -> None:
-    whole = decode_stream(wire, [vector.data])
-    assert decode_stream(wire, bytewise(vector.data)) == whole, "byte by byte: different events"
+def _check_chunks(wire: Wire, vector: Vector) -> None:
+    expected = decode_stream(wire, [vector.data])
+    assert decode_stream(wire, bytewise(vector.data)) == expected, "byte by byte: different events"
     random = Random(vector.name)
     for pieces in (3, 7, 40):
         chunks = random_chunks(vector.data, random, pieces)
-        assert decode_stream(wire, chunks) == whole, f"cut at {[len(chunk) for chunk in chunks]}: different events"
+        assert decode_stream(wire, chunks) == expected, f"cut at {[len(chunk) for chunk in chunks]}: different events"
 
 
-def _line_ends(wire: Wire, vector: Vector) -> None:
-    whole = decode_stream(wire, [vector.data])
+def _check_line_ends(wire: Wire, vector: Vector) -> None:
+    expected = decode_stream(wire, [vector.data])
     for mark in (b"\r\n", b"\r"):
-        assert decode_stream(wire, [vector.data.replace(b"\n", mark)]) == whole, (
+        assert decode_stream(wire, [vector.data.replace(b"\n", mark)]) == expected, (
             f"lines that end in {mark!r}: different events"
         )
-    assert decode_stream(wire, [b"\xef\xbb\xbf" + vector.data]) == whole, "with a byte order mark: different events"
+    assert decode_stream(wire, [b"\xef\xbb\xbf" + vector.data]) == expected, "with a byte order mark: different events"
 
 
-def _folds(wire: Wire, vector: Vector) -> None:
+def _check_fold(wire: Wire, vector: Vector) -> None:
     if vector.whole is None:
         return
-    folded, whole = fold(decode_stream(wire, [vector.data])), wire.decode_response(vector.whole)
-    differing = differences(folded, whole)
-    assert not differing, f"differs at {differing}\nfolded {plain(folded)}\nwhole  {plain(whole)}"
+    folded, expected = fold(decode_stream(wire, [vector.data])), wire.decode_response(vector.whole)
+    differing = differences(folded, expected)
+    assert not differing, f"differs at {differing}\nfolded {plain(folded)}\nwhole  {plain(expected)}"
 
 
-def _stream_means(wire: Wire, vector: Vector) -> None:
+def _check_meaning(wire: Wire, vector: Vector) -> None:
     if vector.meaning is None:
         return
-    found = without_extra(plain(fold(decode_stream(wire, [vector.data]))))
+    found = strip_extra(plain(fold(decode_stream(wire, [vector.data]))))
     differing = differences(found, vector.meaning)
     assert not differing, f"differs at {differing}\nfound   {found}\nmeaning {vector.meaning}"
 
 
-def _stream_comes_back(wire: Wire, vector: Vector) -> None:
+def _check_round_trip(wire: Wire, vector: Vector) -> None:
     response = fold(decode_stream(wire, [vector.data]))
     for events in (decode_stream(wire, [vector.data]), list(unfold(response))):
         encoder = wire.stream_encoder()
         written = b"".join([encoder.feed(event) for event in events])
-        again = fold(decode_stream(wire, [written]))
+        decoded_again = fold(decode_stream(wire, [written]))
         if response.fault is not None:
-            assert same(again.fault, response.fault), f"different error: {again.fault}"
+            assert same(decoded_again.fault, response.fault), f"different error: {decoded_again.fault}"
             continue
-        differing = differences(again, response)
-        assert not differing, f"differs at {differing}\nagain  {plain(again)}\nbefore {plain(response)}"
+        differing = differences(decoded_again, response)
+        assert not differing, f"differs at {differing}\nagain  {plain(decoded_again)}\nbefore {plain(response)}"
 
 
-def _prefixes(wire: Wire, vector: Vector) -> None:
+def _check_prefixes(wire: Wire, vector: Vector) -> None:
     """Cut the stream at every position: an error before the end of the answer, the same answer after it."""
     data = vector.data
     end = _end_of_answer(wire, data)
@@ -113,7 +113,7 @@ def _prefixes(wire: Wire, vector: Vector) -> None:
             assert length < end, f"cut at {length}, after the terminal mark: reported as truncated"
             continue
         assert length >= end - _FRAME_END, f"cut at {length}, before the terminal mark: accepted as complete"
-        assert same(_less_usage(cut), _less_usage(response)), f"cut at {length}: different answer"
+        assert same(_drop_usage(cut), _drop_usage(response)), f"cut at {length}: different answer"
 
 
 _FRAME_END = 4  # the blank line after a frame may be missing, with any line ends
@@ -131,11 +131,11 @@ def _end_of_answer(wire: Wire, data: bytes) -> int:
     return len(data) if frame_end < 0 else frame_end + 2
 
 
-def _less_usage(response: Response) -> JSON:
+def _drop_usage(response: Response) -> JSON:
     return {key: value for key, value in plain(response).items() if key not in ("usage", "extra")}
 
 
-def _stream_survives_mutation(wire: Wire, vector: Vector) -> None:
+def _check_mutations(wire: Wire, vector: Vector) -> None:
     random = Random(vector.name)
     data = vector.data
     for _ in range(60):
@@ -158,12 +158,12 @@ def _stream_survives_mutation(wire: Wire, vector: Vector) -> None:
 
 
 STREAM_CHECKS = (
-    ("cut in two at every position", _any_split),
-    ("cut into many pieces", _any_chunks),
-    ("other line ends", _line_ends),
-    ("folds to the whole response", _folds),
-    ("has the stated meaning", _stream_means),
-    ("round trip", _stream_comes_back),
-    ("truncated at every position", _prefixes),
-    ("survives mutation", _stream_survives_mutation),
+    ("cut in two at every position", _check_splits),
+    ("cut into many pieces", _check_chunks),
+    ("other line ends", _check_line_ends),
+    ("folds to the whole response", _check_fold),
+    ("has the stated meaning", _check_meaning),
+    ("round trip", _check_round_trip),
+    ("truncated at every position", _check_prefixes),
+    ("survives mutation", _check_mutations),
 )

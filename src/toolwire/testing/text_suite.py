@@ -19,14 +19,14 @@ from ..ir.parts import Text, ToolCall, ToolResult
 from ..text import get
 from ..text.engine.format import Format
 from .compare import same
-from .stream_checks import merged
+from .stream_checks import merge_deltas
 from .text_vectors import TextVector
 from .wire_suite import Check
 
 __all__ = ["read_pieces", "text_checks"]
 
-_NEEDED = 10
-_LONG = 1000
+_MIN_VECTORS = 10
+_MAX_EXHAUSTIVE_LENGTH = 1000
 _MUTANTS = 10
 
 
@@ -37,7 +37,7 @@ def text_checks(form: Format | str, vectors: Iterable[TextVector]) -> list[Check
     checks = [Check("vectors exist", partial(_has_vectors, form, vectors))]
     if not vectors:
         return checks
-    checks.append(Check("tools and results are rendered", partial(_is_rendered, form, vectors[0])))
+    checks.append(Check("tools and results are rendered", partial(_check_rendering, form, vectors[0])))
     for vector in vectors:
         for about, run in _CHECKS:
             checks.append(Check(f"{vector}: {about}", partial(run, form, vector)))
@@ -50,17 +50,17 @@ def read_pieces(form: Format, vector: TextVector, pieces: Iterable[str]) -> tupl
     events = [event for piece in pieces for event in parser.feed(piece)]
     stopped = parser.should_stop
     events += parser.close(finished=vector.finished)
-    return merged(events), parser.diagnostics, stopped
+    return merge_deltas(events), parser.diagnostics, stopped
 
 
 def _has_vectors(form: Format, vectors: list[TextVector]) -> None:
-    assert len(vectors) >= _NEEDED, f"{form.name} has too few vectors: {len(vectors)}"
+    assert len(vectors) >= _MIN_VECTORS, f"{form.name} has too few vectors: {len(vectors)}"
     assert any(call.state == "complete" for vector in vectors for call in vector.calls), "no vector has a call"
     for vector in vectors:
         assert vector.source.strip(), f"{vector} has no source"
 
 
-def _is_rendered(form: Format, vector: TextVector) -> None:
+def _check_rendering(form: Format, vector: TextVector) -> None:
     declared = form.render_tools(vector.tools)
     for tool in vector.tools:
         assert tool.name in declared, f"{tool.name} is not declared"
@@ -69,80 +69,84 @@ def _is_rendered(form: Format, vector: TextVector) -> None:
     assert "22 degrees" in rendered, "the rendered text does not contain the result"
 
 
-def _says(form: Format, vector: TextVector) -> None:
+def _check_vector(form: Format, vector: TextVector) -> None:
     differing = vector.differences(form.parse(vector.text, vector.tools, finished=vector.finished))
     assert not differing, "\n".join(differing)
 
 
-def _any_cut(form: Format, vector: TextVector) -> None:
-    whole = read_pieces(form, vector, [vector.text])
-    for pieces in _cuts(vector.text, Random(vector.name)):
-        assert read_pieces(form, vector, pieces) == whole, f"cut as {pieces}: different events"
+def _check_cuts(form: Format, vector: TextVector) -> None:
+    expected = read_pieces(form, vector, [vector.text])
+    for pieces in _iterate_cuts(vector.text, Random(vector.name)):
+        assert read_pieces(form, vector, pieces) == expected, f"cut as {pieces}: different events"
 
 
-def _cuts(text: str, random: Random) -> Iterator[list[str]]:
+def _iterate_cuts(text: str, random: Random) -> Iterator[list[str]]:
     yield list(text)
-    for place in _places(text, random):
-        yield [text[:place], text[place:]]
+    for position in _cut_positions(text, random):
+        yield [text[:position], text[position:]]
     for count in (2, 5, 11):
         edges = sorted(random.randrange(len(text) + 1) for _ in range(count))
         yield [text[start:end] for start, end in pairwise([0, *edges, len(text)])]
 
 
-def _places(text: str, random: Random) -> list[int]:
+def _cut_positions(text: str, random: Random) -> list[int]:
     """Return every position in a text; in a long one, a random sample."""
-    places = range(len(text))
-    return list(places) if len(places) <= _LONG else sorted(random.sample(places, _LONG))
+    positions = range(len(text))
+    return (
+        list(positions)
+        if len(positions) <= _MAX_EXHAUSTIVE_LENGTH
+        else sorted(random.sample(positions, _MAX_EXHAUSTIVE_LENGTH))
+    )
 
 
-def _any_prefix(form: Format, vector: TextVector) -> None:
-    whole = [call for call in form.parse(vector.text, vector.tools).calls if call.state == "complete"]
-    for length in _places(vector.text, Random(vector.name)):
+def _check_prefixes(form: Format, vector: TextVector) -> None:
+    expected = [call for call in form.parse(vector.text, vector.tools).calls if call.state == "complete"]
+    for length in _cut_positions(vector.text, Random(vector.name)):
         cut = form.parse(vector.text[:length], vector.tools, finished=False)
         done = [call for call in cut.calls if call.state == "complete"]
-        assert len(done) <= len(whole), f"cut at {length}: surplus call {done[-1]}"
-        for call, there in zip(done, whole, strict=False):
+        assert len(done) <= len(expected), f"cut at {length}: surplus call {done[-1]}"
+        for call, there in zip(done, expected, strict=False):
             alike = call.name == there.name and same(call.arguments, there.arguments)
             assert alike, f"cut at {length}: {call} marked complete, but the whole text has {there}"
 
 
-def _comes_back(form: Format, vector: TextVector) -> None:
+def _check_round_trip(form: Format, vector: TextVector) -> None:
     calls = [call for call in form.parse(vector.text, vector.tools).calls if call.state == "complete"]
     if not calls:
         return
     written = form.render_calls(calls, vector.tools)
     if written.losses:
         return
-    back = form.parse(written.text, vector.tools).calls
-    assert same(_meaning(back), _meaning(calls)), f"{written.text!r} parses as {back}"
+    reparsed = form.parse(written.text, vector.tools).calls
+    assert same(_call_meanings(reparsed), _call_meanings(calls)), f"{written.text!r} parses as {reparsed}"
 
 
-def _meaning(calls: Iterable[ToolCall]) -> list[object]:
+def _call_meanings(calls: Iterable[ToolCall]) -> list[object]:
     return [[call.name, call.arguments, call.state] for call in calls]
 
 
-def _survives_mutation(form: Format, vector: TextVector) -> None:
+def _check_mutations(form: Format, vector: TextVector) -> None:
     random = Random(vector.name)
     text = vector.text
     for _ in range(_MUTANTS):
-        place, length = random.randrange(len(text) + 1), random.randrange(1, 12)
+        position, length = random.randrange(len(text) + 1), random.randrange(1, 12)
         mutant = random.choice(
             (
-                text[:place] + text[place + length :],
-                text[:place] + text[place : place + length] + text[place:],
-                text[:place] + random.choice("<>{}[]()\"'\\|=:,\n 0é\x00") + text[place + 1 :],
-                text[place:] + text[:place],
+                text[:position] + text[position + length :],
+                text[:position] + text[position : position + length] + text[position:],
+                text[:position] + random.choice("<>{}[]()\"'\\|=:,\n 0é\x00") + text[position + 1 :],
+                text[position:] + text[:position],
             )
         )
-        cut = [mutant[:place], mutant[place:]]
-        whole = read_pieces(form, vector, [mutant])
-        assert read_pieces(form, vector, cut) == whole, f"{mutant!r} cut at {place}: different events"
+        cut = [mutant[:position], mutant[position:]]
+        expected = read_pieces(form, vector, [mutant])
+        assert read_pieces(form, vector, cut) == expected, f"{mutant!r} cut at {position}: different events"
 
 
 _CHECKS = (
-    ("matches the vector", _says),
-    ("cut at every position", _any_cut),
-    ("truncated at every position", _any_prefix),
-    ("round trip", _comes_back),
-    ("survives mutation", _survives_mutation),
+    ("matches the vector", _check_vector),
+    ("cut at every position", _check_cuts),
+    ("truncated at every position", _check_prefixes),
+    ("round trip", _check_round_trip),
+    ("survives mutation", _check_mutations),
 )

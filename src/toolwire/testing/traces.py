@@ -16,7 +16,7 @@ from .upstream import PartialReply, Recorded, ScriptedReply
 
 __all__ = ["Trace", "load_trace", "script_of"]
 
-_OF_THE_CONNECTION = frozenset({"content-length", "transfer-encoding", "content-encoding", "connection", "keep-alive"})
+_CONNECTION_HEADERS = frozenset({"content-length", "transfer-encoding", "content-encoding", "connection", "keep-alive"})
 
 
 def load_trace(path: str | Path) -> Trace:
@@ -26,14 +26,14 @@ def load_trace(path: str | Path) -> Trace:
 
 def script_of(trace: Trace, *, in_time: bool = False) -> list[ScriptedReply]:
     """Return the answers of the upstreams, in order and with their chunking; `in_time` also keeps their pauses."""
-    return [_line(one.answer, one.ms, in_time=in_time) for one in trace.upstreams if one.answer is not None]
+    return [_make_reply(one.answer, one.ms, in_time=in_time) for one in trace.upstreams if one.answer is not None]
 
 
-def _line(answer: RecordedAnswer, began: float, *, in_time: bool) -> ScriptedReply:
+def _make_reply(answer: RecordedAnswer, began: float, *, in_time: bool) -> ScriptedReply:
     if not answer.status:
         return PartialReply(then="stall" if (answer.error or "").startswith("Timeout") else "reset")
     headers = {
-        name: value for name, value in answer.headers.items() if name not in _OF_THE_CONNECTION and value != REMOVED
+        name: value for name, value in answer.headers.items() if name not in _CONNECTION_HEADERS and value != REMOVED
     }
     times = [began, *(piece.ms for piece in answer.pieces)]
     waits = [(after - before) / 1000 if in_time else 0.0 for before, after in pairwise(times)]

@@ -106,9 +106,11 @@ class Upstream:
         self._delta = delta
         self._pace = pace
         self._tls = tls
-        self._news = asyncio.Condition()
+        self._changed_event = asyncio.Condition()
         self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
-        self._routes = [(name, stream, _route(get(name), stream)) for name in names() for stream in (True, False)]
+        self._routes = [
+            (name, stream, _path_pattern(get(name), stream)) for name in names() for stream in (True, False)
+        ]
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, ssl=self._tls)
@@ -132,15 +134,15 @@ class Upstream:
 
     async def disconnected(self, times: int = 1, *, within: float = 5.0) -> None:
         """Wait until that many clients have disconnected; raise TimeoutError otherwise."""
-        await self._until(lambda: self.disconnects >= times, within)
+        await self._wait_until(lambda: self.disconnects >= times, within)
 
     async def wait_for_requests(self, times: int = 1, *, within: float = 5.0) -> None:
         """Wait until that many requests have arrived; raise TimeoutError otherwise."""
-        await self._until(lambda: len(self.heard) >= times, within)
+        await self._wait_until(lambda: len(self.heard) >= times, within)
 
-    async def _until(self, happened: Callable[[], bool], within: float) -> None:
-        async with asyncio.timeout(within), self._news:
-            await self._news.wait_for(happened)
+    async def _wait_until(self, condition: Callable[[], bool], within: float) -> None:
+        async with asyncio.timeout(within), self._changed_event:
+            await self._changed_event.wait_for(condition)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
@@ -170,38 +172,38 @@ class Upstream:
             await _cancelled(head, answering)
 
     async def _count_disconnect(self) -> None:
-        async with self._news:
+        async with self._changed_event:
             self.disconnects += 1
-            self._news.notify_all()
+            self._changed_event.notify_all()
 
     async def _answer(self, path: str, headers: dict[str, str], body: bytes, writer: asyncio.StreamWriter) -> bool:
         """Answer a request; return whether the connection can be reused."""
-        heard = self._understood(path, headers, body)
-        async with self._news:
-            self.heard.append(heard)
-            self._news.notify_all()
+        received = self._parse_request(path, headers, body)
+        async with self._changed_event:
+            self.heard.append(received)
+            self._changed_event.notify_all()
         line = (
             self.script.pop(0)
             if self.script
             else Fault("server", "the script has no more answers", 500, retryable=False)
         )
         while callable(line):
-            line = line(heard.request or Request())
+            line = line(received.request or Request())
         if isinstance(line, Recorded):
-            await _repeat(line, writer)
+            await _send_recorded(line, writer)
             return True
         if not isinstance(line, PartialReply):
-            await self._send(self._said(line, heard), None, writer)
+            await self._send(self._make_answer(line, received), None, writer)
             return True
         if line.size is not None:
-            await self._send(self._said(line.answer, heard), line.size, writer)
+            await self._send(self._make_answer(line.answer, received), line.size, writer)
         if line.then == "stall":
             await asyncio.Event().wait()
         if line.then == "reset":
             writer.transport.abort()
         return False
 
-    def _understood(self, path: str, headers: dict[str, str], body: bytes) -> ReceivedRequest:
+    def _parse_request(self, path: str, headers: dict[str, str], body: bytes) -> ReceivedRequest:
         for name, stream, route in self._routes:
             found = route.fullmatch(path)
             if found is not None:
@@ -212,22 +214,22 @@ class Upstream:
                 return ReceivedRequest(path, headers, body, name, request, streaming)
         return ReceivedRequest(path, headers, body)
 
-    def _said(self, line: Response | Fault | RawReply, heard: ReceivedRequest) -> _Answer:
+    def _make_answer(self, line: Response | Fault | RawReply, received: ReceivedRequest) -> _Answer:
         if isinstance(line, RawReply):
             headers = line.headers or (_STREAM if line.streamed else _JSON)
             return _Answer(line.status, headers, line.body, line.streamed)
-        wire = get(heard.wire or "openai_chat")
+        wire = get(received.wire or "openai_chat")
         if isinstance(line, Fault):
             status, body, headers = wire.encode_error(line)
             return _Answer(status, {**_JSON, **headers}, to_bytes(body))
-        model = heard.request.model if heard.request is not None else ""
+        model = received.request.model if received.request is not None else ""
         response = replace(line, id=line.id or f"answer-{len(self.heard)}", model=line.model or model)
-        if not heard.stream:
+        if not received.stream:
             return _Answer(200, _JSON, to_bytes(wire.encode_response(response).body))
-        encoder = wire.stream_encoder(heard.request)
-        return _Answer(200, _STREAM, b"".join(encoder.feed(one) for one in self._slowly(response)), streamed=True)
+        encoder = wire.stream_encoder(received.request)
+        return _Answer(200, _STREAM, b"".join(encoder.feed(one) for one in self._split_deltas(response)), streamed=True)
 
-    def _slowly(self, response: Response) -> Iterator[Event]:
+    def _split_deltas(self, response: Response) -> Iterator[Event]:
         for event in unfold(response):
             if isinstance(event, (TextDelta, ReasoningDelta, CallDelta)):
                 text = event.text
@@ -253,7 +255,7 @@ class Upstream:
         await writer.drain()
 
 
-async def _repeat(line: Recorded, writer: asyncio.StreamWriter) -> None:
+async def _send_recorded(line: Recorded, writer: asyncio.StreamWriter) -> None:
     writer.write(_write_head(line.status, {**line.headers, "transfer-encoding": "chunked"}))
     for seconds, piece in line.pieces:
         await asyncio.sleep(seconds)
@@ -270,7 +272,7 @@ async def _cancelled(*tasks: asyncio.Future[bytes] | asyncio.Future[bool] | None
     await asyncio.gather(*running, return_exceptions=True)
 
 
-def _route(wire: Wire, stream: bool) -> re.Pattern[str]:
+def _path_pattern(wire: Wire, stream: bool) -> re.Pattern[str]:
     """Return the path of a wire as a pattern: after any base URL, with any model."""
     path = re.escape(wire.path(_MODEL, stream=stream)).replace(re.escape(_MODEL), "(?P<model>[^/]+)")
     return re.compile(f".*{path}(?:[?&].*)?")

@@ -22,7 +22,7 @@ from .vectors import Vector
 
 __all__ = ["Check", "wire_checks"]
 
-_NEEDED = {"request", "response", "stream", "error"}
+_REQUIRED_KINDS = {"request", "response", "stream", "error"}
 
 
 class Check:
@@ -47,15 +47,17 @@ def wire_checks(wire: Wire | str, vectors: Iterable[Vector], others: Iterable[st
     for vector in vectors:
         for about, run in STREAM_CHECKS if vector.kind == "stream" else DOCUMENT_CHECKS:
             checks.append(Check(f"{vector}: {about}", partial(run, codec, vector)))
-        for other in names() if others is None else others:
+        for other_wire in names() if others is None else others:
             run_pair = PAIR_CHECKS.get(vector.kind)
-            if run_pair is not None and other != codec.name:
-                checks.append(Check(f"{vector}: to {other} and back", partial(run_pair, codec, vector, get(other))))
+            if run_pair is not None and other_wire != codec.name:
+                checks.append(
+                    Check(f"{vector}: to {other_wire} and back", partial(run_pair, codec, vector, get(other_wire)))
+                )
     return checks
 
 
 def _has_vectors(wire: Wire, vectors: list[Vector]) -> None:
-    missing = _NEEDED - {vector.kind for vector in vectors}
+    missing = _REQUIRED_KINDS - {vector.kind for vector in vectors}
     assert not missing, f"{wire.name} has no vectors for {', '.join(sorted(missing))}"
     for vector in vectors:
         assert vector.source.strip(), f"{vector} has no source"

@@ -105,10 +105,10 @@ def get(name: str) -> Format:
 
 def detect(text: str) -> str | None:
     """Detect the format of a model by its name, or of a text by its calls; return None if unknown."""
-    from .engine.detect import of_model, of_text
+    from .engine.detect import detect_by_model, detect_by_text
 
     looks_like_text = "\n" in text or any(character in text for character in "<[{(")
-    return of_text(text) if looks_like_text else of_model(text, map(get, names()))
+    return detect_by_text(text) if looks_like_text else detect_by_model(text, map(get, names()))
 
 
 def _load(name: str) -> Format:
@@ -137,5 +137,5 @@ def _suggest(name: str) -> str:
     from difflib import get_close_matches
 
     known = names()
-    near = get_close_matches(name, known, 1, 0.5)
-    return f"did you mean {near[0]!r}?" if near else f"use one of {', '.join(known)}"
+    close_matches = get_close_matches(name, known, 1, 0.5)
+    return f"did you mean {close_matches[0]!r}?" if close_matches else f"use one of {', '.join(known)}"

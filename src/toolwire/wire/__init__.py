@@ -71,8 +71,8 @@ def _suggest(name: str) -> str:
     from difflib import get_close_matches
 
     known = names()
-    near = get_close_matches(name, known, 1, 0.5)
-    return f"did you mean {near[0]!r}?" if near else f"use one of {', '.join(known)}"
+    close_matches = get_close_matches(name, known, 1, 0.5)
+    return f"did you mean {close_matches[0]!r}?" if close_matches else f"use one of {', '.join(known)}"
 
 
 if TYPE_CHECKING:

@@ -46,7 +46,7 @@ class BaseStreamEncoder:
 
     def __init__(self) -> None:
         self.losses = Losses()
-        self._begun = False
+        self._has_begun = False
         self._over = False
         self._open_keys: set[int] = set()
         self._empty: set[int] = set()  # items without a delta so far
@@ -57,9 +57,9 @@ class BaseStreamEncoder:
     def feed(self, event: Event) -> bytes:
         kind = type(event)
         if kind not in _DELTAS:
-            self._admit(kind, event)
+            self._check_order(kind, event)
         elif event.key not in self._open_keys:  # type: ignore[union-attr]
-            raise _out_of_order(event, "for an item that is not open")
+            raise _order_error(event, "for an item that is not open")
         elif event.escaped:  # type: ignore[union-attr]
             self._empty.discard(event.key)  # type: ignore[union-attr]
         return self._write(event)
@@ -68,42 +68,42 @@ class BaseStreamEncoder:
         """Report an item without text, on a wire that has nothing to write for it."""
         if event.key in self._empty:
             kind = "reasoning" if isinstance(event, ReasoningEnd) else "text"
-            self.losses.add(self._path(event.key), kind, "dropped", "it has no text", "info")
+            self.losses.add(self._part_path(event.key), kind, "dropped", "it has no text", "info")
 
     def _write(self, event: Event) -> bytes:
         step = self.handlers.get(type(event))
         return b"" if step is None else step(self, event)
 
-    def _path(self, key: int) -> str:
+    def _part_path(self, key: int) -> str:
         """Return the path of an item in the answer that the events form."""
         choice, number = self._positions[key]
         return f"/alternatives/{choice - 1}/parts/{number}" if choice else f"/parts/{number}"
 
-    def _admit(self, kind: type[Event], event: Any) -> None:
+    def _check_order(self, kind: type[Event], event: Any) -> None:
         if self._over:
-            raise _out_of_order(event, "after the end of the stream")
+            raise _order_error(event, "after the end of the stream")
         if kind is ResponseStart:
-            if self._begun:
-                raise _out_of_order(event, "in the middle of a stream")
-            self._begun = True
-        elif not self._begun and kind is not StreamFault and kind is not Ping:
+            if self._has_begun:
+                raise _order_error(event, "in the middle of a stream")
+            self._has_begun = True
+        elif not self._has_begun and kind is not StreamFault and kind is not Ping:
             raise EncodeError("the first event of a stream must be ResponseStart")
         elif kind in _STARTS:
-            self._admit_item(kind, event)
+            self._check_item(kind, event)
         elif kind in _ENDS:
             if event.key not in self._open_keys:
-                raise _out_of_order(event, "for an item that is not open")
+                raise _order_error(event, "for an item that is not open")
             self._open_keys.remove(event.key)
         elif kind is ResponseEnd and self._open_keys:
-            raise _out_of_order(event, f"while item {min(self._open_keys)} is open")
+            raise _order_error(event, f"while item {min(self._open_keys)} is open")
         self._over = kind is ResponseEnd or kind is StreamFault
 
-    def _admit_item(self, kind: type[Event], event: Any) -> None:
+    def _check_item(self, kind: type[Event], event: Any) -> None:
         if kind is WholePart and event.key in self._reserved:
             self._reserved.remove(event.key)
             return
         if event.key in self._positions:
-            raise _out_of_order(event, f"for item {event.key}, which was already started")
+            raise _order_error(event, f"for item {event.key}, which was already started")
         number = self._sizes.get(event.choice, 0)
         self._sizes[event.choice] = number + 1
         self._positions[event.key] = event.choice, number
@@ -114,7 +114,7 @@ class BaseStreamEncoder:
             self._empty.add(event.key)
 
 
-def _out_of_order(event: Event, where: str) -> EncodeError:
+def _order_error(event: Event, reason: str) -> EncodeError:
     return EncodeError(
-        f"{type(event).__name__} {where}", hint="send events in the order in which a decoder returns them"
+        f"{type(event).__name__} {reason}", hint="send events in the order in which a decoder returns them"
     )

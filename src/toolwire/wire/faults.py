@@ -13,15 +13,15 @@ from ..ir.text import dumps
 
 __all__ = [
     "body_message",
-    "fitting_status",
-    "headers_of",
+    "fault_headers",
     "kind_of_status",
-    "request_id",
-    "retry_after",
-    "retry_in_text",
-    "seconds",
-    "should_retry",
+    "parse_retry_text",
+    "parse_seconds",
+    "read_request_id",
+    "read_retry_after",
+    "read_should_retry",
     "status_of_kind",
+    "wire_status",
 ]
 
 _KINDS: dict[int, FaultKind] = {
@@ -66,16 +66,16 @@ def status_of_kind(kind: FaultKind) -> int:
     return _STATUSES[kind]
 
 
-def fitting_status(fault: Fault, statuses: Mapping[FaultKind, tuple[int, ...]]) -> int:
+def wire_status(fault: Fault, statuses: Mapping[FaultKind, tuple[int, ...]]) -> int:
     """Return the status of a fault on a wire: its own if the wire uses it for this kind, else the first of the row."""
-    usual = statuses.get(fault.kind)
-    return fault.status if usual is None or fault.status in usual else usual[0]
+    kind_statuses = statuses.get(fault.kind)
+    return fault.status if kind_statuses is None or fault.status in kind_statuses else kind_statuses[0]
 
 
 _SAFE_VALUE = re.compile(r"[\x21-\x7e]{1,200}").fullmatch
 
 
-def headers_of(fault: Fault, id_name: str | None) -> dict[str, str]:
+def fault_headers(fault: Fault, id_name: str | None) -> dict[str, str]:
     """Return the headers for the retry time and the request id, without values that a header cannot hold."""
     headers: dict[str, str] = {}
     if fault.retry_after is not None and isfinite(fault.retry_after):
@@ -87,7 +87,7 @@ def headers_of(fault: Fault, id_name: str | None) -> dict[str, str]:
     return headers
 
 
-def seconds(text: str, unit: float = 1.0) -> float | None:
+def parse_seconds(text: str, unit: float = 1.0) -> float | None:
     """Parse a finite duration; None if `text` is not one. A negative one becomes 0."""
     try:
         value = float(text) * unit
@@ -96,11 +96,11 @@ def seconds(text: str, unit: float = 1.0) -> float | None:
     return max(value, 0.0) if isfinite(value) else None
 
 
-def retry_after(headers: Mapping[str, str] | None) -> float | None:
+def read_retry_after(headers: Mapping[str, str] | None) -> float | None:
     """Read seconds from `retry-after-ms` or `retry-after`. A date there needs a clock, so it is left to the caller."""
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         value = _header(headers, name)
-        found = None if value is None else seconds(value, unit)
+        found = None if value is None else parse_seconds(value, unit)
         if found is not None:
             return found
     return None
@@ -113,7 +113,7 @@ _RETRY_IN = re.compile(
 ).search
 
 
-def retry_in_text(message: str, kind: FaultKind) -> float | None:
+def parse_retry_text(message: str, kind: FaultKind) -> float | None:
     """Read seconds from a message such as "Please try again in 1m30.5s": some providers give the time nowhere else.
 
     >>> retry_in_text("Rate limit reached. Please try again in 450ms.", "rate_limit")
@@ -127,12 +127,12 @@ def retry_in_text(message: str, kind: FaultKind) -> float | None:
     return hours * 3600 + minutes * 60 + rest
 
 
-def should_retry(headers: Mapping[str, str] | None) -> bool | None:
+def read_should_retry(headers: Mapping[str, str] | None) -> bool | None:
     """Read the header `x-should-retry`; None if the provider did not send it."""
     return {"true": True, "false": False}.get((_header(headers, "x-should-retry") or "").lower())
 
 
-def request_id(headers: Mapping[str, str] | None) -> str | None:
+def read_request_id(headers: Mapping[str, str] | None) -> str | None:
     return _header(headers, "request-id") or _header(headers, "x-request-id")
 
 

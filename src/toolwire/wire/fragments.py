@@ -5,7 +5,7 @@ newer than this package. Objects are joined field by field and arrays element by
 and `type` are one element (the rule of OpenAI's SDK). Strings under one of the keys that grow are concatenated. Any other
 value replaces the one before it, because servers repeat such values in every fragment.
 
-Fragments are kept until `joined` is called, so the cost is linear in their size. A scalar replaces its predecessor at once.
+Fragments are kept until `join` is called, so the cost is linear in their size. A scalar replaces its predecessor at once.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from ..ir.pointer import JSON, Object
-from .sse_stream import unite_halves
+from .sse_stream import join_mapped_surrogates
 
 __all__ = ["Fragments"]
 
@@ -21,7 +21,7 @@ _GROWING = frozenset({"content", "data", "partial_json", "summary", "text", "thi
 
 
 class Fragments:
-    """Collect fields with `add`, read them with `joined`.
+    """Collect fields with `add`, read them with `join`.
 
     >>> fragments = Fragments()
     >>> fragments.add({"audio": {"id": "a", "transcript": "Hel"}})
@@ -48,7 +48,7 @@ class Fragments:
             else:
                 self._values[key] = [value]
 
-    def joined(self) -> Object:
+    def join(self) -> Object:
         return {key: self._join(key, values) for key, values in self._values.items()}
 
     def _join(self, key: str, values: list[JSON]) -> JSON:
@@ -56,12 +56,12 @@ class Fragments:
             inner = Fragments(self._growing)
             for value in values:
                 inner.add(value)
-            return inner.joined()
+            return inner.join()
         if all(type(value) is list for value in values):
             return self._join_elements([element for value in values for element in value])
         texts = [value for value in values if type(value) is str]
         if texts and key in self._growing and len(texts) == sum(value is not None for value in values):
-            return unite_halves("".join(texts))
+            return join_mapped_surrogates("".join(texts))
         return values[-1]
 
     def _join_elements(self, elements: list[JSON]) -> list[JSON]:

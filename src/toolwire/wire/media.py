@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ..ir.parts import Media, Text
 
-__all__ = ["data_url", "media_placeholder", "media_type_of", "split_data_url"]
+__all__ = ["data_url", "guess_media_type", "media_placeholder", "split_data_url"]
 
 # The types that providers accept. The standard library's table is longer, and is read from disk.
-_BY_ENDING = {
+_BY_EXTENSION = {
     "png": "image/png",
     "jpg": "image/jpeg",
     "jpeg": "image/jpeg",
@@ -54,14 +54,14 @@ def data_url(media_type: str, data: str) -> str:
     return f"data:{media_type};base64,{data}"
 
 
-def media_type_of(name: str) -> str | None:
+def guess_media_type(name: str) -> str | None:
     """Guess the media type from the extension of a file name or URL.
 
     >>> media_type_of("https://example.com/paris.JPG?size=2")
     'image/jpeg'
     """
     path = name.partition("?")[0].partition("#")[0]
-    return _BY_ENDING.get(path.rpartition(".")[2].lower())
+    return _BY_EXTENSION.get(path.rpartition(".")[2].lower())
 
 
 def media_placeholder(part: Media) -> Text:

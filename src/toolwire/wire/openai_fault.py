@@ -15,20 +15,20 @@ from ..ir.pointer import JSON, Object
 from ..ir.response import Fault, FaultKind
 from .faults import (
     body_message,
-    fitting_status,
-    headers_of,
+    fault_headers,
     kind_of_status,
-    request_id,
-    retry_after,
-    retry_in_text,
-    should_retry,
+    parse_retry_text,
+    read_request_id,
+    read_retry_after,
+    read_should_retry,
     status_of_kind,
+    wire_status,
 )
 from .openai_limits import SIGNATURES
 from .protocol import EncodedFault
-from .signatures import Signature, with_breach
+from .signatures import Signature, add_breach
 
-__all__ = ["code_of", "decode_error", "encode_error", "read_fault", "write_fault"]
+__all__ = ["decode_error", "encode_error", "fault_code", "read_fault", "write_fault"]
 
 _INSUFFICIENT_QUOTA = "insufficient_quota"
 _BY_CODE: dict[str, FaultKind] = {
@@ -74,7 +74,7 @@ _TYPES: dict[FaultKind, str] = {
 _FIELDS = frozenset({"message", "type", "param", "code"})
 
 
-def code_of(fault: Fault) -> str:
+def fault_code(fault: Fault) -> str:
     """Return the code of a failed response. The list of codes is closed, and clients check it."""
     if fault.code is not None and "image" in fault.code:
         return fault.code
@@ -114,7 +114,7 @@ def read_fault(
         error.get("param") if type(error.get("param")) is str else None,
         extra={wire: own} if own else {},
     )
-    return with_breach(fault, signatures)
+    return add_breach(fault, signatures)
 
 
 def _as_status(code: JSON) -> int | None:
@@ -137,15 +137,15 @@ def decode_error(
 ) -> Fault:
     inner = (body.get("error") or body.get("detail") or body) if type(body) is dict else body
     fault = read_fault(inner, wire, status, signatures)
-    after = retry_after(headers)
+    after = read_retry_after(headers)
     return replace(
         fault,
-        retry_after=retry_in_text(fault.message, fault.kind) if after is None else after,
-        retryable=should_retry(headers),
-        request_id=request_id(headers),
+        retry_after=parse_retry_text(fault.message, fault.kind) if after is None else after,
+        retryable=read_should_retry(headers),
+        request_id=read_request_id(headers),
     )
 
 
 def encode_error(wire: str, fault: Fault) -> EncodedFault:
     body = {"error": write_fault(fault, wire)}
-    return EncodedFault(fitting_status(fault, _STATUSES), body, headers_of(fault, "x-request-id"))
+    return EncodedFault(wire_status(fault, _STATUSES), body, fault_headers(fault, "x-request-id"))

@@ -8,7 +8,7 @@ __all__ = ["SIGNATURES"]
 
 _TOOL = r"Invalid schema for function '(?P<tool>[^'\n]{1,256})': "
 _ANY = r"Invalid schema for (?:function '(?P<tool>[^'\n]{1,256})'|response_format '[^'\n]{1,256}'): "
-_PLACE = r"Invalid '(?P<path>tools\[\d{1,6}\](?:\.function|\.custom)?\."
+_LOCATION = r"Invalid '(?P<path>tools\[\d{1,6}\](?:\.function|\.custom)?\."
 _CONTEXT = r"In context=(?P<context>\([^\n]*?\)), "
 _LOWER = "use toolwire.schema.lower(schema, 'openai_strict'), or declare the tool without strict"
 _SMALLER = "declare the tool without strict (prepare() does this), or split it"
@@ -19,13 +19,18 @@ SIGNATURES = (
         "tools", "TW010", r"may not include more than \d{1,6} tools", "send fewer tools, or let prepare() choose"
     ),
     Signature(
-        "name", "TW002", _PLACE + r"name)': string does not match pattern", "rename the tool, or let prepare() map it"
+        "name",
+        "TW002",
+        _LOCATION + r"name)': string does not match pattern",
+        "rename the tool, or let prepare() map it",
     ),
-    Signature("name_length", "TW002", _PLACE + r"name)': string too long", "shorten the name, or let prepare() map it"),
+    Signature(
+        "name_length", "TW002", _LOCATION + r"name)': string too long", "shorten the name, or let prepare() map it"
+    ),
     Signature(
         "name_length", "TW002", r"length of the tool name cannot exceed", "shorten the name, or let prepare() map it"
     ),
-    Signature("description", "TW013", _PLACE + r"description)': string too long", "shorten the description"),
+    Signature("description", "TW013", _LOCATION + r"description)': string too long", "shorten the description"),
     Signature(
         "id_length",
         "TW060",

@@ -16,16 +16,16 @@ from ..ir.losses import Losses
 from ..ir.parts import Extra
 from ..ir.pointer import JSON, Object, join
 from ..ir.request import Params
-from .shape import wrong_type
+from .shape import type_error
 
 __all__ = [
     "NO_PARAMS",
     "ParamRow",
     "as_integer",
+    "keep_own_tier",
     "param_table",
     "read_params",
     "restore_spelling",
-    "set_own_tier_aside",
     "write_params",
 ]
 
@@ -57,7 +57,7 @@ _HARMLESS = frozenset({"user", "metadata", "store", "service_tier", "cache_key",
 _NAMES = tuple(_TYPES)
 _values = attrgetter(*_NAMES)
 NO_PARAMS = Params()
-_NOWHERE: Mapping[str, str] = MappingProxyType({})
+_EMPTY_TABLE: Mapping[str, str] = MappingProxyType({})
 
 
 class ParamRow(NamedTuple):
@@ -68,7 +68,7 @@ class ParamRow(NamedTuple):
 
 def param_table(**names: str) -> dict[str, ParamRow]:
     """Build a table from the wire's names and ours: `param_table(max_completion_tokens="max_tokens")`."""
-    return {theirs: ParamRow(ours, *_TYPES[ours]) for theirs, ours in names.items()}
+    return {wire_name: ParamRow(param_name, *_TYPES[param_name]) for wire_name, param_name in names.items()}
 
 
 def read_params(raw: Object, table: dict[str, ParamRow], found: dict[str, Any]) -> Object:
@@ -87,12 +87,12 @@ def read_params(raw: Object, table: dict[str, ParamRow], found: dict[str, Any]) 
         if type(value) not in row.types:
             number = _as_number(value, row.types)
             if number is None:
-                raise wrong_type(row.expected, value, key)
+                raise type_error(row.expected, value, key)
             respelled[key], value = value, number
         if row.param == "stop":
             if type(value) is str:
                 respelled[key] = value
-            value = _stops(value, key)
+            value = _read_stops(value, key)
         found[row.param] = value
     return respelled
 
@@ -117,7 +117,7 @@ def as_integer(raw: Object, key: str, respelled: Object) -> int | None:
         return value
     number = _as_number(value, (int,))
     if number is None:
-        raise wrong_type("an integer", value, key)
+        raise type_error("an integer", value, key)
     respelled[key] = value
     return int(number)
 
@@ -126,7 +126,7 @@ TIERS = frozenset({"auto", "default", "flex", "scale", "priority"})
 """Service tiers of both OpenAI wires; compatible servers have others."""
 
 
-def set_own_tier_aside(params: dict[str, Any], own: Extra, wire: str) -> None:
+def keep_own_tier(params: dict[str, Any], own: Extra, wire: str) -> None:
     """Keep a service tier that only one server knows as a field of its wire."""
     tier = params.get("service_tier")
     if tier is not None and tier not in TIERS:
@@ -140,12 +140,12 @@ def restore_spelling(out: Object, form: Object) -> None:
             out[key] = value
 
 
-def _stops(value: str | list[Any], key: str) -> tuple[str, ...]:
+def _read_stops(value: str | list[Any], key: str) -> tuple[str, ...]:
     if type(value) is str:
         return (value,)
     for index, item in enumerate(value):
         if type(item) is not str:
-            raise wrong_type("a string", item, key, index)
+            raise type_error("a string", item, key, index)
     return tuple(value)
 
 
@@ -155,7 +155,7 @@ def write_params(
     out: Object,
     wire: str,
     losses: Losses,
-    elsewhere: Mapping[str, str] = _NOWHERE,
+    elsewhere: Mapping[str, str] = _EMPTY_TABLE,
 ) -> None:
     """Write the parameters in `table` (canonical name to the wire's name) and report the rest.
 

@@ -20,7 +20,7 @@ class Family(Value, frozen=True):
     takes_effort: bool = True  # takes an effort level; else a thinking budget in tokens
 
 
-_ROWS = (
+_FAMILIES = (
     # Prefilling was removed with Claude 4.6: "This model does not support assistant message prefill."
     # Adaptive thinking came with it; before, thinking is a budget of tokens.
     Family("*claude-2*", takes_effort=False),
@@ -35,11 +35,11 @@ _ROWS = (
     Family("*gemini-1-*", signed_calls=False, takes_effort=False),
     Family("*gemini-2-*", signed_calls=False, takes_effort=False),
 )
-_UNKNOWN = Family("*")
+_DEFAULT_FAMILY = Family("*")
 
 
 @lru_cache(256)
 def family_of(model: str) -> Family:
     """Return the row of a model. A path before the name (`models/…`, `anthropic/…`) is ignored; dots are hyphens."""
     name = model.rpartition("/")[2].lower().replace(".", "-")
-    return next((row for row in _ROWS if fnmatchcase(name, row.pattern)), _UNKNOWN)
+    return next((row for row in _FAMILIES if fnmatchcase(name, row.pattern)), _DEFAULT_FAMILY)

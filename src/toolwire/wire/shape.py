@@ -22,80 +22,80 @@ from ..ir.pointer import JSON, Object, join
 from ..stream.strict import type_label
 
 __all__ = [
-    "as_object",
-    "boolean",
     "decode_list",
-    "integer",
-    "number",
-    "optional_string",
+    "read_boolean",
     "read_extra",
+    "read_integer",
+    "read_number",
+    "read_optional_string",
+    "read_string",
+    "read_timestamp",
     "read_unknown",
     "remember_form",
+    "require_object",
     "restore_form",
-    "string",
-    "timestamp",
+    "type_error",
     "write_extra",
-    "wrong_type",
 ]
 
 T = TypeVar("T")
 
 
-def wrong_type(expected: str, value: JSON, *pointer: str | int) -> ProtocolError:
+def type_error(expected: str, value: JSON, *pointer: str | int) -> ProtocolError:
     return ProtocolError(f"expected {expected}, got {type_label(value)}", pointer=join(*pointer))
 
 
-def as_object(value: JSON, *pointer: str | int) -> Object:
+def require_object(value: JSON, *pointer: str | int) -> Object:
     if type(value) is dict:
         return value
-    raise wrong_type("an object", value, *pointer)
+    raise type_error("an object", value, *pointer)
 
 
-def string(raw: Object, key: str) -> str:
+def read_string(raw: Object, key: str) -> str:
     value = raw.get(key)
     if type(value) is str:
         return value
     if key not in raw:
         raise ProtocolError(f"{key!r} is missing")
-    raise wrong_type("a string", value, key)
+    raise type_error("a string", value, key)
 
 
-def optional_string(raw: Object, key: str) -> str | None:
+def read_optional_string(raw: Object, key: str) -> str | None:
     value = raw.get(key)
     if value is None or type(value) is str:
         return value
-    raise wrong_type("a string", value, key)
+    raise type_error("a string", value, key)
 
 
-def integer(raw: Object, key: str) -> int | None:
+def read_integer(raw: Object, key: str) -> int | None:
     value = raw.get(key)
     if value is None or type(value) is int:
         return value
     if type(value) is float and value.is_integer():
         return int(value)
-    raise wrong_type("an integer", value, key)
+    raise type_error("an integer", value, key)
 
 
-def number(raw: Object, key: str) -> float | None:
+def read_number(raw: Object, key: str) -> float | None:
     value = raw.get(key)
     if value is None or type(value) is int or type(value) is float:
         return value
-    raise wrong_type("a number", value, key)
+    raise type_error("a number", value, key)
 
 
-def timestamp(raw: Object, key: str) -> int | None:
+def read_timestamp(raw: Object, key: str) -> int | None:
     """Read a Unix time in whole seconds. Servers that copy Python's `time.time()` send fractions of a second."""
     value = raw.get(key)
     if type(value) is float and isfinite(value):
         return floor(value)
-    return integer(raw, key)
+    return read_integer(raw, key)
 
 
-def boolean(raw: Object, key: str) -> bool | None:
+def read_boolean(raw: Object, key: str) -> bool | None:
     value = raw.get(key)
     if value is None or type(value) is bool:
         return value
-    raise wrong_type("a boolean", value, key)
+    raise type_error("a boolean", value, key)
 
 
 def decode_list(raw: Object, key: str, decode: Callable[[JSON], T]) -> list[T]:
@@ -104,7 +104,7 @@ def decode_list(raw: Object, key: str, decode: Callable[[JSON], T]) -> list[T]:
     if values is None:
         return []
     if type(values) is not list:
-        raise wrong_type("an array", values, key)
+        raise type_error("an array", values, key)
     decoded: list[T] = []
     try:
         for value in values:

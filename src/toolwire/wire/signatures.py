@@ -24,9 +24,9 @@ from msgspec.structs import replace
 from ..ir.pointer import join
 from ..ir.response import Breach, Fault
 
-__all__ = ["Signature", "breach_in", "parse_limit_path", "with_breach"]
+__all__ = ["Signature", "add_breach", "find_breach", "parse_limit_path"]
 
-_MOST = 4000  # characters of a message that are searched: an error names its limit early
+_MAX_MESSAGE = 4000  # characters of a message that are searched: an error names its limit early
 _STEP = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
 _QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"|(\d+)")
 _SCHEMAS = ("parameters", "parametersJsonSchema", "parameters_json_schema", "input_schema")
@@ -39,28 +39,28 @@ _CAMEL = {"any_of": "anyOf", "additional_properties": "additionalProperties", "p
 class Signature(NamedTuple):
     limit: str
     rule: str | None
-    words: str
+    pattern: str
     remedy: str
 
 
-def with_breach(fault: Fault, signatures: Iterable[Signature]) -> Fault:
-    breach = breach_in(fault, signatures)
+def add_breach(fault: Fault, signatures: Iterable[Signature]) -> Fault:
+    breach = find_breach(fault, signatures)
     return fault if breach is None else replace(fault, breach=breach)
 
 
-def breach_in(fault: Fault, signatures: Iterable[Signature]) -> Breach | None:
+def find_breach(fault: Fault, signatures: Iterable[Signature]) -> Breach | None:
     """Return the breach that the first matching signature describes; None if the error has another cause."""
     if fault.kind != "invalid_request":
         return None
-    words = f"{fault.message[:_MOST]}\n{(fault.code or '')[:_MOST]}"
+    words = f"{fault.message[:_MAX_MESSAGE]}\n{(fault.code or '')[:_MAX_MESSAGE]}"
     for signature in signatures:
-        match = re.search(signature.words, words)
+        match = re.search(signature.pattern, words)
         if match is not None:
-            return _breach(signature, match.groupdict(), (fault.param or "")[:_MOST])
+            return _make_breach(signature, match.groupdict(), (fault.param or "")[:_MAX_MESSAGE])
     return None
 
 
-def _breach(signature: Signature, groups: dict[str, str | None], param: str) -> Breach:
+def _make_breach(signature: Signature, groups: dict[str, str | None], param: str) -> Breach:
     at, index, pointer = parse_limit_path(groups.get("path") or param)
     if (context := groups.get("context")) is not None:
         pointer = "/input_schema" + join(*("".join(found) for found in _QUOTED.findall(context)))
@@ -83,13 +83,13 @@ def parse_limit_path(path: str) -> tuple[str, int | None, str]:
     words = [word for word, _ in steps]
     match words:
         case ["tools", entry, list_name, number, *_] if list_name in _DECLARATIONS and _is_index(entry, number):
-            return join("tools", entry, "functionDeclarations", number), int(number), _inside(steps[4:])
+            return join("tools", entry, "functionDeclarations", number), int(number), _schema_pointer(steps[4:])
         case ["tools", list_name, number, *_] if list_name in _DECLARATIONS and _is_index(number):
-            return join("tools", 0, "functionDeclarations", number), int(number), _inside(steps[3:])
+            return join("tools", 0, "functionDeclarations", number), int(number), _schema_pointer(steps[3:])
         case ["tools", number, *_] if _is_index(number):
-            return join("tools", number), int(number), _inside(steps[2:])
+            return join("tools", number), int(number), _schema_pointer(steps[2:])
         case [first, *_] if first in _IN_SCHEMA:
-            return "", None, "/input_schema" + _inside(steps)
+            return "", None, "/input_schema" + _schema_pointer(steps)
     return join(*words), None, ""
 
 
@@ -97,7 +97,7 @@ def _is_index(*words: str) -> bool:
     return all(word.isdecimal() and len(word) < 7 for word in words)
 
 
-def _inside(steps: list[tuple[str, bool]]) -> str:
+def _schema_pointer(steps: list[tuple[str, bool]]) -> str:
     """Return the pointer inside a declaration, without wrappers around its fields (`function`, `custom`, …)."""
     while steps and steps[0][0] not in (*_FIELDS, *_IN_SCHEMA):
         steps = steps[1:]

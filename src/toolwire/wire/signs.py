@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from ..ir.pointer import JSON, Object
 
-__all__ = ["DetectionRule", "blocks", "scorer", "tools_of"]
+__all__ = ["DetectionRule", "blocks", "declared_tools", "scorer"]
 
 DetectionRule: TypeAlias = tuple[int, Callable[[JSON], bool]]
 
@@ -20,15 +20,15 @@ def scorer(*rows: DetectionRule) -> Callable[[JSON], int]:
     """Build a scoring function. The first row is a condition: if it fails, the score is 0."""
     (points, condition), *others = rows
 
-    def judge(body: JSON) -> int:
-        if not _holds(condition, body):
+    def score(body: JSON) -> int:
+        if not _passes(condition, body):
             return 0
-        return points + sum(worth for worth, test in others if _holds(test, body))
+        return points + sum(worth for worth, test in others if _passes(test, body))
 
-    return judge
+    return score
 
 
-def _holds(test: Callable[[JSON], bool], body: JSON) -> bool:
+def _passes(test: Callable[[JSON], bool], body: JSON) -> bool:
     """Return whether `test` is true; a document without the fields it reads fails this test only."""
     try:
         return test(body)
@@ -45,7 +45,7 @@ def blocks(body: Object, key: str) -> Iterator[Object]:
             yield from (block for block in content if type(block) is dict) if type(content) is list else ()
 
 
-def tools_of(body: JSON) -> list[Object]:
+def declared_tools(body: JSON) -> list[Object]:
     """Return the declarations: a bare list, a list under `tools`, or a single one."""
     tools = body.get("tools", [body]) if type(body) is dict else body
     return [tool for tool in tools if type(tool) is dict] if type(tools) is list else []

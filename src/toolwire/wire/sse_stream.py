@@ -22,7 +22,7 @@ from ..ir.text import escape
 from ..stream.sse import SSEDecoder
 from ..stream.strict import parse_object
 
-__all__ = ["FAST_STRING", "BaseStreamDecoder", "is_utf8", "unite_halves"]
+__all__ = ["FAST_STRING", "BaseStreamDecoder", "is_utf8", "join_mapped_surrogates"]
 
 # The content of a JSON string that needs no further check: no \u escapes, no control characters. For fast paths.
 FAST_STRING = rb'"([^"\\\x00-\x1f]*+(?:\\["\\/bfnrt][^"\\\x00-\x1f]*+)*+)"'
@@ -107,7 +107,7 @@ class BaseStreamDecoder:
         self._next_key += 1
         return key
 
-    def _read(self, payload: bytes) -> Object:
+    def _read_object(self, payload: bytes) -> Object:
         """Parse the JSON object of an event."""
         self._has_mapped_surrogates = False
         try:
@@ -129,7 +129,7 @@ class BaseStreamDecoder:
         if text and _is_high(text[-1]):
             self._pending_surrogates[key] = text[-1]
             text = text[:-1]
-        return escape(unite_halves(text))
+        return escape(join_mapped_surrogates(text))
 
     def _flush_surrogate(self, key: int) -> bytes:
         """Return U+FFFD if half a surrogate pair is still pending at the end of item `key`."""
@@ -145,7 +145,7 @@ _PAIR = re.compile("[\U0010f800-\U0010fbff][\U0010fc00-\U0010ffff]")
 _HALF = re.compile("[\U0010f800-\U0010ffff]")
 
 
-_OBJECTS = frozenset({"args", "arguments", "input"})  # an object under these keys is never cut
+_OBJECT_FIELDS = frozenset({"args", "arguments", "input"})  # an object under these keys is never cut
 
 
 def _reject_lone_surrogates(value: JSON, spoken: frozenset[str]) -> None:
@@ -155,13 +155,13 @@ def _reject_lone_surrogates(value: JSON, spoken: frozenset[str]) -> None:
                 raise ProtocolError("the text contains a lone surrogate", pointer=join(key), status=502)
         elif type(inner) is dict or type(inner) is list:
             try:
-                _reject_lone_surrogates(inner, frozenset() if key in _OBJECTS else spoken)
+                _reject_lone_surrogates(inner, frozenset() if key in _OBJECT_FIELDS else spoken)
             except ProtocolError as error:
                 raise error.within(key) from None
 
 
-def unite_halves(text: str) -> str:
-    """Join the halves of surrogate pairs that `_read` has replaced; a half without its partner becomes U+FFFD."""
+def join_mapped_surrogates(text: str) -> str:
+    """Join the halves of surrogate pairs that `_read_object` has replaced; a half without its partner becomes U+FFFD."""
     return _HALF.sub("\ufffd", _PAIR.sub(_join_surrogates, text))
 
 

@@ -17,7 +17,7 @@ def structured_as_text(result: ToolResult, path: str, losses: Losses) -> tuple[T
     """Return all of a result as parts; a structured value without text becomes JSON text."""
     if result.structured is None:
         return result.parts
-    spoken = any(isinstance(part, Text) and part.text for part in result.parts)
-    detail = "results are text here: its text is sent" if spoken else "results are text here: sent as JSON"
+    has_text = any(isinstance(part, Text) and part.text for part in result.parts)
+    detail = "results are text here: its text is sent" if has_text else "results are text here: sent as JSON"
     losses.add(f"{path}/structured", "structured result", "weakened", detail, "info")
-    return result.parts if spoken else (Text(dumps(result.structured)), *result.parts)
+    return result.parts if has_text else (Text(dumps(result.structured)), *result.parts)

@@ -18,7 +18,7 @@ from ..ir.value import Value
 from . import get
 from .protocol import Wire
 
-__all__ = ["COMPATIBLE", "ApiKey", "Vendor", "codec_of", "find", "names"]
+__all__ = ["COMPATIBLE", "ApiKey", "Vendor", "find", "names", "vendor_codec"]
 
 
 class ApiKey(Value, frozen=True):
@@ -44,13 +44,17 @@ class Vendor(Value, frozen=True):
     transport: str | None = None  # `module:class` of the transport, if it is not HTTP
 
 
-def _key(variable: str) -> tuple[ApiKey, ...]:
+def _bearer_key(variable: str) -> tuple[ApiKey, ...]:
     return (ApiKey(variable),)
 
 
-_ONE_SPELLING = {"max_completion_tokens": "max_tokens"}
+_MAX_TOKENS_FIELD = {"max_completion_tokens": "max_tokens"}
 _OPENAI = Vendor(
-    "openai", "https://api.openai.com/v1", _key("OPENAI_API_KEY"), "openai_responses", base_variable="OPENAI_BASE_URL"
+    "openai",
+    "https://api.openai.com/v1",
+    _bearer_key("OPENAI_API_KEY"),
+    "openai_responses",
+    base_variable="OPENAI_BASE_URL",
 )
 _GEMINI = Vendor(
     "gemini",
@@ -61,15 +65,15 @@ _GEMINI = Vendor(
 )
 
 
-def _hosted(name: str, base_url: str, variable: str) -> Vendor:
-    return Vendor(name, base_url, _key(variable), fields=_ONE_SPELLING)
+def _hosted_vendor(name: str, base_url: str, variable: str) -> Vendor:
+    return Vendor(name, base_url, _bearer_key(variable), fields=_MAX_TOKENS_FIELD)
 
 
-def _local(name: str, base_url: str, variable: str, dialect: str | None = None) -> Vendor:
-    return Vendor(name, base_url, _key(variable), keyless=True, dialect=dialect, fields=_ONE_SPELLING)
+def _local_vendor(name: str, base_url: str, variable: str, dialect: str | None = None) -> Vendor:
+    return Vendor(name, base_url, _bearer_key(variable), keyless=True, dialect=dialect, fields=_MAX_TOKENS_FIELD)
 
 
-COMPATIBLE = Vendor("compatible", "", keyless=True, fields=_ONE_SPELLING)
+COMPATIBLE = Vendor("compatible", "", keyless=True, fields=_MAX_TOKENS_FIELD)
 """A server of which only the base URL is known."""
 
 _ROWS = (
@@ -87,37 +91,37 @@ _ROWS = (
     Vendor(
         "mistral",
         "https://api.mistral.ai/v1",
-        _key("MISTRAL_API_KEY"),
+        _bearer_key("MISTRAL_API_KEY"),
         dialect="mistral",
         id="[a-zA-Z0-9]{9}",
         id_length=9,
-        fields={**_ONE_SPELLING, "seed": "random_seed"},
+        fields={**_MAX_TOKENS_FIELD, "seed": "random_seed"},
         counts_on_request=False,
     ),
-    _hosted("deepseek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
-    _hosted("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
-    _hosted("together", "https://api.together.xyz/v1", "TOGETHER_API_KEY"),
-    _hosted("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
-    _hosted("fireworks", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
-    _hosted("xai", "https://api.x.ai/v1", "XAI_API_KEY"),
-    _hosted("cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
-    _hosted("perplexity", "https://api.perplexity.ai", "PERPLEXITY_API_KEY"),
-    _hosted("moonshot", "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY"),
-    _hosted("deepinfra", "https://api.deepinfra.com/v1/openai", "DEEPINFRA_API_KEY"),
-    _hosted("nvidia", "https://integrate.api.nvidia.com/v1", "NVIDIA_API_KEY"),
-    _hosted("huggingface", "https://router.huggingface.co/v1", "HF_TOKEN"),
-    Vendor("ollama", "http://localhost:11434", _key("OLLAMA_API_KEY"), "ollama", keyless=True),
-    _local("ollama-chat", "http://localhost:11434/v1", "OLLAMA_API_KEY", dialect="ollama"),
-    _local("vllm", "http://localhost:8000/v1", "VLLM_API_KEY"),
-    _local("tgi", "http://localhost:8080/v1", "HF_TOKEN"),
-    _local("llamacpp", "http://localhost:8080/v1", "LLAMA_API_KEY"),
-    _local("lmstudio", "http://localhost:1234/v1", "LMSTUDIO_API_KEY"),
-    _local("sglang", "http://localhost:30000/v1", "SGLANG_API_KEY"),
+    _hosted_vendor("deepseek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
+    _hosted_vendor("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+    _hosted_vendor("together", "https://api.together.xyz/v1", "TOGETHER_API_KEY"),
+    _hosted_vendor("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+    _hosted_vendor("fireworks", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
+    _hosted_vendor("xai", "https://api.x.ai/v1", "XAI_API_KEY"),
+    _hosted_vendor("cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
+    _hosted_vendor("perplexity", "https://api.perplexity.ai", "PERPLEXITY_API_KEY"),
+    _hosted_vendor("moonshot", "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY"),
+    _hosted_vendor("deepinfra", "https://api.deepinfra.com/v1/openai", "DEEPINFRA_API_KEY"),
+    _hosted_vendor("nvidia", "https://integrate.api.nvidia.com/v1", "NVIDIA_API_KEY"),
+    _hosted_vendor("huggingface", "https://router.huggingface.co/v1", "HF_TOKEN"),
+    Vendor("ollama", "http://localhost:11434", _bearer_key("OLLAMA_API_KEY"), "ollama", keyless=True),
+    _local_vendor("ollama-chat", "http://localhost:11434/v1", "OLLAMA_API_KEY", dialect="ollama"),
+    _local_vendor("vllm", "http://localhost:8000/v1", "VLLM_API_KEY"),
+    _local_vendor("tgi", "http://localhost:8080/v1", "HF_TOKEN"),
+    _local_vendor("llamacpp", "http://localhost:8080/v1", "LLAMA_API_KEY"),
+    _local_vendor("lmstudio", "http://localhost:1234/v1", "LMSTUDIO_API_KEY"),
+    _local_vendor("sglang", "http://localhost:30000/v1", "SGLANG_API_KEY"),
     Vendor(
         "local",
         "http://localhost",
         keyless=True,
-        fields=_ONE_SPELLING,
+        fields=_MAX_TOKENS_FIELD,
         transport="toolwire.local.transport:LocalTransport",
     ),
 )
@@ -133,13 +137,13 @@ def find(name: str) -> Vendor:
     """Return the row of a vendor; raise ConfigError with the closest name if there is none."""
     row = _BY_NAME.get(name.lower())
     if row is None:
-        near = get_close_matches(name.lower(), names(), 1, 0.5)
-        hint = f"did you mean {near[0]!r}?" if near else f"use one of {', '.join(names())}"
+        close_matches = get_close_matches(name.lower(), names(), 1, 0.5)
+        hint = f"did you mean {close_matches[0]!r}?" if close_matches else f"use one of {', '.join(names())}"
         raise ConfigError(f"unknown provider {name!r}", hint=hint)
     return row
 
 
-def codec_of(vendor: Vendor, wire: str | None = None) -> Wire:
+def vendor_codec(vendor: Vendor, wire: str | None = None) -> Wire:
     """Return the codec of the vendor's wire, or of `wire`, with the vendor's deviations."""
     codec = get(wire or vendor.wire)
     if codec.name != get(vendor.wire).name:

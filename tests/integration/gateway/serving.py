@@ -10,7 +10,7 @@ from typing import Any
 import uvicorn
 
 from toolwire.gateway.app import Gateway
-from toolwire.gateway.protocol import limited
+from toolwire.gateway.protocol import make_limited_protocol
 from toolwire.gateway.settings import LimitsRow, parse_settings
 from toolwire.gateway.turn import RequestLog
 
@@ -47,7 +47,7 @@ async def serving(document: dict[str, Any], **options: Any) -> AsyncIterator[Ser
 
 @asynccontextmanager
 async def listening(app: Any, limits: Callable[[], LimitsRow] = LimitsRow) -> AsyncIterator[str]:
-    http = limited(limits)
+    http = make_limited_protocol(limits)
     config = uvicorn.Config(app, port=0, log_config=None, timeout_graceful_shutdown=1, ws="none", http=http)
     server = uvicorn.Server(config)
     task = asyncio.ensure_future(server.serve())

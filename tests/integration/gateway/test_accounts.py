@@ -8,7 +8,7 @@ import pytest
 from gateway.hostile import ASKED, body_of, connect, gateway_to, path_of, post, recorded, request_bytes, run
 
 from toolwire import Request, Response, Text
-from toolwire.gateway.keys import digest
+from toolwire.gateway.keys import hash_key
 from toolwire.gateway.seen import AnswerStats
 from toolwire.ir.response import Fault, Stop, Usage
 from toolwire.ir.tools import ToolChoice
@@ -17,7 +17,7 @@ from waiting import cpu_guard
 
 KEY = "sk-tw-0123456789"
 AUTHORISED = {"authorization": f"Bearer {KEY}"}
-SMALL = {"keys": {"ann": {"hash": digest(KEY), "tokens_per_day": 50}}}
+SMALL = {"keys": {"ann": {"hash": hash_key(KEY), "tokens_per_day": 50}}}
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
@@ -33,7 +33,7 @@ async def test_who_goes_away_before_the_answer_has_used_what_was_asked(stream):
         await recorded(gateway)
         assert (await post(gateway, path_of("openai_chat"), body, AUTHORISED)).status == 429
     turn = gateway.turns[0]
-    assert turn.error == "client_gone" and turn.estimated
+    assert turn.error == "client_gone" and turn.is_estimated
     assert 50 < turn.usage.total < 200
 
 
@@ -53,7 +53,7 @@ async def test_a_picture_is_not_estimated_by_its_bytes():
     async with gateway_to(uncounted) as (gateway, _):
         assert (await post(gateway, path_of("openai_chat"), json.dumps(asked).encode())).status == 200
     [turn] = gateway.turns
-    assert turn.estimated and 1300 < turn.usage.input < 1500
+    assert turn.is_estimated and 1300 < turn.usage.input < 1500
 
 
 def test_a_body_made_to_be_slow_is_estimated_in_no_time():

@@ -19,7 +19,7 @@ from serving import upstream_rows
 from toolwire import Response, Text, ToolCall
 from toolwire.gateway.answering import RequestHandler
 from toolwire.gateway.app import Gateway
-from toolwire.gateway.keys import digest
+from toolwire.gateway.keys import hash_key
 from toolwire.gateway.otel import OtelSink
 from toolwire.gateway.redact import Redactor
 from toolwire.gateway.settings import parse_settings
@@ -88,7 +88,7 @@ class Watched:
         self.settings = parse_settings(
             {
                 "upstreams": upstream_rows(upstream.url, key_file=str(key), timeout=0.4),
-                "keys": {"ann": {"hash": digest(CLIENT)}},
+                "keys": {"ann": {"hash": hash_key(CLIENT)}},
                 "log": {"file": str(folder / "access.log"), "bodies": True},
                 "trace": {"record": str(folder / "traces")},
             }

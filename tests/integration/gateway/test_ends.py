@@ -64,7 +64,7 @@ async def test_an_answer_that_breaks_off_behind_its_end_is_whole(front, then, mo
         if front == "openai_chat":
             assert answer.body.endswith(FINISH + b"\n\ndata: [DONE]\n\n")
     assert gateway.turns[0].error is None
-    assert gateway.turns[0].estimated  # the count of tokens is what was lost
+    assert gateway.turns[0].is_estimated  # the count of tokens is what was lost
 
 
 @pytest.mark.parametrize("front", WIRES)

@@ -31,7 +31,7 @@ from gateway.hostile import (
 from gateway.serving import WIRES, upstream_rows
 
 from toolwire import Message, Request, Text
-from toolwire.gateway.keys import digest
+from toolwire.gateway.keys import hash_key
 from toolwire.gateway.settings import parse_settings
 from toolwire.ir.parts import Media
 from toolwire.testing import PartialReply
@@ -353,7 +353,7 @@ async def test_an_image_is_not_fetched():
 @run
 async def test_a_wrong_key(front, caplog):
     caplog.set_level(logging.DEBUG)
-    keys = {"keys": {"me": {"hash": digest("sk-tw-right")}}}
+    keys = {"keys": {"me": {"hash": hash_key("sk-tw-right")}}}
     async with gateway_to(WORDS, document=keys) as (gateway, provider):
         refused(await ask(gateway, front), front, 401)
         for name in ("authorization", "x-api-key", "x-goog-api-key"):

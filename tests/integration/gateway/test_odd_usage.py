@@ -19,6 +19,6 @@ async def test_a_count_that_cannot_be_is_estimated_instead(wire, stream, count):
         answer = await ask(gateway, "openai_chat", wire=wire, stream=stream)
         assert answer.status == 200
     [turn] = gateway.turns
-    assert turn.estimated
+    assert turn.is_estimated
     assert turn.usage.output == 4
     assert 0 < turn.usage.total < 1000

@@ -115,9 +115,9 @@ def test_an_unknown_tool_is_an_error_of_the_protocol():
 
 def test_the_doors_of_the_gateway_are_the_doors_of_its_tools():
     async def check():
-        from toolwire.gateway.keys import digest
+        from toolwire.gateway.keys import hash_key
 
-        document = {"upstreams": upstream_rows("http://127.0.0.1:9"), "keys": {"a": {"hash": digest("sk-a")}}}
+        document = {"upstreams": upstream_rows("http://127.0.0.1:9"), "keys": {"a": {"hash": hash_key("sk-a")}}}
         async with serving(document, publish=Server(toolbox())) as gateway:
             for headers, fine in (({}, False), ({"Authorization": "Bearer sk-a"}, True)):
                 config = {"mcpServers": {"verbs": {"url": f"{gateway.url}/mcp", "headers": headers}}}
@@ -130,9 +130,9 @@ def test_the_doors_of_the_gateway_are_the_doors_of_its_tools():
 
 def test_limits_and_accounts_hold_for_its_tools_too():
     async def check():
-        from toolwire.gateway.keys import digest
+        from toolwire.gateway.keys import hash_key
 
-        row = {"hash": digest("sk-a"), "requests_per_minute": 3}
+        row = {"hash": hash_key("sk-a"), "requests_per_minute": 3}
         document = {"upstreams": upstream_rows("http://127.0.0.1:9"), "keys": {"a": row}}
         async with serving(document, publish=Server(toolbox())) as gateway:
             body = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
@@ -146,17 +146,17 @@ def test_limits_and_accounts_hold_for_its_tools_too():
             await transport.aclose()
         assert statuses[3] == 429
         assert 429 not in statuses[:3]
-        assert [(turn.front, turn.caller) for turn in gateway.turns] == [("mcp", "a")] * 4
+        assert [(turn.ingress, turn.caller) for turn in gateway.turns] == [("mcp", "a")] * 4
 
     asyncio.run(check())
 
 
 def test_a_key_for_other_models_is_not_for_the_tools_of_these():
     async def check():
-        from toolwire.gateway.keys import digest
+        from toolwire.gateway.keys import hash_key
 
         keys = {
-            name: {"hash": digest(f"sk-{name}"), "models": models}
+            name: {"hash": hash_key(f"sk-{name}"), "models": models}
             for name, models in {"all": ["*"], "same": ["gpt-*"], "one": ["x", "gpt-4"], "other": ["small-*"]}.items()
         }
         document = {"upstreams": upstream_rows("http://127.0.0.1:9"), "keys": keys}

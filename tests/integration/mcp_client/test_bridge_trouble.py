@@ -135,7 +135,7 @@ def test_a_process_that_dies_ends_its_session_and_the_shared_one_is_started_agai
 
 
 def test_sessions_that_nobody_uses_make_room(monkeypatch):
-    monkeypatch.setattr(bridge_module, "_MOST", 2)
+    monkeypatch.setattr(bridge_module, "_MAX_SESSIONS", 2)
 
     async def work(app):
         first, second, third = [(await Asked(app, initialize()).done()).session for _ in range(3)]

@@ -14,7 +14,7 @@ from toolwire.mcp.client import McpServers, NotAuthorized, ServerGone, ServerRef
 from toolwire.mcp.client.login import Browser, Login
 from toolwire.net.runner import Runner
 from toolwire.net.stores import open_store
-from toolwire.run.results import code_of
+from toolwire.run.results import result_code
 from toolwire.wire.mcp.errors import RpcError
 from virtual_time import run_virtual
 from waiting import SAFETY
@@ -95,7 +95,7 @@ def test_a_cut_connection_to_our_own_server_is_taken_up_with_the_key(tmp_path):
 
     with http_server(effects=effects) as (port, _):
         found = run(test(port))
-    assert (found.text, code_of(found)) == ("paid 5", "ok")
+    assert (found.text, result_code(found)) == ("paid 5", "ok")
     assert effects_in(effects) == ["pay 5"]
 
 
@@ -110,12 +110,12 @@ def test_without_a_key_a_cut_connection_leaves_the_outcome_unknown(tmp_path):
             way.cut()
             (found,) = await call
             withdrawn = box.find("pay").withdrawn
-            await until(lambda: servers.clients["x"].trouble is None)  # the way is there again
+            await until(lambda: servers.clients["x"].unavailable_reason is None)  # the way is there again
             return found, withdrawn, box.find("pay").withdrawn
 
     with http_server(effects=effects) as (port, _):
         found, withdrawn, after = run(test(port))
-    assert code_of(found) == "outcome_unknown"
+    assert result_code(found) == "outcome_unknown"
     assert "the connection to x broke" in found.text
     assert "the server x cannot be used" in withdrawn
     assert after is None
@@ -262,7 +262,7 @@ def test_an_address_that_went_away_and_came_back():
             await servers.__aenter__()
             box = servers.toolbox()
         (found,) = await Runner(box.with_options(retries=0)).run([asked("pay")])
-        assert code_of(found) == "failed"  # it had not left
+        assert result_code(found) == "failed"  # it had not left
         assert "cannot be reached" in found.text
         assert "cannot be reached" in box.find("pay").withdrawn
         async with address.serving(port):
@@ -300,7 +300,7 @@ def test_a_call_that_left_may_have_run_even_if_we_are_not_let_in_to_hear_of_it()
             (found,) = await Runner(box).run([asked("pay")])
         assert address.methods.count("GET") == 1
         assert address.methods.count("tools/call") == 1
-        assert code_of(found) == "outcome_unknown"
+        assert result_code(found) == "outcome_unknown"
 
     run(test())
 
@@ -330,9 +330,9 @@ def test_a_failure_at_one_call_does_not_end_the_session_that_another_one_uses(pi
             paying = asyncio.create_task(Runner(box).run([asked("pay")]))
             await until(lambda: "tools/call" in address.methods)
             (failed,) = await Runner(box).run([asked("pay", twice=True)])
-            assert code_of(failed) == "outcome_unknown"
+            assert result_code(failed) == "outcome_unknown"
             assert "HTTP 503" in box.find("pay").withdrawn
-            await until(lambda: servers.clients["x"].trouble is None)
+            await until(lambda: servers.clients["x"].unavailable_reason is None)
             assert address.methods.count("initialize") == sessions
             assert "DELETE" not in address.methods
             may_answer.set()
@@ -358,7 +358,7 @@ def test_a_session_that_is_left_to_others_ends_with_the_client():
                 paying = asyncio.create_task(Runner(box).run([asked("pay")]))
                 await until(lambda: "tools/call" in address.methods)
                 await Runner(box).run([asked("pay", twice=True)])
-                await until(lambda: servers.clients["x"].trouble is None)
+                await until(lambda: servers.clients["x"].unavailable_reason is None)
                 assert address.methods.count("initialize") == 2
             assert address.methods.count("DELETE") == 2
             is_over.set()
@@ -392,7 +392,7 @@ def test_who_closes_is_not_asked_to_log_in():
         async def token(self):
             return "t"
 
-        async def challenged(self, *_):
+        async def handle_challenge(self, *_):
             self.challenges += 1
 
     async def test():
@@ -453,7 +453,7 @@ def test_a_call_that_was_sent_twice_may_have_run_whatever_the_second_answer_is(s
             store = open_store("memory:")
             (found,) = await Runner(box, store=store).run([asked("pay")])
             assert address.methods.count("tools/call") == 2
-            assert code_of(found) == "outcome_unknown"
+            assert result_code(found) == "outcome_unknown"
             assert [record.state for record in store.records()] == ["unknown"]
 
     run(test())
@@ -466,7 +466,7 @@ def test_a_second_answer_that_does_not_tell_what_the_first_was_is_no_broken_conn
         address = Address(lambda message: next(answers)(message), **IDEMPOTENT)
         async with address.serving() as url, toolbox_of(at(url, timeout=SAFETY)) as (servers, box):
             await Runner(box, store=open_store("memory:")).run([asked("pay")])
-            assert servers.clients["x"].trouble is None
+            assert servers.clients["x"].unavailable_reason is None
             assert address.methods.count("server/discover") == 2
 
     run(test())
@@ -489,7 +489,7 @@ def test_a_call_that_had_not_left_has_not_run_whatever_kept_the_connection_from_
         address = of_a_session(forgotten, initialize=initialize)
         async with address.serving() as url, toolbox_of(at(url, timeout=SAFETY)) as (_, box):
             (found,) = await Runner(box.with_options(retries=0)).run([asked("pay")])
-        assert code_of(found) == "failed"
+        assert result_code(found) == "failed"
 
     run(test())
 

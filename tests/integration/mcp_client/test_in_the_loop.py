@@ -10,7 +10,7 @@ from toolwire.ir.errors import ConfigError
 from toolwire.ir.parts import ToolCall
 from toolwire.net.agent import Agent
 from toolwire.net.runner import Runner
-from toolwire.run.results import code_of
+from toolwire.run.results import result_code
 from toolwire.testing import ScriptedModel, says
 
 
@@ -58,7 +58,7 @@ def test_an_error_of_the_protocol_withdraws_the_server_and_the_loop_goes_on():
         async with toolbox_of(misbehaving(), workshop(trusted=True)) as (servers, box):
             answer = await Agent(model, box).run("Go on.")
             assert answer.text == "Four."
-            assert "error -32603: something broke in here" in servers.problems[0].words
+            assert "error -32603: something broke in here" in servers.problems[0].reason
             await servers.restore("m")
             assert box.find("echo").withdrawn is None
 
@@ -96,7 +96,7 @@ def test_a_tool_that_the_server_does_not_know_is_withdrawn_alone():
     async def test():
         async with toolbox_of(misbehaving()) as (_, box):
             (result,) = await Runner(box).run([asked("wrong_params")])
-            assert code_of(result) == "failed"
+            assert result_code(result) == "failed"
             assert "-32602: Unknown tool" in result.text
             assert "may have taken effect" not in result.text
             assert "-32602" in box.find("wrong_params").withdrawn
@@ -161,14 +161,14 @@ def test_only_tools_that_are_what_they_were_pass_the_lock(tmp_path):
 
     async def used():
         async with toolbox_of(misbehaving(), lock=file) as (servers, box):
-            words = {problem.tool: problem.words for problem in servers.problems}
+            words = {problem.tool: problem.reason for problem in servers.problems}
             results = await Runner(box).run([asked("echo", text="fine"), asked("pay"), asked("grow")])
             return words, results
 
     run(locked())
     words, (fine, changed, new) = run(used())
     assert fine.text == "fine"
-    assert [code_of(changed), code_of(new)] == ["withdrawn", "withdrawn"]
+    assert [result_code(changed), result_code(new)] == ["withdrawn", "withdrawn"]
     assert 'it differs from the lock: pay: /description: "Pays." → "pay"' in changed.text
     assert "it is not in the lock" in new.text
     assert {"pay", "grow"} <= set(words)
@@ -185,7 +185,7 @@ def test_a_lock_of_the_audit_is_a_lock(tmp_path):
         locked = lock([Tool("echo", "Says it again.", schema)])
         async with toolbox_of(misbehaving(tools=("echo",)), lock=locked) as (servers, box):
             assert box.find("echo").withdrawn is None
-            assert not any(problem.tool == "echo" and "lock" in problem.words for problem in servers.problems)
+            assert not any(problem.tool == "echo" and "lock" in problem.reason for problem in servers.problems)
 
     run(test())
 

@@ -85,7 +85,7 @@ def test_failed_listing_keeps_the_last_list(moment, listed, caplog):
     async def test():
         async with McpClient(announcing(f"{moment},fails", listed)) as client:
             assert set(client.tools) == NAMES
-            assert client.trouble is None
+            assert client.unavailable_reason is None
             assert (await client.call(asked("sort"))).text == "sort"
 
     run(test())
@@ -140,7 +140,7 @@ def test_tools_row_of_the_gateway_has_the_tools(listed, tmp_path):
         opened = await served.prepare(Settings(tools={"*": ToolsRow(mcp=str(config))}))
         served.activate(opened)
         try:
-            return {tool.name for tool in opened.own.runners["*"].box.tools}
+            return {tool.name for tool in opened.bindings.runners["*"].box.tools}
         finally:
             await served.aclose()
 

@@ -10,7 +10,7 @@ from mcp_client.driving import McpClient, asked, cancel_once, misbehaving, run, 
 from toolwire.ir.errors import ProtocolError
 from toolwire.mcp.client import Handlers, McpServers, ServerGone, ServerSpec
 from toolwire.net.runner import Runner
-from toolwire.run.results import code_of
+from toolwire.run.results import result_code
 from waiting import SAFETY
 
 ERAS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
@@ -57,7 +57,7 @@ def test_one_bad_tool_is_left_out_and_the_others_live():
         async with McpClient(misbehaving()) as client:
             assert "echo" in client.tools
             assert client.tools["echo"].description == "Says it again."
-            return {problem.tool: problem.words for problem in client.problems}
+            return {problem.tool: problem.reason for problem in client.problems}
 
     problems = run(test())
     assert set(problems) == {"broken_schema", "no_object", "echo", "#5", "#6", "bad_header"}
@@ -101,7 +101,7 @@ def test_ten_thousand_calls_over_one_connection():
                 right += sum(result.text == str(start + place + 1) for place, result in enumerate(results))
             assert right == 10_000
             assert not client.connection.link._pending
-            assert not client._watched
+            assert not client._watched_requests
 
     asyncio.run(asyncio.wait_for(test(), 600))
 
@@ -134,7 +134,7 @@ def test_a_call_that_takes_too_long_is_cancelled_there(effects):
     async def test():
         async with toolbox_of(misbehaving(effects=effects, timeout=5.0)) as (_, box):
             (result,) = await Runner(box).run([asked("slow")])
-            assert code_of(result) == "outcome_unknown"
+            assert result_code(result) == "outcome_unknown"
             await until(lambda: len(effects_in(effects)) == 2)
         began, cancelled = effects_in(effects)[:2]
         assert began.replace("began", "cancelled") == cancelled
@@ -166,7 +166,7 @@ def test_what_belongs_to_nobody_breaks_the_connection_and_nobody_waits(tool, wor
             with pytest.raises(ServerGone, match=words) as gone:
                 await client.call(asked(tool))
             assert gone.value.sent
-            assert words in client.trouble
+            assert words in client.unavailable_reason
 
     run(test())
 
@@ -199,8 +199,8 @@ def test_a_server_that_died_is_started_again():
         async with McpClient(misbehaving(), changed=lambda: changes.append(1)) as client:
             with pytest.raises(ServerGone):
                 await client.call(asked("die"))
-            assert client.trouble is not None
-            await until(lambda: client.trouble is None)
+            assert client.unavailable_reason is not None
+            await until(lambda: client.unavailable_reason is None)
             assert (await client.call(asked("echo", text="again"))).text == "again"
             assert len(changes) >= 2
 
@@ -213,7 +213,7 @@ def test_calls_made_while_the_server_starts_again_wait_until_it_has_been_greeted
             with pytest.raises(ServerGone):
                 await client.call(asked("die"))
             calls = []
-            while client.trouble is not None or len(calls) < 5:
+            while client.unavailable_reason is not None or len(calls) < 5:
                 calls.append(asyncio.create_task(client.call(asked("echo", text=str(len(calls))))))
                 await asyncio.sleep(0.002)
             results = await asyncio.gather(*calls)
@@ -242,9 +242,9 @@ def test_a_write_whose_answer_was_lost_is_not_sent_again(effects):
     async def test():
         async with toolbox_of(misbehaving(effects=effects)) as (servers, box):
             (result,) = await Runner(box).run([asked("die_before")])
-            assert code_of(result) == "outcome_unknown"
+            assert result_code(result) == "outcome_unknown"
             assert "may have taken effect" in result.text
-            await until(lambda: servers.clients["m"].trouble is None)
+            await until(lambda: servers.clients["m"].unavailable_reason is None)
         assert effects_in(effects).count("paid, and nobody will know") == 1
 
     run(test())
@@ -260,7 +260,7 @@ def test_a_read_whose_answer_was_lost_is_asked_again(effects):
             entry = box.find("die_before")
             reading = replace(entry, tool=replace(entry.tool, effect="read"))
             (result,) = await Runner(reading).run([asked("die_before")])
-            assert code_of(result) in ("failed", "withdrawn")
+            assert result_code(result) in ("failed", "withdrawn")
         assert effects_in(effects).count("paid, and nobody will know") > 1
 
     run(test())
@@ -317,7 +317,7 @@ def test_the_answer_to_a_question_goes_to_the_process_that_asked(effects):
                 await client.call(asked("die"))
             with pytest.raises(ServerGone):
                 await first
-            await until(lambda: client.trouble is None)
+            await until(lambda: client.unavailable_reason is None)
             second = asyncio.create_task(client.call(asked("ask")))  # the new process numbers its questions alike
             await until(lambda: asked_for == [0, 1])
             may_answer[0].set()
@@ -379,7 +379,7 @@ def test_a_tool_that_is_gone_or_changed_is_withdrawn():
             await Runner(box).run([asked("shrink")])
             await until(lambda: "no longer offers it" in echo.withdrawn)
             (result,) = await Runner(box).run([asked("echo", text="x")])
-            assert code_of(result) == "withdrawn"
+            assert result_code(result) == "withdrawn"
 
     run(test())
 
@@ -440,7 +440,7 @@ def test_a_server_that_is_slow_to_start_is_understood_all_the_same(monkeypatch):
     """By then it was asked the older question, too, and refuses that."""
     from toolwire.mcp.client import introduce
 
-    monkeypatch.setattr(introduce, "_PROBE", 0.05)
+    monkeypatch.setattr(introduce, "_PROBE_TIMEOUT", 0.05)
 
     async def test():
         async with McpClient(workshop()) as client:

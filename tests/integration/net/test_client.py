@@ -69,7 +69,7 @@ TWO = Response(
     stop=Stop("tool_calls"),
 )
 LONG = Response(parts=(Text("It rains and rains. " * 50),), stop=Stop("stop"))
-QUICK = RetryPolicy(2, first=0.01)
+QUICK = RetryPolicy(2, initial_delay=0.01)
 
 every_provider = pytest.mark.parametrize("provider", PROVIDERS)
 both_transports = pytest.mark.parametrize("kind", [H1Transport, HttpTransport])
@@ -319,7 +319,7 @@ async def test_the_deadline_holds_wherever_the_server_stalls(way, size):
 async def test_retries_share_the_deadline():
     clock = asyncio.get_running_loop().time
     async with talk(
-        "openai-chat", *[Fault("server", "oh", 500)] * 9, timeout=0.3, retries=RetryPolicy(9, first=0.2)
+        "openai-chat", *[Fault("server", "oh", 500)] * 9, timeout=0.3, retries=RetryPolicy(9, initial_delay=0.2)
     ) as (
         _,
         client,

@@ -12,14 +12,14 @@ import pytest
 
 from toolwire import Text, Tool, ToolCall, ToolResult, tool
 from toolwire.net.agent import Agent
-from toolwire.net.process import in_process
+from toolwire.net.process import run_in_process
 from toolwire.net.runner import Runner
 from toolwire.net.stores.memory import MemoryStore
 from toolwire.run.context import CallContext
 from toolwire.run.failures import NotExecuted
 from toolwire.run.policy import Policy
 from toolwire.run.requests import Invoke
-from toolwire.run.results import code_of
+from toolwire.run.results import result_code
 from toolwire.run.session import Budget
 from toolwire.run.toolbox import Entry, Options, Toolbox
 from waiting import SAFETY, until, wait_until
@@ -109,7 +109,7 @@ def isolated(function, effect="write", **options):
 def test_a_process_that_gives_something_unreadable_has_run_all_the_same():
     store = MemoryStore()
     (found,) = Runner(isolated(strange), store=store).run_sync([call("strange")], keys={"c": "k"})
-    assert code_of(found) == "outcome_unknown"
+    assert result_code(found) == "outcome_unknown"
     assert store.get("k").state == "unknown"
 
 
@@ -125,7 +125,7 @@ def test_a_process_that_is_no_longer_wanted_while_it_starts_is_ended():
     async def test():
         step = Invoke(isolated(burn, "read"), {"seconds": 300}, CallContext("c", "burn"))
         for pause in (0, 0.001, 0.01, 0.03):
-            work = asyncio.create_task(in_process(step, {"seconds": 300}))
+            work = asyncio.create_task(run_in_process(step, {"seconds": 300}))
             await asyncio.sleep(pause)
             work.cancel()
             await asyncio.wait({work})
@@ -368,7 +368,7 @@ def test_a_write_that_waits_for_its_rate_does_not_run_once_its_run_is_stopped(is
         runner = Runner(payer(is_async=is_async, rate=0.01), store=store)
         (first,) = await runner.run([call("pay")])
         found = await stopped(runner, store)
-        assert (code_of(found), found.text) == ("cancelled", "The run was cancelled before this call was made.")
+        assert (result_code(found), found.text) == ("cancelled", "The run was cancelled before this call was made.")
         assert first.text == "paid"
         assert RAN == ["pay"]
 
@@ -391,7 +391,7 @@ def test_a_write_that_waits_for_a_thread_does_not_run_once_its_run_is_stopped():
         holding = asyncio.create_task(runner.run([call("hold")]))
         await asyncio.to_thread(began.wait)
         try:
-            assert code_of(await stopped(runner, store)) == "cancelled"
+            assert result_code(await stopped(runner, store)) == "cancelled"
         finally:
             release.set()
         await holding
@@ -438,6 +438,6 @@ def test_a_call_without_what_its_function_needs_gives_its_key_back(rate):
     store = MemoryStore()
     entry = Entry(Tool("pay", input_schema={"type": "object"}), pay, Options(rate=rate))
     (found,) = Runner(entry, store=store).run_sync([call("pay")], keys={"c": "k"})
-    assert code_of(found) == "invalid_arguments"
+    assert result_code(found) == "invalid_arguments"
     assert store.get("k") is None
     assert RAN == []

@@ -10,7 +10,7 @@ from toolwire.net.deadlines import DeadlineQueue, SharedTimers
 from toolwire.net.runner import Runner
 from toolwire.net.stores.memory import MemoryStore
 from toolwire.run.context import current_call
-from toolwire.run.results import code_of
+from toolwire.run.results import result_code
 from toolwire.run.toolbox import Entry, Options, Toolbox
 
 
@@ -97,14 +97,14 @@ def test_each_tool_keeps_its_own_limit(virtual_time):
     slow = Toolbox(nap).rename({"nap": "long_nap"})
     calls = [ToolCall("1", "nap", {"seconds": 5}), ToolCall("2", "long_nap", {"seconds": 0.3})]
     late, awake = Runner(quick, slow).run_sync(calls)
-    assert (code_of(late), awake.text) == ("timeout", "awake")
+    assert (result_code(late), awake.text) == ("timeout", "awake")
 
 
 def test_a_limit_holds_in_every_event_loop(virtual_time):
     runner = Runner(Toolbox(nap).with_options(timeout=0.1, retries=0))
     for _ in range(2):
         (result,) = runner.run_sync([ToolCall("1", "nap", {"seconds": 30})])
-        assert code_of(result) == "timeout"
+        assert result_code(result) == "timeout"
 
 
 def test_time_that_passes_before_the_first_wait_counts():
@@ -116,7 +116,7 @@ def test_time_that_passes_before_the_first_wait_counts():
         return "late"
 
     (result,) = Runner(Toolbox(stall).with_options(timeout=0.4, retries=0)).run_sync([ToolCall("1", "stall", {})])
-    assert code_of(result) == "timeout"
+    assert result_code(result) == "timeout"
 
 
 def test_a_tool_that_runs_another_one_is_still_itself():
@@ -168,7 +168,7 @@ def test_a_function_that_has_no_hash_can_be_run():
     (result,) = Runner(entry).run_sync([ToolCall("1", "add", {"a": 1.0, "b": 2})])
     assert result.structured == 3
     (refused,) = Runner(entry).run_sync([ToolCall("1", "add", {"c": 1})])
-    assert code_of(refused) == "invalid_arguments"
+    assert result_code(refused) == "invalid_arguments"
 
 
 def test_a_claim_is_kept_alive_while_its_call_waits_for_its_turn():

@@ -16,7 +16,7 @@ from toolwire.net.runner import Runner
 from toolwire.net.stores.memory import MemoryStore
 from toolwire.run.failures import Transient
 from toolwire.run.policy import Deny, Policy, approval_hash, at_most, path_jail
-from toolwire.run.results import MARK, code_of
+from toolwire.run.results import NOTES_KEY, result_code
 from toolwire.run.toolbox import Entry
 
 JAILS = pytest.mark.parametrize("jail", [path_jail, disk_jail])
@@ -108,7 +108,7 @@ def test_a_relative_path_is_read_below_the_root(jail, path, text, files):
 def test_a_path_that_leads_out_is_denied(jail, path, files):
     path = path.format(root=files, work=files.parent / "work")
     result = run(read_text, Policy(checks=(jail("path", str(files)),)), path=path)
-    assert code_of(result) == "denied"
+    assert result_code(result) == "denied"
     assert "path must stay below" in result.text
     assert tool_got == []
 
@@ -116,11 +116,11 @@ def test_a_path_that_leads_out_is_denied(jail, path, files):
 @pytest.mark.finding("Z5")
 def test_links_are_followed_before_the_tool_sees_the_path(files):
     policy = Policy(checks=(disk_jail("path", str(files)),))
-    assert code_of(run(read_text, policy, path="out/.env")) == "denied"
-    assert code_of(run(read_text, policy, path="out/../files/out/a.txt")) == "denied"
+    assert result_code(run(read_text, policy, path="out/.env")) == "denied"
+    assert result_code(run(read_text, policy, path="out/../files/out/a.txt")) == "denied"
     assert run(read_text, policy, path="in/b.txt").text == "a note"
     assert tool_got == [str(files / "notes" / "b.txt")]
-    assert code_of(run(read_text, policy, path="\ud800")) == "denied"
+    assert result_code(run(read_text, policy, path="\ud800")) == "denied"
 
 
 @pytest.mark.finding("Z5")
@@ -237,7 +237,7 @@ def test_a_pointer_reaches_paths_inside_an_argument(jail, files):
         {"sources": [{"path": "a.txt", "also": ["../x"]}]},
         {},  # a default of the model, relative to the working directory, which JSON cannot change
     ):
-        assert code_of(run(nested, policy, plan=bad)) == "denied"
+        assert result_code(run(nested, policy, plan=bad)) == "denied"
     assert len(tool_got) == 2
 
 
@@ -286,7 +286,7 @@ def of_parent(path: Annotated[str, AfterValidator(lambda path: path + "/../../wo
 )
 def test_what_cannot_be_made_absolute_is_denied(jail, function, arguments, files):
     result = run(function, Policy(checks=(jail("path", str(files)),)), **arguments)
-    assert code_of(result) == "denied"
+    assert result_code(result) == "denied"
     assert "path" in result.text and tool_got == []
 
 
@@ -305,7 +305,7 @@ def test_a_validator_that_keeps_the_path_inside_is_respected(jail, files):
 def test_a_jail_inside_of_another_check_denies_relative_paths(jail, files):
     inner = jail("path", str(files))
     policy = Policy(checks=(lambda pending: inner(pending) if pending.call.name == "read_text" else None,))
-    assert code_of(run(read_text, policy, path=".env")) == "denied"
+    assert result_code(run(read_text, policy, path=".env")) == "denied"
     assert run(read_text, policy, path=str(files / ".env")).text == "harmless"
 
 
@@ -333,7 +333,7 @@ def test_a_person_approves_the_path_that_is_read(jail, files):
     absolute = {"path": str(files / ".env")}
     assert result.text == "harmless"
     assert [(step.arguments, step.hash) for step in steps] == [(absolute, approval_hash("read_text", absolute))]
-    assert result.extra[MARK]["repaired"] == [f"path: made absolute below {files}"]
+    assert result.extra[NOTES_KEY]["repaired"] == [f"path: made absolute below {files}"]
 
 
 @pytest.mark.finding("Z5")
@@ -345,7 +345,7 @@ def test_a_link_that_appears_while_a_person_thinks_is_noticed(files):
 
     policy = Policy(checks=(disk_jail("path", str(files)),), approve=("read",))
     result = asyncio.run(run_async(read_text, policy, arguments={"path": "a.txt"}, options={"approve": approve}))
-    assert code_of(result) == "denied"
+    assert result_code(result) == "denied"
     assert tool_got == []
 
 
@@ -408,7 +408,7 @@ def test_a_repeated_call_has_the_same_key_wherever_the_link_leads_now(files):
     (files / "in").symlink_to(files)
     second = once()
     assert (first.text, second.text) == ("appended", "appended")
-    assert second.extra[MARK]["replayed"] is True
+    assert second.extra[NOTES_KEY]["replayed"] is True
     assert tool_got == [str(files / "notes" / "b.txt")]
 
 
@@ -446,7 +446,7 @@ def looks_at_the_disk(monkeypatch, files, paths):
     with monkeypatch.context() as patch:
         patch.setattr(os, "lstat", counted)
         result = run(of_many_names, policy, path=paths)
-    return count, code_of(result)
+    return count, result_code(result)
 
 
 def of_many_names(path: list[str]) -> str:
@@ -478,9 +478,9 @@ def test_the_result_of_a_finished_call_is_found_although_its_arguments_no_longer
     store, checks = MemoryStore(), (jail("path", str(files)),)
     more = {"arguments": {"path": "a.txt"}, "effect": "write", "options": {"store": store}, "run_id": "r1"}
     first, second = (asyncio.run(run_async(remove, Policy(checks=checks), **more)) for _ in range(2))
-    assert (first.text, second.text, second.extra[MARK]["replayed"]) == ("removed", "removed", True)
+    assert (first.text, second.text, second.extra[NOTES_KEY]["replayed"]) == ("removed", "removed", True)
     other = asyncio.run(run_async(remove, Policy(checks=checks), **{**more, "arguments": {"path": "none.txt"}}))
-    assert code_of(other) == "invalid_arguments"
+    assert result_code(other) == "invalid_arguments"
     again = asyncio.run(run_async(remove, None, **{**more, "arguments": {"path": "none.txt"}}))
-    assert code_of(again) == "invalid_arguments"  # the claim was given back
+    assert result_code(again) == "invalid_arguments"  # the claim was given back
     assert len(tool_got) == 1

@@ -18,7 +18,7 @@ from toolwire.run.context import current_call
 from toolwire.run.failures import NotExecuted, ToolError, Transient
 from toolwire.run.output import LIMIT
 from toolwire.run.policy import Policy, path_jail
-from toolwire.run.results import MARK, code_of
+from toolwire.run.results import NOTES_KEY, result_code
 from toolwire.run.toolbox import Entry, Options, Toolbox
 from waiting import SAFETY, wait_until
 
@@ -158,7 +158,7 @@ def test_a_rate_is_kept(virtual_time):
 def test_one_failure_takes_none_of_the_others_down():
     calls = [call("explode", 0, how="value"), call("explode", 1, how="exit"), call("nap", 2, seconds=0.0, name="ok")]
     results = run(explode, nap, calls=calls)
-    assert [code_of(result) for result in results] == ["outcome_unknown", "outcome_unknown", "ok"]
+    assert [result_code(result) for result in results] == ["outcome_unknown", "outcome_unknown", "ok"]
     assert "SystemExit" in results[1].text
 
 
@@ -195,7 +195,7 @@ def test_a_coroutine_that_never_returns_is_stopped(virtual_time):
         return ""
 
     (result,) = run(Toolbox(hang).with_options(timeout=0.1), calls=[call("hang")])
-    assert code_of(result) == "timeout"
+    assert result_code(result) == "timeout"
     assert cleaned
 
 
@@ -214,7 +214,7 @@ def test_a_coroutine_that_refuses_to_be_cancelled_does_not_hold_us_up(virtual_ti
                 pass
 
     (result,) = run(Toolbox(stubborn).with_options(timeout=0.1), calls=[call("stubborn")])
-    assert code_of(result) == "timeout"
+    assert result_code(result) == "timeout"
     assert not finished
 
 
@@ -230,7 +230,7 @@ def test_a_thread_that_never_returns_is_left_behind():
 
     runner = Runner(Toolbox(hang).with_options(timeout=0.1))
     (result,) = asyncio.run(_first(runner, [call("hang")], release))
-    assert code_of(result) == "timeout"
+    assert result_code(result) == "timeout"
 
 
 async def _first(runner, calls, release):
@@ -254,7 +254,7 @@ def leave(code: int) -> str:
 def test_a_process_can_be_killed():
     box = Toolbox(Entry(tool(effect="read")(burn), burn, Options(isolation="process", timeout=12.0, retries=0)))
     slow, quick = run(box, calls=[call("burn", 0, seconds=3600), call("burn", 1, seconds=0)])
-    assert code_of(slow) == "timeout"
+    assert result_code(slow) == "timeout"
     assert int(quick.text) != os.getpid()
     wait_until(lambda: not multiprocessing.active_children())
 
@@ -262,7 +262,7 @@ def test_a_process_can_be_killed():
 def test_a_process_that_dies_is_a_failure_of_its_call():
     box = Toolbox(Entry(tool(leave), leave, Options(isolation="process", timeout=20.0)))
     (result,) = run(box, calls=[call("leave", code=3)])
-    assert code_of(result) == "outcome_unknown"
+    assert result_code(result) == "outcome_unknown"
     assert "died" in result.text
 
 
@@ -275,14 +275,14 @@ def test_a_path_that_leads_out_is_refused_before_anything_runs():
 
     policy = Policy(checks=(path_jail("path", "/files"),))
     (result,) = run(read_file, calls=[call("read_file", path="../../etc/passwd")], policy=policy)
-    assert code_of(result) == "denied"
+    assert result_code(result) == "denied"
     assert not LOG
 
 
 def test_a_call_that_was_not_offered_and_one_that_was_cut_off():
     cut = ToolCall("c1", "nap", None, '{"seconds": 0', "truncated")
     unknown, truncated = run(nap, calls=[call("rm_rf"), cut])
-    assert (code_of(unknown), code_of(truncated)) == ("unknown_tool", "truncated")
+    assert (result_code(unknown), result_code(truncated)) == ("unknown_tool", "truncated")
 
 
 def test_an_injected_instruction_taints_the_run():
@@ -293,7 +293,7 @@ def test_an_injected_instruction_taints_the_run():
         return await runner.run([call("write", name="x")], tainted=True)
 
     (result,) = asyncio.run(ask())
-    assert code_of(result) == "needs_approval"
+    assert result_code(result) == "needs_approval"
     assert not LOG
 
 
@@ -301,7 +301,7 @@ def test_a_thousand_calls_at_once():
     calls = [call("nap", n, seconds=0.0, name=str(n)) for n in range(1000)]
     results = run(nap, calls=calls, most_per_turn=900)
     assert [result.text for result in results[:900]] == [str(n) for n in range(900)]
-    assert {code_of(result) for result in results[900:]} == {"over_budget"}
+    assert {result_code(result) for result in results[900:]} == {"over_budget"}
 
 
 def test_a_hundred_megabytes():
@@ -312,7 +312,7 @@ def test_a_hundred_megabytes():
 
     (result,) = run(flood, calls=[call("flood")])
     assert len(result.text) < LIMIT + 200
-    assert result.extra[MARK]["left_out"] > 99_000_000
+    assert result.extra[NOTES_KEY]["left_out"] > 99_000_000
 
 
 def test_functions_get_their_own_types():
@@ -384,7 +384,7 @@ def test_approval_is_asked_for_each_call():
     calls = [call("write", 0, name="good"), call("write", 1, name="bad")]
     good, bad = run(write, calls=calls, policy=policy, approve=approve)
     assert asked == ["good", "bad"]
-    assert (code_of(good), code_of(bad)) == ("ok", "needs_approval")
+    assert (result_code(good), result_code(bad)) == ("ok", "needs_approval")
 
 
 def test_reads_start_while_the_model_still_speaks(virtual_time):
@@ -407,7 +407,7 @@ def test_a_check_that_crashes_fails_its_call_only():
 
     policy = Policy(checks=(lambda pending: broken(pending) if pending.call.name == "write" else None,))
     bad, good = run(nap, write, calls=[call("write", name="x"), call("nap", 1, seconds=0.0, name="y")], policy=policy)
-    assert (code_of(bad), good.text) == ("failed", "y")
+    assert (result_code(bad), good.text) == ("failed", "y")
 
 
 def test_what_an_observer_raises_changes_nothing(caplog):
@@ -424,7 +424,7 @@ def test_what_an_observer_raises_changes_nothing(caplog):
 
 def test_an_argument_that_the_function_does_not_take_is_refused_before_anything_runs():
     (result,) = run(write, calls=[call("write", name="x", note="y")])
-    assert code_of(result) == "invalid_arguments"
+    assert result_code(result) == "invalid_arguments"
     assert "no parameter note" in result.text
     assert not LOG
 
@@ -434,7 +434,7 @@ def test_an_argument_that_the_function_does_not_take_is_refused_before_anything_
     from toolwire import Tool
 
     (result,) = run(Entry(Tool("plain"), plain), calls=[call("plain", name="x", note="y")])
-    assert code_of(result) == "invalid_arguments"
+    assert result_code(result) == "invalid_arguments"
 
 
 def test_a_call_that_found_no_thread_was_not_run():
@@ -450,7 +450,7 @@ def test_a_call_that_found_no_thread_was_not_run():
 
     box = Toolbox(wait).with_options(timeout=0.2, retries=0)
     first, second = run(box, calls=[call("wait", 0, number=0), call("wait", 1, number=1)], threads=1)
-    assert code_of(first) == "timeout"
+    assert result_code(first) == "timeout"
     assert "threads were busy" in second.text
     release.set()
     time.sleep(0.2)
@@ -486,8 +486,8 @@ def test_a_runner_remembers_that_a_stranger_has_spoken():
         await runner.run([call("nap", seconds=0.0)], run_id="r")
         return await runner.run([call("write", name="x")], run_id=run_id)
 
-    assert code_of(asyncio.run(ask("r"))[0]) == "needs_approval"
-    assert code_of(asyncio.run(ask("another"))[0]) == "ok"
+    assert result_code(asyncio.run(ask("r"))[0]) == "needs_approval"
+    assert result_code(asyncio.run(ask("another"))[0]) == "ok"
 
 
 def test_a_read_that_names_its_resource_keeps_its_place_among_the_writes(virtual_time):
@@ -525,10 +525,10 @@ def test_a_cancellation_of_the_tools_own_is_its_failure():
         return ""
 
     (result,) = run(cancels, calls=[call("cancels")])
-    assert code_of(result) == "outcome_unknown"
+    assert result_code(result) == "outcome_unknown"
     assert LOG == ["begun"]
     (result,) = run(tool(name="reads", effect="read")(cancels.function), calls=[call("reads")])
-    assert code_of(result) == "failed"
+    assert result_code(result) == "failed"
 
 
 @tool(effect="read")
@@ -612,7 +612,7 @@ def test_a_path_that_is_no_path_is_refused():
     (result,) = run(
         show, calls=[call("show", path={"a": "../x"})], policy=Policy(checks=(path_jail("path", "/files"),))
     )
-    assert code_of(result) == "denied"
+    assert result_code(result) == "denied"
 
 
 def test_a_runner_that_nobody_uses_any_more_leaves_no_threads():

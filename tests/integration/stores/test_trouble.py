@@ -84,7 +84,7 @@ def test_a_lock_that_somebody_holds_does_not_hold_us(servers, tmp_path, wish, is
 
 
 def test_much_is_swept_in_several_statements(servers, tmp_path, wish, monkeypatch):
-    monkeypatch.setattr("toolwire.net.stores.postgres._SWEPT_AT_ONCE", 2)
+    monkeypatch.setattr("toolwire.net.stores.postgres._SWEEP_BATCH", 2)
     store = open_store(servers("postgres").fresh(tmp_path))
     for number in range(5):
         claim = wish(str(number))
@@ -133,7 +133,7 @@ def test_a_table_of_another_version(servers, tmp_path, wish):
 
 
 def test_sqlite_waits_for_a_writer_and_then_gives_up(tmp_path, wish, monkeypatch):
-    monkeypatch.setattr("toolwire.net.stores.sqlite._PATIENCE", 0.2)
+    monkeypatch.setattr("toolwire.net.stores.sqlite._BUSY_TIMEOUT", 0.2)
     path = str(tmp_path / "records.db")
     store = SqliteStore(path)
     store.claim(wish())

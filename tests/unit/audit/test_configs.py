@@ -4,15 +4,15 @@ import json
 
 import pytest
 
-from toolwire.audit.config_rules import audit_config, servers_of
-from toolwire.audit.packages import unpinned
+from toolwire.audit.config_rules import audit_config, find_servers
+from toolwire.audit.packages import find_unpinned
 from toolwire.cli.main import main
 
 SECRET = "q7Wz19LmKp"
 
 
 def audit(entry, name="s"):
-    return audit_config(servers_of({"mcpServers": {name: entry}}), "mcp.json")
+    return audit_config(find_servers({"mcpServers": {name: entry}}), "mcp.json")
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_names_of_servers():
     ],
 )
 def test_versions(line, package):
-    assert unpinned(line.split()) == package
+    assert find_unpinned(line.split()) == package
 
 
 def test_an_entry_can_say_that_a_rule_was_looked_at():
@@ -120,10 +120,10 @@ def test_an_entry_can_say_that_a_rule_was_looked_at():
 
 
 def test_what_is_a_configuration():
-    assert servers_of({"mcpServers": {}}) == []
-    assert len(servers_of({"servers": {"a": {"command": "x"}, "b": {"url": "https://h"}}})) == 2
+    assert find_servers({"mcpServers": {}}) == []
+    assert len(find_servers({"servers": {"a": {"command": "x"}, "b": {"url": "https://h"}}})) == 2
     for other in ({"servers": {}}, {"servers": {"a": {"name": "x"}}}, {"tools": []}, [], None):
-        assert servers_of(other) is None
+        assert find_servers(other) is None
     assert audit({"command": 7, "args": "x", "env": [], "url": None}) == ()
 
 

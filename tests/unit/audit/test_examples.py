@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from toolwire.audit.explain import every_rule, examples, kind_of, page_of
+from toolwire.audit.explain import examples, list_rules, render_page, rule_kind
 from toolwire.cli.main import main
 
 TOO_LONG_TO_SHOW = {"TQ05", "TW010", "TW011", "TW012", "TW034"}
@@ -13,7 +13,7 @@ SUFFIXES = {"code": ".py", "log": ".jsonl"}
 
 def document(rule, text):
     """As a file that the command takes: a schema alone becomes a tool."""
-    if kind_of(rule) != "tools":
+    if rule_kind(rule) != "tools":
         return text
     value = json.loads(text)
     if isinstance(value, list):
@@ -26,7 +26,7 @@ def document(rule, text):
 
 
 def findings(rule, text, tmp_path, capsys):
-    path = tmp_path / f"example{SUFFIXES.get(kind_of(rule), '.json')}"
+    path = tmp_path / f"example{SUFFIXES.get(rule_kind(rule), '.json')}"
     path.write_text(document(rule, text), encoding="utf-8")
     main(["audit", str(path), "--select", rule, "--format", "json"])
     return json.loads(capsys.readouterr().out)["findings"]
@@ -41,11 +41,11 @@ def test_the_bad_one_is_found_and_the_good_one_is_not(rule, tmp_path, capsys):
 
 
 def test_every_rule_has_an_example_that_can_be_shown():
-    assert {rule.id for rule in every_rule()} - set(examples()) == TOO_LONG_TO_SHOW
-    assert set(examples()) <= {rule.id for rule in every_rule()}
+    assert {rule.id for rule in list_rules()} - set(examples()) == TOO_LONG_TO_SHOW
+    assert set(examples()) <= {rule.id for rule in list_rules()}
 
 
 def test_a_page_says_all_that_there_is_to_say():
-    page = page_of("TW031")
+    page = render_page("TW031")
     for words in ("# TW031: ", "**error**", "openai_strict", "**Fix:**", examples()["TW031"].bad):
         assert words in page

@@ -11,7 +11,7 @@ from toolwire.audit.lock import changes, lock
 from toolwire.audit.log_rules import LOG_CHECKS
 from toolwire.audit.request_rules import REQUEST_CHECKS
 from toolwire.audit.schema_rules import SCHEMA_CHECKS
-from toolwire.audit.tools import audit_tools, compatibility
+from toolwire.audit.tools import audit_tools, rate_compatibility
 from toolwire.ir import Tool
 
 CLEAN = Tool(
@@ -181,7 +181,7 @@ def test_an_author_can_say_that_a_rule_was_looked_at():
 
 
 def test_how_a_tool_fares():
-    marks = {name: fare.mark for name, fare in compatibility(tool(a={"type": "number", "minimum": 0.5})).items()}
+    marks = {name: fare.mark for name, fare in rate_compatibility(tool(a={"type": "number", "minimum": 0.5})).items()}
     assert marks == {
         "openai": "✓",
         "openai_strict": "~",

@@ -93,7 +93,7 @@ def test_a_whole_answer_and_a_stream_restore_errors_alike():
     )
     assert raw.breach.tool == 2
     assert prepared.exchange.restore(toolwire.ir.Response(fault=raw)).fault == fault
-    restorer = prepared.exchange.restorer()
+    restorer = prepared.exchange.make_restorer()
     restorer.feed(ResponseStart("r"))
     assert restorer.feed(StreamFault(raw)) == (StreamFault(fault),)
 

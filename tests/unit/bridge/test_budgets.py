@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolwire.bridge.budget import affordable
+from toolwire.bridge.budget import select_affordable
 from toolwire.bridge.prepare import prepare
 from toolwire.ir import Message, Request, Text, Tool
 from toolwire.schema.conform import parameter_counts
@@ -32,20 +32,22 @@ def most_by_trying(costs, most, count):
 
 @given(COSTS, st.integers(0, 24), st.integers(0, 16), st.integers(0, 8))
 def test_no_selection_keeps_more_tools_strict(costs, optional, unions, count):
-    kept = affordable(tuple(costs), (optional, unions), count)
+    kept = select_affordable(tuple(costs), (optional, unions), count)
     assert len(kept) == len(set(kept)) == most_by_trying(costs, (optional, unions), count)
     assert sum(costs[number][0] for number in kept) <= optional
     assert sum(costs[number][1] for number in kept) <= unions
 
 
 def test_of_equal_tools_the_first_ones_stay_strict():
-    assert affordable(((1, 0),) * 30, (24, 16), 20) == tuple(range(20))
+    assert select_affordable(((1, 0),) * 30, (24, 16), 20) == tuple(range(20))
 
 
 def test_many_tools_cost_little_time():
     random = Random(1)
     costs = tuple((random.randrange(12), random.randrange(8)) for _ in range(512))
-    assert_linear([(size, count_work(lambda size=size: affordable(costs[:size], (24, 16), 20))) for size in (128, 512)])
+    assert_linear(
+        [(size, count_work(lambda size=size: select_affordable(costs[:size], (24, 16), 20))) for size in (128, 512)]
+    )
 
 
 def schema_of(random):

@@ -443,7 +443,7 @@ def test_a_broken_call_takes_the_answer_with_it_and_says_so(target):
 
 def restored(events, client="openai_chat", exchange=None):
     losses = Losses()
-    restorer = (exchange or Exchange()).restorer(losses, get(client).capabilities)
+    restorer = (exchange or Exchange()).make_restorer(losses, get(client).capabilities)
     return [seen for event in events for seen in restorer.feed(event)], losses
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from toolwire.cli.main import main
-from toolwire.cli.mcp_serve import address_of
+from toolwire.cli.mcp_serve import parse_address
 
 TOOLS = '"""Weather for everybody."""\ndef weather(city: str) -> str:\n    "The weather."\n    return "sun"\n'
 
@@ -83,7 +83,7 @@ def test_an_address_of_this_machine_needs_none(tools, monkeypatch, address):
     ],
 )
 def test_addresses(text, found):
-    assert address_of(text) == found
+    assert parse_address(text) == found
 
 
 def test_server_json(capsys, tools):

@@ -47,7 +47,7 @@ def test_the_key_is_shown_once_and_only_its_hash_is_kept(file, capsys):
     key = capsys.readouterr().out.strip()
     assert len(key) > 40
     assert key not in file.read_text()
-    assert ClientKeys(load_settings(file).keys).caller({"x-api-key": key}, {}).name == "ann"
+    assert ClientKeys(load_settings(file).keys).identify({"x-api-key": key}, {}).name == "ann"
 
 
 def test_the_file_may_be_named_before_or_behind(tmp_path):

@@ -46,7 +46,7 @@ def test_who_cannot_be_pinged_is_not_looked_at_all_the_time(why, monkeypatch):
     async def run():
         client = Client()
         looks = counted(Downstream, monkeypatch)
-        down = Downstream(client, {}, b"" if why == "no ping" else b"ping", every=0.1, silence=60)
+        down = Downstream(client, {}, b"" if why == "no ping" else b"ping", ping_interval=0.1, idle_timeout=60)
         if why != "no ping":
             client.reads.clear()
             writing = asyncio.ensure_future(down.write(b"one"))
@@ -64,7 +64,7 @@ def test_the_time_that_a_client_takes_is_not_the_upstreams_silence():
     async def run():
         client = Client()
         client.reads.clear()
-        down = Downstream(client, {}, b"ping", every=0.05, silence=0.2)
+        down = Downstream(client, {}, b"ping", ping_interval=0.05, idle_timeout=0.2)
         asyncio.get_running_loop().call_later(0.5, client.reads.set)
         await down.write(b"one")
         await asyncio.sleep(0.1)  # it is heard again
@@ -80,7 +80,7 @@ def test_who_is_cancelled_behind_a_ping_can_still_end_the_stream():
     async def run():
         client = Client()
         client.reads.clear()
-        down = Downstream(client, {}, b"ping", every=0.02, silence=60)
+        down = Downstream(client, {}, b"ping", ping_interval=0.02, idle_timeout=60)
         await asyncio.sleep(0.1)  # the ping waits for the client
         writing = asyncio.ensure_future(down.write(b"one"))
         await asyncio.sleep(0.02)

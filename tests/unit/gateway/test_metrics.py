@@ -101,7 +101,7 @@ def test_probes_are_not_requests(action):
 
 
 def test_names_from_outside_are_bounded():
-    metrics = Metrics(most=3)
+    metrics = Metrics(max_values=3)
     for number in range(50):
         metrics(turn(model=f"m{number}", calls=(f"t{number}",)))
     found = samples(metrics)

@@ -82,7 +82,7 @@ def heard():
 
 
 def test_logs_are_cleaned_for_every_listener(heard):
-    with Redactor(["correct horse"]).installed():
+    with Redactor(["correct horse"]).install():
         logging.getLogger("toolwire.made.later").warning("with %s and %s", "correct horse", "sk-0123456789")
         logging.getLogger("uvicorn.access").critical('"GET /v1/models?key=%s HTTP/1.1" 200', "hunter2hunter2")
     assert heard.getvalue() == 'with [removed] and [removed]\n"GET /v1/models?key=[removed] HTTP/1.1" 200\n'
@@ -93,7 +93,7 @@ def test_a_logger_with_a_handler_of_its_own_is_no_way_around():
     handler = logging.StreamHandler(out)
     logger = logging.getLogger("toolwire.with.handler")
     logger.addHandler(handler)
-    with Redactor(["correct horse"]).installed():
+    with Redactor(["correct horse"]).install():
         logger.warning("correct horse")
     logger.removeHandler(handler)
     assert out.getvalue() == "[removed]\n"
@@ -137,7 +137,7 @@ def log_failure():
 
 
 def test_exceptions_say_where_and_not_what(heard):
-    with Redactor().installed():
+    with Redactor().install():
         log_failure()
     said = heard.getvalue()
     assert "it failed" in said
@@ -149,7 +149,7 @@ def test_exceptions_say_where_and_not_what(heard):
 
 
 def test_the_guard_goes_when_it_is_told_to(heard):
-    with Redactor(["correct horse"]).installed():
+    with Redactor(["correct horse"]).install():
         pass
     logging.getLogger("toolwire.x").warning("correct horse")
     assert heard.getvalue() == "correct horse\n"

@@ -7,7 +7,7 @@ import pytest
 
 from toolwire.gateway.routing import NoTarget, Router, UnknownModel
 from toolwire.gateway.settings import parse_settings
-from toolwire.gateway.splice import with_model
+from toolwire.gateway.splice import replace_model
 from toolwire.gateway.upstreams import ConfiguredUpstream
 from toolwire.stream.strict import parse_object
 
@@ -83,23 +83,23 @@ def test_what_failed_comes_last_until_it_has_rested():
         {"m": {"upstream": "a", "model": "1", "fallbacks": ["n"]}, "n": {"upstream": "b", "model": "2"}}, clock
     )
     (first, second) = found.plan("m", tools=False)
-    found.failed(first)
+    found.start_cooldown(first)
     assert labels(found, "m") == ["b/2", "a/1"]
     clock.now += 9.9
     assert labels(found, "m") == ["b/2", "a/1"]
     clock.now += 0.2
     assert labels(found, "m") == ["a/1", "b/2"]
-    found.failed(first, 60.0)  # it said for how long
+    found.start_cooldown(first, 60.0)  # it said for how long
     clock.now += 30
     assert labels(found, "m") == ["b/2", "a/1"]
-    found.failed(second, 0.0)
-    found.succeeded(first)
+    found.start_cooldown(second, 0.0)
+    found.end_cooldown(first)
     assert labels(found, "m") == ["a/1", "b/2"]
 
 
 def test_all_of_them_resting_are_asked_all_the_same():
     found = router({"m": {"upstream": "a", "model": "1"}})
-    found.failed(found.plan("m", tools=False)[0])
+    found.start_cooldown(found.plan("m", tools=False)[0])
     assert labels(found, "m") == ["a/1"]
 
 
@@ -122,7 +122,7 @@ def test_what_rests_is_not_remembered_for_ever():
     clock = Clock()
     found = router({}, clock)
     for number in range(5000):
-        found.failed(found.plan(f"a/{number}", tools=False)[0], 1.5 if number < 2500 else 86_400)
+        found.start_cooldown(found.plan(f"a/{number}", tools=False)[0], 1.5 if number < 2500 else 86_400)
         clock.now += 1
     assert len(found._cooldown_until) <= 1100
 
@@ -143,7 +143,7 @@ BODIES = [
 @pytest.mark.parametrize(("body", "expected"), BODIES)
 def test_another_model_and_nothing_else(body, expected):
     document = parse_object(body)
-    out = with_model(body, document, 'new/"x')
+    out = replace_model(body, document, 'new/"x')
     assert parse_object(out) == {**document, "model": 'new/"x'}
     if expected is not None:
         assert out == expected
@@ -151,5 +151,5 @@ def test_another_model_and_nothing_else(body, expected):
 
 def test_the_same_model_is_the_same_bytes():
     body = b' {"model" : "m", "x": 1.0e2}'
-    assert with_model(body, parse_object(body), "m") is body
-    assert with_model(b'{"contents":[]}', {"contents": []}, "m") == b'{"contents":[]}'
+    assert replace_model(body, parse_object(body), "m") is body
+    assert replace_model(b'{"contents":[]}', {"contents": []}, "m") == b'{"contents":[]}'

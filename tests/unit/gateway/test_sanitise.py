@@ -28,7 +28,7 @@ def test_headers_keep_their_names():
         "x-toolwire-losses": "2",
         "user-agent": f"mine {SECRET}",
     }
-    assert CLEAN.headers(given) == {
+    assert CLEAN.sanitise_headers(given) == {
         "authorization": "[removed]",
         "cookie": "[removed]",
         "openai-organization": "[removed]",
@@ -51,7 +51,7 @@ def test_users_and_secrets_go_and_schemas_stay():
         ],
         "max_tokens": 5,
     }
-    assert CLEAN.body(body) == {
+    assert CLEAN.sanitise_body(body) == {
         "model": "m",
         "user": "[removed]",
         "metadata": {"user_id": "[removed]"},
@@ -67,19 +67,19 @@ def test_users_and_secrets_go_and_schemas_stay():
 
 def test_an_answer_that_repeats_its_request_is_no_way_around():
     event = {"type": "response.created", "response": {"user": "ann", "metadata": {"a": "b"}, "output": []}}
-    assert CLEAN.body(event)["response"] == {"user": "[removed]", "metadata": {"a": "[removed]"}, "output": []}
+    assert CLEAN.sanitise_body(event)["response"] == {"user": "[removed]", "metadata": {"a": "[removed]"}, "output": []}
 
 
 def test_probabilities_are_of_tokens_and_not_secret():
-    assert CLEAN.body({"token": "Hi", "logprob": -1.0}) == {"token": "Hi", "logprob": -1.0}
-    assert CLEAN.body({"token": "Hi"}) == {"token": "[removed]"}
+    assert CLEAN.sanitise_body({"token": "Hi", "logprob": -1.0}) == {"token": "Hi", "logprob": -1.0}
+    assert CLEAN.sanitise_body({"token": "Hi"}) == {"token": "[removed]"}
 
 
 def test_media_are_shortened_on_request():
     image = "iVBORw0KGgo" + "A" * 1000
     url = f"data:image/png;base64,{image}"
-    assert CLEAN.body({"url": url}) == {"url": url}
-    short = Sanitiser(Redactor(), shorten_media=True).body({"url": url, "data": image, "text": "word " * 200})
+    assert CLEAN.sanitise_body({"url": url}) == {"url": url}
+    short = Sanitiser(Redactor(), shorten_media=True).sanitise_body({"url": url, "data": image, "text": "word " * 200})
     assert short == {"url": f"data:image/png;base64,{image[:64]}", "data": image[:64], "text": "word " * 200}
 
 
@@ -109,7 +109,7 @@ def test_a_secret_across_many_pieces_goes(wire):
     )
     data = stream_of(said, wire, 5)
     pieces = [(number / 10, piece) for number, piece in enumerate(random_chunks(data, Random(7), 40))]
-    cleaned = CLEAN.pieces(pieces, wire)
+    cleaned = CLEAN.sanitise_pieces(pieces, wire)
     joined = b"".join(piece for _, piece in cleaned)
     assert b"hunter2" not in joined
     again = read(wire, joined)
@@ -122,19 +122,19 @@ def test_a_secret_across_many_pieces_goes(wire):
 def test_a_stream_without_secrets_stays_byte_for_byte(wire):
     data = stream_of(Response(parts=(Text("nothing to hide " * 5),), stop=Stop("stop")), wire, 7)
     pieces = [(0.1, piece) for piece in random_chunks(data, Random(3), 30)]
-    assert CLEAN.pieces(pieces, wire) == pieces
+    assert CLEAN.sanitise_pieces(pieces, wire) == pieces
 
 
 def test_a_stream_that_was_cut_off_loses_everything_rather_than_a_secret():
     data = stream_of(Response(parts=(Text(f"the key: {SECRET}"),), stop=Stop("stop")), "openai_chat", 5)
     cut = data[: data.rindex(b"data:") - 30]
-    assert CLEAN.pieces([(0.1, cut)], "openai_chat") == [(0.1, b"[removed]")]
+    assert CLEAN.sanitise_pieces([(0.1, cut)], "openai_chat") == [(0.1, b"[removed]")]
 
 
 def test_an_event_that_changes_keeps_the_cuts_of_the_others():
     one, two, three = b'data: {"a":1}\n\n', b'data: {"user":"ann"}\n\n', b'data: {"b":2}\n\n'
     pieces = [(1.0, one[:5]), (2.0, one[5:] + two[:8]), (3.0, two[8:] + three[:4]), (4.0, three[4:])]
-    assert CLEAN.pieces(pieces, None) == [
+    assert CLEAN.sanitise_pieces(pieces, None) == [
         (1.0, one[:5]),
         (2.0, one[5:] + b'data: {"user":"[removed]"}\n'),
         (3.0, b"\n" + three[:4]),
@@ -144,7 +144,7 @@ def test_an_event_that_changes_keeps_the_cuts_of_the_others():
 
 def test_what_is_no_json_is_cleaned_as_text():
     assert (
-        CLEAN.non_json(b'{"password": "hunter2", "x": "correct horse battery')
+        CLEAN.sanitise_non_json(b'{"password": "hunter2", "x": "correct horse battery')
         == '{"password": "[removed]", "x": "[removed]'
     )
-    assert json.loads(json.dumps(CLEAN.non_json(b"\xff\xfe"))) == "��"
+    assert json.loads(json.dumps(CLEAN.sanitise_non_json(b"\xff\xfe"))) == "��"

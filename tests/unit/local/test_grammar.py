@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from toolwire.local.grammar import MAX_LENGTH, MOST_ITEMS, bounded, grammar_of
+from toolwire.local.grammar import MAX_ITEMS, MAX_LENGTH, bound_schema, build_grammar
 
 
 def call(name, arguments):
@@ -19,7 +19,7 @@ def call(name, arguments):
         ({"type": "array", "minItems": 20}, {"type": "array", "minItems": 20, "maxItems": 20}),
         (
             {"type": "array", "items": {"type": "boolean"}, "uniqueItems": True},
-            {"type": "array", "items": {"type": "boolean"}, "maxItems": MOST_ITEMS},
+            {"type": "array", "items": {"type": "boolean"}, "maxItems": MAX_ITEMS},
         ),
         ({"type": "object"}, {"type": "object", "properties": {}, "additionalProperties": True, "maxProperties": 1}),
         (
@@ -31,11 +31,11 @@ def call(name, arguments):
     ],
 )
 def test_every_value_comes_to_an_end_and_unknown_keywords_stay_out(schema, expected):
-    assert bounded(schema, "", {}) == expected
+    assert bound_schema(schema, "", {}) == expected
 
 
 def test_a_tool_that_declares_no_parameters_takes_none():
-    _, _, text = grammar_of(call("a", {"type": "object"})).partition("%json ")
+    _, _, text = build_grammar(call("a", {"type": "object"})).partition("%json ")
     (shape,) = json.loads(text)["anyOf"]
     assert shape["properties"]["arguments"] == {"type": "object", "properties": {}, "additionalProperties": False}
 
@@ -49,7 +49,7 @@ def test_definitions_of_two_tools_do_not_meet():
         }
         return call(name, arguments)
 
-    _, _, text = grammar_of({"anyOf": [tool("a", "boolean"), tool("b", "null")]}).partition("%json ")
+    _, _, text = build_grammar({"anyOf": [tool("a", "boolean"), tool("b", "null")]}).partition("%json ")
     schema = json.loads(text)
     for number, kind in enumerate(("boolean", "null")):
         arguments = schema["anyOf"][number]["properties"]["arguments"]

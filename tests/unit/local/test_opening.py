@@ -22,7 +22,7 @@ def test_what_is_missing_comes_with_the_line_to_type(monkeypatch, missing, line)
     found = weights.find_spec
     monkeypatch.setattr(weights, "find_spec", lambda name: None if name == missing else found("toolwire"))
     with pytest.raises(MissingExtra) as caught:
-        weights.weights_of("smollm2").path()
+        weights.find_weights("smollm2").path()
     assert caught.value.hint == line
 
 

@@ -24,7 +24,7 @@ class Driver:
         self.changes = 0
         self._most_pauses = pauses
         self._fetching = asyncio.Condition()
-        self.list = ToolList(SPEC, self.fetch, ready=self.ready, changed=self.changed, sleep=self.sleep)
+        self.list = ToolList(SPEC, self.fetch, wait_ready=self.ready, on_change=self.changed, sleep=self.sleep)
 
     async def fetch(self):
         answer = asyncio.get_running_loop().create_future()
@@ -96,7 +96,7 @@ def test_announcements_during_a_listing_are_coalesced_into_one_more():
     async def test():
         driver = Driver()
         driver.list.is_stale = True
-        following = asyncio.create_task(driver.list.follow())
+        following = asyncio.create_task(driver.list.follow_changes())
         for number in (1, 2):
             fetch = await driver.fetched(number)
             for _ in range(1000 if number == 1 else 0):
@@ -122,10 +122,10 @@ def test_pauses_double_while_announcements_continue_and_begin_again_afterwards()
         driver.list.is_stale = True
         announcing = asyncio.create_task(announce_without_end())
         with pytest.raises(asyncio.CancelledError):
-            await driver.list.follow()
+            await driver.list.follow_changes()
         await announcing
         assert driver.pauses == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0]
-        following = asyncio.create_task(driver.list.follow())
+        following = asyncio.create_task(driver.list.follow_changes())
         (await driver.fetched(11)).set_result(named("a"))
         await following
         assert driver.pauses[10:] == [0.5]
@@ -176,9 +176,9 @@ def test_nothing_is_listed_where_no_connection_could_be_opened():
         async def closed():
             return None
 
-        driver.list._ready = closed
+        driver.list._wait_ready = closed
         driver.list.is_stale = True
-        await driver.list.follow()
+        await driver.list.follow_changes()
         assert driver.fetches == []
 
     run(test())

@@ -57,7 +57,7 @@ def test_who_goes_away_as_the_answer_is_there_stops_nothing_later(turns):
                 await asyncio.sleep(0)
             return "answer"
 
-        assert await DisconnectWatch(receive).over(work()) in ("answer", None)
+        assert await DisconnectWatch(receive).run_while_connected(work()) in ("answer", None)
         for _ in range(5):
             await asyncio.sleep(0)
         assert asyncio.current_task().cancelling() == 0
@@ -73,7 +73,7 @@ def test_who_is_stopped_while_the_client_goes_away_is_stopped():
             await gone.wait()
             return {"type": "http.disconnect"}
 
-        watching = asyncio.create_task(DisconnectWatch(receive).over(asyncio.sleep(3600)))
+        watching = asyncio.create_task(DisconnectWatch(receive).run_while_connected(asyncio.sleep(3600)))
         await asyncio.sleep(0.01)
         gone.set()
         for _ in range(10):
@@ -98,9 +98,9 @@ def test_a_client_that_does_not_read_is_not_kept_in_memory():
         reply = ReplyWriter(send)
         for number in range(100_000):
             reply.emit(Progress(1, number).to_notification())
-        assert len(reply._waiting) < 10_000
+        assert len(reply._queue) < 10_000
         reply.emit(Notification("notifications/tools/list_changed"))
-        assert b"list_changed" in reply._waiting[-1]
+        assert b"list_changed" in reply._queue[-1]
         reply.abandon()
         await asyncio.sleep(0)
 

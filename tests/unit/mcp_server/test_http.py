@@ -186,7 +186,7 @@ def test_the_app_lives_and_ends():
 
 def test_sessions_that_nobody_uses_are_forgotten():
     async def work():
-        sessions = HttpSessions(Server(nap), most=2)
+        sessions = HttpSessions(Server(nap), max_sessions=2)
         numbers = [sessions.open("")[1] for _ in range(3)]
         with pytest.raises(RpcError):
             sessions.find(numbers[0], "")

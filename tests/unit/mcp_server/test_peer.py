@@ -116,9 +116,9 @@ def test_levels_and_subscriptions_belong_to_the_conversation():
     assert peer.log_level == "error"
     assert answer(peer, RpcRequest(1, "logging/setLevel", {"level": "loud"})).code == -32602
     assert answer(peer, RpcRequest(1, "resources/subscribe", {"uri": "notes://today"})).result == {}
-    assert peer.subscribed == {"notes://today"}
+    assert peer.subscribed_uris == {"notes://today"}
     assert answer(peer, RpcRequest(1, "resources/unsubscribe", {"uri": "notes://today"})).result == {}
-    assert peer.subscribed == set()
+    assert peer.subscribed_uris == set()
     assert answer(peer, RpcRequest(1, "resources/subscribe", {})).code == -32602
 
 
@@ -131,12 +131,12 @@ def test_a_subscription_hears_of_what_it_asked_for_and_can_get():
     }
     listen = ServerProtocol(catalog()).receive(stateless("subscriptions/listen", notifications=asked))
     assert isinstance(listen, OpenSubscription)
-    assert listen.wanted == {"toolsListChanged": True, "resourceSubscriptions": ["notes://today"]}
-    assert listen.acknowledged.params["_meta"] == {SUBSCRIPTION_ID: 1}
-    assert listen.tagged(Notification("x", {"uri": "u"})).params == {"uri": "u", "_meta": {SUBSCRIPTION_ID: 1}}
-    assert listen.ended(INFO).result["_meta"][SUBSCRIPTION_ID] == 1
+    assert listen.notifications == {"toolsListChanged": True, "resourceSubscriptions": ["notes://today"]}
+    assert listen.acknowledgement.params["_meta"] == {SUBSCRIPTION_ID: 1}
+    assert listen.tag(Notification("x", {"uri": "u"})).params == {"uri": "u", "_meta": {SUBSCRIPTION_ID: 1}}
+    assert listen.end_result(INFO).result["_meta"][SUBSCRIPTION_ID] == 1
     bare = ServerProtocol(Catalog([add], info=INFO)).receive(stateless("subscriptions/listen", notifications=asked))
-    assert bare.wanted == {"toolsListChanged": True}
+    assert bare.notifications == {"toolsListChanged": True}
     assert answer(ServerProtocol(catalog()), stateless("subscriptions/listen")).code == -32602
 
 

@@ -12,7 +12,7 @@ from toolwire.mcp import Server, current_exchange, prompt, resource
 from toolwire.mcp.conversation import Conversation
 from toolwire.mcp.exchange import InputNeeded
 from toolwire.mcp.guard import AccessDenied, Guard
-from toolwire.mcp.offers import contents_of, messages_of
+from toolwire.mcp.offers import make_contents, make_messages
 from toolwire.mcp.registry import server_json
 from toolwire.mcp.request_state import RequestState
 from toolwire.net.stores.memory import MemoryStore
@@ -282,13 +282,13 @@ def test_a_template_and_its_function_agree():
 
 
 def test_contents_and_messages_of_what_functions_give():
-    assert contents_of(b"\x00", "u", None) == [{"uri": "u", "mimeType": "application/octet-stream", "blob": "AA=="}]
-    assert contents_of({"a": 1}, "u", None) == [{"uri": "u", "mimeType": "application/json", "text": '{"a":1}'}]
-    assert contents_of([Text("x"), "y"], "u", None) == [{"uri": "u", "text": "x"}, {"uri": "u", "text": "y"}]
+    assert make_contents(b"\x00", "u", None) == [{"uri": "u", "mimeType": "application/octet-stream", "blob": "AA=="}]
+    assert make_contents({"a": 1}, "u", None) == [{"uri": "u", "mimeType": "application/json", "text": '{"a":1}'}]
+    assert make_contents([Text("x"), "y"], "u", None) == [{"uri": "u", "text": "x"}, {"uri": "u", "text": "y"}]
     assistant = Message("assistant", (Text("a"), Media("image", "image/png", "AA==")))
-    assert [one["role"] for one in messages_of(["q", assistant])] == ["user", "assistant", "assistant"]
+    assert [one["role"] for one in make_messages(["q", assistant])] == ["user", "assistant", "assistant"]
     with pytest.raises(ConfigError):
-        messages_of(7)
+        make_messages(7)
 
 
 def test_input_is_wanted_before_anything_has_happened():

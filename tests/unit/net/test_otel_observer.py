@@ -12,7 +12,7 @@ from toolwire import Request, ToolCall, tool
 from toolwire.ir.request import Params
 from toolwire.ir.response import Fault, Response, Usage
 from toolwire.net.agent import Agent
-from toolwire.net.otel import OtelObserver, captures_content
+from toolwire.net.otel import OtelObserver, is_content_captured
 from toolwire.testing import ScriptedModel, says
 
 CONTENT = ("gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.tool.call.arguments", "gen_ai.tool.call.result")
@@ -126,4 +126,4 @@ def test_content_only_on_request(content):
 
 @pytest.mark.parametrize(("said", "means"), [("", False), ("false", False), ("true", True), ("SPAN_ONLY", True)])
 def test_the_variable_for_content(said, means):
-    assert captures_content({"OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": said}) is means
+    assert is_content_captured({"OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": said}) is means

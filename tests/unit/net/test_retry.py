@@ -13,36 +13,36 @@ SLOW = Fault("rate_limit", "slow", 429)
 
 
 def test_waits_grow_and_differ():
-    retries = RetryPolicy(5, first=1.0, random=Random(1))
-    waits = [[retries.wait(SLOW, attempt, 1e9) for _ in range(50)] for attempt in range(4)]
+    retries = RetryPolicy(5, initial_delay=1.0, random=Random(1))
+    waits = [[retries.next_delay(SLOW, attempt, 1e9) for _ in range(50)] for attempt in range(4)]
     for attempt, some in enumerate(waits):
         assert len(set(some)) > 10
         assert all(0.5 * 2**attempt <= wait <= 2**attempt for wait in some)
 
 
 def test_no_more_than_asked_for():
-    assert RetryPolicy(2).wait(SLOW, 1, 1e9) is not None
-    assert RetryPolicy(2).wait(SLOW, 2, 1e9) is None
-    assert RetryPolicy(0).wait(SLOW, 0, 1e9) is None
+    assert RetryPolicy(2).next_delay(SLOW, 1, 1e9) is not None
+    assert RetryPolicy(2).next_delay(SLOW, 2, 1e9) is None
+    assert RetryPolicy(0).next_delay(SLOW, 0, 1e9) is None
 
 
 @pytest.mark.parametrize(("asked", "waits"), [(0.0, True), (5.0, True), (61.0, False), (1e12, False)])
 def test_the_provider_says_how_long_within_reason(asked, waits):
-    wait = RetryPolicy(2).wait(Fault("overloaded", "", 529, retry_after=asked), 0, 1e15)
+    wait = RetryPolicy(2).next_delay(Fault("overloaded", "", 529, retry_after=asked), 0, 1e15)
     assert (wait is not None and asked <= wait <= asked * 1.1) == waits
     assert (wait is None) != waits
 
 
 def test_no_wait_beyond_the_deadline():
-    assert RetryPolicy(2).wait(Fault("server", "", 500, retry_after=5.0), 0, 4.0) is None
+    assert RetryPolicy(2).next_delay(Fault("server", "", 500, retry_after=5.0), 0, 4.0) is None
 
 
 @pytest.mark.parametrize(
     "kind", ["invalid_request", "authentication", "billing", "permission", "not_found", "too_large"]
 )
 def test_what_will_not_pass(kind):
-    assert RetryPolicy(2).wait(Fault(kind, ""), 0, 1e9) is None
-    assert RetryPolicy(2).wait(Fault(kind, "", retryable=True), 0, 1e9) is not None
+    assert RetryPolicy(2).next_delay(Fault(kind, ""), 0, 1e9) is None
+    assert RetryPolicy(2).next_delay(Fault(kind, "", retryable=True), 0, 1e9) is not None
 
 
 def test_a_date():

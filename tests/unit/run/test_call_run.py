@@ -13,7 +13,7 @@ from toolwire.run.cache import ResultCache
 from toolwire.run.call_run import CallRun, RunSettings
 from toolwire.run.failures import NotExecuted, ToolError, Transient
 from toolwire.run.keys import fingerprint
-from toolwire.run.output import TruncatedOutputs, cap
+from toolwire.run.output import TruncatedOutputs, cap_result
 from toolwire.run.policy import Policy, approval_hash, deny
 from toolwire.run.records import Record
 from toolwire.run.requests import (
@@ -30,7 +30,7 @@ from toolwire.run.requests import (
     TimedOut,
     Wait,
 )
-from toolwire.run.results import MARK, code_of, to_record
+from toolwire.run.results import NOTES_KEY, result_code, to_record
 from toolwire.run.toolbox import Entry, Options, Toolbox
 
 ARGUMENTS = {"amount": 3}
@@ -123,7 +123,7 @@ def test_a_recorded_result_is_given_again_and_nothing_runs():
     assert kinds(steps) == [ClaimKey, Finished]
     assert steps[-1].result.text == "paid 3"
     assert steps[-1].result.call_id == "c9"
-    assert steps[-1].result.extra[MARK]["replayed"] is True
+    assert steps[-1].result.extra[NOTES_KEY]["replayed"] is True
 
 
 def test_a_call_can_be_stopped_until_its_function_begins():
@@ -157,13 +157,13 @@ def test_what_came_of_a_call_is_recorded_in_peace():
 
 def test_the_same_key_with_other_arguments_is_a_conflict():
     steps = drive(CallRun(CALL, settings(made("write")), key="k"), found("done", fingerprint="other"))
-    assert code_of(steps[-1].result) == "key_conflict"
+    assert result_code(steps[-1].result) == "key_conflict"
 
 
 def test_an_unknown_outcome_is_told_and_not_run_again():
     steps = drive(CallRun(CALL, settings(made("write"))), found("unknown"))
     assert kinds(steps) == [ClaimKey, Finished]
-    assert code_of(steps[-1].result) == "outcome_unknown"
+    assert result_code(steps[-1].result) == "outcome_unknown"
 
 
 def test_a_tool_that_can_find_out_is_asked():
@@ -172,7 +172,7 @@ def test_a_tool_that_can_find_out_is_asked():
     assert kinds(steps) == [ClaimKey, Reconcile, Finished]
     assert steps[-1].result.text == "it was paid"
     steps = drive(CallRun(CALL, settings(box)), found("unknown"), Returned(None))
-    assert code_of(steps[-1].result) == "outcome_unknown"
+    assert result_code(steps[-1].result) == "outcome_unknown"
 
 
 @pytest.mark.failure(5)
@@ -182,19 +182,19 @@ def test_a_running_twin_is_waited_for_or_refused():
     assert kinds(steps) == [ClaimKey, Wait, ClaimKey, Finished]
     assert steps[-1].result.text == "paid 3"
     steps = drive(CallRun(CALL, settings(made("write"), while_running="refuse")), found("running"))
-    assert code_of(steps[-1].result) == "in_progress"
+    assert result_code(steps[-1].result) == "in_progress"
 
 
 def test_waiting_has_an_end():
     run = CallRun(CALL, settings(made("write"), wait_timeout=2.0))
     steps = drive(run, found("running"), None, found("running"))
-    assert code_of(steps[-1].result) == "in_progress"
+    assert result_code(steps[-1].result) == "in_progress"
 
 
 @pytest.mark.failure(10)
 def test_a_write_fails_closed_where_the_store_is_down():
     steps = drive(CallRun(CALL, settings(made("write"))), StoreError("gone"))
-    assert code_of(steps[-1].result) == "store_down"
+    assert result_code(steps[-1].result) == "store_down"
     steps = drive(CallRun(CALL, settings(made("read")), key="k"), StoreError("gone"), Returned("x"))
     assert kinds(steps) == [ClaimKey, Invoke, Finished]
 
@@ -203,7 +203,7 @@ def test_a_write_fails_closed_where_the_store_is_down():
 def test_a_result_that_could_not_be_recorded_is_given_and_says_so():
     steps = drive(CallRun(CALL, settings(made("write"))), granted, Returned("paid 3"), StoreError("gone"))
     assert steps[-1].result.text == "paid 3"
-    assert steps[-1].result.extra[MARK]["recorded"] is False
+    assert steps[-1].result.extra[NOTES_KEY]["recorded"] is False
 
 
 @pytest.mark.failure(7)
@@ -222,7 +222,7 @@ def test_a_result_that_could_not_be_recorded_is_given_and_says_so():
 def test_failures_after_the_claim(effect, outcome, after, code):
     steps = drive(CallRun(CALL, settings(made(effect))), granted, outcome, True)
     assert kinds(steps) == [ClaimKey, Invoke, after, Finished]
-    assert code_of(steps[-1].result) == code
+    assert result_code(steps[-1].result) == code
     assert steps[-1].result.is_error
     if after is CompleteClaim:
         assert steps[-2].state == ("unknown" if code == "outcome_unknown" else "done")
@@ -264,14 +264,14 @@ def test_approval_is_bound_to_what_was_asked():
     assert isinstance(steps[0], Approve)
     assert steps[0].hash == approval_hash("pay", ARGUMENTS)
     assert steps[0].hash != approval_hash("pay", {"amount": 4})
-    assert code_of(steps[-1].result) == "needs_approval"
+    assert result_code(steps[-1].result) == "needs_approval"
     steps = drive(CallRun(CALL, settings(made("write"), policy=policy)), True, granted, Returned("x"), True)
     assert kinds(steps) == [Approve, ClaimKey, Invoke, CompleteClaim, Finished]
 
 
 def test_a_denied_call_does_nothing():
     steps = drive(CallRun(CALL, settings(made("write"), policy=Policy(checks=(deny("pay"),)))))
-    assert code_of(steps[-1].result) == "denied"
+    assert result_code(steps[-1].result) == "denied"
 
 
 def test_keys():
@@ -299,7 +299,7 @@ def test_results_of_reads_may_be_reused_for_a_while():
     again = drive(CallRun(replace(CALL, id="c2"), shared))
     assert kinds(again) == [Finished]
     assert again[0].result.call_id == "c2"
-    assert again[0].result.extra[MARK]["cached"] is True
+    assert again[0].result.extra[NOTES_KEY]["cached"] is True
     shared.now.time += 100
     assert kinds(drive(CallRun(CALL, shared), Returned("x"))) == [Invoke, Finished]
 
@@ -313,24 +313,24 @@ def test_failures_are_not_kept():
 def test_a_large_output_keeps_its_ends_and_the_rest_behind_a_handle():
     shelf = TruncatedOutputs()
     text = "".join(f"{number:07d}\n" for number in range(20_000))
-    short = cap(CALL.result(text), 1000, shelf)
+    short = cap_result(CALL.result(text), 1000, shelf)
     assert len(short.text) < 1200
     assert short.text.startswith("0000000")
     assert short.text.endswith("0019999\n")
-    handle = short.extra[MARK]["handle"]
+    handle = short.extra[NOTES_KEY]["handle"]
     assert shelf.read(handle, 8000, 8) == "0001000\n"
     assert shelf.read("nope") is None
-    assert cap(CALL.result("short"), 1000, shelf) == CALL.result("short")
+    assert cap_result(CALL.result("short"), 1000, shelf) == CALL.result("short")
 
 
 def test_a_handle_that_is_used_again_takes_no_more_room():
     shelf = TruncatedOutputs(100)
     for _ in range(5):
-        shelf.keep("x" * 40, "output:1")
+        shelf.store("x" * 40, "output:1")
         assert shelf.read("output:1") == "x" * 40
 
 
 def test_repairs_are_told():
     broken = ToolCall("c1", "pay", None, '{"amount": 3,}', "invalid")
     steps = drive(CallRun(broken, settings(made("write"))), granted, Returned("x"), True)
-    assert steps[-1].result.extra[MARK]["repaired"] == ["trailing_comma"]
+    assert steps[-1].result.extra[NOTES_KEY]["repaired"] == ["trailing_comma"]

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from toolwire import ToolCall, ToolResult, tool
 from toolwire.run.gates import GATES, Pending, pass_gates
 from toolwire.run.policy import Ask, Deny, Policy, allow, at_most, deny, hosts, only_effects, path_jail
-from toolwire.run.results import code_of
+from toolwire.run.results import result_code
 from toolwire.run.toolbox import Entry, Options, Toolbox
 
 
@@ -35,7 +35,7 @@ def refused(call: ToolCall, code: str) -> str:
     result = passed(call)
     assert isinstance(result, ToolResult)
     assert result.is_error
-    assert code_of(result) == code
+    assert result_code(result) == code
     return result.text
 
 
@@ -101,7 +101,7 @@ def test_a_gate_between_the_others_cannot_slip_past_the_schema():
     *first, last = GATES
     result = pass_gates(Pending(ToolCall("1", "forecast", {"city": "Paris"}), BOX), (*first, spoil, last))
     assert isinstance(result, ToolResult)
-    assert code_of(result) == "invalid_arguments"
+    assert result_code(result) == "invalid_arguments"
 
 
 def verdict(policy: Policy, name: str, arguments, **known):
@@ -173,11 +173,11 @@ def test_a_tool_that_is_withdrawn_says_why_and_is_not_offered():
     call = ToolCall("1", "pay", {"amount": 1, "to": "ann"})
     result = pass_gates(Pending(call, box), GATES)
     assert isinstance(result, ToolResult)
-    assert (code_of(result), result.text) == (
+    assert (result_code(result), result.text) == (
         "withdrawn",
         "The tool pay is withdrawn and was not run: its server is gone",
     )
-    assert [tool.name for tool in box.offered(box.tools)] == ["forecast"]
+    assert [tool.name for tool in box.filter_available(box.tools)] == ["forecast"]
     why[0] = None
     assert isinstance(pass_gates(Pending(call, box), GATES), Pending)
-    assert len(box.offered(box.tools)) == 2
+    assert len(box.filter_available(box.tools)) == 2

@@ -17,7 +17,7 @@ from toolwire.ir.errors import ConfigError
 from toolwire.ir.tools import Tool
 from toolwire.net.runner import Runner
 from toolwire.run.policy import Policy, at_most, hosts
-from toolwire.run.results import code_of
+from toolwire.run.results import result_code
 from toolwire.run.toolbox import Entry
 
 tool_got: list[Any] = []
@@ -144,7 +144,7 @@ def coin(amount: Coin) -> str:
 )
 def test_no_spelling_of_a_number_gets_past_at_most(function, arguments):
     result = run(function, arguments, at_most("amount", 100))
-    assert code_of(result) == "denied", result.text
+    assert result_code(result) == "denied", result.text
     assert "amount" in result.text and "100" in result.text
     assert tool_got == []
 
@@ -232,7 +232,7 @@ def nested(
 )
 def test_a_pointer_reaches_values_inside_an_argument(pointer, arguments, refused):
     result = run(nested, arguments, at_most(pointer, 100))
-    assert (code_of(result) == "denied") is refused, result.text
+    assert (result_code(result) == "denied") is refused, result.text
     assert len(tool_got) == (0 if refused else 1)
 
 
@@ -260,7 +260,7 @@ def remote(schema):
 )
 def test_defaults_of_a_schema_count_where_the_function_has_none(declared, arguments, refused):
     result = run(remote({"type": "object", "properties": {"amount": declared}}), arguments, at_most("amount", 100))
-    assert (code_of(result) == "denied") is refused, result.text
+    assert (result_code(result) == "denied") is refused, result.text
     assert len(tool_got) == (0 if refused else 1)
 
 
@@ -279,7 +279,7 @@ def test_limits_and_values_of_different_types(most, refused):
     schema = {"type": "object", "properties": {"amount": {}}}
     entry = Entry(Tool("part", "Pay a part.", schema, effect="read"), part)
     result = run(entry, {"amount": "3/2"}, at_most("amount", most))
-    assert (code_of(result) == "denied") is refused, result.text
+    assert (result_code(result) == "denied") is refused, result.text
 
 
 def fetch(url: HttpUrl) -> str:
@@ -324,5 +324,5 @@ def fetch_text(url: str) -> str:
 )
 def test_hosts_judges_the_url_that_the_tool_receives(function, arguments, refused):
     result = run(function, arguments, hosts("url", "*.example.com"))
-    assert (code_of(result) == "denied") is refused, result.text
+    assert (result_code(result) == "denied") is refused, result.text
     assert len(tool_got) == (0 if refused else 1)

@@ -34,25 +34,25 @@ SAID = Response(parts=(Text("Done."),), stop=Stop("stop"))
 def answer_calls(run: Session) -> None:
     step = run.next()
     assert isinstance(step, RunTools)
-    run.ran([call.result("seen") for call in step.calls])
+    run.add_results([call.result("seen") for call in step.calls])
 
 
 def test_ask_run_tell_until_there_is_nothing_to_ask():
     run = session()
     assert isinstance(run.next(), AskModel)
-    run.answered(wants("a", "b"))
+    run.add_response(wants("a", "b"))
     answer_calls(run)
     step = run.next()
     assert [message.role for message in step.request.messages] == ["user", "assistant", "user"]
     assert [part.call_id for part in step.request.messages[-1].parts] == ["c0", "c1"]
-    run.answered(SAID)
+    run.add_response(SAID)
     assert run.next() == Done(SAID)
     assert run.next() == Done(SAID)
 
 
 def test_it_goes_on_in_another_process():
     run = session(untrusted=["look"])
-    run.answered(wants("a"))
+    run.add_response(wants("a"))
     copy = Session.load(run.dump(), now=lambda: 10.0, untrusted=["look"])
     assert copy.next() == run.next()
     answer_calls(copy)
@@ -76,7 +76,7 @@ def test_another_version_is_refused():
 def test_max_iterations_reached():
     run = session(budget=Budget(iterations=2))
     for place in ("a", "b"):
-        run.answered(wants(place))
+        run.add_response(wants(place))
         answer_calls(run)
     step = run.next()
     assert isinstance(step, GiveUp)
@@ -95,7 +95,7 @@ def test_max_iterations_reached():
 def test_budgets(budget, reason):
     run = session(budget=budget, price=lambda _: 0.5)
     if isinstance(run.next(), AskModel):
-        run.answered(wants("a", "b"))
+        run.add_response(wants("a", "b"))
     if isinstance(run.next(), RunTools):
         answer_calls(run)
     assert run.next().reason == reason
@@ -103,51 +103,51 @@ def test_budgets(budget, reason):
 
 def test_a_batch_over_the_budget_is_not_begun():
     run = session(budget=Budget(calls=3))
-    run.answered(wants("a", "b"))
+    run.add_response(wants("a", "b"))
     answer_calls(run)
-    run.answered(wants("c", "d"))
+    run.add_response(wants("c", "d"))
     assert isinstance(run.next(), GiveUp), "not one of the two was run"
 
 
 def test_a_model_that_goes_in_circles_is_stopped():
     run = session(budget=Budget(same_call=2))
     for _ in range(2):
-        run.answered(wants("a"))
+        run.add_response(wants("a"))
         answer_calls(run)
-    run.answered(wants("a"))
+    run.add_response(wants("a"))
     assert "same call" in run.next().reason
 
 
 def test_adapting_has_an_end():
     run = session(budget=Budget(failures=2))
     for place in ("a", "b"):
-        run.answered(wants(place))
+        run.add_response(wants(place))
         step = run.next()
-        run.ran([call.result("no", is_error=True) for call in step.calls])
+        run.add_results([call.result("no", is_error=True) for call in step.calls])
     assert run.next().reason == "2 consecutive turns returned only errors"
 
 
 def test_a_fault_ends_it():
     run = session()
-    run.answered(Response(fault=Fault("overloaded", "too busy")))
+    run.add_response(Response(fault=Fault("overloaded", "too busy")))
     assert run.next().reason == "the model failed: too busy"
 
 
 def test_answers_come_in_their_turn():
     run = session()
     with pytest.raises(ConfigError, match="expected phase"):
-        run.ran([])
-    run.answered(wants("a"))
+        run.add_results([])
+    run.add_response(wants("a"))
     with pytest.raises(ConfigError, match="expected phase"):
-        run.answered(SAID)
+        run.add_response(SAID)
     with pytest.raises(ConfigError, match="do not match the calls"):
-        run.ran([])
+        run.add_results([])
 
 
 def test_earlier_calls_tell_a_repeated_one_from_a_second_one():
     run = session()
-    run.answered(wants("a"))
+    run.add_response(wants("a"))
     assert run.next().earlier == ()
     answer_calls(run)
-    run.answered(wants("a"))
+    run.add_response(wants("a"))
     assert [call.id for call in run.next().earlier] == ["c0"]

@@ -71,4 +71,4 @@ def test_what_is_no_tool_is_said_so():
 
 
 def test_the_nearest_names():
-    assert Toolbox(add, shout).nearest("shuot") == ["shout"]
+    assert Toolbox(add, shout).similar_names("shuot") == ["shout"]

@@ -113,4 +113,4 @@ def test_a_large_schema_without_alternatives_is_no_effort():
 def test_references_of_every_kind(word):
     schema = {"anyOf": [{"$ref": word}] * 3, "$defs": {"T0": {"$anchor": "T", "items": {"type": "string"}}}}
     each = 4 if word in ("#T", "#/$defs/T%30") else 2  # with the two items, or with nothing
-    assert ValidationCost(schema).of(["a", "b"], 1000) == 1 + 3 * each
+    assert ValidationCost(schema).cost_of(["a", "b"], 1000) == 1 + 3 * each

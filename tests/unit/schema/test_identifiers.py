@@ -5,7 +5,7 @@ from urllib.parse import urljoin
 import pytest
 
 from toolwire.schema import lower
-from toolwire.schema.identifiers import Identifiers, draft_of
+from toolwire.schema.identifiers import Identifiers, old_draft_number
 from toolwire.schema.read import parse_schema
 
 DOCUMENT = {
@@ -53,7 +53,7 @@ DOCUMENT = {
     ],
 )
 def test_a_reference_is_resolved_against_the_resource_around_it(ref, at, target):
-    assert Identifiers(DOCUMENT).target(ref, at) == target
+    assert Identifiers(DOCUMENT).resolve(ref, at) == target
 
 
 def test_identifiers_of_draft_4_are_called_id():
@@ -61,20 +61,20 @@ def test_identifiers_of_draft_4_are_called_id():
         "$schema": "http://json-schema.org/draft-04/schema#",
         "definitions": {"a": {"id": "#text", "type": "string"}, "b": {"$id": "b.json"}},
     }
-    assert Identifiers(document).target("#text", "") == "/definitions/a"
-    assert Identifiers(document).target("b.json", "") is None
+    assert Identifiers(document).resolve("#text", "") == "/definitions/a"
+    assert Identifiers(document).resolve("b.json", "") is None
 
 
 @pytest.mark.parametrize("identifier", ["#/properties/a", "urn:example:a", "http://[bad"])
 def test_unusual_identifiers_do_no_harm(identifier):
     document = {"properties": {"a": {"$id": identifier, "$ref": "#/$defs/x"}}, "$defs": {"x": {"type": "string"}}}
-    assert Identifiers(document).target("#/$defs/x", "") == "/$defs/x"
+    assert Identifiers(document).resolve("#/$defs/x", "") == "/$defs/x"
     lower(document, "gemini")
 
 
 def test_a_dynamic_reference_with_one_anchor_is_a_reference():
     document = {"properties": {"next": {"$dynamicRef": "#node"}}, "$dynamicAnchor": "node"}
-    assert Identifiers(document).target("#node", "/properties/next", "$dynamicRef") == ""
+    assert Identifiers(document).resolve("#node", "/properties/next", "$dynamicRef") == ""
 
 
 def test_a_dynamic_reference_with_several_anchors_is_left_to_the_validator():
@@ -97,8 +97,8 @@ def test_a_recursive_reference_across_resources_is_left_to_the_validator():
         "$recursiveAnchor": True,
         "properties": {"a": {"$id": "inner", "$recursiveAnchor": True, "items": {"$recursiveRef": "#"}}},
     }
-    assert Identifiers(document).target("#", "/properties/a/items", "$recursiveRef") is None
-    assert Identifiers(document).target("#", "/properties/a/items") == "/properties/a"
+    assert Identifiers(document).resolve("#", "/properties/a/items", "$recursiveRef") is None
+    assert Identifiers(document).resolve("#", "/properties/a/items") == "/properties/a"
 
 
 def test_a_reference_out_of_the_document_is_never_sent():
@@ -120,7 +120,7 @@ def test_a_reference_out_of_the_document_is_never_sent():
     ],
 )
 def test_the_draft_is_the_one_that_a_document_declares(declared, draft):
-    assert draft_of({"$schema": declared}) == draft
+    assert old_draft_number({"$schema": declared}) == draft
 
 
 @pytest.mark.parametrize("base", ["http://a/b/c/d", "http://a", "http://a/b/", "/b/c", "file:///x/y.json", "urn:a:b"])
@@ -131,6 +131,6 @@ def test_relative_references_are_resolved_as_in_rfc_3986(base, uri):
     document = {"$id": base, "$defs": {"x": {"$id": urljoin(base, uri)}}}
     expected = urljoin(base, uri)
     if base.startswith("urn:") or (not base.startswith(("http", "file")) and ".." in uri):
-        assert Identifiers(document).target(uri, "") in (None, "/$defs/x")  # not defined by the RFC
+        assert Identifiers(document).resolve(uri, "") in (None, "/$defs/x")  # not defined by the RFC
     else:
-        assert Identifiers(document).target(uri, "") == ("" if expected == base else "/$defs/x")
+        assert Identifiers(document).resolve(uri, "") == ("" if expected == base else "/$defs/x")

@@ -44,7 +44,7 @@ def test_what_a_schema_means_is_kept_or_a_loss_says_so(vector, name):
     found = verdict(vector["schema"], name, vector["about"], count=40)
     assert vector["schema"] == before
     if found is not None:
-        assert found.honest, found
+        assert found.is_honest, found
         assert found.conforms or any(loss.severity == "error" for loss in lower(vector["schema"], name).losses)
 
 
@@ -60,8 +60,8 @@ def test_real_schemas(name):
         found = verdict(tool["input_schema"], name, tool["source"] + tool["name"])
         if found is not None:
             tested += 1
-            perfect += found.perfect
-            assert found.honest, (tool["source"], tool["name"], found)
+            perfect += found.is_perfect
+            assert found.is_honest, (tool["source"], tool["name"], found)
     assert tested > 200
     assert perfect / tested >= {"openai_strict": 0.99, "anthropic_strict": 0.94, "gemini": 0.99}[name]
 
@@ -116,7 +116,7 @@ def test_no_schema_is_too_odd(name, schema):
     assert lowered.conforms or reported(lowered)
     if isinstance(schema, dict):
         found = verdict(schema, name)
-        assert found is None or found.honest, found
+        assert found is None or found.is_honest, found
 
 
 def test_optional_becomes_nullable_and_null_becomes_absent():

@@ -13,14 +13,14 @@ from toolwire.ir import SchemaError, Tool
 from toolwire.schema import Validator, lower, patterns, repair_arguments, validator
 from toolwire.schema.coerce import Coercion, coercion_budget
 from toolwire.schema.dialects import DIALECTS
-from toolwire.schema.disjoint import disjoint
+from toolwire.schema.disjoint import are_disjoint
 from toolwire.schema.fits import fits
 from toolwire.schema.nodes import EnumNode, StringNode
 from toolwire.schema.patterns import automaton_size, engine_options, match_cost, matches, refusal
 from toolwire.schema.read import parse_schema
 from toolwire.schema.unchecked import unchecked_patterns
 from toolwire.testing.instances import instances
-from toolwire.testing.regex import matching
+from toolwire.testing.regex import generate_matching
 from work_counter import count_work
 
 EXPONENTIAL = ["^(a+)+$", "^(a|a)*$", "^(a|aa)+$", "^(.*a){20}$", "^(([a-z])+.)+[A-Z]$", "(x+x+)+y", "^(a?){30}a{30}$"]
@@ -66,7 +66,7 @@ def every_use(schema, value):
         repair_arguments(value, schema, policy=policy)
         repair_arguments(str(value).replace('"', ""), schema, policy=policy)
     source = parse_schema(schema)
-    Coercion(source.defs.get, coercion_budget(value)).value(source.root, value, "")
+    Coercion(source.defs.get, coercion_budget(value)).coerce(source.root, value, "")
     for name in DIALECTS:
         lowered = lower(schema, name)
         lowered.lift(lowered.encode(value))
@@ -258,7 +258,7 @@ def test_a_union_is_not_decided_by_a_pattern_that_costs_too_much():
     large = "^(?:[ab]*a){1000}c$"
     assert matches(large, "c") is False and matches(large, "ab" * 5_000) is None
     assert fits(StringNode(pattern=large), "ab" * 5_000, {}.get)
-    assert not disjoint([EnumNode(("ab" * 5_000,)), StringNode(pattern=large)], {}.get)
+    assert not are_disjoint([EnumNode(("ab" * 5_000,)), StringNode(pattern=large)], {}.get)
 
 
 @pytest.mark.finding("Z2")
@@ -291,7 +291,7 @@ def test_caches_are_bounded_and_hold_no_long_pattern():
 
 @pytest.mark.parametrize("pattern", ["a{99999999}", "(a{100}){100}", "[^]", "("])
 def test_an_example_for_a_refused_pattern_stays_small(pattern):
-    assert len(matching(pattern, Random(1))) < 20_000
+    assert len(generate_matching(pattern, Random(1))) < 20_000
 
 
 _ATOMS = [

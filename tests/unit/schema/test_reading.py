@@ -201,7 +201,7 @@ def test_conditions_are_read_once_and_their_work_is_bounded():
     described = [len(node.properties) for node in source.root.properties.values()]
     assert described[0] == 301
     assert sum(described) < 20 * source.size
-    assert any("too many conditions" in finding.what for finding in source.defects)
+    assert any("too many conditions" in finding.message for finding in source.defects)
 
 
 def test_minimum_of_contains_is_kept_when_it_is_zero():

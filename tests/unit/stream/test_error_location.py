@@ -19,7 +19,7 @@ SIZE = 40_000  # items: more than the budget of a search, so that its cost no lo
 @pytest.fixture
 def small_budget(monkeypatch):
     monkeypatch.setattr(locate, "BUDGET", BUDGET)
-    monkeypatch.setattr(strict, "MEMBERS", BUDGET)
+    monkeypatch.setattr(strict, "MAX_MEMBERS", BUDGET)
 
 
 def refused(text):
@@ -77,7 +77,7 @@ def test_bytes_scanned_for_a_pointer_are_read_once(monkeypatch):
 
 @pytest.mark.finding("Z3")
 def test_bytes_scanned_to_count_members_are_read_once(monkeypatch):
-    monkeypatch.setattr(strict, "MEMBERS", BUDGET)
+    monkeypatch.setattr(strict, "MAX_MEMBERS", BUDGET)
     scanned = 0
     next_key = strict._next_key
 
@@ -147,7 +147,7 @@ def test_the_offset_of_a_line_is_exact(line, column):
     rows = [b"%d" % (number % 7) * (number % 11) for number in range(100_000)]
     data = b"\n".join(rows)
     expected = sum(len(row) + 1 for row in rows[: line - 1]) + column - 1
-    assert locate.offset_of(data, line, column) == expected
+    assert locate.byte_offset(data, line, column) == expected
 
 
 @pytest.mark.parametrize(

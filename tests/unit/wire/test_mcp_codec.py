@@ -20,7 +20,7 @@ from toolwire.wire.mcp.headers import check_headers, decode_value, encode_value,
 from toolwire.wire.mcp.lists import list_request, read_page
 from toolwire.wire.mcp.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION, Meta, TraceContext, read_meta, with_meta
 from toolwire.wire.mcp.notices import is_level_enabled, read_cancelled, read_log, read_progress
-from toolwire.wire.mcp.rpc import Failure, Notification, Result, RpcRequest, failure, read, read_batch, write
+from toolwire.wire.mcp.rpc import Failure, Notification, Result, RpcRequest, failure_from, read, read_batch, write
 from toolwire.wire.mcp.versions import HANDSHAKE, LATEST, era_of, negotiate_version, since
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "mcp.json").read_text(encoding="utf-8"))
@@ -106,7 +106,7 @@ def test_a_broken_message_is_an_error_that_can_be_answered(vector):
     with pytest.raises(RpcError) as caught:
         read(vector["text"])
     assert (caught.value.code, caught.value.request_id) == (vector["meaning"]["code"], vector["meaning"]["id"])
-    answer = json.loads(write(failure(caught.value)))
+    answer = json.loads(write(failure_from(caught.value)))
     assert answer["error"]["code"] == vector["meaning"]["code"]
     assert answer["id"] == vector["meaning"]["id"]
 
@@ -138,7 +138,7 @@ def test_ids_beyond_the_double_survive():
 
 
 def test_a_failure_becomes_the_error_it_was():
-    error = read(write(failure(unsupported_version("1900-01-01"), 5)))
+    error = read(write(failure_from(unsupported_version("1900-01-01"), 5)))
     assert isinstance(error, Failure)
     assert error.id == 5
     assert error.error.data["requested"] == "1900-01-01"
@@ -294,7 +294,7 @@ def test_the_handshake():
         read_initialize({})
     card = read_initialized({"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "s"}})
     assert card.versions == ("2025-06-18",)
-    assert card.initialized("2025-06-18")["serverInfo"] == {"name": "s"}
+    assert card.initialize_result("2025-06-18")["serverInfo"] == {"name": "s"}
 
 
 def test_pages():

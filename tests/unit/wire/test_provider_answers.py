@@ -27,7 +27,7 @@ from toolwire.ir import (
 )
 from toolwire.ir.errors import EncodeError
 from toolwire.testing import load_vectors, same
-from toolwire.testing.compare import plain, without_extra
+from toolwire.testing.compare import plain, strip_extra
 from toolwire.testing.stream_checks import decode_stream
 from toolwire.wire import get
 from toolwire.wire.fragments import Fragments
@@ -219,7 +219,7 @@ def test_joining_fragments_visits_each_of_them_once(count, monkeypatch):
     fragments = Fragments()
     for number in range(count):
         fragments.add({"details": [{"type": "t", "index": number % 7, "text": "a"}], "channel": "final"})
-    joined = fragments.joined()
+    joined = fragments.join()
     assert len(visited) == 2 * count  # once as they come, once when they are joined
     assert joined == {
         "details": [{"type": "t", "index": n, "text": "a" * (count // 7)} for n in range(7)],
@@ -246,7 +246,7 @@ def test_events_of_an_unknown_kind_change_nothing(wire):
         first, *rest = vector.data.split(end)
         noisy = end.join([first, *(NOISE[wire].removesuffix(end) + end + frame if frame else frame for frame in rest)])
         expected, found = fold(decode_stream(get(wire), [vector.data])), fold(decode_stream(get(wire), [noisy]))
-        assert same(without_extra(plain(found)), without_extra(plain(expected))), vector.name
+        assert same(strip_extra(plain(found)), strip_extra(plain(expected))), vector.name
 
 
 def test_done_ends_a_chat_stream_without_a_finish_reason():

@@ -4,7 +4,7 @@ import pytest
 
 from toolwire.ir import ProtocolError
 from toolwire.ir.pointer import nearest_existing
-from toolwire.wire.shape import decode_list, string
+from toolwire.wire.shape import decode_list, read_string
 
 
 @pytest.mark.finding("Z3")
@@ -13,7 +13,7 @@ def test_an_error_in_a_nested_list_is_located_without_decoding_anything_twice():
 
     def leaf(value):
         decoded.append(value)
-        return string(value, "text")
+        return read_string(value, "text")
 
     good, bad = {"text": "a"}, {"text": 1}
     document = {"rows": [{"cells": [{"parts": [good, good]}]}, {"cells": [{"parts": [good]}, {"parts": [good, bad]}]}]}

@@ -100,7 +100,7 @@ def test_signatures_name_rules_that_exist_and_limits_that_have_a_name(name):
     fields = {field.name for kind in (Limits, Capabilities, Dialect) for field in msgspec.structs.fields(kind)}
     unnamed = {"description", "root", "items", "grammar", "schema", "type", "required", "strict"}
     for signature in get(name).limits.signatures:
-        re.compile(signature.words)
+        re.compile(signature.pattern)
         assert signature.rule is None or signature.rule in RULES
         assert signature.limit in fields | unnamed
 

@@ -9,7 +9,7 @@ from toolwire.ir.parts import Text, ToolCall, ToolResult
 from toolwire.ir.request import Message, Request
 from toolwire.schema.dialects import dialect
 from toolwire.wire import get
-from toolwire.wire.vendors import codec_of, find, names
+from toolwire.wire.vendors import find, names, vendor_codec
 
 
 @pytest.mark.parametrize("name", names())
@@ -21,7 +21,7 @@ def test_a_row_is_sound(name):
     assert not vendor.base_url.endswith("/")
     assert vendor.keyless == local
     assert vendor.keys or vendor.transport
-    codec = codec_of(vendor)
+    codec = vendor_codec(vendor)
     assert dialect(codec.dialect)
     assert codec.path("m", stream=True).startswith("/")
 
@@ -33,10 +33,10 @@ def test_there_are_the_usual_ones():
 
 
 def test_what_a_vendor_changes_stays_with_it():
-    mistral = codec_of(find("mistral"))
+    mistral = vendor_codec(find("mistral"))
     assert (mistral.dialect, mistral.limits.id_length) == ("mistral", 9)
     assert (get("openai_chat").dialect, get("openai_chat").limits.id_length) == ("openai", 40)
-    assert codec_of(find("mistral"), "anthropic") is get("anthropic")
+    assert vendor_codec(find("mistral"), "anthropic") is get("anthropic")
 
 
 def test_ids_of_a_history_are_legal_for_the_vendor():
@@ -45,7 +45,7 @@ def test_ids_of_a_history_are_legal_for_the_vendor():
         Message("assistant", (ToolCall("call_0123456789", "t", {}),)),
         Message("user", (ToolResult("call_0123456789", "t", (Text("y"),)),)),
     )
-    fitted = prepare(Request("m", messages), codec_of(find("mistral"))).request
+    fitted = prepare(Request("m", messages), vendor_codec(find("mistral"))).request
     (call,) = [part for message in fitted.messages for part in message.parts if isinstance(part, ToolCall)]
     assert len(call.id) == 9
     assert call.id.isalnum()

@@ -6,7 +6,7 @@
         await client.resources(); await client.read("notes://today")
 
 A broken connection is reopened automatically, a few times. In-flight requests are not sent again, unless the server
-runs a call with an idempotency key at most once (`meta.IDEMPOTENCY`). `trouble` is the reason why a server cannot be
+runs a call with an idempotency key at most once (`meta.IDEMPOTENCY`). `unavailable_reason` is the reason why a server cannot be
 used now.
 """
 
@@ -38,15 +38,15 @@ from .failures import AmbiguousRetry, ServerGone
 from .greeting import ClientIdentity, NegotiatedProtocol
 from .http import Authorizer, Sender
 from .link import Link
-from .listing import ServerProblem, whole_list
+from .listing import ServerProblem, fetch_all_pages
 from .questions import Handlers
 from .tool_list import ToolList
 
 __all__ = ["McpClient", "ProgressHandler"]
 
 _log = logging.getLogger("toolwire.mcp")
-_ROUNDS = 8
-_MOST_QUESTIONS = 1000
+_MAX_ROUNDS = 8
+_MAX_QUESTIONS = 1000
 ProgressHandler: TypeAlias = Callable[[str, Progress], None]
 """Called with the name of a tool and the progress of its call."""
 
@@ -72,19 +72,19 @@ class McpClient:
         self._identity = ClientIdentity({"name": "toolwire", "version": __version__}, self._handlers.capabilities)
         self._watch = watch
         self._trace = trace
-        self._changed = changed or (lambda: None)
-        self._watched: dict[RequestId, str] = {}
-        self._following: asyncio.Task[None] | None = None
+        self._on_change = changed or (lambda: None)
+        self._watched_requests: dict[RequestId, str] = {}
+        self._follow_task: asyncio.Task[None] | None = None
         self.connection = ServerConnection(
             spec,
             self._identity,
-            self._hear,
-            greeted=self._load_tools,
-            changed=self._changed,
+            self._on_message,
+            on_negotiated=self._load_tools,
+            on_change=self._on_change,
             login=login,
             sender=sender,
         )
-        self._list = ToolList(spec, self._fetch_tools, ready=self.connection.ready, changed=self._changed)
+        self._list = ToolList(spec, self._fetch_tools, wait_ready=self.connection.wait_ready, on_change=self._on_change)
 
     async def __aenter__(self) -> Self:
         try:
@@ -115,9 +115,9 @@ class McpClient:
         return self.connection.greeting
 
     @property
-    def trouble(self) -> str | None:
+    def unavailable_reason(self) -> str | None:
         """The reason why the server cannot be used now, or None."""
-        return self.connection.trouble
+        return self.connection.unavailable_reason
 
     async def connect(self) -> None:
         """Open the connection, find out the server's version, and list its tools."""
@@ -133,26 +133,26 @@ class McpClient:
         await self.connection.restore()
         await self._list.refresh()
 
-    def withdraw(self, why: str) -> None:
+    def withdraw(self, reason: str) -> None:
         """Mark the server's tools as unusable, until `restore`."""
-        self.connection.withdraw(why)
+        self.connection.withdraw(reason)
 
     def lost(self, gone: ServerGone) -> None:
         """Report that the connection broke. The tools are withdrawn until it is open again."""
-        self.connection.lost(gone)
+        self.connection.report_lost(gone)
 
     # messages from the server
 
-    def _hear(self, message: RpcMessage, link: Link) -> None:
+    def _on_message(self, message: RpcMessage, link: Link) -> None:
         if isinstance(message, RpcRequest):
-            if len(self.connection.tasks) >= _MOST_QUESTIONS:
+            if len(self.connection.tasks) >= _MAX_QUESTIONS:
                 raise ProtocolError("too many unanswered requests by the server", status=502)
             self.connection.spawn(self._reply(message, link))
         elif isinstance(message, Notification):
             if message.method == "notifications/tools/list_changed":
                 self._follow_change()
             elif message.method == PROGRESS and self._watch is not None:
-                self._progress(message)
+                self._on_progress(message)
 
     async def _reply(self, request: RpcRequest, link: Link) -> None:
         """Answer over the link of the question, because its id means nothing to another process or session."""
@@ -162,12 +162,12 @@ class McpClient:
         except ToolwireError as error:
             _log.info("cannot deliver the answer to %s: %s", self.spec.name, error)
 
-    def _progress(self, message: Notification) -> None:
+    def _on_progress(self, message: Notification) -> None:
         try:
             progress = read_progress(message.params)
         except ProtocolError:
             return
-        name = self._watched.get(progress.token)
+        name = self._watched_requests.get(progress.token)
         if name is None or self._watch is None:
             return
         try:
@@ -177,8 +177,8 @@ class McpClient:
 
     def _follow_change(self) -> None:
         self._list.is_stale = True
-        if self._following is None or self._following.done():
-            self._following = self.connection.spawn(self._list.follow())
+        if self._follow_task is None or self._follow_task.done():
+            self._follow_task = self.connection.spawn(self._list.follow_changes())
 
     # requests to the server
 
@@ -186,44 +186,44 @@ class McpClient:
         await self._list.load()
 
     async def _fetch_tools(self) -> list[JSON]:
-        return await self._listed("tools") if self._has("tools") else []
+        return await self._fetch_list("tools") if self._offers("tools") else []
 
-    def _has(self, area: str) -> bool:
+    def _offers(self, area: str) -> bool:
         return self.greeting is not None and self.greeting.offers(area)
 
-    async def _listed(self, area: str, method: str | None = None) -> list[JSON]:
-        asked = method or f"{area}/list"
-        key = "resourceTemplates" if asked == "resources/templates/list" else area
+    async def _fetch_list(self, area: str, method: str | None = None) -> list[JSON]:
+        requested = method or f"{area}/list"
+        key = "resourceTemplates" if requested == "resources/templates/list" else area
 
         async def page(cursor: str | None) -> Object:
-            return await self._ask(lambda number: list_request(number, asked, self._meta(), cursor))
+            return await self._send_request(lambda number: list_request(number, requested, self._meta(), cursor))
 
-        return await whole_list(page, key)
+        return await fetch_all_pages(page, key)
 
     async def resources(self) -> list[JSON]:
         """List the resources, followed by the resource templates."""
-        if not self._has("resources"):
+        if not self._offers("resources"):
             return []
-        found = await self._listed("resources")
+        found = await self._fetch_list("resources")
         try:
-            return found + await self._listed("resources", "resources/templates/list")
+            return found + await self._fetch_list("resources", "resources/templates/list")
         except RpcError as error:
             if error.code == METHOD_NOT_FOUND:  # not every server has templates
                 return found
             raise
 
     async def prompts(self) -> list[JSON]:
-        return await self._listed("prompts") if self._has("prompts") else []
+        return await self._fetch_list("prompts") if self._offers("prompts") else []
 
     async def read(self, uri: str) -> list[JSON]:
         """Read the contents of a URI, in MCP format."""
-        contents = (await self._input("resources/read", {"uri": uri})).get("contents")
+        contents = (await self._request_with_input("resources/read", {"uri": uri})).get("contents")
         if type(contents) is not list:
             raise ProtocolError("the resource has no contents", pointer="/contents", status=502)
         return contents
 
     async def get_prompt(self, name: str, arguments: Object | None = None) -> Object:
-        return await self._input("prompts/get", {"name": name, "arguments": arguments or {}})
+        return await self._request_with_input("prompts/get", {"name": name, "arguments": arguments or {}})
 
     async def call(self, call: ToolCall, *, key: str | None = None, limited: bool = True) -> ToolResult:
         """Return the result of a call. The tool has the server's own name. `key` is the idempotency key; a caller
@@ -232,22 +232,22 @@ class McpClient:
         Raise RpcError if the server rejects the call, and ServerGone if the outcome is unknown. A failed tool is a
         result.
         """
-        again = key is not None and self.greeting is not None and self.greeting.is_idempotent
+        may_resend = key is not None and self.greeting is not None and self.greeting.is_idempotent
         answers: Object | None = None
         state: str | None = None
         limit = self.spec.timeout if limited else None
-        for _ in range(_ROUNDS):
+        for _ in range(_MAX_ROUNDS):
             with self._watching(call, replace(self._meta(), idempotency_key=key), answers, state) as build:
                 raw, resent = await self.connection.request_with_retry(
-                    build, self._list.header_arguments.get(call.name), limit, again=again
+                    build, self._list.header_arguments.get(call.name), limit, may_resend=may_resend
                 )
             found = read_result(raw, call)
             if isinstance(found, ToolResult):
                 if resent and found.is_error:  # an error of the second attempt does not reveal the effect of the first
                     raise AmbiguousRetry(f"{self.spec.name}: the connection broke, and the retry failed: {found.text}")
                 return found
-            answers, state = await self._answered(found), found.state
-        raise ProtocolError(f"{call.name} still requires input after {_ROUNDS} rounds", status=502)
+            answers, state = await self._answer_input(found), found.state
+        raise ProtocolError(f"{call.name} still requires input after {_MAX_ROUNDS} rounds", status=502)
 
     @contextmanager
     def _watching(self, call: ToolCall, meta: Meta, answers: Object | None, state: str | None) -> Iterator[Build]:
@@ -258,39 +258,39 @@ class McpClient:
             if self._watch is None:
                 return call_request(number, call, meta, answers=answers, state=state)
             numbers.append(number)
-            self._watched[number] = call.name
+            self._watched_requests[number] = call.name
             return call_request(number, call, replace(meta, progress_token=number), answers=answers, state=state)
 
         try:
             yield build
         finally:
             for number in numbers:
-                del self._watched[number]
+                del self._watched_requests[number]
 
-    async def _input(self, method: str, params: Object) -> Object:
+    async def _request_with_input(self, method: str, params: Object) -> Object:
         """Send a request that may require input first."""
-        given: Object = {}
-        for _ in range(_ROUNDS):
-            asked = {**params, **given}
-            raw = await self._ask(
-                lambda number, asked=asked: RpcRequest(number, method, with_meta(asked, self._meta()))  # type: ignore[misc]
+        input_params: Object = {}
+        for _ in range(_MAX_ROUNDS):
+            requested = {**params, **input_params}
+            raw = await self._send_request(
+                lambda number, requested=requested: RpcRequest(number, method, with_meta(requested, self._meta()))  # type: ignore[misc]
             )
             if raw.get("resultType") != "input_required":
                 return raw
-            wanted = InputRequired(raw.get("inputRequests") or {}, raw.get("requestState"))
-            answers = await self._answered(wanted)
-            given = {} if answers is None else {"inputResponses": answers}
-            if wanted.state is not None:
-                given["requestState"] = wanted.state
-        raise ProtocolError(f"{method} still requires input after {_ROUNDS} rounds", status=502)
+            input_required = InputRequired(raw.get("inputRequests") or {}, raw.get("requestState"))
+            answers = await self._answer_input(input_required)
+            input_params = {} if answers is None else {"inputResponses": answers}
+            if input_required.state is not None:
+                input_params["requestState"] = input_required.state
+        raise ProtocolError(f"{method} still requires input after {_MAX_ROUNDS} rounds", status=502)
 
-    async def _answered(self, wanted: InputRequired) -> Object | None:
-        return await self._handlers.answer_all(wanted.requests) if wanted.requests else None
+    async def _answer_input(self, input_required: InputRequired) -> Object | None:
+        return await self._handlers.answer_all(input_required.requests) if input_required.requests else None
 
     def _meta(self) -> Meta:
         meta = self._identity.meta(self.greeting.version) if self.greeting is not None else Meta()
         trace = None if self._trace is None else self._trace()
         return meta if trace is None else replace(meta, trace=trace)
 
-    async def _ask(self, build: Build) -> Object:
+    async def _send_request(self, build: Build) -> Object:
         return (await self.connection.request_with_retry(build, None, self.spec.timeout))[0]

@@ -87,14 +87,14 @@ def read_config(document: JSON, environment: Mapping[str, str]) -> tuple[ServerS
             if type(entry) is not dict:
                 raise ConfigError(f"expected an object, got {type_label(entry)}")
             if entry.get("disabled") is not True:
-                found.append(_spec(name, entry, environment))
+                found.append(_make_spec(name, entry, environment))
         except ConfigError as error:
             raise error.within("mcpServers", name) from None
     return tuple(found)
 
 
-def _spec(name: str, entry: Object, environment: Mapping[str, str]) -> ServerSpec:
-    entry = _expanded(entry, environment)
+def _make_spec(name: str, entry: Object, environment: Mapping[str, str]) -> ServerSpec:
+    entry = _expand_variables(entry, environment)
     command, args = entry.get("command"), entry.get("args") or []
     if type(command) is list:  # some clients write the command and its arguments as one list
         command, args = (command[0] if command else ""), [*command[1:], *args]
@@ -102,49 +102,49 @@ def _spec(name: str, entry: Object, environment: Mapping[str, str]) -> ServerSpe
     picked = entry.get("tools")
     return ServerSpec(
         name,
-        _typed("command", command, str),
-        tuple(_strings("args", args)),
-        _named("env", entry.get("env") or {}),
-        _typed("cwd", entry.get("cwd"), str),
-        _typed("url", url, str),
-        _named("headers", entry.get("headers") or {}),
-        _typed("trusted", entry.get("trusted"), bool) or False,
-        float(_typed("timeout", entry.get("timeout"), int, float) or 60.0),
-        _typed("protocol", entry.get("protocol"), str) or "auto",
-        3 if entry.get("reconnects") is None else _typed("reconnects", entry["reconnects"], int),
-        _typed("resources", entry.get("resources"), bool) or False,
-        None if type(picked) is not list else tuple(_strings("tools", picked)),
+        _check_type("command", command, str),
+        tuple(_check_strings("args", args)),
+        _check_string_map("env", entry.get("env") or {}),
+        _check_type("cwd", entry.get("cwd"), str),
+        _check_type("url", url, str),
+        _check_string_map("headers", entry.get("headers") or {}),
+        _check_type("trusted", entry.get("trusted"), bool) or False,
+        float(_check_type("timeout", entry.get("timeout"), int, float) or 60.0),
+        _check_type("protocol", entry.get("protocol"), str) or "auto",
+        3 if entry.get("reconnects") is None else _check_type("reconnects", entry["reconnects"], int),
+        _check_type("resources", entry.get("resources"), bool) or False,
+        None if type(picked) is not list else tuple(_check_strings("tools", picked)),
     )
 
 
-def _expanded(value: JSON, environment: Mapping[str, str]) -> JSON:
+def _expand_variables(value: JSON, environment: Mapping[str, str]) -> JSON:
     if type(value) is str:
-        return _VARIABLE.sub(lambda found: _variable(found, environment), value)
+        return _VARIABLE.sub(lambda found: _expand_variable(found, environment), value)
     if type(value) is dict:
-        return {key: _expanded(one, environment) for key, one in value.items()}
-    return [_expanded(one, environment) for one in value] if type(value) is list else value
+        return {key: _expand_variables(item, environment) for key, item in value.items()}
+    return [_expand_variables(item, environment) for item in value] if type(value) is list else value
 
 
-def _variable(found: re.Match[str], environment: Mapping[str, str]) -> str:
+def _expand_variable(found: re.Match[str], environment: Mapping[str, str]) -> str:
     value = environment.get(found[1], found[2])
     if value is None:
         raise ConfigError(f"environment variable {found[1]} is not set", hint=f"export {found[1]}=…")
     return value
 
 
-def _typed(key: str, value: JSON, *types: type) -> JSON:
+def _check_type(key: str, value: JSON, *types: type) -> JSON:
     if value is None or type(value) in types:
         return value
-    raise ConfigError(f"expected {' or '.join(one.__name__ for one in types)}, got {type_label(value)}").within(key)
+    raise ConfigError(f"expected {' or '.join(item.__name__ for item in types)}, got {type_label(value)}").within(key)
 
 
-def _strings(key: str, values: JSON) -> list[str]:
-    if type(values) is list and all(type(one) is str for one in values):
+def _check_strings(key: str, values: JSON) -> list[str]:
+    if type(values) is list and all(type(item) is str for item in values):
         return values
     raise ConfigError("expected an array of strings").within(key)
 
 
-def _named(key: str, values: JSON) -> dict[str, str]:
-    if type(values) is dict and all(type(one) is str for one in values.values()):
+def _check_string_map(key: str, values: JSON) -> dict[str, str]:
+    if type(values) is dict and all(type(item) is str for item in values.values()):
         return values
     raise ConfigError("expected an object of strings").within(key)

@@ -37,42 +37,42 @@ __all__ = ["Build", "ServerConnection"]
 
 _log = logging.getLogger("toolwire.mcp")
 _PAUSE = 0.25
-_PATIENCE = 2.0
+_PING_TIMEOUT = 2.0
 Build: TypeAlias = Callable[[int], RpcRequest]
 """Builds a request with this id."""
 
 
 class ServerConnection:
-    """`hear` is called with messages that are not answers, and the link that they came over. `greeted` is the last
+    """`on_link_message` is called with messages that are not answers, and the link that they came over. `greeted` is the last
     step of opening: it may send requests, and its failure is a failure to connect. `changed` is called when the
-    availability of the server has changed; `trouble` is the reason why it cannot be used, or None.
+    availability of the server has changed; `unavailable_reason` is the reason why it cannot be used, or None.
     """
 
     def __init__(
         self,
         spec: ServerSpec,
-        me: ClientIdentity,
+        identity: ClientIdentity,
         on_message: Callable[[RpcMessage, Link], None],
         *,
-        greeted: Callable[[], Awaitable[None]],
-        changed: Callable[[], None],
+        on_negotiated: Callable[[], Awaitable[None]],
+        on_change: Callable[[], None],
         login: Authorizer | None = None,
         sender: Sender | None = None,
     ) -> None:
         self.link: Link | None = None
         self.greeting: NegotiatedProtocol | None = None
-        self.trouble: str | None = "it is not connected"
+        self.unavailable_reason: str | None = "it is not connected"
         self.tasks: set[asyncio.Task[None]] = set()
         self._spec = spec
-        self._identity = me
-        self._hear = on_message
-        self._on_negotiated = greeted
-        self._changed = changed
+        self._identity = identity
+        self._on_message = on_message
+        self._on_negotiated = on_negotiated
+        self._on_change = on_change
         self._login = login
         self._sender = sender
-        self._own: H1Transport | HttpTransport | None = None
+        self._own_sender: H1Transport | HttpTransport | None = None
         self._ids = itertools.count(1)
-        self._opening = asyncio.Lock()
+        self._open_lock = asyncio.Lock()
         self._opener: asyncio.Task[Any] | None = None
         self._recovering = False
         self._closed = False
@@ -84,26 +84,26 @@ class ServerConnection:
     async def close(self) -> None:
         """Close the connection. It is not reopened until `open`, not even for in-flight requests."""
         self._closed = True
-        self.trouble = "it is closed"
+        self.unavailable_reason = "it is closed"
         for task in self.tasks:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
         if self._opener is None:
-            await self._drop()
+            await self._drop_link()
         elif self.link is not None:
             await self.link.close()  # the task that opens the connection fails then, and drops the link
-        if self._own is not None:
-            await self._own.aclose()
-            self._own = self._sender = None
+        if self._own_sender is not None:
+            await self._own_sender.aclose()
+            self._own_sender = self._sender = None
 
     async def restore(self) -> None:
         """Connect again to a server that was given up."""
-        await self._reopen(self.link, anew=True)
+        await self._reopen(self.link, force=True)
 
-    def withdraw(self, why: str) -> None:
+    def withdraw(self, reason: str) -> None:
         """Mark the server as unusable, until `restore`."""
-        self.trouble = why
-        self._changed()
+        self.unavailable_reason = reason
+        self._on_change()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run it concurrently; closing the connection cancels it."""
@@ -114,23 +114,23 @@ class ServerConnection:
 
     # open
 
-    async def _reopen(self, broken: Link | None, *, anew: bool = False) -> None:
+    async def _reopen(self, broken: Link | None, *, force: bool = False) -> None:
         """Open a new connection, unless another task has opened one meanwhile, or the session survived the failure."""
-        async with self._opening:
+        async with self._open_lock:
             self._check_open()
             if self.link is not broken:
                 return
-            if anew or broken is None or not await self._is_session_alive(broken):
+            if force or broken is None or not await self._is_session_alive(broken):
                 await self._replace()
-            self.trouble = None
-        self._changed()
+            self.unavailable_reason = None
+        self._on_change()
 
     async def _is_session_alive(self, link: Link) -> bool:
         """Return True if the session still exists. In the stateless era there are no sessions."""
         if self.greeting is None or self.greeting.is_stateless:
             return False
         try:
-            async with asyncio.timeout(min(_PATIENCE, self._spec.timeout)):
+            async with asyncio.timeout(min(_PING_TIMEOUT, self._spec.timeout)):
                 answer = await link.send_request(RpcRequest(next(self._ids), "ping", {}))
         except (ToolwireError, OSError):
             return False
@@ -143,8 +143,8 @@ class ServerConnection:
             await self._open()
         except BaseException as error:
             if not self._closed:
-                self.trouble = str(error) or type(error).__name__
-            await self._drop()
+                self.unavailable_reason = str(error) or type(error).__name__
+            await self._drop_link()
             raise
         finally:
             self._opener = None
@@ -154,7 +154,7 @@ class ServerConnection:
             raise ServerGone(f"{self._spec.name} is not connected: it is closed", sent=False)
 
     async def _open(self) -> None:
-        link, self.greeting = await self._greet()
+        link, self.greeting = await self._negotiate()
         listens = bool(self._identity.capabilities) or any(
             map(self.greeting.announces_changes, ("tools", "resources", "prompts"))
         )
@@ -162,10 +162,10 @@ class ServerConnection:
         await self._on_negotiated()
         self._check_open()
 
-    async def _greet(self) -> tuple[Link, NegotiatedProtocol]:
+    async def _negotiate(self) -> tuple[Link, NegotiatedProtocol]:
         try:
             async with asyncio.timeout(self._spec.timeout):
-                link = await self._started()
+                link = await self._start_link()
                 try:
                     return link, await negotiate_over_link(link, self._ids, self._identity, self._spec.protocol)
                 except ServerGone:
@@ -174,32 +174,32 @@ class ServerConnection:
                 # some servers exit on an unknown request: start them again and use the older handshake
                 await link.close()
                 self._check_open()
-                link = await self._started()
+                link = await self._start_link()
                 return link, await negotiate_over_link(link, self._ids, self._identity, LATEST_HANDSHAKE)
         except TimeoutError:
             raise ServerGone(f"{self._spec.name} did not initialize within {self._spec.timeout:g} seconds") from None
 
-    async def _started(self) -> Link:
-        link = self.link = self._make()
+    async def _start_link(self) -> Link:
+        link = self.link = self._make_link()
         await link.open()
         self._check_open()
         return link
 
-    def _make(self) -> Link:
+    def _make_link(self) -> Link:
         link: Link
 
-        def hear(message: RpcMessage) -> None:
-            self._hear(message, link)
+        def on_link_message(message: RpcMessage) -> None:
+            self._on_message(message, link)
 
         if self._spec.url is None:
-            link = StdioLink(self._spec, hear, lambda gone: self.lost(gone, link))
+            link = StdioLink(self._spec, on_link_message, lambda gone: self.report_lost(gone, link))
             return link
         if self._sender is None:
-            self._sender = self._own = open_transport(os.environ, resends=False)
-        link = HttpLink(self._spec, hear, self._sender, self._identity, self._login)
+            self._sender = self._own_sender = open_transport(os.environ, resends=False)
+        link = HttpLink(self._spec, on_link_message, self._sender, self._identity, self._login)
         return link
 
-    async def _drop(self) -> None:
+    async def _drop_link(self) -> None:
         link, self.link = self.link, None
         if link is not None:
             await link.close()
@@ -214,14 +214,14 @@ class ServerConnection:
 
     # reconnect
 
-    def lost(self, gone: ServerGone, link: Link | None = None) -> None:
+    def report_lost(self, gone: ServerGone, link: Link | None = None) -> None:
         """Report that the connection broke. The server cannot be used until it is open again."""
         if self._closed or self._recovering or self._opener is not None or link not in (None, self.link):
             return
-        if self.trouble is None:
-            self.trouble = gone.message
+        if self.unavailable_reason is None:
+            self.unavailable_reason = gone.message
         self._recovering = True
-        self._changed()
+        self._on_change()
         self.spawn(self._reconnect())
 
     async def _reconnect(self) -> None:
@@ -242,38 +242,38 @@ class ServerConnection:
     # send
 
     async def request_with_retry(
-        self, build: Build, header_arguments: HeaderArguments | None, limit: float | None, *, again: bool = False
+        self, build: Build, header_arguments: HeaderArguments | None, limit: float | None, *, may_resend: bool = False
     ) -> tuple[Object, bool]:
         """Return the result of a request, and whether it was sent twice.
 
         A request is only sent twice if that does no harm (`again`). A request that certainly was not sent is always
         sent over a new connection.
         """
-        link = await self.ready()
+        link = await self.wait_ready()
         try:
             return await self._send_once(link, build, header_arguments, limit), False
         except ServerGone as gone:
-            if self._is_opening() or (gone.sent and not again) or not self._spec.reconnects:
+            if self._is_opening() or (gone.sent and not may_resend) or not self._spec.reconnects:
                 raise
-            left = gone.sent
+            was_sent = gone.sent
         try:
             await self._reopen(link)
         except ToolwireError as error:
-            if isinstance(error, ServerRefused) and not left:
+            if isinstance(error, ServerRefused) and not was_sent:
                 raise
-            raise ServerGone(error.message, sent=left) from None
+            raise ServerGone(error.message, sent=was_sent) from None
         try:
-            return await self._send_once(await self.ready(), build, header_arguments, limit), left
+            return await self._send_once(await self.wait_ready(), build, header_arguments, limit), was_sent
         except ToolwireError as error:
-            if not left:
+            if not was_sent:
                 raise
             kind = ServerGone if isinstance(error, ServerGone) else AmbiguousRetry
             raise kind(f"{self._spec.name}: the connection broke, and the retry failed: {error.message}") from error
 
-    async def ready(self) -> Link | None:
+    async def wait_ready(self) -> Link | None:
         """Wait until no other task is opening a connection, and return the open one."""
         if self._opener is not None and not self._is_opening():
-            async with self._opening:
+            async with self._open_lock:
                 pass
         return self.link
 
@@ -284,7 +284,7 @@ class ServerConnection:
         self, link: Link | None, build: Build, header_arguments: HeaderArguments | None, limit: float | None
     ) -> Object:
         if link is None:
-            raise ServerGone(f"{self._spec.name} is not connected: {self.trouble}", sent=False)
+            raise ServerGone(f"{self._spec.name} is not connected: {self.unavailable_reason}", sent=False)
         try:
             async with asyncio.timeout(limit):
                 answer = await link.send_request(build(next(self._ids)), header_arguments)

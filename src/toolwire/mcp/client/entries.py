@@ -26,7 +26,7 @@ from ...wire.mcp.content import decode_content
 from ...wire.mcp.errors import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR, RpcError
 from .client import McpClient
 from .failures import AmbiguousRetry, ServerGone, ServerRefused
-from .names import legal
+from .names import make_legal
 
 __all__ = ["resource_entries", "tool_entry"]
 
@@ -34,32 +34,32 @@ _log = logging.getLogger("toolwire.mcp")
 _NOT_RUN = frozenset({PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS})
 
 
-def tool_entry(client: McpClient, name: str, tool: Tool, refused: Callable[[], str | None]) -> Entry:
+def tool_entry(client: McpClient, name: str, tool: Tool, lock_refusal: Callable[[], str | None]) -> Entry:
     """`name` is the model's name for the tool, `tool.name` the server's; `refused` returns why the lock forbids it."""
-    wanted = tool.name
-    gone: list[str] = []  # why this tool is withdrawn
+    server_name = tool.name
+    withdrawal_reasons: list[str] = []  # why this tool is withdrawn
 
     async def call(**arguments: JSON) -> ToolResult:
         running = current_call()
-        asked = ToolCall("" if running is None else running.call_id, wanted, arguments)
+        asked = ToolCall("" if running is None else running.call_id, server_name, arguments)
         key = None if running is None else running.idempotency_key
         try:
             result = await client.call(asked, key=key, limited=False)
         except RpcError as error:
-            raise _withdrawn(client, error, gone) from error
+            raise _withdraw(client, error, withdrawal_reasons) from error
         except AmbiguousRetry:
             raise  # the connection works
         except ServerGone as error:
             client.lost(error)
             raise
-        return _judged(result, tool)
+        return _validate_output(result, tool)
 
     def withdrawn() -> str | None:
-        if client.trouble is not None:
-            return f"the server {client.spec.name} cannot be used: {client.trouble}"
-        if gone:
-            return gone[0]
-        return _difference(client, tool) or refused()
+        if client.unavailable_reason is not None:
+            return f"the server {client.spec.name} cannot be used: {client.unavailable_reason}"
+        if withdrawal_reasons:
+            return withdrawal_reasons[0]
+        return _describe_change(client, tool) or lock_refusal()
 
     options = Options(
         timeout=client.spec.timeout, withdrawn=withdrawn, untrusted=not client.spec.trusted, resource=client.spec.name
@@ -68,28 +68,28 @@ def tool_entry(client: McpClient, name: str, tool: Tool, refused: Callable[[], s
     return Entry(replace(tool, name=name, extra={}), call, options)
 
 
-def _difference(client: McpClient, tool: Tool) -> str | None:
+def _describe_change(client: McpClient, tool: Tool) -> str | None:
     """Return how the tool has changed since it was offered, or None."""
-    now = client.tools.get(tool.name)
-    if now is None:
+    current = client.tools.get(tool.name)
+    if current is None:
         return f"the server {client.spec.name} no longer offers it"
-    same = now is tool or (now.input_schema == tool.input_schema and now.description == tool.description)
-    return None if same else "it has changed since it was offered; build the toolbox again"
+    is_same = current is tool or (current.input_schema == tool.input_schema and current.description == tool.description)
+    return None if is_same else "it has changed since it was offered; build the toolbox again"
 
 
-def _withdrawn(client: McpClient, error: RpcError, gone: list[str]) -> Exception:
+def _withdraw(client: McpClient, error: RpcError, withdrawal_reasons: list[str]) -> Exception:
     """Handle a protocol error. Invalid parameters withdraw one tool, any other error the whole server."""
-    words = f"{client.spec.name} answered with the error {error.code}: {error.message}"
+    message = f"{client.spec.name} answered with the error {error.code}: {error.message}"
     if error.code == INVALID_PARAMS:
-        gone.append(words)
-        return ServerRefused(f"{words}. The tool is withdrawn.")
-    others = ", ".join(client.tools)
-    client.withdraw(words)
-    said = f"{words}. All tools of this server are withdrawn: {others}."
+        withdrawal_reasons.append(message)
+        return ServerRefused(f"{message}. The tool is withdrawn.")
+    other_tools = ", ".join(client.tools)
+    client.withdraw(message)
+    said = f"{message}. All tools of this server are withdrawn: {other_tools}."
     return ServerRefused(said) if error.code in _NOT_RUN else ProtocolError(said, status=502)
 
 
-def _judged(result: ToolResult, tool: Tool) -> ToolResult:
+def _validate_output(result: ToolResult, tool: Tool) -> ToolResult:
     """Annotate a result that does not match its output schema and pass it on, because its text may still be right.
 
     Fields that only MCP has become an annotation, too.
@@ -113,7 +113,7 @@ def resource_entries(client: McpClient) -> list[Entry]:
     server = client.spec.name
 
     async def listing() -> JSON:
-        return [_shown(one) for one in await client.resources() if type(one) is dict]
+        return [_listing_fields(one) for one in await client.resources() if type(one) is dict]
 
     async def read(uri: str) -> ToolResult:
         contents = await client.read(uri)
@@ -126,18 +126,18 @@ def resource_entries(client: McpClient) -> list[Entry]:
             client,
             f"{server}_read_resource",
             f"Reads something of {server} by its address.",
-            {"uri": {"type": "string", "description": f"as {legal(f'{server}_list_resources')} shows it"}},
+            {"uri": {"type": "string", "description": f"as {make_legal(f'{server}_list_resources')} shows it"}},
             read,
         ),
     ]
 
 
-def _shown(raw: Object) -> Object:
+def _listing_fields(raw: Object) -> Object:
     return {key: raw[key] for key in ("uri", "uriTemplate", "name", "description", "mimeType") if key in raw}
 
 
 def _read_entry(
-    client: McpClient, name: str, words: str, properties: Object, function: Callable[..., Awaitable[JSON]]
+    client: McpClient, name: str, message: str, properties: Object, function: Callable[..., Awaitable[JSON]]
 ) -> Entry:
     async def call(**arguments: JSON) -> JSON:
         try:
@@ -149,7 +149,11 @@ def _read_entry(
             raise
 
     def withdrawn() -> str | None:
-        return None if client.trouble is None else f"the server {client.spec.name} cannot be used: {client.trouble}"
+        return (
+            None
+            if client.unavailable_reason is None
+            else f"the server {client.spec.name} cannot be used: {client.unavailable_reason}"
+        )
 
     schema = {
         "type": "object",
@@ -158,4 +162,4 @@ def _read_entry(
         "additionalProperties": False,
     }
     options = Options(timeout=client.spec.timeout, withdrawn=withdrawn, untrusted=not client.spec.trusted)
-    return Entry(Tool(legal(name), words, schema, effect="read"), call, options)
+    return Entry(Tool(make_legal(name), message, schema, effect="read"), call, options)

@@ -72,23 +72,23 @@ class NegotiatedProtocol(Value, frozen=True):
 NegotiationSteps = Generator[RpcRequest | Notification, Result | Failure | None, NegotiatedProtocol]
 
 
-def negotiate(ids: Iterator[int], me: ClientIdentity, protocol: str = "auto") -> NegotiationSteps:
+def negotiate(ids: Iterator[int], identity: ClientIdentity, protocol: str = "auto") -> NegotiationSteps:
     """Try discovery, and fall back to the handshake."""
     if protocol in HANDSHAKE:
-        return (yield from _initialize(ids, me, protocol))
+        return (yield from _initialize(ids, identity, protocol))
     version = LATEST if protocol == "auto" else protocol
     try:
-        answer = yield discover_request(next(ids), me.meta(version))
-        offered = _other_version(answer)
+        answer = yield discover_request(next(ids), identity.meta(version))
+        offered = _offered_version(answer)
         if offered in STATELESS:
             version = offered
-            answer = yield discover_request(next(ids), me.meta(version))
+            answer = yield discover_request(next(ids), identity.meta(version))
     except NotAuthorized:
         raise
     except (TimeoutError, ServerRefused, ProtocolError):
         if protocol != "auto":
             raise
-        return (yield from _initialize(ids, me, LATEST_HANDSHAKE))
+        return (yield from _initialize(ids, identity, LATEST_HANDSHAKE))
     if isinstance(answer, Result):
         card = read_discovered(answer.result)
         chosen = _newest(card.versions, STATELESS)
@@ -97,7 +97,7 @@ def negotiate(ids: Iterator[int], me: ClientIdentity, protocol: str = "auto") ->
         offered = _newest(card.versions, HANDSHAKE)
     elif isinstance(answer, Failure) and (protocol != "auto" or (is_modern(answer.error) and offered is None)):
         raise answer.error
-    return (yield from _initialize(ids, me, offered or LATEST_HANDSHAKE))
+    return (yield from _initialize(ids, identity, offered or LATEST_HANDSHAKE))
 
 
 def read_late_discovery(answer: Result | Failure) -> NegotiatedProtocol | None:
@@ -107,7 +107,7 @@ def read_late_discovery(answer: Result | Failure) -> NegotiatedProtocol | None:
     return None if version is None else NegotiatedProtocol(version, card)
 
 
-def _other_version(answer: Result | Failure | None) -> str | None:
+def _offered_version(answer: Result | Failure | None) -> str | None:
     """Return a version that the server names in its error and that this client supports, or None."""
     if not isinstance(answer, Failure) or answer.code != UNSUPPORTED_VERSION or type(answer.data) is not dict:
         return None
@@ -116,22 +116,22 @@ def _other_version(answer: Result | Failure | None) -> str | None:
 
 
 def _newest(offered: JSON, known: tuple[str, ...]) -> str | None:
-    both = [version for version in known if type(offered) in (list, tuple) and version in offered]
-    return both[-1] if both else None
+    common = [version for version in known if type(offered) in (list, tuple) and version in offered]
+    return common[-1] if common else None
 
 
-def _initialize(ids: Iterator[int], me: ClientIdentity, version: str) -> NegotiationSteps:
-    answer = yield initialize_request(next(ids), me.info, me.capabilities, version)
+def _initialize(ids: Iterator[int], identity: ClientIdentity, version: str) -> NegotiationSteps:
+    answer = yield initialize_request(next(ids), identity.info, identity.capabilities, version)
     if isinstance(answer, Failure):
         raise answer.error
     assert isinstance(answer, Result)
     card = read_initialized(answer.result)
-    spoken = card.versions[0]
-    if spoken not in HANDSHAKE:
+    negotiated = card.versions[0]
+    if negotiated not in HANDSHAKE:
         raise ProtocolError(
-            f"unsupported MCP version {spoken!r}",
+            f"unsupported MCP version {negotiated!r}",
             pointer="/protocolVersion",
             hint=f"use a server that supports one of {', '.join(HANDSHAKE)}",
         )
     yield INITIALIZED
-    return NegotiatedProtocol(spoken, card)
+    return NegotiatedProtocol(negotiated, card)

@@ -34,14 +34,14 @@ _log = logging.getLogger("toolwire.mcp")
 _ACCEPT = "application/json, text/event-stream"
 LISTEN = "subscriptions/listen"
 _DAY = 86400.0
-_RETRY = 1.0
-_SHORTEST_WAIT = 0.1
-_LONGEST_WAIT = 60.0
-_PATIENCE = 2.0
+_RETRY_SECONDS = 1.0
+_MIN_WAIT = 0.1
+_MAX_WAIT = 60.0
+_LISTEN_TIMEOUT = 2.0
 _LATER = 5.0
 """Added to the timeout, because the caller has a limit of its own that should take effect first."""
-_RESUMES = 5
-_LOGINS = 3
+_MAX_RESUMES = 5
+_MAX_LOGINS = 3
 _ERROR_LIMIT = 64 * 1024
 
 
@@ -58,7 +58,9 @@ class Authorizer(Protocol):
 
     async def token(self) -> str | None: ...
 
-    async def challenged(self, sender: Sender, url: str, status: int, challenge: str, used: str | None) -> None:
+    async def handle_challenge(
+        self, sender: Sender, url: str, status: int, challenge: str, used_token: str | None
+    ) -> None:
         """Obtain a new token after a 401 or 403. Raise NotAuthorized if that is impossible."""
         ...
 
@@ -69,23 +71,23 @@ class HttpLink:
         spec: ServerSpec,
         on_message: MessageHandler,
         sender: Sender,
-        me: ClientIdentity,
+        identity: ClientIdentity,
         login: Authorizer | None = None,
     ) -> None:
         assert spec.url is not None
         self._url = spec.url
         self._spec = spec
-        self._hear = on_message
+        self._on_message = on_message
         self._sender = sender
-        self._identity = me
+        self._identity = identity
         self._login = login
         self._session: str | None = None
         self._version: str | None = None
         self._stateless = False
         self._tasks: set[asyncio.Task[None]] = set()
-        self._listens = asyncio.Event()
-        self._asked = 0
-        self._unasked = asyncio.Event()
+        self._is_listening = asyncio.Event()
+        self._pending_count = 0
+        self._no_pending = asyncio.Event()
         self._closed = False
 
     async def open(self) -> None:
@@ -94,36 +96,36 @@ class HttpLink:
     async def send_request(
         self, request: RpcRequest, header_arguments: HeaderArguments | None = None
     ) -> Result | Failure:
-        self._asked += 1
-        self._unasked.clear()
+        self._pending_count += 1
+        self._no_pending.clear()
         try:
-            async with self._posted(request, header_arguments) as reply:
+            async with self._post_message(request, header_arguments) as reply:
                 if SESSION in reply.headers and request.method == "initialize":
                     self._session = reply.headers[SESSION]
-                answer = await self._answer(reply, request)
-            return await self._resumed(request, answer) if isinstance(answer, SSEDecoder) else answer
+                answer = await self._read_answer(reply, request)
+            return await self._resume_stream(request, answer) if isinstance(answer, SSEDecoder) else answer
         except asyncio.CancelledError:
             if self._session is not None:
                 self._spawn(self._send_notification(Cancelled(request.id, "no longer wanted").to_notification()))
             raise
         finally:
-            self._asked -= 1
-            if not self._asked:
-                self._unasked.set()
+            self._pending_count -= 1
+            if not self._pending_count:
+                self._no_pending.set()
 
     @property
     def has_pending(self) -> bool:
-        return self._asked > 0
+        return self._pending_count > 0
 
     async def wait_pending(self) -> None:
-        await self._unasked.wait()
+        await self._no_pending.wait()
 
     async def send(self, message: Notification | Result | Failure) -> None:
         if self._closed:
             raise ServerGone(f"{self._spec.name} was closed", sent=False)
-        async with self._posted(message, None) as reply:
+        async with self._post_message(message, None) as reply:
             if reply.status >= 400:
-                await self._refuse(reply, None)
+                await self._handle_error(reply, None)
 
     async def set_protocol(self, greeting: NegotiatedProtocol, *, listen: bool) -> None:
         self._version = greeting.version
@@ -131,7 +133,7 @@ class HttpLink:
         if listen:
             self._spawn(self._listen())
             with suppress(TimeoutError):  # messages that the server sends before the stream is open may be lost
-                await asyncio.wait_for(self._listens.wait(), _PATIENCE)
+                await asyncio.wait_for(self._is_listening.wait(), _LISTEN_TIMEOUT)
 
     async def close(self) -> None:
         self._closed = True
@@ -159,11 +161,15 @@ class HttpLink:
     # one request
 
     @asynccontextmanager
-    async def _posted(self, message: RpcMessage, header_arguments: HeaderArguments | None) -> AsyncIterator[Reply]:
+    async def _post_message(
+        self, message: RpcMessage, header_arguments: HeaderArguments | None
+    ) -> AsyncIterator[Reply]:
         headers = {"content-type": "application/json", "accept": _ACCEPT}
         if isinstance(message, RpcRequest):
-            said = request_headers(message, header_arguments)
-            headers.update(said if VERSION in said else {})  # without a version the request belongs to a session
+            derived_headers = request_headers(message, header_arguments)
+            headers.update(
+                derived_headers if VERSION in derived_headers else {}
+            )  # without a version the request belongs to a session
         elif isinstance(message, Notification) and self._stateless:
             message = Notification(message.method, with_meta(message.params, self._identity.meta(self._version or "")))
             headers.update(request_headers(RpcRequest(0, message.method, message.params)))
@@ -171,7 +177,7 @@ class HttpLink:
         seconds = _DAY if listens else self._spec.timeout + _LATER
         sent = False
         try:
-            async with self._sent("POST", headers, write(message), seconds) as reply:
+            async with self._send_authorized("POST", headers, write(message), seconds) as reply:
                 sent = True
                 yield reply
         except ConnectionRefusedError as error:
@@ -182,44 +188,48 @@ class HttpLink:
             raise ServerGone(f"the connection to {self._spec.name} broke: {error}") from None
 
     @asynccontextmanager
-    async def _sent(self, method: str, headers: Mapping[str, str], body: bytes, seconds: float) -> AsyncIterator[Reply]:
+    async def _send_authorized(
+        self, method: str, headers: Mapping[str, str], body: bytes, seconds: float
+    ) -> AsyncIterator[Reply]:
         """Send a request with the token. If the server asks for authorization, log in and send it again."""
-        for left in reversed(range(_LOGINS)):
+        for remaining in reversed(range(_MAX_LOGINS)):
             token = None if self._login is None else await self._login.token()
-            held = {**self._session_headers(), **headers}
-            async with self._sender.send(method, self._url, held, self._secrets(token), body, seconds) as reply:
+            all_headers = {**self._session_headers(), **headers}
+            async with self._sender.send(method, self._url, all_headers, self._secrets(token), body, seconds) as reply:
                 if reply.status not in (401, 403):
                     yield reply
                     return
                 challenge, status = reply.headers.get("www-authenticate", ""), reply.status
-            if self._login is None or not left or (status == 403 and "insufficient_scope" not in challenge):
+            if self._login is None or not remaining or (status == 403 and "insufficient_scope" not in challenge):
                 hint = "configure a token in headers, or a login" if self._login is None else ""
                 raise NotAuthorized(f"{self._spec.name} denied access (HTTP {status})", http=status, hint=hint)
-            await self._login.challenged(self._sender, self._url, status, challenge, token)
+            await self._login.handle_challenge(self._sender, self._url, status, challenge, token)
 
     def _secrets(self, token: str | None) -> dict[str, str]:
         return {**self._spec.headers, **({} if token is None else {"authorization": f"Bearer {token}"})}
 
     def _session_headers(self) -> dict[str, str]:
         """Return the headers that a session adds to every request."""
-        held = {} if self._session is None else {SESSION: self._session}
-        return held if self._version is None or self._stateless else {**held, VERSION: self._version}
+        all_headers = {} if self._session is None else {SESSION: self._session}
+        return all_headers if self._version is None or self._stateless else {**all_headers, VERSION: self._version}
 
     # the answer
 
-    async def _answer(self, reply: Reply, request: RpcRequest) -> Result | Failure | SSEDecoder:
+    async def _read_answer(self, reply: Reply, request: RpcRequest) -> Result | Failure | SSEDecoder:
         """Return the answer, or the decoder of a stream that ended without one."""
         kind = reply.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind == "text/event-stream" and reply.status < 300:
-            return await self._streamed(reply, request, SSEDecoder(LIMIT))
+            return await self._read_stream(reply, request, SSEDecoder(LIMIT))
         if reply.status >= 300:
-            return await self._refuse(reply, request)
+            return await self._handle_error(reply, request)
         answer = self._match_answer(await read_reply_body(reply, LIMIT), request)
         if answer is None:
             raise ProtocolError("the answer belongs to another request", pointer="/id", status=502)
         return answer
 
-    async def _streamed(self, reply: Reply, request: RpcRequest, stream: SSEDecoder) -> Result | Failure | SSEDecoder:
+    async def _read_stream(
+        self, reply: Reply, request: RpcRequest, stream: SSEDecoder
+    ) -> Result | Failure | SSEDecoder:
         size = 0
         try:
             while data := await reply.read():
@@ -239,20 +249,20 @@ class HttpLink:
             _log.info("the event stream of %s broke: %s", self._spec.name, error)
         return stream
 
-    async def _resumed(self, request: RpcRequest, stream: SSEDecoder) -> Result | Failure:
+    async def _resume_stream(self, request: RpcRequest, stream: SSEDecoder) -> Result | Failure:
         """Resume a stream that ended too early. Only the handshake era supports this."""
-        for _ in range(_RESUMES):
+        for _ in range(_MAX_RESUMES):
             if self._stateless or not stream.last_id:
                 break
-            await asyncio.sleep(_pause(stream, _RETRY))
+            await asyncio.sleep(_retry_delay(stream, _RETRY_SECONDS))
             headers = {"accept": "text/event-stream", "last-event-id": stream.last_id.decode("latin-1")}
-            again = SSEDecoder(LIMIT)
-            again.last_id, again.retry = stream.last_id, stream.retry
+            resumed_stream = SSEDecoder(LIMIT)
+            resumed_stream.last_id, resumed_stream.retry = stream.last_id, stream.retry
             try:
-                async with self._sent("GET", headers, b"", self._spec.timeout) as reply:
+                async with self._send_authorized("GET", headers, b"", self._spec.timeout) as reply:
                     if reply.status != 200:
                         break
-                    answer = await self._streamed(reply, request, again)
+                    answer = await self._read_stream(reply, request, resumed_stream)
             except OSError:
                 continue
             except ServerRefused:  # only the resumption was refused; the call itself was sent before
@@ -270,10 +280,10 @@ class HttpLink:
             raise ProtocolError(f"cannot read the answer: {error.message}", status=502) from None
         if isinstance(message, (Result, Failure)):
             return message if message.id == request.id or message.id is None else None
-        self._hear(message)
+        self._on_message(message)
         return None
 
-    async def _refuse(self, reply: Reply, request: RpcRequest | None) -> Failure:
+    async def _handle_error(self, reply: Reply, request: RpcRequest | None) -> Failure:
         """Handle an HTTP error: return its JSON-RPC error, if it has one, otherwise raise."""
         status, name = reply.status, self._spec.name
         try:
@@ -289,8 +299,8 @@ class HttpLink:
             raise ServerGone(f"{name} no longer knows the session", sent=False)
         if status >= 500:
             raise ServerGone(f"{name} answered with HTTP {status}")
-        words = f": {neutralise_line(message.message[:200])}" if isinstance(message, Failure) else ""
-        raise ServerRefused(f"{name} answered with HTTP {status}{words}", http=status)
+        reason = f": {neutralise_line(message.message[:200])}" if isinstance(message, Failure) else ""
+        raise ServerRefused(f"{name} answered with HTTP {status}{reason}", http=status)
 
     # messages that belong to no request
 
@@ -299,39 +309,39 @@ class HttpLink:
 
         Continue until cancelled, or until the server reports that it has no such stream.
         """
-        wait, last, number = _RETRY, b"", 0
+        wait, last_id, number = _RETRY_SECONDS, b"", 0
         while not self._closed:
             stream, number = SSEDecoder(LIMIT), number + 1
-            stream.last_id = last
-            request = self._subscription(number)
+            stream.last_id = last_id
+            request = self._make_subscription(number)
             try:
-                async with self._listening(request, last) as reply:
-                    self._listens.set()
+                async with self._open_listen_stream(request, last_id) as reply:
+                    self._is_listening.set()
                     if reply.status != 200:
                         return
-                    await self._streamed(reply, request, stream)
-                wait = _RETRY
+                    await self._read_stream(reply, request, stream)
+                wait = _RETRY_SECONDS
             except ServerRefused:
                 return
             except (OSError, ProtocolError) as error:
                 _log.info("cannot listen to %s: %s", self._spec.name, error)
-                wait = min(wait * 2, _LONGEST_WAIT)
-            last = stream.last_id
-            await asyncio.sleep(_pause(stream, wait))
+                wait = min(wait * 2, _MAX_WAIT)
+            last_id = stream.last_id
+            await asyncio.sleep(_retry_delay(stream, wait))
 
-    def _subscription(self, number: int) -> RpcRequest:
+    def _make_subscription(self, number: int) -> RpcRequest:
         wanted = {"notifications": {f"{area}ListChanged": True for area in ("tools", "resources", "prompts")}}
         params = with_meta(dict(wanted), self._identity.meta(self._version or ""))
         return RpcRequest(f"listen-{number}", LISTEN, params)
 
-    def _listening(self, request: RpcRequest, last: bytes) -> AbstractAsyncContextManager[Reply]:
+    def _open_listen_stream(self, request: RpcRequest, last_id: bytes) -> AbstractAsyncContextManager[Reply]:
         if self._stateless:
             headers = {"content-type": "application/json", "accept": _ACCEPT, **request_headers(request)}
-            return self._sent("POST", headers, write(request), _DAY)
-        resumed = {"last-event-id": last.decode("latin-1")} if last else {}
-        return self._sent("GET", {"accept": "text/event-stream", **resumed}, b"", _DAY)
+            return self._send_authorized("POST", headers, write(request), _DAY)
+        resumed = {"last-event-id": last_id.decode("latin-1")} if last_id else {}
+        return self._send_authorized("GET", {"accept": "text/event-stream", **resumed}, b"", _DAY)
 
 
-def _pause(stream: SSEDecoder, otherwise: float) -> float:
+def _retry_delay(stream: SSEDecoder, default: float) -> float:
     """Return the seconds before a stream is requested again: the server's `retry` value, within limits."""
-    return otherwise if stream.retry is None else min(max(stream.retry / 1000, _SHORTEST_WAIT), _LONGEST_WAIT)
+    return default if stream.retry is None else min(max(stream.retry / 1000, _MIN_WAIT), _MAX_WAIT)

@@ -17,14 +17,16 @@ from .link import Link
 
 __all__ = ["negotiate_over_link"]
 
-_PROBE = 10.0
+_PROBE_TIMEOUT = 10.0
 
 
-async def negotiate_over_link(link: Link, ids: Iterator[int], me: ClientIdentity, protocol: str) -> NegotiatedProtocol:
+async def negotiate_over_link(
+    link: Link, ids: Iterator[int], identity: ClientIdentity, protocol: str
+) -> NegotiatedProtocol:
     """Return the version and the description of the server."""
-    late: asyncio.Task[Result | Failure] | None = None
-    asked: list[asyncio.Task[Result | Failure]] = []
-    steps = negotiate(ids, me, protocol)
+    late_task: asyncio.Task[Result | Failure] | None = None
+    tasks: list[asyncio.Task[Result | Failure]] = []
+    steps = negotiate(ids, identity, protocol)
     try:
         step = next(steps)
         while True:
@@ -32,12 +34,12 @@ async def negotiate_over_link(link: Link, ids: Iterator[int], me: ClientIdentity
                 await link.send(step)
                 step = steps.send(None)
                 continue
-            asking = asyncio.create_task(_ask(link, step))
-            asked.append(asking)
+            task = asyncio.create_task(_send_request(link, step))
+            tasks.append(task)
             try:
-                answer = await _first(asking, late, step)
+                answer = await _first_answer(task, late_task, step)
             except TimeoutError as error:
-                late = asking
+                late_task = task
                 step = steps.throw(error)
             except ToolwireError as error:
                 step = steps.throw(error)
@@ -49,30 +51,32 @@ async def negotiate_over_link(link: Link, ids: Iterator[int], me: ClientIdentity
         greeting: NegotiatedProtocol = done.value
         return greeting
     finally:
-        for asking in asked:
-            asking.cancel()
-        await asyncio.gather(*asked, return_exceptions=True)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _ask(link: Link, request: RpcRequest) -> Result | Failure:
+async def _send_request(link: Link, request: RpcRequest) -> Result | Failure:
     return await link.send_request(request)
 
 
-async def _first(
-    asking: asyncio.Task[Result | Failure], late: asyncio.Task[Result | Failure] | None, step: RpcRequest
+async def _first_answer(
+    task: asyncio.Task[Result | Failure], late_task: asyncio.Task[Result | Failure] | None, step: RpcRequest
 ) -> Result | Failure | NegotiatedProtocol:
     """Return the answer, or the greeting in a late answer to the earlier request."""
-    if late is None:
-        limit = _PROBE if step.method == "server/discover" else None
-        done, _ = await asyncio.wait({asking}, timeout=limit)
+    if late_task is None:
+        limit = _PROBE_TIMEOUT if step.method == "server/discover" else None
+        done, _ = await asyncio.wait({task}, timeout=limit)
         if not done:
             raise TimeoutError
-        return asking.result()
-    await asyncio.wait({asking, late}, return_when=asyncio.FIRST_COMPLETED)
-    if not late.done() and asking.exception() is None and isinstance(asking.result(), Failure):
-        await asyncio.wait({late}, timeout=_PROBE)  # refused, perhaps because the first request is still being served
-    if late.done() and not late.cancelled() and late.exception() is None:
-        greeting = read_late_discovery(late.result())
+        return task.result()
+    await asyncio.wait({task, late_task}, return_when=asyncio.FIRST_COMPLETED)
+    if not late_task.done() and task.exception() is None and isinstance(task.result(), Failure):
+        await asyncio.wait(
+            {late_task}, timeout=_PROBE_TIMEOUT
+        )  # refused, perhaps because the first request is still being served
+    if late_task.done() and not late_task.cancelled() and late_task.exception() is None:
+        greeting = read_late_discovery(late_task.result())
         if greeting is not None:
             return greeting
-    return await asking
+    return await task

@@ -20,11 +20,11 @@ from ...wire.mcp import decode_tools
 from ...wire.mcp.headers import find_header_arguments
 from ...wire.mcp.lists import read_page
 
-__all__ = ["ServerProblem", "read_tools", "whole_list"]
+__all__ = ["ServerProblem", "fetch_all_pages", "read_tools"]
 
 _log = logging.getLogger("toolwire.mcp")
-_PAGES = 1000
-_ITEMS = 100_000
+_MAX_PAGES = 1000
+_MAX_ITEMS = 100_000
 
 
 class ServerProblem(Value, frozen=True):
@@ -32,24 +32,24 @@ class ServerProblem(Value, frozen=True):
 
     server: str
     tool: str
-    words: str
+    reason: str
 
     def __str__(self) -> str:
-        return f"{self.server}{'.' if self.tool else ''}{self.tool}: {self.words}"
+        return f"{self.server}{'.' if self.tool else ''}{self.tool}: {self.reason}"
 
 
-async def whole_list(ask: Callable[[str | None], Awaitable[Object]], key: str) -> list[JSON]:
+async def fetch_all_pages(fetch_page: Callable[[str | None], Awaitable[Object]], key: str) -> list[JSON]:
     """Return the items of all pages. A repeated cursor, or too many pages, is an error of the server."""
     items: list[JSON] = []
     seen: set[str | None] = set()
     cursor: str | None = None
     while True:
-        page = read_page(await ask(cursor), key)
+        page = read_page(await fetch_page(cursor), key)
         items += page.items
         cursor = page.cursor
         if cursor is None:
             return items
-        if cursor in seen or len(seen) >= _PAGES or len(items) > _ITEMS:
+        if cursor in seen or len(seen) >= _MAX_PAGES or len(items) > _MAX_ITEMS:
             raise ProtocolError(f"the list of {key} does not end", pointer="/nextCursor", status=502)
         seen.add(cursor)
 
@@ -58,22 +58,22 @@ def read_tools(raw: Sequence[JSON], server: str, *, trusted: bool) -> tuple[dict
     """Return the usable tools by the server's names, and the problems of the others."""
     tools: dict[str, Tool] = {}
     problems: list[ServerProblem] = []
-    for index, one in enumerate(raw):
-        name = one.get("name") if type(one) is dict else None
-        shown = name if type(name) is str else f"#{index}"
+    for index, item in enumerate(raw):
+        name = item.get("name") if type(item) is dict else None
+        label = name if type(name) is str else f"#{index}"
         try:
-            tool = _read(one)
+            tool = _read_tool(item)
         except ToolwireError as error:
-            problems.append(ServerProblem(server, shown, str(error)))
+            problems.append(ServerProblem(server, label, str(error)))
             continue
         if tool.name in tools:
-            problems.append(ServerProblem(server, shown, "declared twice; the first declaration is used"))
+            problems.append(ServerProblem(server, label, "declared twice; the first declaration is used"))
             continue
         tools[tool.name] = tool if trusted else replace(tool, effect="write")
     return tools, problems
 
 
-def _read(raw: JSON) -> Tool:
+def _read_tool(raw: JSON) -> Tool:
     try:
         (tool,) = decode_tools([raw])
     except ToolwireError as error:
@@ -85,14 +85,14 @@ def _read(raw: JSON) -> Tool:
     if schema is not None:
         if schema.get("type", "object") != "object":
             raise ProtocolError(f"arguments must be an object, got {schema['type']!r}", pointer="/inputSchema/type")
-        _warn_of_unchecked(tool.name, validator(schema))
+        _warn_unchecked(tool.name, validator(schema))
         find_header_arguments(schema)
     if tool.output_schema is not None:
         validator(tool.output_schema)
     return tool
 
 
-def _warn_of_unchecked(name: str, check: Validator) -> None:
+def _warn_unchecked(name: str, check: Validator) -> None:
     """Log that the tool is usable although some of its constraints are not checked before it is called."""
     if check.unchecked_patterns:
         _log.warning(

@@ -33,8 +33,8 @@ from .oauth import (
 
 __all__ = ["Browser", "Login"]
 
-_SECONDS = 30.0
-_LIMIT = 1024 * 1024
+_TIMEOUT = 30.0
+_MAX_RESPONSE = 1024 * 1024
 
 
 class Login:
@@ -56,7 +56,7 @@ class Login:
         metadata_url: str | None = None,
     ) -> None:
         self._visit = visit
-        self._app = OAuthClient(
+        self._oauth_client = OAuthClient(
             redirect,
             lambda length: secrets.token_urlsafe(length)[:length],
             name,
@@ -65,26 +65,30 @@ class Login:
             issuer,
             metadata_url,
         )
-        self._known: dict[str, ClientRegistration] = {}
+        self._registrations: dict[str, ClientRegistration] = {}
         self._grant: Grant | None = None
-        self._asking = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     async def token(self) -> str | None:
         return None if self._grant is None else self._grant.token
 
-    async def challenged(self, sender: Sender, url: str, status: int, challenge: str, used: str | None) -> None:
-        async with self._asking:
-            if self._grant is not None and self._grant.token != used:
+    async def handle_challenge(
+        self, sender: Sender, url: str, status: int, challenge: str, used_token: str | None
+    ) -> None:
+        async with self._lock:
+            if self._grant is not None and self._grant.token != used_token:
                 return  # another request has renewed the token meanwhile
-            read = Challenge.read(challenge)
-            if status == 401 and await self._renewed(sender):
+            parsed_challenge = Challenge.read(challenge)
+            if status == 401 and await self._renew(sender):
                 return
-            asked = frozenset() if self._grant is None else self._grant.scopes
-            if status == 403 and read.scope and asked >= set(read.scope.split()):
-                raise NotAuthorized(f"access denied although scope {read.scope} was requested", http=status)
-            self._grant = await self._run_flow(sender, authorize(url, read, self._app, self._known, asked))
+            granted_scopes = frozenset() if self._grant is None else self._grant.scopes
+            if status == 403 and parsed_challenge.scope and granted_scopes >= set(parsed_challenge.scope.split()):
+                raise NotAuthorized(f"access denied although scope {parsed_challenge.scope} was requested", http=status)
+            self._grant = await self._run_flow(
+                sender, authorize(url, parsed_challenge, self._oauth_client, self._registrations, granted_scopes)
+            )
 
-    async def _renewed(self, sender: Sender) -> bool:
+    async def _renew(self, sender: Sender) -> bool:
         if self._grant is None or self._grant.refresh_token is None:
             return False
         try:
@@ -99,21 +103,23 @@ class Login:
             step = next(steps)
             while True:
                 step = steps.send(
-                    await self._visit(step.url) if isinstance(step, OpenBrowser) else await _fetched(sender, step)
+                    await self._visit(step.url) if isinstance(step, OpenBrowser) else await _fetch(sender, step)
                 )
         except StopIteration as done:
             grant: Grant = done.value
             return grant
 
 
-async def _fetched(sender: Sender, step: Fetch) -> FetchResult:
+async def _fetch(sender: Sender, step: Fetch) -> FetchResult:
     pieces, size = [], 0
     try:
-        async with sender.send(step.method, step.url, {}, step.headers, step.body, _SECONDS) as reply:
+        async with sender.send(step.method, step.url, {}, step.headers, step.body, _TIMEOUT) as reply:
             while data := await reply.read():
                 size += len(data)
-                if size > _LIMIT:
-                    raise NotAuthorized(f"the response of {neutralise_line(step.url[:200])} exceeds {_LIMIT} bytes")
+                if size > _MAX_RESPONSE:
+                    raise NotAuthorized(
+                        f"the response of {neutralise_line(step.url[:200])} exceeds {_MAX_RESPONSE} bytes"
+                    )
                 pieces.append(data)
             return FetchResult(reply.status, b"".join(pieces))
     except OSError as error:
@@ -133,18 +139,18 @@ class Browser:
         self._seconds = seconds
 
     async def __call__(self, url: str) -> str:
-        back: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        redirect_future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
         async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             line = await reader.readline()
             target = line.decode("latin-1").split(" ")[1] if line.count(b" ") == 2 else ""
-            mine = urlsplit(target).path == self._path
-            words = b"You can close this window." if mine else b"Not here."
-            head = b"HTTP/1.1 200 OK" if mine else b"HTTP/1.1 404 Not Found"
+            is_callback = urlsplit(target).path == self._path
+            words = b"You can close this window." if is_callback else b"Not here."
+            head = b"HTTP/1.1 200 OK" if is_callback else b"HTTP/1.1 404 Not Found"
             writer.write(head + b"\r\ncontent-type: text/plain\r\nconnection: close\r\n\r\n" + words)
             writer.close()
-            if mine and not back.done():
-                back.set_result(target)
+            if is_callback and not redirect_future.done():
+                redirect_future.set_result(target)
 
         try:
             server = await asyncio.start_server(answer, "127.0.0.1", self._port)
@@ -153,6 +159,6 @@ class Browser:
         async with server:
             await asyncio.to_thread(webbrowser.open, url)
             try:
-                return await asyncio.wait_for(back, self._seconds)
+                return await asyncio.wait_for(redirect_future, self._seconds)
             except TimeoutError:
                 raise NotAuthorized(f"no redirect from the browser within {self._seconds:g} seconds") from None

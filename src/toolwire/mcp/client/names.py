@@ -13,35 +13,35 @@ from collections.abc import Iterable, Mapping
 
 from ...bridge.short_hash import short_hash
 
-__all__ = ["LEGAL", "legal", "names_of"]
+__all__ = ["assign_names", "is_legal", "make_legal"]
 
-LEGAL = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}").fullmatch
+is_legal = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}").fullmatch
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]+")
 
 
-def legal(name: str) -> str:
+def make_legal(name: str) -> str:
     """Return the name if every provider accepts it, otherwise a cleaned form with a hash.
 
     >>> legal("get_weather"), legal("files.read")
     ('get_weather', 'files_read_pbmm')
     """
-    if LEGAL(name):
+    if is_legal(name):
         return name
     clean = _ILLEGAL.sub("_", name)
     clean = clean if re.match(r"[A-Za-z_]", clean) else f"_{clean}"
     return f"{clean[:59]}_{short_hash(name, 4)}"
 
 
-def names_of(tools: Mapping[str, Iterable[str]]) -> dict[tuple[str, str], str]:
+def assign_names(tools: Mapping[str, Iterable[str]]) -> dict[tuple[str, str], str]:
     """Map (server, tool name of the server) to the name for the model."""
-    every = [(server, name) for server, names in tools.items() for name in names]
-    shared = Counter(legal(name) for _, name in every)
-    out: dict[tuple[str, str], str] = {}
+    pairs = [(server, name) for server, names in tools.items() for name in names]
+    shared = Counter(make_legal(name) for _, name in pairs)
+    assigned: dict[tuple[str, str], str] = {}
     taken: set[str] = set()
-    for server, name in every:
-        found = legal(name) if shared[legal(name)] == 1 else legal(f"{server}_{name}")
-        while found in taken:
-            found = legal(f"{found[:50]}.{short_hash(f'{server}/{name}/{found}', 6)}")
-        taken.add(found)
-        out[server, name] = found
-    return out
+    for server, name in pairs:
+        candidate = make_legal(name) if shared[make_legal(name)] == 1 else make_legal(f"{server}_{name}")
+        while candidate in taken:
+            candidate = make_legal(f"{candidate[:50]}.{short_hash(f'{server}/{name}/{candidate}', 6)}")
+        taken.add(candidate)
+        assigned[server, name] = candidate
+    return assigned

@@ -60,13 +60,13 @@ class FetchResult(Value, frozen=True):
     status: int
     body: bytes = b""
 
-    def document(self, what: str) -> Object:
+    def document(self, label: str) -> Object:
         try:
             value = parse(self.body)
         except ProtocolError:
             value = None
         if type(value) is not dict:
-            raise NotAuthorized(f"the {what} is not a JSON object (HTTP {self.status})")
+            raise NotAuthorized(f"the {label} is not a JSON object (HTTP {self.status})")
         return value
 
 
@@ -150,12 +150,12 @@ def authorize(
     asked: frozenset[str] = frozenset(),
 ) -> OAuthSteps:
     """Obtain a token. `known`: registrations by issuer, updated in place; `asked`: scopes of earlier grants."""
-    resource, described = yield from _resource_metadata(url, challenge)
-    server = yield from _find_authorization_server(described, url)
+    resource, resource_metadata = yield from _resource_metadata(url, challenge)
+    server = yield from _find_authorization_server(resource_metadata, url)
     _check_pkce(server)
-    client = yield from _registered(server, app, known)
-    scopes = _scopes(challenge, described, server) | asked
-    code, verifier = yield from _code(server, client, app, resource, scopes)
+    client = yield from _find_registration(server, app, known)
+    scopes = _required_scopes(challenge, resource_metadata, server) | asked
+    code, verifier = yield from _request_code(server, client, app, resource, scopes)
     endpoint = server.endpoint("token_endpoint", "/token")
     if endpoint is None:
         raise NotAuthorized(f"{server.issuer} has no token endpoint")
@@ -167,14 +167,14 @@ def authorize(
         "resource": resource,
     }
     grant = Grant("", server.issuer, resource, endpoint, client, scopes=scopes)
-    return (yield from _token(grant, form))
+    return (yield from _request_token(grant, form))
 
 
 def refresh(grant: Grant) -> OAuthSteps:
     """Obtain a new token with a refresh token."""
     assert grant.refresh_token is not None
     form = {"grant_type": "refresh_token", "refresh_token": grant.refresh_token, "resource": grant.resource}
-    return (yield from _token(grant, form))
+    return (yield from _request_token(grant, form))
 
 
 # find the authorization server
@@ -186,9 +186,9 @@ def _resource_metadata(
     """Return the resource identifier of the server and its metadata, which is empty if there is none."""
     parts = urlsplit(url)
     root = f"{parts.scheme}://{parts.netloc}/.well-known/oauth-protected-resource"
-    places = [challenge.metadata] if challenge.metadata else [root + parts.path.rstrip("/"), root]
-    for place in dict.fromkeys(places):
-        document = yield from _metadata(place, "metadata of the server")
+    candidates = [challenge.metadata] if challenge.metadata else [root + parts.path.rstrip("/"), root]
+    for candidate in dict.fromkeys(candidates):
+        document = yield from _fetch_metadata(candidate, "metadata of the server")
         if document is None:
             continue
         resource = document.get("resource")
@@ -200,43 +200,43 @@ def _resource_metadata(
 
 def _covers(resource: str, url: str) -> bool:
     """Return True if `url` is `resource` or below it."""
-    ours, theirs = urlsplit(url), _split(resource)
-    above, below = theirs.path.rstrip("/"), ours.path.rstrip("/")
-    same = (ours.scheme, ours.netloc.lower()) == (theirs.scheme, theirs.netloc.lower())
-    return same and (below == above or below.startswith(f"{above}/"))
+    url_parts, resource_parts = urlsplit(url), _split_url(resource)
+    parent_path, child_path = resource_parts.path.rstrip("/"), url_parts.path.rstrip("/")
+    same_origin = (url_parts.scheme, url_parts.netloc.lower()) == (resource_parts.scheme, resource_parts.netloc.lower())
+    return same_origin and (child_path == parent_path or child_path.startswith(f"{parent_path}/"))
 
 
-def _metadata(url: str, what: str) -> _Fetching:
+def _fetch_metadata(url: str, label: str) -> _Fetching:
     found = yield Fetch("GET", _require_https(url), {"accept": "application/json"})
     assert isinstance(found, FetchResult)
     if found.status != 200:
         return None
-    return found.document(what)
+    return found.document(label)
 
 
 def _find_authorization_server(
-    described: Object, url: str
+    resource_metadata: Object, url: str
 ) -> Generator[Fetch | OpenBrowser, FetchResult | str, AuthorizationServer]:
-    named = described.get("authorization_servers")
+    named = resource_metadata.get("authorization_servers")
     parts = urlsplit(url)
     issuer = f"{parts.scheme}://{parts.netloc}"
     if type(named) is list and named and type(named[0]) is str:
         issuer = named[0]
-    for place in _well_known(issuer):
-        document = yield from _metadata(place, "metadata of the authorization server")
+    for candidate in _well_known(issuer):
+        document = yield from _fetch_metadata(candidate, "metadata of the authorization server")
         if document is None:
             continue
         if document.get("issuer") != issuer:
             other = neutralise_line(str(document.get("issuer"))[:200])
             raise NotAuthorized(f"the metadata of {issuer} names another issuer: {other}")
         return AuthorizationServer(issuer, document)
-    if described:
+    if resource_metadata:
         raise NotAuthorized(f"{issuer} has no authorization server metadata")
     return AuthorizationServer(issuer)
 
 
 def _well_known(issuer: str) -> list[str]:
-    parts = _split(issuer)
+    parts = _split_url(issuer)
     root, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
     oauth, openid = "/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"
     if not path:
@@ -245,13 +245,13 @@ def _well_known(issuer: str) -> list[str]:
 
 
 def _require_https(url: str) -> str:
-    parts = _split(url)
+    parts = _split_url(url)
     if parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOCAL):
         return url
     raise NotAuthorized(f"{neutralise_line(url[:200])} is not encrypted; tokens are not sent there")
 
 
-def _split(url: str) -> SplitResult:
+def _split_url(url: str) -> SplitResult:
     """Split a URL from an untrusted source."""
     try:
         parts = urlsplit(url)
@@ -270,11 +270,11 @@ def _check_pkce(server: AuthorizationServer) -> None:
 # register the client
 
 
-def _registered(
+def _find_registration(
     server: AuthorizationServer, app: OAuthClient, known: dict[str, ClientRegistration]
 ) -> Generator[Fetch | OpenBrowser, FetchResult | str, ClientRegistration]:
     if app.client_id is not None and app.issuer in (None, server.issuer):
-        return ClientRegistration(app.client_id, app.secret, _method(server, app.secret))
+        return ClientRegistration(app.client_id, app.secret, _choose_auth_method(server, app.secret))
     if app.metadata_url is not None and server.document.get("client_id_metadata_document_supported") is True:
         return ClientRegistration(app.metadata_url)
     if server.issuer not in known:
@@ -296,7 +296,7 @@ def _register(
         "redirect_uris": [app.redirect],
         "grant_types": ["authorization_code", "refresh_token"],
         "response_types": ["code"],
-        "token_endpoint_auth_method": _method(server, None, registering=True),
+        "token_endpoint_auth_method": _choose_auth_method(server, None, registering=True),
         "application_type": "native" if urlsplit(app.redirect).hostname in _LOCAL else "web",
     }
     found = yield Fetch("POST", endpoint, {"content-type": "application/json"}, to_bytes(asked))
@@ -309,10 +309,10 @@ def _register(
         raise NotAuthorized(f"the registration at {server.issuer} has no client_id")
     secret = secret if type(secret) is str else None
     method = document.get("token_endpoint_auth_method")
-    return ClientRegistration(number, secret, method if method in _METHODS else _method(server, secret))
+    return ClientRegistration(number, secret, method if method in _METHODS else _choose_auth_method(server, secret))
 
 
-def _method(server: AuthorizationServer, secret: str | None, *, registering: bool = False) -> str:
+def _choose_auth_method(server: AuthorizationServer, secret: str | None, *, registering: bool = False) -> str:
     """Choose the authentication method for the token endpoint: the simplest that the authorization server allows."""
     supported = server.document.get("token_endpoint_auth_methods_supported")
     offered = supported if type(supported) is list else ["client_secret_basic"] if secret else ["none"]
@@ -323,19 +323,23 @@ def _method(server: AuthorizationServer, secret: str | None, *, registering: boo
 # request a code and a token
 
 
-def _scopes(challenge: Challenge, described: Object, server: AuthorizationServer) -> frozenset[str]:
+def _required_scopes(challenge: Challenge, resource_metadata: Object, server: AuthorizationServer) -> frozenset[str]:
     """Return the scopes that the server requires, and offline_access if the authorization server supports it."""
-    wanted = set(challenge.scope.split()) if challenge.scope else set(_strings(described.get("scopes_supported")))
-    if "offline_access" in _strings(server.document.get("scopes_supported")):
+    wanted = (
+        set(challenge.scope.split())
+        if challenge.scope
+        else set(_string_items(resource_metadata.get("scopes_supported")))
+    )
+    if "offline_access" in _string_items(server.document.get("scopes_supported")):
         wanted.add("offline_access")
     return frozenset(wanted)
 
 
-def _strings(values: JSON) -> list[str]:
+def _string_items(values: JSON) -> list[str]:
     return [one for one in values if type(one) is str] if type(values) is list else []
 
 
-def _code(
+def _request_code(
     server: AuthorizationServer, client: ClientRegistration, app: OAuthClient, resource: str, scopes: frozenset[str]
 ) -> Generator[Fetch | OpenBrowser, FetchResult | str, tuple[str, str]]:
     """Return the authorization code and its PKCE verifier."""
@@ -343,42 +347,42 @@ def _code(
     if endpoint is None:
         raise NotAuthorized(f"{server.issuer} has no authorization endpoint")
     verifier, state = app.random(64), app.random(32)
-    hashed = urlsafe_b64encode(sha256(verifier.encode()).digest()).rstrip(b"=").decode()
+    code_challenge = urlsafe_b64encode(sha256(verifier.encode()).digest()).rstrip(b"=").decode()
     query = {
         "response_type": "code",
         "client_id": client.client_id,
         "redirect_uri": app.redirect,
         "state": state,
-        "code_challenge": hashed,
+        "code_challenge": code_challenge,
         "code_challenge_method": "S256",
         "resource": resource,
         **({"scope": " ".join(sorted(scopes))} if scopes else {}),
     }
-    back = yield OpenBrowser(f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}")
-    assert isinstance(back, str)
-    return _read_redirect(back, state, server), verifier
+    redirect_url = yield OpenBrowser(f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}")
+    assert isinstance(redirect_url, str)
+    return _read_redirect(redirect_url, state, server), verifier
 
 
-def _read_redirect(back: str, state: str, server: AuthorizationServer) -> str:
-    given = {key: values[0] for key, values in parse_qs(urlsplit(back).query).items()}
-    if given.get("state") != state:
+def _read_redirect(redirect_url: str, state: str, server: AuthorizationServer) -> str:
+    parameters = {key: values[0] for key, values in parse_qs(urlsplit(redirect_url).query).items()}
+    if parameters.get("state") != state:
         raise NotAuthorized("the authorization response belongs to another request (state)")
-    issuer = given.get("iss")
+    issuer = parameters.get("iss")
     if issuer is None and server.document.get("authorization_response_iss_parameter_supported") is True:
         raise NotAuthorized(f"the response of {server.issuer} must name its issuer, and does not (iss)")
     if issuer is not None and issuer != server.issuer:  # exact string comparison: RFC 9207
         raise NotAuthorized(f"the response comes from {neutralise_line(issuer[:200])}, not from {server.issuer} (iss)")
-    if "code" not in given:
-        words = given.get("error_description") or given.get("error") or "no code"
-        raise NotAuthorized(f"{server.issuer} denied authorization: {neutralise_line(words[:200])}")
-    return given["code"]
+    if "code" not in parameters:
+        description = parameters.get("error_description") or parameters.get("error") or "no code"
+        raise NotAuthorized(f"{server.issuer} denied authorization: {neutralise_line(description[:200])}")
+    return parameters["code"]
 
 
-def _token(grant: Grant, form: dict[str, str]) -> OAuthSteps:
+def _request_token(grant: Grant, form: dict[str, str]) -> OAuthSteps:
     client, headers = grant.client, dict(_FORM)
     if client.method == "client_secret_basic" and client.secret is not None:
-        pair = f"{quote(client.client_id, safe='')}:{quote(client.secret, safe='')}"
-        headers["authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
+        credentials = f"{quote(client.client_id, safe='')}:{quote(client.secret, safe='')}"
+        headers["authorization"] = f"Basic {b64encode(credentials.encode()).decode()}"
     else:
         form = {**form, "client_id": client.client_id}
         if client.method == "client_secret_post" and client.secret is not None:
@@ -388,13 +392,13 @@ def _token(grant: Grant, form: dict[str, str]) -> OAuthSteps:
     if found.status != 200:
         raise NotAuthorized(f"{grant.issuer} refused to issue a token{_error_text(found)}")
     document = found.document("token")
-    token, again = document.get("access_token"), document.get("refresh_token")
+    token, new_refresh_token = document.get("access_token"), document.get("refresh_token")
     if type(token) is not str or str(document.get("token_type", "bearer")).lower() != "bearer":
         raise NotAuthorized(f"{grant.issuer} did not return a bearer token")
     return replace(
         grant,
         token=token,
-        refresh_token=again if type(again) is str else grant.refresh_token,
+        refresh_token=new_refresh_token if type(new_refresh_token) is str else grant.refresh_token,
     )
 
 
@@ -403,5 +407,5 @@ def _error_text(found: FetchResult) -> str:
         document = found.document("answer")
     except NotAuthorized:
         return f" (HTTP {found.status})"
-    words = document.get("error_description") or document.get("error") or f"HTTP {found.status}"
-    return f": {neutralise_line(str(words)[:200])}"
+    description = document.get("error_description") or document.get("error") or f"HTTP {found.status}"
+    return f": {neutralise_line(str(description)[:200])}"

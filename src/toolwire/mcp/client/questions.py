@@ -17,9 +17,9 @@ from ...ir.pointer import JSON, Object
 from ...ir.value import Value
 from ...run.results import error_text
 from ...wire.mcp.errors import INTERNAL_ERROR, RpcError, unknown_method
-from ...wire.mcp.rpc import Failure, Result, RpcRequest, failure
+from ...wire.mcp.rpc import Failure, Result, RpcRequest, failure_from
 
-__all__ = ["Handlers", "accept_defaults", "with_defaults"]
+__all__ = ["Handlers", "accept_defaults", "fill_defaults"]
 
 Handler: TypeAlias = Callable[[Object], "Object | Awaitable[Object]"]
 _METHODS = {"elicitation/create": "elicit", "sampling/createMessage": "sample"}
@@ -48,41 +48,41 @@ class Handlers(Value, frozen=True):
             raise unknown_method(method)
         answer: Any = handler(params)
         answer = await answer if inspect.isawaitable(answer) else answer
-        return with_defaults(answer, params.get("requestedSchema")) if method == "elicitation/create" else answer
+        return fill_defaults(answer, params.get("requestedSchema")) if method == "elicitation/create" else answer
 
     async def reply(self, request: RpcRequest) -> Result | Failure:
         """Answer a request by the server. An exception of the handler becomes an error answer."""
         try:
             return Result(request.id, await self.answer(request.method, request.params))
         except RpcError as error:
-            return failure(error, request.id)
+            return failure_from(error, request.id)
         except Exception as error:  # noqa: BLE001  # the author's own function
             return Failure(request.id, INTERNAL_ERROR, error_text(error))
 
     async def answer_all(self, requests: Object) -> Object:
         """Answer the requests in an `InputRequired` result, by the server's names."""
         out: Object = {}
-        for name, asked in requests.items():
-            if type(asked) is not dict or type(asked.get("method")) is not str:
+        for name, question in requests.items():
+            if type(question) is not dict or type(question.get("method")) is not str:
                 raise ProtocolError("the question has no method").within("inputRequests", name)
-            params = asked.get("params")
-            out[name] = await self.answer(asked["method"], params if type(params) is dict else {})
+            params = question.get("params")
+            out[name] = await self.answer(question["method"], params if type(params) is dict else {})
         return out
 
 
-def with_defaults(answer: Object, schema: JSON) -> Object:
+def fill_defaults(answer: Object, schema: JSON) -> Object:
     """Complete an accepted form with the defaults of the fields that were left empty."""
     if answer.get("action") != "accept" or type(schema) is not dict or type(schema.get("properties")) is not dict:
         return answer
-    given = answer.get("content") or {}
+    content = answer.get("content") or {}
     defaults = {
         name: field["default"]
         for name, field in schema["properties"].items()
         if type(field) is dict and "default" in field
     }
-    return {**answer, "content": {**defaults, **given}}
+    return {**answer, "content": {**defaults, **content}}
 
 
 def accept_defaults(params: Object) -> Object:
     """Accept the server's defaults: an `elicit` for programs without a user."""
-    return with_defaults({"action": "accept", "content": {}}, params.get("requestedSchema"))
+    return fill_defaults({"action": "accept", "content": {}}, params.get("requestedSchema"))

@@ -33,7 +33,7 @@ from .config import ServerSpec, read_config
 from .entries import resource_entries, tool_entry
 from .http import Authorizer
 from .listing import ServerProblem
-from .names import names_of
+from .names import assign_names
 
 __all__ = ["McpServers"]
 
@@ -55,7 +55,7 @@ class McpServers:
         **options: Any,
     ) -> None:
         self._strict = strict
-        self._locked = _read_lock(lock)
+        self._lock_document = _read_lock(lock)
         self._transport: H1Transport | HttpTransport | None = None
         self.clients: dict[str, McpClient] = {}
         for spec in specs:
@@ -73,18 +73,20 @@ class McpServers:
         """Read an `mcpServers` configuration from a file or its content."""
         document: JSON = config
         if isinstance(config, (str, Path)):
-            document = _read(config)
+            document = _read_json(config)
         return cls(read_config(document, os.environ if environment is None else environment), **options)
 
     async def __aenter__(self) -> Self:
         """Connect to all servers concurrently."""
         try:
-            results = await asyncio.gather(*(one.connect() for one in self.clients.values()), return_exceptions=True)
+            results = await asyncio.gather(
+                *(server_client.connect() for server_client in self.clients.values()), return_exceptions=True
+            )
         except BaseException:  # some of them are already open
             await self.close()
             raise
-        broken = [error for error in results if isinstance(error, BaseException)]
-        unexpected = [error for error in broken if self._strict or not isinstance(error, ToolwireError)]
+        errors = [error for error in results if isinstance(error, BaseException)]
+        unexpected = [error for error in errors if self._strict or not isinstance(error, ToolwireError)]
         if unexpected:
             await self.close()
             raise unexpected[0]
@@ -96,7 +98,9 @@ class McpServers:
         await self.close()
 
     async def close(self) -> None:
-        await asyncio.gather(*(one.close() for one in self.clients.values()), return_exceptions=True)
+        await asyncio.gather(
+            *(server_client.close() for server_client in self.clients.values()), return_exceptions=True
+        )
         if self._transport is not None:
             await self._transport.aclose()
 
@@ -107,12 +111,16 @@ class McpServers:
     @property
     def problems(self) -> list[ServerProblem]:
         """The unusable servers and tools with their reasons, including tools that differ from the lock."""
-        found = [ServerProblem(name, "", one.trouble) for name, one in self.clients.items() if one.trouble is not None]
-        found += [problem for one in self.clients.values() for problem in one.problems]
+        found = [
+            ServerProblem(name, "", server_client.unavailable_reason)
+            for name, server_client in self.clients.items()
+            if server_client.unavailable_reason is not None
+        ]
+        found += [problem for server_client in self.clients.values() for problem in server_client.problems]
         return found + [
-            ServerProblem(server, tool.name, words)
-            for server, tool, name in self._named()
-            if (words := self._refused(replace(tool, name=name))) is not None
+            ServerProblem(server, tool.name, refusal)
+            for server, tool, name in self._named_tools()
+            if (refusal := self._lock_refusal(replace(tool, name=name))) is not None
         ]
 
     def toolbox(self, *servers: str) -> Toolbox:
@@ -121,36 +129,36 @@ class McpServers:
         if unknown:
             raise ConfigError(f"unknown server {unknown[0]!r}", hint=f"use one of {', '.join(self.clients)}")
         entries: list[Entry] = []
-        for server, tool, name in self._named():
+        for server, tool, name in self._named_tools():
             if not servers or server in servers:
-                entries.append(self._entry(self.clients[server], tool, name))
+                entries.append(self._make_entry(self.clients[server], tool, name))
         for server, client in self.clients.items():
-            if client.spec.resources and client.trouble is None and (not servers or server in servers):
+            if client.spec.resources and client.unavailable_reason is None and (not servers or server in servers):
                 entries += resource_entries(client)
         return Toolbox(*entries)
 
     def lock(self) -> Object:
         """Return the current state of the tools. Write it to a file, and pass it as `lock` next time."""
-        return lock([replace(tool, name=name) for _, tool, name in self._named()])
+        return lock([replace(tool, name=name) for _, tool, name in self._named_tools()])
 
-    def _named(self) -> list[tuple[str, Tool, str]]:
+    def _named_tools(self) -> list[tuple[str, Tool, str]]:
         """Return (server, its tool, the name for the model) of every tool."""
-        names = names_of({server: one.tools for server, one in self.clients.items()})
+        names = assign_names({server: server_client.tools for server, server_client in self.clients.items()})
         return [
             (server, tool, names[server, tool.name])
-            for server, one in self.clients.items()
-            for tool in one.tools.values()
+            for server, server_client in self.clients.items()
+            for tool in server_client.tools.values()
         ]
 
-    def _entry(self, client: McpClient, tool: Tool, name: str) -> Entry:
-        refused = self._refused(replace(tool, name=name))
-        return tool_entry(client, name, tool, lambda: refused)
+    def _make_entry(self, client: McpClient, tool: Tool, name: str) -> Entry:
+        reason = self._lock_refusal(replace(tool, name=name))
+        return tool_entry(client, name, tool, lambda: reason)
 
-    def _refused(self, tool: Tool) -> str | None:
+    def _lock_refusal(self, tool: Tool) -> str | None:
         """Return why the lock forbids the tool, or None."""
-        if self._locked is None:
+        if self._lock_document is None:
             return None
-        known = self._locked.get("tools")
+        known = self._lock_document.get("tools")
         if type(known) is not dict or tool.name not in known:
             return "it is not in the lock; review and lock it"
         differences = changes({"tools": {tool.name: known[tool.name]}}, [tool])
@@ -159,16 +167,16 @@ class McpServers:
         return f"it differs from the lock: {'; '.join(differences)}; review and lock it again"
 
 
-def _read_lock(given: str | Path | Object | None) -> Object | None:
-    if given is None:
+def _read_lock(source: str | Path | Object | None) -> Object | None:
+    if source is None:
         return None
-    document = _read(given) if isinstance(given, (str, Path)) else given
+    document = _read_json(source) if isinstance(source, (str, Path)) else source
     if type(document) is not dict or type(document.get("tools")) is not dict:
         raise ConfigError("not a lock of tools", hint="write one with: toolwire audit tools.json --lock FILE")
     return document
 
 
-def _read(file: str | Path) -> JSON:
+def _read_json(file: str | Path) -> JSON:
     try:
         data = Path(file).read_bytes()
     except OSError as error:

@@ -58,19 +58,19 @@ class StdioLink:
         self,
         spec: ServerSpec,
         on_message: MessageHandler,
-        lost: LostHandler,
+        on_lost: LostHandler,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self._spec = spec
-        self._hear = on_message
-        self._lost = lost
+        self._on_message = on_message
+        self._on_lost = on_lost
         self._environment = os.environ if environment is None else environment
         self._process: asyncio.subprocess.Process | None = None
         self._pending: dict[RequestId, asyncio.Future[Result | Failure]] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._gone: ServerGone | None = None
         self._closing = False
-        self._said: deque[str] = deque(maxlen=5)
+        self._stderr_lines: deque[str] = deque(maxlen=5)
 
     @property
     def is_gone(self) -> bool:
@@ -92,9 +92,9 @@ class StdioLink:
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
-            words = getattr(error, "strerror", None) or str(error)
-            raise ServerGone(f"cannot start {spec.name}: {spec.command}: {words}", sent=False) from None
-        self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._drain())]
+            reason = getattr(error, "strerror", None) or str(error)
+            raise ServerGone(f"cannot start {spec.name}: {spec.command}: {reason}", sent=False) from None
+        self._tasks = [asyncio.create_task(self._read_messages()), asyncio.create_task(self._read_stderr())]
         if self._closing:  # `close` was called while the process started
             await self.close()
             raise ServerGone(f"{spec.name} was closed", sent=False)
@@ -102,7 +102,7 @@ class StdioLink:
     async def send_request(
         self, request: RpcRequest, header_arguments: HeaderArguments | None = None
     ) -> Result | Failure:
-        self._check()
+        self._check_running()
         answer: asyncio.Future[Result | Failure] = asyncio.get_running_loop().create_future()
         self._pending[request.id] = answer
         try:
@@ -110,13 +110,13 @@ class StdioLink:
             return await answer
         except asyncio.CancelledError:
             if request.method != "initialize" and self._gone is None:
-                self._send(Cancelled(request.id, "no longer wanted").to_notification())
+                self._write_line(Cancelled(request.id, "no longer wanted").to_notification())
             raise
         finally:
             self._pending.pop(request.id, None)
 
     async def send(self, message: Notification | Result | Failure) -> None:
-        self._check()
+        self._check_running()
         await self._write(message)
 
     async def set_protocol(self, greeting: NegotiatedProtocol, *, listen: bool) -> None:
@@ -130,25 +130,25 @@ class StdioLink:
     async def wait_pending(self) -> None:
         """Return at once: there is nothing to wait for."""
 
-    def _check(self) -> None:
+    def _check_running(self) -> None:
         if self._gone is not None:
             raise ServerGone(self._gone.message, sent=False)
 
     async def _write(self, message: RpcMessage) -> None:
-        self._send(message)
+        self._write_line(message)
         assert self._process is not None
         assert self._process.stdin is not None
         try:
             await self._process.stdin.drain()
         except ConnectionError:
-            await self._end("closed its standard input")
+            await self._mark_gone("closed its standard input")
 
-    def _send(self, message: RpcMessage) -> None:
+    def _write_line(self, message: RpcMessage) -> None:
         assert self._process is not None
         assert self._process.stdin is not None
         self._process.stdin.write(write(message) + b"\n")
 
-    async def _read(self) -> None:
+    async def _read_messages(self) -> None:
         assert self._process is not None
         assert self._process.stdout is not None
         lines = NDJSONDecoder(LIMIT)
@@ -159,13 +159,13 @@ class StdioLink:
             for line in lines.close():
                 self._handle_line(line)
         except ProtocolError as error:
-            await self._end(f"broke the protocol: {error}")
+            await self._mark_gone(f"broke the protocol: {error}")
             return
         except Exception as error:  # noqa: BLE001  # on any failure the pending requests must be released
             _log.exception("reading from %s failed", self._spec.name)
-            await self._end(f"cannot be read: {error}")
+            await self._mark_gone(f"cannot be read: {error}")
             return
-        await self._end("has ended")
+        await self._mark_gone("has ended")
 
     def _handle_line(self, line: bytes) -> None:
         """Process a line. Log and ignore text that is not JSON. An unreadable answer only fails its own request."""
@@ -176,14 +176,14 @@ class StdioLink:
         try:
             messages = read_many(line) if is_batch(line) else [read(line)]
         except RpcError as error:
-            messages = [error.of(self._find_id(line))]
+            messages = [error.with_request_id(self._find_id(line))]
         for message in messages:
             if isinstance(message, RpcError):
-                self._fail(message)
+                self._fail_request(message)
             elif isinstance(message, (Result, Failure)):
-                self._answer(message)
+                self._resolve_request(message)
             else:
-                self._hear(message)
+                self._on_message(message)
 
     def _find_id(self, line: bytes) -> RequestId | None:
         """Search for the id in a line that is not valid JSON."""
@@ -192,23 +192,23 @@ class StdioLink:
             return None
         return int(found[1]) if found[1] else found[2].decode(errors="replace")
 
-    def _fail(self, error: RpcError) -> None:
-        waiting = self._pending.get(error.request_id) if error.request_id is not None else None
-        if waiting is None:  # the request is unknown, so every pending request must fail
+    def _fail_request(self, error: RpcError) -> None:
+        future = self._pending.get(error.request_id) if error.request_id is not None else None
+        if future is None:  # the request is unknown, so every pending request must fail
             raise ProtocolError(f"cannot read a message: {error.message}")
-        if not waiting.done():
-            waiting.set_exception(ProtocolError(f"cannot read the answer: {error.message}", status=502))
+        if not future.done():
+            future.set_exception(ProtocolError(f"cannot read the answer: {error.message}", status=502))
 
-    def _answer(self, message: Result | Failure) -> None:
-        waiting = self._pending.get(message.id) if message.id is not None else None
-        if waiting is None:
+    def _resolve_request(self, message: Result | Failure) -> None:
+        future = self._pending.get(message.id) if message.id is not None else None
+        if future is None:
             if isinstance(message, Failure) and message.id is None:
                 _log.warning("%s reported an error: %s", self._spec.name, neutralise_line(message.message[:200]))
             return  # the request was given up
-        if not waiting.done():
-            waiting.set_result(message)
+        if not future.done():
+            future.set_result(message)
 
-    async def _drain(self) -> None:
+    async def _read_stderr(self) -> None:
         """Read standard error, because a full pipe would block the process."""
         assert self._process is not None
         assert self._process.stderr is not None
@@ -216,25 +216,25 @@ class StdioLink:
         while data := await stream.read(_CHUNK):
             for line in data.decode(errors="replace").splitlines():
                 if line.strip():
-                    self._said.append(neutralise_line(line.strip()[:200]))
-                    _log.debug("%s: %s", self._spec.name, self._said[-1])
+                    self._stderr_lines.append(neutralise_line(line.strip()[:200]))
+                    _log.debug("%s: %s", self._spec.name, self._stderr_lines[-1])
 
-    async def _end(self, what: str) -> None:
+    async def _mark_gone(self, event: str) -> None:
         """Mark the connection as over. Only the first call has an effect."""
         if self._gone is not None:
             return
-        self._gone = ServerGone(f"{self._spec.name} {what}")
+        self._gone = ServerGone(f"{self._spec.name} {event}")
         await asyncio.sleep(0.05)  # time for its last output
-        said = f"; its standard error: {' | '.join(self._said)}" if self._said else ""
-        self._gone = ServerGone(f"{self._spec.name} {what}{said}")
-        self._release(self._gone)
+        stderr_text = f"; its standard error: {' | '.join(self._stderr_lines)}" if self._stderr_lines else ""
+        self._gone = ServerGone(f"{self._spec.name} {event}{stderr_text}")
+        self._fail_pending(self._gone)
         if not self._closing:
-            self._lost(self._gone)
+            self._on_lost(self._gone)
 
-    def _release(self, gone: ServerGone) -> None:
-        for waiting in self._pending.values():
-            if not waiting.done():
-                waiting.set_exception(ServerGone(gone.message))
+    def _fail_pending(self, gone: ServerGone) -> None:
+        for future in self._pending.values():
+            if not future.done():
+                future.set_exception(ServerGone(gone.message))
 
     async def close(self) -> None:
         """Close standard input, then send SIGTERM and SIGKILL if needed. Finally release all pending requests."""
@@ -245,26 +245,26 @@ class StdioLink:
         current = asyncio.current_task()
         tasks = [task for task in self._tasks if task is not current]
         try:
-            await _ended(process)
+            await _stop_process(process)
         finally:  # also if the wait was cancelled
-            _signal(process, signal.SIGKILL)  # also for child processes that are still running
+            _signal_group(process, signal.SIGKILL)  # also for child processes that are still running
             for task in tasks:
                 task.cancel()
             # pipes that were not read to the end would stay open
             process._transport.close()  # type: ignore[attr-defined]
             if self._gone is None:
                 self._gone = ServerGone(f"{self._spec.name} was closed")
-            self._release(self._gone)  # the task that detected the end may have been cancelled before it did so
+            self._fail_pending(self._gone)  # the task that detected the end may have been cancelled before it did so
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _ended(process: asyncio.subprocess.Process) -> None:
+async def _stop_process(process: asyncio.subprocess.Process) -> None:
     """Wait for the process to exit after the end of its input, or force it."""
     assert process.stdin is not None
     process.stdin.close()
-    for force in (None, signal.SIGTERM, signal.SIGKILL):
-        if force is not None:
-            _signal(process, force)
+    for signal_number in (None, signal.SIGTERM, signal.SIGKILL):
+        if signal_number is not None:
+            _signal_group(process, signal_number)
         try:
             await asyncio.wait_for(asyncio.shield(process.wait()), _GRACE)
             return
@@ -272,7 +272,7 @@ async def _ended(process: asyncio.subprocess.Process) -> None:
             continue
 
 
-def _signal(process: asyncio.subprocess.Process, number: int) -> None:
+def _signal_group(process: asyncio.subprocess.Process, number: int) -> None:
     """Send a signal to the whole process group."""
     try:
         os.killpg(process.pid, number)

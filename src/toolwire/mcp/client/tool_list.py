@@ -33,8 +33,8 @@ from .listing import ServerProblem, read_tools
 __all__ = ["ToolList"]
 
 _log = logging.getLogger("toolwire.mcp")
-_SHORTEST_PAUSE = 0.5
-_LONGEST_PAUSE = 60.0
+_MIN_PAUSE = 0.5
+_MAX_PAUSE = 60.0
 
 
 class ToolList:
@@ -49,8 +49,8 @@ class ToolList:
         spec: ServerSpec,
         fetch: Callable[[], Awaitable[list[JSON]]],
         *,
-        ready: Callable[[], Awaitable[Link | None]],
-        changed: Callable[[], None],
+        wait_ready: Callable[[], Awaitable[Link | None]],
+        on_change: Callable[[], None],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.tools: dict[str, Tool] = {}
@@ -59,47 +59,47 @@ class ToolList:
         self.is_stale = False
         self._spec = spec
         self._fetch = fetch
-        self._ready = ready
-        self._changed = changed
+        self._wait_ready = wait_ready
+        self._on_change = on_change
         self._sleep = sleep
         self._started = 0
         self._applied = 0
-        self._refreshing = asyncio.Lock()
+        self._refresh_lock = asyncio.Lock()
 
     async def load(self) -> None:
         """List the tools of a connection that is being opened; raise if that fails."""
         try:
-            await self._list()
+            await self._fetch_list()
         except RpcError:
             if not self.is_stale:
                 raise
-            await self._list()  # the cursor of a list that changes between two pages can become invalid
+            await self._fetch_list()  # the cursor of a list that changes between two pages can become invalid
 
     async def refresh(self) -> None:
         """List the tools again if a change was announced since the last listing began; on failure keep the list."""
-        if self._refreshing.locked():
-            async with self._refreshing:
+        if self._refresh_lock.locked():
+            async with self._refresh_lock:
                 return  # a listing was in flight: waiting for it is enough
-        async with self._refreshing:
+        async with self._refresh_lock:
             if not self.is_stale:
                 return
-            before = self.tools, self.problems
+            previous = self.tools, self.problems
             try:
-                await self._list()
+                await self._fetch_list()
             except (ToolwireError, OSError) as error:
                 _log.warning("cannot list the tools of %s again, keeping the last list: %s", self._spec.name, error)
-            if (self.tools, self.problems) != before:
-                self._changed()
+            if (self.tools, self.problems) != previous:
+                self._on_change()
 
-    async def follow(self) -> None:
+    async def follow_changes(self) -> None:
         """Refresh until no change is announced any more."""
-        pause = _SHORTEST_PAUSE
-        while await self._ready() is not None and self.is_stale:
+        pause = _MIN_PAUSE
+        while await self._wait_ready() is not None and self.is_stale:
             await self.refresh()
             await self._sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            pause = min(2 * pause, _MAX_PAUSE)
 
-    async def _list(self) -> None:
+    async def _fetch_list(self) -> None:
         self.is_stale = False
         self._started = number = self._started + 1
         try:
@@ -114,10 +114,10 @@ class ToolList:
         self._apply(raw)
 
     def _apply(self, raw: list[JSON]) -> None:
-        name, picked = self._spec.name, self._spec.tools
+        name, allowed = self._spec.name, self._spec.tools
         tools, problems = read_tools(raw, name, trusted=self._spec.trusted)
-        if picked is not None:
-            problems += [ServerProblem(name, missing, "no such tool") for missing in picked if missing not in tools]
-            tools = {tool: tools[tool] for tool in tools if tool in picked}
+        if allowed is not None:
+            problems += [ServerProblem(name, missing, "no such tool") for missing in allowed if missing not in tools]
+            tools = {tool: tools[tool] for tool in tools if tool in allowed}
         self.tools, self.problems = tools, problems
         self.header_arguments = {tool: find_header_arguments(tools[tool].input_schema) for tool in tools}

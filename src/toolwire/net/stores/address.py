@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-__all__ = ["name_of", "redact"]
+__all__ = ["display_name", "redact"]
 
 _SECRET_PARAMETERS = frozenset({"password", "passfile", "sslpassword", "sslkey", "ssl_password", "passwd"})
 
 
-def name_of(url: str) -> str:
+def display_name(url: str) -> str:
     """Return scheme, host and port; only the scheme if an @ in the rest may belong to a password.
 
     >>> name_of("redis://me:secret@db.example:6379/0?password=secret")
@@ -18,10 +18,10 @@ def name_of(url: str) -> str:
     'redis://…'
     """
     scheme, _, rest = url.partition("://")
-    place, _, behind = rest.partition("/")
-    if "@" in behind or "?" in place or "#" in place:
+    authority, _, path = rest.partition("/")
+    if "@" in path or "?" in authority or "#" in authority:
         return f"{scheme}://…"
-    return f"{scheme}://{place.rpartition('@')[2]}"
+    return f"{scheme}://{authority.rpartition('@')[2]}"
 
 
 def redact(text: str, url: str) -> str:
@@ -30,12 +30,12 @@ def redact(text: str, url: str) -> str:
     >>> redact('no user "me" with "s3cret"', "postgresql://me:s3cret@host/db")
     'no user "me" with "***"'
     """
-    for secret in sorted(_secrets(url), key=len, reverse=True):
+    for secret in sorted(_find_secrets(url), key=len, reverse=True):
         text = text.replace(secret, "***")
     return " ".join(text.split())
 
 
-def _secrets(url: str) -> set[str]:
+def _find_secrets(url: str) -> set[str]:
     try:
         parts = urlsplit(url)
         found = {parts.password or ""}

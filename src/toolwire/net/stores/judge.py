@@ -21,11 +21,11 @@ def effective_state(record: Record | None, now: float) -> Record | None:
     return record
 
 
-def may_claim(claim: Claim, there: Record | None) -> bool:
+def may_claim(claim: Claim, existing: Record | None) -> bool:
     """Return True if the claim gets the key; `there` is the result of `effective_state`."""
-    if there is None:
+    if existing is None:
         return True
-    return claim.reclaim and there.state == "unknown" and there.fingerprint == claim.fingerprint
+    return claim.reclaim and existing.state == "unknown" and existing.fingerprint == claim.fingerprint
 
 
 def new_record(claim: Claim, now: float) -> Record:

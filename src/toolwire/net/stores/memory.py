@@ -26,22 +26,22 @@ class MemoryStore:
         self._closed = False
 
     def claim(self, claim: Claim) -> Record:
-        with self._open() as records:
+        with self._lock_records() as records:
             now = self._clock()
-            there = effective_state(records.get(claim.key), now)
-            if there is None or may_claim(claim, there):
-                there = records[claim.key] = new_record(claim, now)
-            return there
+            existing = effective_state(records.get(claim.key), now)
+            if existing is None or may_claim(claim, existing):
+                existing = records[claim.key] = new_record(claim, now)
+            return existing
 
     def renew(self, key: str, token: str, lease: float) -> bool:
-        with self._open() as records:
-            mine = _running(records, key, token)
-            if mine is not None:
-                records[key] = replace(mine, lease_until=self._clock() + lease)
-            return mine is not None
+        with self._lock_records() as records:
+            own_record = _find_running(records, key, token)
+            if own_record is not None:
+                records[key] = replace(own_record, lease_until=self._clock() + lease)
+            return own_record is not None
 
     def complete(self, key: str, token: str, result: str, ttl: float, state: RecordState = "done") -> bool:
-        with self._open() as records:
+        with self._lock_records() as records:
             record = records.get(key)
             if record is None or not may_complete(record, token, result, state):
                 return False
@@ -49,27 +49,27 @@ class MemoryStore:
             return True
 
     def release(self, key: str, token: str) -> bool:
-        with self._open() as records:
-            mine = _running(records, key, token)
-            if mine is not None:
+        with self._lock_records() as records:
+            own_record = _find_running(records, key, token)
+            if own_record is not None:
                 del records[key]
-            return mine is not None
+            return own_record is not None
 
     def get(self, key: str) -> Record | None:
-        with self._open() as records:
+        with self._lock_records() as records:
             return effective_state(records.get(key), self._clock())
 
     def records(self, state: RecordState | None = None, limit: int = 100) -> list[Record]:
-        with self._open() as records:
+        with self._lock_records() as records:
             now = self._clock()
-            told = [
-                record for record in (effective_state(each, now) for each in records.values()) if record is not None
+            effective = [
+                record for record in (effective_state(stored, now) for stored in records.values()) if record is not None
             ]
-        wanted = [record for record in told if state is None or record.state == state]
+        wanted = [record for record in effective if state is None or record.state == state]
         return sorted(wanted, key=lambda record: record.created_at, reverse=True)[:limit]
 
     def resolve(self, key: str, result: str | None, ttl: float = DAY) -> bool:
-        with self._open() as records:
+        with self._lock_records() as records:
             now = self._clock()
             record = effective_state(records.get(key), now)
             if record is None or record.state != "unknown":
@@ -81,12 +81,12 @@ class MemoryStore:
             return True
 
     def sweep(self) -> int:
-        with self._open() as records:
+        with self._lock_records() as records:
             now = self._clock()
-            over = [key for key, record in records.items() if effective_state(record, now) is None]
-            for key in over:
+            expired = [key for key, record in records.items() if effective_state(record, now) is None]
+            for key in expired:
                 del records[key]
-            return len(over)
+            return len(expired)
 
     def close(self) -> None:
         with self._lock:
@@ -94,13 +94,13 @@ class MemoryStore:
             self._records.clear()
 
     @contextmanager
-    def _open(self) -> Iterator[dict[str, Record]]:
+    def _lock_records(self) -> Iterator[dict[str, Record]]:
         with self._lock:
             if self._closed:
                 raise StoreError("the store is closed", hint="open a new store")
             yield self._records
 
 
-def _running(records: dict[str, Record], key: str, token: str) -> Record | None:
+def _find_running(records: dict[str, Record], key: str, token: str) -> Record | None:
     record = records.get(key)
     return record if record is not None and record.token == token and record.state == "running" else None

@@ -21,8 +21,8 @@ from typing import Any
 
 from ...ir.errors import ConfigError, MissingExtra, StoreError
 from ...run.records import DAY, Claim, Record, RecordState
-from .address import name_of, redact
-from .rows import COLUMNS, as_bytes, record
+from .address import display_name, redact
+from .rows import COLUMNS, as_bytes, record_from_row
 
 try:
     import psycopg
@@ -33,19 +33,19 @@ except ImportError:
 __all__ = ["PostgresStore"]
 
 _CONNECT_SECONDS = 3
-_SILENCE_MILLISECONDS = 10_000
+_NETWORK_TIMEOUT_MILLISECONDS = 10_000
 _STATEMENT_MILLISECONDS = 5_000
-_IDLE = 8  # maximum number of idle connections
-_SWEPT_AT_ONCE = 10_000  # rows; keeps each statement below its timeout, however many rows there are
+_MAX_IDLE = 8  # maximum number of idle connections
+_SWEEP_BATCH = 10_000  # rows; keeps each statement below its timeout, however many rows there are
 
 _VERSION = "toolwire records, version 1"
-_LOCK = 0x746F6F6C77697265  # "toolwire": the advisory lock for creating the table
+_LOCK_ID = 0x746F6F6C77697265  # "toolwire": the advisory lock for creating the table
 _NOW = "extract(epoch FROM now())::float8"
-_IS_OVER = f"(r.state = 'done' AND r.expires_at <= {_NOW})"
+_IS_EXPIRED = f"(r.state = 'done' AND r.expires_at <= {_NOW})"
 _IS_UNKNOWN = f"(r.state = 'unknown' OR (r.state = 'running' AND r.lease_until <= {_NOW}))"
 _STATE = f"CASE WHEN {_IS_UNKNOWN} THEN 'unknown' ELSE r.state END"
 _EFFECTIVE_COLUMNS = COLUMNS.replace("state", f"{_STATE} AS state")
-_MAY_CLAIM = f"({_IS_OVER} OR (%(reclaim)s AND {_IS_UNKNOWN} AND r.fingerprint = %(fingerprint)s))"
+_MAY_CLAIM = f"({_IS_EXPIRED} OR (%(reclaim)s AND {_IS_UNKNOWN} AND r.fingerprint = %(fingerprint)s))"
 
 _LIMIT_STATEMENTS = f"""
 SELECT set_config(name, '{_STATEMENT_MILLISECONDS}', false) FROM pg_settings WHERE name = 'statement_timeout' AND setting = '0'
@@ -54,7 +54,7 @@ _FIND_TABLE = (
     "SELECT obj_description(to_regclass('toolwire_records'), 'pg_class'), to_regclass('toolwire_records')::text"
 )
 _MAKE_TABLE = f"""
-SELECT pg_advisory_xact_lock({_LOCK});
+SELECT pg_advisory_xact_lock({_LOCK_ID});
 CREATE TABLE IF NOT EXISTS toolwire_records (
     id bytea PRIMARY KEY, key bytea NOT NULL, tool bytea NOT NULL, fingerprint bytea NOT NULL, state text NOT NULL,
     token bytea NOT NULL, lease_until float8 NOT NULL, expires_at float8 NOT NULL, created_at float8 NOT NULL, result bytea
@@ -85,20 +85,20 @@ UPDATE toolwire_records SET state = %(state)s, result = %(result)s, expires_at =
 WHERE id = %(id)s AND token = %(token)s AND (state <> 'done' OR (%(state)s = 'done' AND result = %(result)s))
 """
 _RELEASE = "DELETE FROM toolwire_records WHERE id = %(id)s AND token = %(token)s AND state = 'running'"
-_GET = f"SELECT {_EFFECTIVE_COLUMNS} FROM toolwire_records r WHERE id = %(id)s AND NOT {_IS_OVER}"
+_GET = f"SELECT {_EFFECTIVE_COLUMNS} FROM toolwire_records r WHERE id = %(id)s AND NOT {_IS_EXPIRED}"
 _LIST = f"""
 SELECT {_EFFECTIVE_COLUMNS} FROM toolwire_records r
-WHERE NOT {_IS_OVER} AND (%(state)s::text IS NULL OR %(state)s::text = {_STATE})
+WHERE NOT {_IS_EXPIRED} AND (%(state)s::text IS NULL OR %(state)s::text = {_STATE})
 ORDER BY created_at DESC LIMIT %(limit)s
 """
 _RESOLVE = f"""
 UPDATE toolwire_records r SET state = 'done', token = '', result = %(result)s, expires_at = {_NOW} + %(ttl)s
 WHERE id = %(id)s AND {_IS_UNKNOWN}
 """
-_FORGET = f"DELETE FROM toolwire_records r WHERE id = %(id)s AND {_IS_UNKNOWN}"
+_DELETE_UNKNOWN = f"DELETE FROM toolwire_records r WHERE id = %(id)s AND {_IS_UNKNOWN}"
 _SWEEP = f"""
 DELETE FROM toolwire_records WHERE id IN (
-    SELECT id FROM toolwire_records r WHERE {_IS_OVER} LIMIT %(most)s FOR UPDATE SKIP LOCKED
+    SELECT id FROM toolwire_records r WHERE {_IS_EXPIRED} LIMIT %(most)s FOR UPDATE SKIP LOCKED
 )
 """
 
@@ -109,14 +109,14 @@ class PostgresStore:
     def __init__(self, url: str) -> None:
         self._url = url
         try:
-            given = conninfo_to_dict(url)
+            parsed = conninfo_to_dict(url)
         except psycopg.Error:
             raise ConfigError(
-                f"invalid store address: {name_of(url)}",
+                f"invalid store address: {display_name(url)}",
                 hint="use postgresql://user:password@host:5432/database",
             ) from None
-        limits = {"connect_timeout": _CONNECT_SECONDS, "tcp_user_timeout": _SILENCE_MILLISECONDS}
-        self._parameters: dict[str, Any] = {**limits, **given}
+        limits = {"connect_timeout": _CONNECT_SECONDS, "tcp_user_timeout": _NETWORK_TIMEOUT_MILLISECONDS}
+        self._parameters: dict[str, Any] = {**limits, **parsed}
         self._idle: list[Any] = []
         self._process = os.getpid()
         self._ready = False
@@ -124,7 +124,7 @@ class PostgresStore:
 
     def claim(self, claim: Claim) -> Record:
         values = {
-            "id": _id(claim.key),
+            "id": _record_id(claim.key),
             "key": as_bytes(claim.key),
             "tool": as_bytes(claim.tool),
             "fingerprint": as_bytes(claim.fingerprint),
@@ -136,15 +136,15 @@ class PostgresStore:
         while True:
             rows = self._run(_CLAIM, values).fetchall()
             if rows:
-                return record(rows[0])
+                return record_from_row(rows[0])
             # Another claim succeeded after the snapshot of this statement: try again.
 
     def renew(self, key: str, token: str, lease: float) -> bool:
-        return self._change(_RENEW, {"id": _id(key), "token": as_bytes(token), "lease": float(lease)})
+        return self._change(_RENEW, {"id": _record_id(key), "token": as_bytes(token), "lease": float(lease)})
 
     def complete(self, key: str, token: str, result: str, ttl: float, state: RecordState = "done") -> bool:
         values = {
-            "id": _id(key),
+            "id": _record_id(key),
             "token": as_bytes(token),
             "result": as_bytes(result),
             "ttl": float(ttl),
@@ -153,25 +153,25 @@ class PostgresStore:
         return self._change(_COMPLETE, values)
 
     def release(self, key: str, token: str) -> bool:
-        return self._change(_RELEASE, {"id": _id(key), "token": as_bytes(token)})
+        return self._change(_RELEASE, {"id": _record_id(key), "token": as_bytes(token)})
 
     def get(self, key: str) -> Record | None:
-        rows = self._run(_GET, {"id": _id(key)}).fetchall()
-        return record(rows[0]) if rows else None
+        rows = self._run(_GET, {"id": _record_id(key)}).fetchall()
+        return record_from_row(rows[0]) if rows else None
 
     def records(self, state: RecordState | None = None, limit: int = 100) -> list[Record]:
-        return [record(row) for row in self._run(_LIST, {"state": state, "limit": limit}).fetchall()]
+        return [record_from_row(row) for row in self._run(_LIST, {"state": state, "limit": limit}).fetchall()]
 
     def resolve(self, key: str, result: str | None, ttl: float = DAY) -> bool:
         if result is None:
-            return self._change(_FORGET, {"id": _id(key)})
-        return self._change(_RESOLVE, {"id": _id(key), "result": as_bytes(result), "ttl": float(ttl)})
+            return self._change(_DELETE_UNKNOWN, {"id": _record_id(key)})
+        return self._change(_RESOLVE, {"id": _record_id(key), "result": as_bytes(result), "ttl": float(ttl)})
 
     def sweep(self) -> int:
-        swept = gone = int(self._run(_SWEEP, {"most": _SWEPT_AT_ONCE}).rowcount)
-        while gone == _SWEPT_AT_ONCE:
-            gone = int(self._run(_SWEEP, {"most": _SWEPT_AT_ONCE}).rowcount)
-            swept += gone
+        swept = removed = int(self._run(_SWEEP, {"most": _SWEEP_BATCH}).rowcount)
+        while removed == _SWEEP_BATCH:
+            removed = int(self._run(_SWEEP, {"most": _SWEEP_BATCH}).rowcount)
+            swept += removed
         return swept
 
     def close(self) -> None:
@@ -187,22 +187,22 @@ class PostgresStore:
         if self._closed:
             raise StoreError("the store is closed", hint="open a new store")
         try:
-            waiting = self._waiting()
-            if waiting is not None:
+            idle_connection = self._pop_idle()
+            if idle_connection is not None:
                 try:
-                    return self._execute(waiting, statement, values)
+                    return self._execute(idle_connection, statement, values)
                 except psycopg.OperationalError:
-                    if not waiting.closed:
+                    if not idle_connection.closed:
                         raise
                     self._idle.clear()  # the server closed the others, too
             return self._execute(self._connect(), statement, values)
         except psycopg.Error as error:
             raise StoreError(
-                f"PostgreSQL, {name_of(self._url)}: {redact(str(error), self._url) or type(error).__name__}",
+                f"PostgreSQL, {display_name(self._url)}: {redact(str(error), self._url) or type(error).__name__}",
                 hint="check that the server is running and the credentials are valid",
             ) from None
 
-    def _waiting(self) -> Any:
+    def _pop_idle(self) -> Any:
         """Return an idle connection of this process, or None. Connections inherited by a fork belong to the parent."""
         if self._process != os.getpid():
             self._idle, self._process = [], os.getpid()
@@ -215,7 +215,7 @@ class PostgresStore:
         try:
             return connection.execute(statement, values, binary=True)
         finally:
-            if not connection.closed and len(self._idle) < _IDLE and not self._closed:
+            if not connection.closed and len(self._idle) < _MAX_IDLE and not self._closed:
                 self._idle.append(connection)
             else:
                 connection.close()
@@ -233,15 +233,15 @@ class PostgresStore:
         return connection
 
     def _find_or_make_table(self, connection: Any) -> None:
-        comment, there = connection.execute(_FIND_TABLE).fetchone()
-        if there is None:
+        comment, table = connection.execute(_FIND_TABLE).fetchone()
+        if table is None:
             connection.execute(_MAKE_TABLE)  # several statements in one message are one transaction
         elif comment != _VERSION:
             raise StoreError(
-                f"PostgreSQL, {name_of(self._url)}: the table toolwire_records is {comment!r}, expected {_VERSION!r}",
+                f"PostgreSQL, {display_name(self._url)}: the table toolwire_records is {comment!r}, expected {_VERSION!r}",
                 hint="use another database or schema, or the version of toolwire that created the table",
             )
 
 
-def _id(key: str) -> bytes:
+def _record_id(key: str) -> bytes:
     return hashlib.sha256(as_bytes(key)).digest()

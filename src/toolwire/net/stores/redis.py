@@ -22,8 +22,8 @@ from typing import Any
 
 from ...ir.errors import ConfigError, MissingExtra, StoreError
 from ...run.records import DAY, Claim, Record, RecordState
-from .address import name_of, redact
-from .rows import as_bytes, record
+from .address import display_name, redact
+from .rows import as_bytes, record_from_row
 
 try:
     import redis
@@ -35,7 +35,7 @@ except ImportError:
 __all__ = ["RedisStore"]
 
 _CONNECT_SECONDS = 2.0
-_ANSWER_SECONDS = 5.0
+_REPLY_SECONDS = 5.0
 _PAGE = 100
 _PREFIX = b"{toolwire:1}:"
 _INDEXES = (_PREFIX + b"open", _PREFIX + b"done", _PREFIX + b"ends")
@@ -130,12 +130,12 @@ class RedisStore:
             self._client: Any = redis.Redis.from_url(
                 url,
                 socket_connect_timeout=_CONNECT_SECONDS,
-                socket_timeout=_ANSWER_SECONDS,
+                socket_timeout=_REPLY_SECONDS,
                 retry=Retry(NoBackoff(), 1),
             )
         except (ValueError, redis.RedisError):
             raise ConfigError(
-                f"invalid store address: {name_of(url)}", hint="use redis://user:password@host:6379/0"
+                f"invalid store address: {display_name(url)}", hint="use redis://user:password@host:6379/0"
             ) from None
         self._scripts = {
             body: self._client.register_script(_HEAD + body)
@@ -144,9 +144,9 @@ class RedisStore:
         self._closed = False
 
     def claim(self, claim: Claim) -> Record:
-        words = (claim.tool, claim.fingerprint, claim.token)
+        texts = (claim.tool, claim.fingerprint, claim.token)
         numbers = (repr(float(claim.lease)), repr(float(claim.ttl)), int(claim.reclaim))
-        return _record(as_bytes(claim.key), self._run(_CLAIM, claim.key, *map(as_bytes, words), *numbers))
+        return _to_record(as_bytes(claim.key), self._run(_CLAIM, claim.key, *map(as_bytes, texts), *numbers))
 
     def renew(self, key: str, token: str, lease: float) -> bool:
         return self._change(_RENEW, key, as_bytes(token), repr(float(lease)))
@@ -159,75 +159,75 @@ class RedisStore:
 
     def get(self, key: str) -> Record | None:
         found = self._run(_GET, key)
-        return None if found is None else _record(as_bytes(key), found)
+        return None if found is None else _to_record(as_bytes(key), found)
 
     def records(self, state: RecordState | None = None, limit: int = 100) -> list[Record]:
         found: list[Record] = []
         for index, states in zip(_INDEXES, (("running", "unknown"), ("done",)), strict=False):
             if state is None or state in states:
-                wanted = (record for record in self._listed(index) if state in {None, record.state})
+                wanted = (record for record in self._iterate_index(index) if state in {None, record.state})
                 found += islice(wanted, limit)
         return sorted(found, key=lambda record: record.created_at, reverse=True)[:limit]
 
     def resolve(self, key: str, result: str | None, ttl: float = DAY) -> bool:
-        forgets = int(result is None)
-        return self._change(_RESOLVE, key, forgets, as_bytes(result or ""), repr(float(ttl)))
+        deletes = int(result is None)
+        return self._change(_RESOLVE, key, deletes, as_bytes(result or ""), repr(float(ttl)))
 
     def sweep(self) -> int:
-        with self._client_at_work() as client:
+        with self._use_client() as client:
             seconds, micros = client.time()
-            over = client.zrangebyscore(_INDEXES[2], "-inf", seconds + micros / 1e6)
-        return sum(self._each(_SWEEP, over))
+            expired = client.zrangebyscore(_INDEXES[2], "-inf", seconds + micros / 1e6)
+        return sum(self._run_for_each(_SWEEP, expired))
 
     def close(self) -> None:
         self._closed = True
         self._client.close()
 
-    def _listed(self, index: bytes) -> Iterator[Record]:
+    def _iterate_index(self, index: bytes) -> Iterator[Record]:
         """Iterate over the records of an index, the newest first, without expired ones."""
-        with self._client_at_work() as client:
+        with self._use_client() as client:
             keys = client.zrevrange(index, 0, -1)
         for start in range(0, len(keys), _PAGE):
             page = keys[start : start + _PAGE]
-            for key, found in zip(page, self._each(_GET, page), strict=True):
+            for key, found in zip(page, self._run_for_each(_GET, page), strict=True):
                 if found is not None:
-                    yield _record(key, found)
+                    yield _to_record(key, found)
 
-    def _each(self, script: str, keys: list[bytes]) -> list[Any]:
+    def _run_for_each(self, script: str, keys: list[bytes]) -> list[Any]:
         """Run the script for every key, with one round trip per page."""
-        answers: list[Any] = []
+        replies: list[Any] = []
         for start in range(0, len(keys), _PAGE):
-            with self._client_at_work() as client, client.pipeline(transaction=False) as pipeline:
+            with self._use_client() as client, client.pipeline(transaction=False) as pipeline:
                 for key in keys[start : start + _PAGE]:
-                    self._scripts[script](keys=_names(key), args=[key], client=pipeline)
-                answers += pipeline.execute()
-        return answers
+                    self._scripts[script](keys=_key_names(key), args=[key], client=pipeline)
+                replies += pipeline.execute()
+        return replies
 
     def _change(self, script: str, key: str, *arguments: Any) -> bool:
         return bool(self._run(script, key, *arguments))
 
     def _run(self, script: str, key: str, *arguments: Any) -> Any:
         name = as_bytes(key)
-        with self._client_at_work():
-            return self._scripts[script](keys=_names(name), args=[name, *arguments])
+        with self._use_client():
+            return self._scripts[script](keys=_key_names(name), args=[name, *arguments])
 
     @contextmanager
-    def _client_at_work(self) -> Iterator[Any]:
+    def _use_client(self) -> Iterator[Any]:
         if self._closed:
             raise StoreError("the store is closed", hint="open a new store")
         try:
             yield self._client
         except redis.RedisError as error:
             raise StoreError(
-                f"Redis, {name_of(self._url)}: {redact(str(error), self._url)}",
+                f"Redis, {display_name(self._url)}: {redact(str(error), self._url)}",
                 hint="check that the server is running and the credentials are valid",
             ) from None
 
 
-def _names(key: bytes) -> list[bytes]:
+def _key_names(key: bytes) -> list[bytes]:
     return [_PREFIX + b"record:" + key, *_INDEXES]
 
 
-def _record(key: bytes, found: Any) -> Record:
+def _to_record(key: bytes, found: Any) -> Record:
     tool, fingerprint, state, *others = found
-    return record((key, tool, fingerprint, state.decode(), *others))
+    return record_from_row((key, tool, fingerprint, state.decode(), *others))

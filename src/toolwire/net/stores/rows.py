@@ -7,7 +7,7 @@ from typing import Any
 
 from ...run.records import Record
 
-__all__ = ["COLUMNS", "as_bytes", "as_text", "record"]
+__all__ = ["COLUMNS", "as_bytes", "as_text", "record_from_row"]
 
 COLUMNS = "key, tool, fingerprint, state, token, lease_until, expires_at, created_at, result"
 
@@ -25,7 +25,7 @@ def as_text(data: bytes) -> str:
     return data.decode("utf-8", "surrogatepass")
 
 
-def record(row: Sequence[Any]) -> Record:
+def record_from_row(row: Sequence[Any]) -> Record:
     """Build a record from a row in the order of COLUMNS. All text except the state is bytes."""
     key, tool, fingerprint, state, token, lease_until, expires_at, created_at, result = row
     return Record(

@@ -23,12 +23,12 @@ from weakref import WeakSet
 from ...ir.errors import StoreError
 from ...run.records import DAY, Claim, Record, RecordState
 from .judge import effective_state, may_claim, new_record
-from .rows import COLUMNS, as_bytes, record
+from .rows import COLUMNS, as_bytes, record_from_row
 
 __all__ = ["SqliteStore"]
 
 _VERSION = 1
-_PATIENCE = 10.0  # seconds that a statement waits for writers of other processes
+_BUSY_TIMEOUT = 10.0  # seconds that a statement waits for writers of other processes
 
 _SCHEMA = f"""
 BEGIN IMMEDIATE;
@@ -70,7 +70,7 @@ _RESOLVE = f"""
 UPDATE records SET state = 'done', token = x'', result = :result, expires_at = :expires_at
 WHERE key = :key AND {_IS_UNKNOWN}
 """
-_FORGET = f"DELETE FROM records WHERE key = :key AND {_IS_UNKNOWN}"
+_DELETE_UNKNOWN = f"DELETE FROM records WHERE key = :key AND {_IS_UNKNOWN}"
 _SWEEP = "DELETE FROM records WHERE state = 'done' AND expires_at <= ?"
 
 
@@ -87,13 +87,13 @@ class SqliteStore:
         _STORES.add(self)
 
     def claim(self, claim: Claim) -> Record:
-        with self._connected() as connection:
+        with self._use_connection() as connection:
             while True:
                 now = self._clock()
                 # Read first: returning an existing record takes no write lock.
-                there = _effective_record(connection.execute(_READ, (as_bytes(claim.key),)).fetchone(), now)
-                if there is not None and not may_claim(claim, there):
-                    return there
+                existing = _effective_record(connection.execute(_READ, (as_bytes(claim.key),)).fetchone(), now)
+                if existing is not None and not may_claim(claim, existing):
+                    return existing
                 self._synchronise(connection, full=claim.durable)
                 if connection.execute(_CLAIM, _claim_values(claim, now)).fetchall():
                     return new_record(claim, now)
@@ -102,13 +102,13 @@ class SqliteStore:
         return self._change(_RENEW, (self._clock() + lease, as_bytes(key), as_bytes(token)), full=False)
 
     def complete(self, key: str, token: str, result: str, ttl: float, state: RecordState = "done") -> bool:
-        with self._connected() as connection:
-            mine = (as_bytes(key), as_bytes(token))
-            durable = connection.execute(_DURABLE, mine).fetchone()
+        with self._use_connection() as connection:
+            key_and_token = (as_bytes(key), as_bytes(token))
+            durable = connection.execute(_DURABLE, key_and_token).fetchone()
             if durable is None:
                 return False
             self._synchronise(connection, full=bool(durable[0]))
-            values = {"key": mine[0], "token": mine[1], "state": state, "result": as_bytes(result)}
+            values = {"key": key_and_token[0], "token": key_and_token[1], "state": state, "result": as_bytes(result)}
             done = connection.execute(_COMPLETE, {**values, "expires_at": self._clock() + ttl})
             return done.rowcount == 1
 
@@ -116,24 +116,24 @@ class SqliteStore:
         return self._change(_RELEASE, (as_bytes(key), as_bytes(token)), full=False)
 
     def get(self, key: str) -> Record | None:
-        with self._connected() as connection:
+        with self._use_connection() as connection:
             return _effective_record(connection.execute(_READ, (as_bytes(key),)).fetchone(), self._clock())
 
     def records(self, state: RecordState | None = None, limit: int = 100) -> list[Record]:
-        with self._connected() as connection:
+        with self._use_connection() as connection:
             now = self._clock()
             rows = connection.execute(_LIST, {"now": now, "state": state, "limit": limit}).fetchall()
-        return [told for told in (_effective_record(row, now) for row in rows) if told is not None]
+        return [effective for effective in (_effective_record(row, now) for row in rows) if effective is not None]
 
     def resolve(self, key: str, result: str | None, ttl: float = DAY) -> bool:
         now = self._clock()
         if result is None:
-            return self._change(_FORGET, {"key": as_bytes(key), "now": now}, full=True)
+            return self._change(_DELETE_UNKNOWN, {"key": as_bytes(key), "now": now}, full=True)
         values = {"key": as_bytes(key), "now": now, "result": as_bytes(result), "expires_at": now + ttl}
         return self._change(_RESOLVE, values, full=True)
 
     def sweep(self) -> int:
-        with self._connected() as connection:
+        with self._use_connection() as connection:
             return connection.execute(_SWEEP, (self._clock(),)).rowcount
 
     def close(self) -> None:
@@ -142,12 +142,12 @@ class SqliteStore:
             self._disconnect()
 
     def _change(self, statement: str, values: Any, *, full: bool) -> bool:
-        with self._connected() as connection:
+        with self._use_connection() as connection:
             self._synchronise(connection, full=full)
             return connection.execute(statement, values).rowcount == 1
 
     @contextmanager
-    def _connected(self) -> Iterator[sqlite3.Connection]:
+    def _use_connection(self) -> Iterator[sqlite3.Connection]:
         with self._lock:
             if self._closed:
                 raise StoreError("the store is closed", hint="open a new store")
@@ -160,7 +160,7 @@ class SqliteStore:
 
     def _connect(self) -> sqlite3.Connection:
         os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))  # SQLite gives its log the same permissions
-        connection = sqlite3.connect(self._path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
+        connection = sqlite3.connect(self._path, timeout=_BUSY_TIMEOUT, isolation_level=None, check_same_thread=False)
         try:
             _set_up(connection, self._path)
         except BaseException:
@@ -186,13 +186,13 @@ def _set_up(connection: sqlite3.Connection, path: str) -> None:
 
     Changing the journal mode does not wait for other connections, whatever the timeout, so it is retried here.
     """
-    give_up = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + _BUSY_TIMEOUT
     while True:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
             break
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > give_up:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
     version = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -220,14 +220,14 @@ def _claim_values(claim: Claim, now: float) -> dict[str, Any]:
 
 
 def _effective_record(row: Any, now: float) -> Record | None:
-    return None if row is None else effective_state(record(row), now)
+    return None if row is None else effective_state(record_from_row(row), now)
 
 
 def _hint(error: Exception) -> str:
     if isinstance(error, OSError):
         return "check that the folder exists and that the folder and the file are writable"
     if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
-        return f"another process has been writing for {_PATIENCE:.0f} seconds; try again when it is done"
+        return f"another process has been writing for {_BUSY_TIMEOUT:.0f} seconds; try again when it is done"
     return "check that it is a toolwire file, on a local disk with free space"
 
 

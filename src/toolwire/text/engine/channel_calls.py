@@ -8,7 +8,7 @@ from typing import Literal
 
 from ...ir.parts import ToolCall
 from ...ir.text import dumps
-from .envelope import arguments
+from .envelope import read_arguments
 from .offered import OfferedTools
 from .reader import Malformed, Parsing, Truncated, terminals
 from .style import ParseContext, StyleBase
@@ -17,7 +17,7 @@ from .tagged_calls import TaggedCalls
 __all__ = ["ChannelCalls"]
 
 _WEAK = "to="
-_TO = re.compile(r"\bto=([^\s<]+)").search
+_RECIPIENT = re.compile(r"\bto=([^\s<]+)").search
 
 
 class ChannelCalls(StyleBase, frozen=True):
@@ -41,12 +41,12 @@ class ChannelCalls(StyleBase, frozen=True):
     def openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
         return tuple(filter(None, (self.start, self.channel)))
 
-    def weak(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
+    def weak_openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
         return (_WEAK,)
 
     def read(self, turn: ParseContext, opener: str) -> Parsing[None]:
         reader = turn.reader
-        header, end = yield from self._header(turn, opener)
+        header, end = yield from self._read_header(turn, opener)
         if end is None:
             raise Truncated("the text ends inside a header")
         if end != self.message:
@@ -54,16 +54,16 @@ class ChannelCalls(StyleBase, frozen=True):
             raise Malformed(f"no message follows the header {header!r}")
         kind, name = self._route(header, turn.offered)
         if kind == "call":
-            yield from self._call(turn, name)
+            yield from self._read_call(turn, name)
         elif kind == "reasoning":
-            yield from self._spoken(turn, turn.writer.reasoning)
+            yield from self._read_body(turn, turn.writer.add_reasoning)
         else:
             reader.taken = None
             turn.writer.end_item()
             if self.closed:
-                yield from self._spoken(turn, turn.writer.text)
+                yield from self._read_body(turn, turn.writer.add_text)
 
-    def _header(self, turn: ParseContext, opener: str) -> Parsing[tuple[str, str | None]]:
+    def _read_header(self, turn: ParseContext, opener: str) -> Parsing[tuple[str, str | None]]:
         """Read the header and its end.
 
         A token must follow the recipient; otherwise it is a sentence that looks like a header.
@@ -72,20 +72,20 @@ class ChannelCalls(StyleBase, frozen=True):
         before = opener
         if opener == _WEAK:
             tokens = tuple(filter(None, (self.message, self.channel, self.constrain, *self.ends)))
-            recipient, end = yield from reader.word(terminals(*tokens, " ", "\n"))
+            recipient, end = yield from reader.read_word(terminals(*tokens, " ", "\n"))
             if end is None or not recipient:
                 raise (Truncated if end is None else Malformed)("the header has no recipient")
             before += recipient
             if end in tokens:
                 reader.unread(end)
             else:
-                before += end + (yield from reader.spaces())
+                before += end + (yield from reader.read_spaces())
                 reader.unread((yield from reader.expect(*tokens)))
-        header, end = yield from reader.word(terminals(self.message, *self.ends))
+        header, end = yield from reader.read_word(terminals(self.message, *self.ends))
         return before + header, end
 
     def _route(self, header: str, offered: OfferedTools) -> tuple[Literal["call", "reasoning", "text"], str]:
-        found = _TO(header)
+        found = _RECIPIENT(header)
         recipient = found[1] if found else ""
         channel = header.rpartition(self.channel)[2].split()[:1] if self.channel and self.channel in header else []
         spoken_to = recipient in (*self.user_recipients, *self.reasoning_channels)
@@ -95,32 +95,32 @@ class ChannelCalls(StyleBase, frozen=True):
             return "reasoning", ""
         return "text", ""
 
-    def _spoken(self, turn: ParseContext, sink: Callable[[str], object]) -> Parsing[None]:
+    def _read_body(self, turn: ParseContext, sink: Callable[[str], object]) -> Parsing[None]:
         reader = turn.reader
         reader.taken = None
         stops = terminals(*self.ends, self.start, self.channel)
-        end = yield from reader.until(stops, sink)
+        end = yield from reader.read_until(stops, sink)
         while end is not None and end not in self.ends and self.closed:
             turn.writer.add_diagnostic("malformed", reader.position, f"{end!r} inside a message")
             sink(end)
-            end = yield from reader.until(stops, sink)
+            end = yield from reader.read_until(stops, sink)
         if end is not None and end not in self.ends:
             reader.unread(end)
         turn.writer.end_item()
 
-    def _call(self, turn: ParseContext, name: str) -> Parsing[None]:
+    def _read_call(self, turn: ParseContext, name: str) -> Parsing[None]:
         reader = turn.reader
         if self.body is not None:
-            yield from reader.spaces()
+            yield from reader.read_spaces()
             yield from reader.expect(self.body.section_open)
             yield from self.body.read(turn, self.body.section_open)
         else:
             turn.start_call(name)
-            yield from reader.spaces()
-            if (yield from reader.one_of(self.ends)):
+            yield from reader.read_spaces()
+            if (yield from reader.read_one_of(self.ends)):
                 turn.writer.end_json(reader.position)
                 return
-            yield from arguments(turn, terminals(*self.ends, self.start))
+            yield from read_arguments(turn, terminals(*self.ends, self.start))
             yield from turn.close(self.ends)
 
     def write(self, calls: Sequence[ToolCall]) -> str:

@@ -11,7 +11,7 @@ from ...ir.text import dumps
 from ...ir.tools import Tool
 from ...ir.value import Value
 from .style import Style
-from .typescript import typescript
+from .typescript import render_typescript
 
 __all__ = ["ResultTemplate", "ToolPrompt", "render_tools"]
 
@@ -42,11 +42,13 @@ class ResultTemplate(Value, frozen=True):
         text = self.template
         for field in ("id", "name", "json", "content"):  # content last, because a field name inside it is not a field
             if f"{{{field}}}" in text:
-                text = text.replace(f"{{{field}}}", fields[field]) if field != "content" else _put(text, content)
+                text = (
+                    text.replace(f"{{{field}}}", fields[field]) if field != "content" else _fill_template(text, content)
+                )
         return text
 
 
-def _put(template: str, content: str) -> str:
+def _fill_template(template: str, content: str) -> str:
     before, _, after = template.partition("{content}")
     return f"{before}{content}{after}"
 
@@ -55,19 +57,19 @@ def render_tools(declare: ToolPrompt, style: Style, tools: Sequence[Tool], *, on
     """Return the text for the system prompt; empty without tools."""
     if not tools:
         return ""
-    entries = declare.join.join(_entry(declare, tool) for tool in tools)
+    entries = declare.join.join(_render_entry(declare, tool) for tool in tools)
     text = f"{declare.before}{entries}{declare.after}"
     if not declare.explain:
         return text
     many = "one call a turn" if one_call else "as many calls as you need"
     return (
         f"{text}\n\nTo call a function, write exactly this, with {many}, and nothing behind it:\n"
-        f"{style.write([_example(tools[0])])}\n\nValues follow the parameter's type. "
+        f"{style.write([_example_call(tools[0])])}\n\nValues follow the parameter's type. "
         "Do not write the result yourself: it will be given to you."
     )
 
 
-def _example(tool: Tool) -> ToolCall:
+def _example_call(tool: Tool) -> ToolCall:
     """Build a call of a tool with its own example, or with placeholders of the right type."""
     if tool.examples:
         return ToolCall("", tool.name, tool.examples[0])
@@ -94,24 +96,24 @@ def _placeholder(name: str, schema: object) -> object:
     return simple.get(kind, f"the {name}") if isinstance(kind, str) else f"the {name}"
 
 
-def _signature(tool: Tool) -> str:
+def _render_signature(tool: Tool) -> str:
     """Render a tool with few tokens: the names of its parameters, and the first line of its description."""
     properties = (tool.input_schema or {}).get("properties")
-    words = (tool.description or "").strip().partition("\n")[0]
-    return f"- {tool.name}({', '.join(properties or ())})" + (f": {words}" if words else "")
+    description = (tool.description or "").strip().partition("\n")[0]
+    return f"- {tool.name}({', '.join(properties or ())})" + (f": {description}" if description else "")
 
 
-def _entry(declare: ToolPrompt, tool: Tool) -> str:
+def _render_entry(declare: ToolPrompt, tool: Tool) -> str:
     if declare.entry == "typescript":
-        return typescript(tool)
+        return render_typescript(tool)
     if declare.entry == "signature":
-        return _signature(tool)
+        return _render_signature(tool)
     function: Object = {"name": tool.name}
     if tool.description:
         function["description"] = tool.description
     schema = tool.input_schema or {"type": "object", "properties": {}}
     function["parameters"] = schema
     if declare.entry == "prose":
-        words = f": {tool.description}" if tool.description else ""
-        return f"## {tool.name}{words}\nParameters: {dumps(schema)}"
+        description = f": {tool.description}" if tool.description else ""
+        return f"## {tool.name}{description}\nParameters: {dumps(schema)}"
     return dumps(function if declare.entry == "function" else {"type": "function", "function": function})

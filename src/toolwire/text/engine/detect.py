@@ -12,10 +12,10 @@ from .signatures import FORMAT_MARKERS
 if TYPE_CHECKING:
     from .format import Format
 
-__all__ = ["of_model", "of_text"]
+__all__ = ["detect_by_model", "detect_by_text"]
 
 # An opener that several formats share is distinguished by the text after it.
-_AFTER: dict[str, tuple[tuple[str, str], ...]] = {
+_FORMATS_AFTER_MARKER: dict[str, tuple[tuple[str, str], ...]] = {
     "<tool_call>": (
         (r"\s*\{", "hermes"),
         (r"\s*<function=", "qwen3_xml"),
@@ -39,7 +39,7 @@ _BARE = (
 )
 
 
-def of_model(model: str, formats: Iterable[Format]) -> str | None:
+def detect_by_model(model: str, formats: Iterable[Format]) -> str | None:
     """Return the format with the longest pattern that matches the name; a path before the name is ignored."""
     name = model.rpartition("/")[2].lower().replace("_", "-").replace(" ", "-")
     fitting = [
@@ -51,16 +51,17 @@ def of_model(model: str, formats: Iterable[Format]) -> str | None:
     return max(fitting)[1] if fitting else None
 
 
-def of_text(text: str) -> str | None:
+def detect_by_text(text: str) -> str | None:
     """Return the format of the first call in the text."""
     first = min(
-        ((text.find(mark), -len(mark), mark, name) for mark, name in FORMAT_MARKERS if mark in text), default=None
+        ((text.find(marker), -len(marker), marker, name) for marker, name in FORMAT_MARKERS if marker in text),
+        default=None,
     )
     if first is None:
         return next((name for pattern, name in _BARE if re.match(pattern, text, re.MULTILINE)), None)
-    at, _, mark, name = first
-    behind = at + len(mark)
-    for pattern, better in _AFTER.get(mark, ()):
-        if re.compile(pattern).match(text, behind):
+    at, _, marker, name = first
+    following = at + len(marker)
+    for pattern, better in _FORMATS_AFTER_MARKER.get(marker, ()):
+        if re.compile(pattern).match(text, following):
             return better
     return name

@@ -1,4 +1,4 @@
-"""Read a call as a JSON object: `{"name": …, "arguments": {…}}`, with any key names in any order.
+"""Read a call as a JSON object: `{"name": …, "read_arguments": {…}}`, with any key names in any order.
 
 Arguments are passed on as they arrive. They wait if the name, or an id that the caller needs first, comes after them.
 """
@@ -8,11 +8,11 @@ from __future__ import annotations
 from ...ir.errors import ProtocolError
 from ...ir.value import Value
 from ...stream.strict import parse
-from .json_end import json_value
+from .json_end import read_json_value
 from .reader import Malformed, Parsing, Terminals, Truncated
 from .style import ParseContext
 
-__all__ = ["CallFields", "arguments", "read_envelope"]
+__all__ = ["CallFields", "read_arguments", "read_envelope"]
 
 
 class CallFields(Value, frozen=True):
@@ -32,31 +32,33 @@ class CallFields(Value, frozen=True):
 _WRAPPERS = ("function", "tool_call", "function_call")
 
 
-def read_envelope(turn: ParseContext, keys: CallFields, terminators: Terminals, *, sure: bool = True) -> Parsing[None]:
-    """Read one call object. `give_up` are the terminals of a call that is not JSON.
+def read_envelope(
+    turn: ParseContext, keys: CallFields, terminators: Terminals, *, is_certain: bool = True
+) -> Parsing[None]:
+    """Read one call object. `terminators` are the terminals of a call that is not JSON.
 
-    If it is not `sure` that the object is a call, its name must be an offered one, or arguments must follow it.
+    If it is not `is_certain` that the object is a call, its name must be an offered one, or arguments must follow it.
     """
     yield from turn.reader.expect("{")
-    envelope = _Envelope(turn, keys, terminators, sure=sure)
+    envelope = _Envelope(turn, keys, terminators, is_certain=is_certain)
     try:
         yield from envelope.read()
     except Malformed as error:
         if not turn.writer.in_call:
             envelope.finish_incomplete()
             raise
-        turn.writer.end_json(turn.reader.position, cut=isinstance(error, Truncated))
+        turn.writer.end_json(turn.reader.position, is_truncated=isinstance(error, Truncated))
         raise
 
 
 class _Envelope:
     """The fields read so far."""
 
-    def __init__(self, turn: ParseContext, keys: CallFields, terminators: Terminals, *, sure: bool) -> None:
+    def __init__(self, turn: ParseContext, keys: CallFields, terminators: Terminals, *, is_certain: bool) -> None:
         self.turn = turn
-        self.sure = sure
+        self.is_certain = is_certain
         self.keys = keys
-        self.give_up = terminators
+        self.terminators = terminators
         self.name: str | None = None
         self.id = ""
         self.waiting: list[str] | None = None
@@ -66,44 +68,44 @@ class _Envelope:
     def read(self) -> Parsing[None]:
         reader = self.turn.reader
         while True:
-            yield from reader.spaces()
+            yield from reader.read_spaces()
             following = yield from reader.peek()
             if following == "}":
-                reader.take_to(reader.at + 1)
+                reader.read_to(reader.at + 1)
                 break
             if following == ",":
-                reader.take_to(reader.at + 1)
-                yield from reader.spaces()
+                reader.read_to(reader.at + 1)
+                yield from reader.read_spaces()
             elif following != '"' and self.answered:
-                self.turn.unclosed("the brace after the arguments")
+                self.turn.report_unclosed("the brace after the arguments")
                 return
-            key = yield from _json_string(self.turn)
-            yield from reader.spaces()
+            key = yield from _read_json_string(self.turn)
+            yield from reader.read_spaces()
             yield from reader.expect(":")
-            yield from reader.spaces()
-            yield from self._field(key)
+            yield from reader.read_spaces()
+            yield from self._read_field(key)
         if not self.answered:
             self._answer()
 
-    def _field(self, key: str) -> Parsing[None]:
+    def _read_field(self, key: str) -> Parsing[None]:
         keys = self.keys
         if keys.name_is_key and not self.answered:
             self.name = _named(key)
-            yield from self._stream()
+            yield from self._stream_arguments()
         elif key in keys.name and self.name is None:
-            self.name = _named((yield from _json_string(self.turn)))
-            if self.waiting is None and not keys.id_last and (self.sure or self._is_offered()):
+            self.name = _named((yield from _read_json_string(self.turn)))
+            if self.waiting is None and not keys.id_last and (self.is_certain or self._is_offered()):
                 self._start()
         elif key in keys.arguments and not self.answered and self.waiting is None:
             if self.name is None or (keys.id_last and not self.id):
-                self.waiting = yield from _raw(self.turn)
+                self.waiting = yield from _read_raw(self.turn)
             else:
-                yield from self._stream()
+                yield from self._stream_arguments()
         elif key in _WRAPPERS and self.name is None and (yield from self.turn.reader.peek()) == "{":
-            self.turn.reader.take_to(self.turn.reader.at + 1)
+            self.turn.reader.read_to(self.turn.reader.at + 1)
             yield from self.read()
         else:
-            raw = "".join((yield from _raw(self.turn)))
+            raw = "".join((yield from _read_raw(self.turn)))
             if key in keys.id:
                 self.id = "" if raw.strip('"').isdigit() else raw.strip('"')
             elif key in keys.name or key in keys.arguments:
@@ -125,60 +127,60 @@ class _Envelope:
             if self.flaw:
                 self.turn.writer.mark_invalid(self.flaw)
 
-    def _stream(self) -> Parsing[None]:
+    def _stream_arguments(self) -> Parsing[None]:
         self._start()
         self.answered = True
-        yield from arguments(self.turn, self.give_up)
+        yield from read_arguments(self.turn, self.terminators)
 
     def finish_incomplete(self) -> None:
         """Emit the call of an object that is truncated after the arguments, before a field that they waited for."""
         if self.name is not None and self.waiting is not None:
             self._answer()
-            self.turn.unclosed("the brace after the arguments")
+            self.turn.report_unclosed("the brace after the arguments")
 
     def _is_offered(self) -> bool:
-        return bool(self.turn.offered) and self.turn.offered.includes(self.turn.offered.resolve(self.name or ""))
+        return bool(self.turn.offered) and self.turn.offered.has_tool(self.turn.offered.resolve(self.name or ""))
 
     def _answer(self) -> None:
-        if self.name is None or not (self.sure or self.waiting is not None or self._is_offered()):
+        if self.name is None or not (self.is_certain or self.waiting is not None or self._is_offered()):
             raise Malformed("the call has no name" if self.name is None else "the object is not a call")
         self._start()
         self.answered = True
         if self.waiting is not None:
-            _pass_on(self.turn, "".join(self.waiting))
+            _emit_arguments(self.turn, "".join(self.waiting))
         self.turn.writer.end_json(self.turn.reader.position)
 
 
-def arguments(turn: ParseContext, terminators: Terminals) -> Parsing[None]:
+def read_arguments(turn: ParseContext, terminators: Terminals) -> Parsing[None]:
     """Read the arguments of a started call, up to its end."""
     reader, writer = turn.reader, turn.writer
     first = yield from reader.peek()
     if first == '"' or (first == "n" and (yield from reader.peek(4)) == "null"):
         try:
-            raw = yield from _raw(turn)
+            raw = yield from _read_raw(turn)
         except Truncated:
-            writer.end_json(reader.position, cut=True)
+            writer.end_json(reader.position, is_truncated=True)
             raise
-        _pass_on(turn, "".join(raw))
+        _emit_arguments(turn, "".join(raw))
         writer.end_json(reader.position)
         return
     try:
         if first.isalpha():
             raise Malformed("text instead of arguments")
-        yield from json_value(reader, writer.add_json_arguments)
+        yield from read_json_value(reader, writer.add_json_arguments)
     except Truncated:
-        writer.end_json(reader.position, cut=True)
+        writer.end_json(reader.position, is_truncated=True)
         raise
     except Malformed:
-        terminal = yield from reader.until(terminators, writer.not_json)
+        terminal = yield from reader.read_until(terminators, writer.add_broken_arguments)
         if terminal is not None:
             reader.unread(terminal)
-        writer.end_json(reader.position, cut=terminal is None and not reader.finished)
+        writer.end_json(reader.position, is_truncated=terminal is None and not reader.finished)
         return
     writer.end_json(reader.position)
 
 
-def _pass_on(turn: ParseContext, raw: str) -> None:
+def _emit_arguments(turn: ParseContext, raw: str) -> None:
     """Pass on complete arguments: an object, an object inside a string, or nothing."""
     raw = raw.strip()
     if raw == "null":
@@ -201,18 +203,18 @@ def _named(name: str) -> str:
     return name.strip()
 
 
-def _raw(turn: ParseContext) -> Parsing[list[str]]:
+def _read_raw(turn: ParseContext) -> Parsing[list[str]]:
     pieces: list[str] = []
-    yield from json_value(turn.reader, pieces.append)
+    yield from read_json_value(turn.reader, pieces.append)
     return pieces
 
 
-def _json_string(turn: ParseContext) -> Parsing[str]:
+def _read_json_string(turn: ParseContext) -> Parsing[str]:
     if (yield from turn.reader.peek()) != '"':
         raise (Truncated if turn.reader.ended and turn.reader.at == len(turn.reader.text) else Malformed)(
             "expected a string in quotes"
         )
-    raw = "".join((yield from _raw(turn)))
+    raw = "".join((yield from _read_raw(turn)))
     try:
         return str(parse(raw))
     except ProtocolError as error:

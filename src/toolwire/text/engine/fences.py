@@ -10,7 +10,7 @@ import re
 __all__ = ["Fences"]
 
 _FENCE = re.compile(r"\s*(`{3,}|~{3,})").match
-_LONGEST = 200  # maximum number of examined characters per line
+_MAX_LINE = 200  # maximum number of examined characters per line
 
 
 class Fences:
@@ -19,37 +19,37 @@ class Fences:
     `hold` keeps that state, because inline code may continue on the next line.
     """
 
-    __slots__ = ("_behind_words", "_held", "_line", "_mark", "_ticks", "_words")
+    __slots__ = ("_after_text", "_has_text", "_held", "_line", "_mark", "_ticks")
 
     def __init__(self) -> None:
         self._line = ""
         self._ticks = 0  # backticks in this line
         self._held = False
         self._mark = ""  # the opening fence of the current block
-        self._words = False  # there is text before this line, outside blocks
-        self._behind_words = False  # the open block follows text
+        self._has_text = False  # there is text before this line, outside blocks
+        self._after_text = False  # the open block follows text
 
     def feed(self, piece: str) -> None:
         first, *others = piece.split("\n")
-        self._grow(first)
+        self._append(first)
         for line in others:
             self.end_line()
-            self._grow(line)
+            self._append(line)
 
-    def _grow(self, piece: str) -> None:
+    def _append(self, piece: str) -> None:
         self._ticks += piece.count("`")
-        if len(self._line) < _LONGEST:
-            self._line += piece[:_LONGEST]
+        if len(self._line) < _MAX_LINE:
+            self._line += piece[:_MAX_LINE]
 
     def end_line(self) -> None:
         fence, line = _FENCE(self._line), self._line.strip()
         if self._mark:
             if fence is not None and line.startswith(self._mark) and not line.strip(self._mark[0]):
-                self._mark, self._words = "", True
+                self._mark, self._has_text = "", True
         elif fence is not None and "`" not in line.lstrip("`"):
-            self._mark, self._behind_words = fence[1], self._words
+            self._mark, self._after_text = fence[1], self._has_text
         elif line:
-            self._words = True
+            self._has_text = True
         self._held = self._held and bool(line) and self._ticks % 2 == 1
         self._ticks = 1 if self._held else 0
         self._line = ""
@@ -60,8 +60,8 @@ class Fences:
     @property
     def in_code(self) -> bool:
         if self._mark:
-            return self._behind_words
+            return self._after_text
         if _FENCE(self._line) is not None:
-            return self._words
+            return self._has_text
         before = self._line.partition("`")[0].strip()
-        return self._ticks % 2 == 1 and (self._words or bool(before))
+        return self._ticks % 2 == 1 and (self._has_text or bool(before))

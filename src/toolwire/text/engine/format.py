@@ -82,13 +82,13 @@ class Format(Value, frozen=True):
     ) -> Parsed:
         """Parse a whole turn; `finished` if the model stopped by itself and the text is not truncated."""
         parser = self.parser(tools, first_call=first_call, reasoning=reasoning)
-        return _parsed(parser, (text,), finished=finished)
+        return _parse_with(parser, (text,), finished=finished)
 
     def parse_pieces(
         self, pieces: Iterable[str], tools: Iterable[Tool] = (), *, finished: bool = True, reasoning: bool | None = None
     ) -> Parsed:
         """Like `parse`, for a turn in pieces; the result does not depend on the chunking."""
-        return _parsed(self.parser(tools, reasoning=reasoning), pieces, finished=finished)
+        return _parse_with(self.parser(tools, reasoning=reasoning), pieces, finished=finished)
 
     def render_tools(self, tools: Sequence[Tool]) -> str:
         """Return the text for the prompt: the tools, and how to call one unless the model was trained on the format."""
@@ -106,8 +106,8 @@ class Format(Value, frozen=True):
         if not calls:
             return Rendered("")
         text = self.calls.write(calls)
-        back = self.parse(text, tools).calls
-        losses = [_unlike(index, calls, back) for index in range(len(calls))]
+        reparsed = self.parse(text, tools).calls
+        losses = [_difference_loss(index, calls, reparsed) for index in range(len(calls))]
         return Rendered(text, tuple(filter(None, losses)))
 
     def render_result(self, result: ToolResult) -> str:
@@ -115,7 +115,7 @@ class Format(Value, frozen=True):
         return self.results.render(result)
 
 
-def _parsed(parser: Parser, pieces: Iterable[str], *, finished: bool) -> Parsed:
+def _parse_with(parser: Parser, pieces: Iterable[str], *, finished: bool) -> Parsed:
     folder = Folder()
     for piece in pieces:
         for event in parser.feed(piece):
@@ -125,10 +125,10 @@ def _parsed(parser: Parser, pieces: Iterable[str], *, finished: bool) -> Parsed:
     return Parsed(folder.response().parts, tuple(parser.diagnostics))
 
 
-def _unlike(index: int, calls: Sequence[ToolCall], back: Sequence[ToolCall]) -> Loss | None:
+def _difference_loss(index: int, calls: Sequence[ToolCall], reparsed: Sequence[ToolCall]) -> Loss | None:
     call = calls[index]
-    same = len(back) == len(calls) and back[index].name == call.name and back[index].state == "complete"
-    if same and _canonical(back[index]) == _canonical(call):
+    same = len(reparsed) == len(calls) and reparsed[index].name == call.name and reparsed[index].state == "complete"
+    if same and _canonical_call(reparsed[index]) == _canonical_call(call):
         return None
     return Loss(
         f"/calls/{index}",
@@ -139,7 +139,7 @@ def _unlike(index: int, calls: Sequence[ToolCall], back: Sequence[ToolCall]) -> 
     )
 
 
-def _canonical(call: ToolCall) -> bytes:
+def _canonical_call(call: ToolCall) -> bytes:
     try:
         return to_bytes(call.arguments)
     except EncodeError:

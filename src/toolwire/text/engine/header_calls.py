@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from ...ir.parts import ToolCall
 from ...ir.text import dumps
 from ...stream.strict import parse_arguments
-from .envelope import arguments
-from .json_end import json_value
+from .envelope import read_arguments
+from .json_end import read_json_value
 from .offered import OfferedTools
 from .reader import Malformed, Parsing, Truncated, terminals
 from .style import ParseContext, StyleBase
@@ -37,7 +37,7 @@ class HeaderCalls(StyleBase, frozen=True):
 
     def read(self, turn: ParseContext, opener: str) -> Parsing[None]:
         reader = turn.reader
-        header, terminal = yield from reader.word(terminals(*self.name_end, "{", *self.close))
+        header, terminal = yield from reader.read_word(terminals(*self.name_end, "{", *self.close))
         if terminal is None:
             raise Truncated("the text ends inside a call's header")
         found = re.fullmatch(self.header, header) or re.fullmatch(r"\s*(?P<name>[^\s<>{}]+)\s*", header)
@@ -48,38 +48,40 @@ class HeaderCalls(StyleBase, frozen=True):
         fields = found.groupdict()
         if fields.get("name"):
             turn.start_call(fields["name"], fields.get("id") or "")
-            yield from self._arguments(turn, closed=terminal in self.close)
+            yield from self._read_arguments(turn, closed=terminal in self.close)
         else:
-            yield from self._nameless(turn, header)
-            yield from self._after(turn)
+            yield from self._read_nameless(turn, header)
+            yield from self._read_after(turn)
 
-    def _arguments(self, turn: ParseContext, *, closed: bool) -> Parsing[None]:
-        yield from turn.reader.spaces()
-        if closed or (yield from turn.reader.one_of(self.close)):
+    def _read_arguments(self, turn: ParseContext, *, closed: bool) -> Parsing[None]:
+        yield from turn.reader.read_spaces()
+        if closed or (yield from turn.reader.read_one_of(self.close)):
             turn.writer.end_json(turn.reader.position)
             return
-        yield from arguments(turn, terminals(*self.close, *self.open, self.section_close))
-        yield from self._after(turn)
+        yield from read_arguments(turn, terminals(*self.close, *self.open, self.section_close))
+        yield from self._read_after(turn)
 
-    def _nameless(self, turn: ParseContext, header: str) -> Parsing[None]:
+    def _read_nameless(self, turn: ParseContext, header: str) -> Parsing[None]:
         """Read arguments after a header without a name: use the one tool that accepts them, if there is exactly one."""
         pieces: list[str] = []
-        yield from json_value(turn.reader, pieces.append)
-        given, _ = parse_arguments("".join(pieces))
-        fitting = [name for name in turn.offered.names if all(turn.offered.may_have(name, key) for key in given or ())]
-        turn.start_call(fitting[0] if given is not None and len(fitting) == 1 else header.strip())
+        yield from read_json_value(turn.reader, pieces.append)
+        raw_arguments, _ = parse_arguments("".join(pieces))
+        fitting = [
+            name for name in turn.offered.names if all(turn.offered.may_have(name, key) for key in raw_arguments or ())
+        ]
+        turn.start_call(fitting[0] if raw_arguments is not None and len(fitting) == 1 else header.strip())
         turn.writer.add_json_arguments("".join(pieces))
         turn.writer.end_json(turn.reader.position)
 
-    def _after(self, turn: ParseContext) -> Parsing[None]:
+    def _read_after(self, turn: ParseContext) -> Parsing[None]:
         if self.close:
             yield from turn.close(self.close)
 
     def write(self, calls: Sequence[ToolCall]) -> str:
-        written = [self._one(call, number) for number, call in enumerate(calls)]
+        written = [self._write_call(call, number) for number, call in enumerate(calls)]
         return f"{self.section_open}{self.between.join(written)}{self.section_close}"
 
-    def _one(self, call: ToolCall, number: int) -> str:
+    def _write_call(self, call: ToolCall, number: int) -> str:
         said = re.fullmatch(self.header, call.id)
         if said is not None and said["name"] == call.name:
             header = call.id  # the id has name and number, counted over the conversation

@@ -31,10 +31,10 @@ class JsonCalls(StyleBase, frozen=True):
     def openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
         return self.open
 
-    def weak(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
-        return (*self.bare, *self.inline(offered))
+    def weak_openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
+        return (*self.bare, *self.inline_openers(offered))
 
-    def inline(self, offered: OfferedTools) -> tuple[str, ...]:
+    def inline_openers(self, offered: OfferedTools) -> tuple[str, ...]:
         return self.bare_inline if offered else ()
 
     def read(self, turn: ParseContext, opener: str) -> Parsing[None]:
@@ -42,55 +42,55 @@ class JsonCalls(StyleBase, frozen=True):
         bare = opener in self.bare or opener in self.bare_inline
         if bare:
             reader.unread(opener)
-        yield from reader.spaces()
-        array = (yield from reader.one_of(("[",))) is not None
+        yield from reader.read_spaces()
+        array = (yield from reader.read_one_of(("[",))) is not None
         yield from self.read_objects(turn, array=array, bare=bare)
 
     def read_objects(self, turn: ParseContext, *, array: bool, bare: bool = False) -> Parsing[None]:
         """Read the calls of an opened array, or a sequence of calls."""
         if array:
-            yield from self._array(turn, sure=not bare)
+            yield from self._read_array(turn, sure=not bare)
         more = not array
         while more:
-            yield from read_envelope(turn, self.keys, self._give_up, sure=not bare)
-            more = yield from self._after_object(turn, closed=bare)
+            yield from read_envelope(turn, self.keys, self._give_up, is_certain=not bare)
+            more = yield from self._read_after_object(turn, closed=bare)
         if array:
-            yield from self._after_object(turn, closed=bare)
+            yield from self._read_after_object(turn, closed=bare)
 
-    def _array(self, turn: ParseContext, *, sure: bool) -> Parsing[None]:
+    def _read_array(self, turn: ParseContext, *, sure: bool) -> Parsing[None]:
         reader = turn.reader
-        yield from reader.spaces()
-        found = yield from reader.one_of(("]",))
+        yield from reader.read_spaces()
+        found = yield from reader.read_one_of(("]",))
         while found is None or found == ",":
-            yield from read_envelope(turn, self.keys, self._give_up, sure=sure)
+            yield from read_envelope(turn, self.keys, self._give_up, is_certain=sure)
             reader.taken = []
-            yield from reader.spaces()
-            found = yield from reader.one_of(("]", ",", "["))
+            yield from reader.read_spaces()
+            found = yield from reader.read_one_of(("]", ",", "["))
             if found == "[":  # the array begins again; keep the call
-                turn.unclosed("a comma between two calls")
+                turn.report_unclosed("a comma between two calls")
                 found = ","
             if found is None:
-                turn.unclosed("the bracket after the calls")
+                turn.report_unclosed("the bracket after the calls")
                 break
             if found == ",":
-                yield from reader.spaces()
+                yield from reader.read_spaces()
 
-    def _after_object(self, turn: ParseContext, *, closed: bool) -> Parsing[bool]:
+    def _read_after_object(self, turn: ParseContext, *, closed: bool) -> Parsing[bool]:
         """Read up to the closing tag; return True if another call comes before it."""
         reader = turn.reader
         reader.taken = []
-        yield from reader.spaces()
-        if (yield from reader.one_of(self.separators)):
-            yield from reader.spaces()
-        if (yield from reader.one_of(self.close)):
+        yield from reader.read_spaces()
+        if (yield from reader.read_one_of(self.separators)):
+            yield from reader.read_spaces()
+        if (yield from reader.read_one_of(self.close)):
             reader.taken = None
             return False
         if (yield from reader.peek()) == "{":
             return True
         skipped, reader.taken = "".join(reader.taken), None
-        turn.writer.text(skipped)
+        turn.writer.add_text(skipped)
         if self.close and not closed:
-            turn.unclosed(self.close[0])
+            turn.report_unclosed(self.close[0])
         return False
 
     @property
@@ -98,7 +98,7 @@ class JsonCalls(StyleBase, frozen=True):
         return terminals(*self.close, *self.open)
 
     def write(self, calls: Sequence[ToolCall]) -> str:
-        objects = [self._object(call, number) for number, call in enumerate(calls)]
+        objects = [self._write_object(call, number) for number, call in enumerate(calls)]
         start = self.open[0] if self.open and self.write_open else ""
         end = self.close[0] if self.close and self.write_open else ""
         before, after = f"{start}{self.pad[0]}", f"{self.pad[1]}{end}"
@@ -108,7 +108,7 @@ class JsonCalls(StyleBase, frozen=True):
             return before + self.between.join(objects)
         return self.between.join(f"{before}{one}{after}" for one in objects)
 
-    def _object(self, call: ToolCall, number: int) -> str:
+    def _write_object(self, call: ToolCall, number: int) -> str:
         text = call.text if call.arguments is None else dumps(call.arguments)
         keys = self.keys
         if keys.name_is_key:

@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 from .reader import Malformed, Parsing, Reader, Truncated
 
-__all__ = ["JsonEndScanner", "json_value"]
+__all__ = ["JsonEndScanner", "read_json_value"]
 
-_inside = re.compile(r'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL).match
+_string_inside = re.compile(r'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL).match
 _space = re.compile(r"[ \t\r\n]*").match
 _bare = re.compile(r"[-+.0-9A-Za-z]*").match
 _DEPTH = 200
@@ -44,7 +44,7 @@ class JsonEndScanner:
         end = len(text)
         while at < end and not (self.done or self.failed):
             if self._expect == _STRING:
-                at = _inside(text, at).end()  # type: ignore[union-attr]  # the pattern matches everywhere
+                at = _string_inside(text, at).end()  # type: ignore[union-attr]  # the pattern matches everywhere
                 if at < end:
                     self._expect = _ESCAPE
                     if text[at] == '"':
@@ -60,7 +60,7 @@ class JsonEndScanner:
             else:
                 at = _space(text, at).end()  # type: ignore[union-attr]  # the pattern matches everywhere
                 if at < end:
-                    at += self._structure(text[at])
+                    at += self._scan_structure(text[at])
         return at
 
     def close(self) -> None:
@@ -68,7 +68,7 @@ class JsonEndScanner:
         if self._expect == _BARE and not self._stack:
             self.done = True
 
-    def _structure(self, character: str) -> int:
+    def _scan_structure(self, character: str) -> int:
         """Handle one character outside strings; return the number of characters consumed."""
         expect = self._expect
         if character == '"' and expect in (_VALUE, _FIRST_VALUE, _KEY, _FIRST_KEY):
@@ -111,13 +111,13 @@ class JsonEndScanner:
             self.done = True
 
 
-def json_value(reader: Reader, sink: Callable[[str], object]) -> Parsing[None]:
+def read_json_value(reader: Reader, sink: Callable[[str], object]) -> Parsing[None]:
     """Pass on one JSON value as it arrives."""
     end = JsonEndScanner()
     while True:
         stop = end.feed(reader.text, reader.at)
         if stop > reader.at:
-            sink(reader.take_to(stop))
+            sink(reader.read_to(stop))
         if reader.ended:
             end.close()
         if end.done:

@@ -12,14 +12,14 @@ from ...ir.value import Value
 from ...stream.strict import parse
 from .reader import Malformed, Parsing, Reader, Truncated, terminals
 
-__all__ = ["GEMMA", "PYTHON", "LiteralSyntax", "literal", "write_literal"]
+__all__ = ["GEMMA", "PYTHON", "LiteralSyntax", "read_literal", "write_literal"]
 
 _DEPTH = 64
 _bare = re.compile(r"[^,:()\[\]{}'\"\s<>=|]*").match
 _SIMPLE = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "a": "\a", "0": "\0", "\n": ""}
 _SAME = "\\'\"/"
 _CODES = {"x": 2, "u": 4, "U": 8}
-_WORDS: dict[str, JSON] = {"True": True, "true": True, "False": False, "false": False, "None": None, "null": None}
+_WORD_VALUES: dict[str, JSON] = {"True": True, "true": True, "False": False, "false": False, "None": None, "null": None}
 
 
 class LiteralSyntax(Value, frozen=True):
@@ -34,23 +34,25 @@ PYTHON = LiteralSyntax(('"""', "'''", '"', "'"))
 GEMMA = LiteralSyntax(('<|"|>', "<escape>", '"'), escapes=False, bare_words=True)
 
 
-def literal(reader: Reader, language: LiteralSyntax, sink: Callable[[str], object], depth: int = 0) -> Parsing[JSON]:
+def read_literal(
+    reader: Reader, language: LiteralSyntax, sink: Callable[[str], object], depth: int = 0
+) -> Parsing[JSON]:
     """Read one value; `sink` receives it as JSON text, piece by piece."""
     if depth > _DEPTH:
         raise Malformed(f"nested more than {_DEPTH} levels deep")
-    yield from reader.spaces()
-    quote = yield from reader.one_of(language.quotes)
+    yield from reader.read_spaces()
+    quote = yield from reader.read_one_of(language.quotes)
     if quote is not None:
-        return (yield from _string(reader, language, quote, sink))
+        return (yield from _read_string(reader, language, quote, sink))
     first = yield from reader.peek()
     if first in ("[", "("):
-        return (yield from _list(reader, language, sink, depth))
+        return (yield from _read_list(reader, language, sink, depth))
     if first == "{":
-        return (yield from _dict(reader, language, sink, depth))
-    return (yield from _word(reader, language, sink))
+        return (yield from _read_dict(reader, language, sink, depth))
+    return (yield from _read_word(reader, language, sink))
 
 
-def _string(reader: Reader, language: LiteralSyntax, quote: str, sink: Callable[[str], object]) -> Parsing[str]:
+def _read_string(reader: Reader, language: LiteralSyntax, quote: str, sink: Callable[[str], object]) -> Parsing[str]:
     pieces: list[str] = []
 
     def collect(piece: str) -> None:
@@ -61,20 +63,20 @@ def _string(reader: Reader, language: LiteralSyntax, quote: str, sink: Callable[
     sink('"')
     stops = terminals(quote, "\\") if language.escapes else terminals(quote)
     while True:
-        found = yield from reader.until(stops, collect)
+        found = yield from reader.read_until(stops, collect)
         if found is None:
             raise Truncated("the text ends inside a string")
         if found == quote:
             sink('"')
             return "".join(pieces)
-        collect((yield from _escape(reader)))
+        collect((yield from _read_escape(reader)))
 
 
-def _escape(reader: Reader) -> Parsing[str]:
+def _read_escape(reader: Reader) -> Parsing[str]:
     letter = yield from reader.peek()
     if not letter:
         raise Truncated("the text ends inside a string")
-    reader.take_to(reader.at + 1)
+    reader.read_to(reader.at + 1)
     if letter in _SIMPLE:
         return _SIMPLE[letter]
     if letter in _SAME:
@@ -89,80 +91,82 @@ def _escape(reader: Reader) -> Parsing[str]:
         character = ""
     if not character or 0xD800 <= ord(character) < 0xE000:
         return "\\" + letter
-    reader.take_to(reader.at + width)
+    reader.read_to(reader.at + width)
     return character
 
 
-def _list(reader: Reader, language: LiteralSyntax, sink: Callable[[str], object], depth: int) -> Parsing[list[JSON]]:
+def _read_list(
+    reader: Reader, language: LiteralSyntax, sink: Callable[[str], object], depth: int
+) -> Parsing[list[JSON]]:
     close = "]" if reader.text[reader.at] == "[" else ")"
-    reader.take_to(reader.at + 1)
+    reader.read_to(reader.at + 1)
     sink("[")
     items: list[JSON] = []
-    while not (yield from _at_end(reader, close)):
+    while not (yield from _read_end(reader, close)):
         if items:
-            yield from _comma(reader)
-            if (yield from _at_end(reader, close)):
+            yield from _read_comma(reader)
+            if (yield from _read_end(reader, close)):
                 break
             sink(",")
-        items.append((yield from literal(reader, language, sink, depth + 1)))
+        items.append((yield from read_literal(reader, language, sink, depth + 1)))
     sink("]")
     return items
 
 
-def _dict(reader: Reader, language: LiteralSyntax, sink: Callable[[str], object], depth: int) -> Parsing[Object]:
-    reader.take_to(reader.at + 1)
+def _read_dict(reader: Reader, language: LiteralSyntax, sink: Callable[[str], object], depth: int) -> Parsing[Object]:
+    reader.read_to(reader.at + 1)
     sink("{")
     items: Object = {}
-    while not (yield from _at_end(reader, "}")):
+    while not (yield from _read_end(reader, "}")):
         if items:
-            yield from _comma(reader)
-            if (yield from _at_end(reader, "}")):
+            yield from _read_comma(reader)
+            if (yield from _read_end(reader, "}")):
                 break
             sink(",")
-        key = yield from dict_key(reader, language)
+        key = yield from read_key(reader, language)
         if key in items:
             raise Malformed(f"duplicate key {key!r}")
         sink(dumps(key) + ":")
-        items[key] = yield from literal(reader, language, sink, depth + 1)
+        items[key] = yield from read_literal(reader, language, sink, depth + 1)
     sink("}")
     return items
 
 
-def dict_key(reader: Reader, language: LiteralSyntax) -> Parsing[str]:
+def read_key(reader: Reader, language: LiteralSyntax) -> Parsing[str]:
     """Read a key and the colon after it."""
-    yield from reader.spaces()
-    quote = yield from reader.one_of(language.quotes)
+    yield from reader.read_spaces()
+    quote = yield from reader.read_one_of(language.quotes)
     if quote is not None:
-        key = yield from _string(reader, language, quote, _nowhere)
+        key = yield from _read_string(reader, language, quote, _discard)
     else:
-        key = yield from _token(reader)
+        key = yield from _read_token(reader)
         if not key or not language.bare_words:
             raise Malformed("a key has no quotes")
-    yield from reader.spaces()
+    yield from reader.read_spaces()
     yield from reader.expect(":")
     return key
 
 
-def _nowhere(piece: str) -> None:
+def _discard(piece: str) -> None:
     del piece
 
 
-def _at_end(reader: Reader, close: str) -> Parsing[bool]:
-    yield from reader.spaces()
-    return (yield from reader.one_of((close,))) is not None
+def _read_end(reader: Reader, close: str) -> Parsing[bool]:
+    yield from reader.read_spaces()
+    return (yield from reader.read_one_of((close,))) is not None
 
 
-def _comma(reader: Reader) -> Parsing[None]:
+def _read_comma(reader: Reader) -> Parsing[None]:
     yield from reader.expect(",")
 
 
-def _word(reader: Reader, language: LiteralSyntax, sink: Callable[[str], object]) -> Parsing[JSON]:
-    word = yield from _token(reader)
+def _read_word(reader: Reader, language: LiteralSyntax, sink: Callable[[str], object]) -> Parsing[JSON]:
+    word = yield from _read_token(reader)
     if not word:
         ended = reader.ended and reader.at == len(reader.text)
         raise (Truncated if ended else Malformed)("a value is missing")
-    value = _meaning(word)
-    if value is _NOTHING:
+    value = _word_value(word)
+    if value is _MISSING:
         if not language.bare_words:
             raise Malformed(f"{word!r} is not a value")
         value = word
@@ -173,24 +177,24 @@ def _word(reader: Reader, language: LiteralSyntax, sink: Callable[[str], object]
     return value
 
 
-_NOTHING: JSON = object()  # a sentinel, never returned to callers
+_MISSING: JSON = object()  # a sentinel, never returned to callers
 
 
-def _meaning(word: str) -> JSON:
-    if word in _WORDS:
-        return _WORDS[word]
+def _word_value(word: str) -> JSON:
+    if word in _WORD_VALUES:
+        return _WORD_VALUES[word]
     try:
         return parse(word.removeprefix("+").replace("_", ""))
     except ProtocolError:
-        return _NOTHING
+        return _MISSING
 
 
-def _token(reader: Reader) -> Parsing[str]:
+def _read_token(reader: Reader) -> Parsing[str]:
     """Read a number, a word or a bare key, up to the next structural character."""
     pieces: list[str] = []
     while True:
         stop = _bare(reader.text, reader.at).end()  # type: ignore[union-attr]  # the pattern matches everywhere
-        pieces.append(reader.take_to(stop))
+        pieces.append(reader.read_to(stop))
         if stop < len(reader.text):
             return "".join(pieces)
         if reader.ended:
@@ -203,28 +207,28 @@ def _token(reader: Reader) -> Parsing[str]:
 def write_literal(value: JSON, language: LiteralSyntax) -> str:
     """Write the value in that language."""
     if isinstance(value, str):
-        return _quoted(value, language)
+        return _write_string(value, language)
     if isinstance(value, dict):
-        keys = [(key if language.bare_words and _plain_key(key) else _quoted(key, language)) for key in value]
+        keys = [(key if language.bare_words and _is_plain_key(key) else _write_string(key, language)) for key in value]
         pairs = zip(keys, value.values(), strict=True)
         colon = ":" if language.bare_words else ": "
-        return "{" + _joined(language, [f"{k}{colon}{write_literal(v, language)}" for k, v in pairs]) + "}"
+        return "{" + _write_items(language, [f"{k}{colon}{write_literal(v, language)}" for k, v in pairs]) + "}"
     if isinstance(value, (list, tuple)):
-        return "[" + _joined(language, [write_literal(item, language) for item in value]) + "]"
+        return "[" + _write_items(language, [write_literal(item, language) for item in value]) + "]"
     if language.bare_words or (not isinstance(value, bool) and value is not None):
         return dumps(value)
     return repr(value)
 
 
-def _joined(language: LiteralSyntax, items: list[str]) -> str:
+def _write_items(language: LiteralSyntax, items: list[str]) -> str:
     return ("," if language.bare_words else ", ").join(items)
 
 
-def _plain_key(key: str) -> bool:
+def _is_plain_key(key: str) -> bool:
     return re.fullmatch(r"[A-Za-z_][\w.-]*", key) is not None
 
 
-def _quoted(text: str, language: LiteralSyntax) -> str:
+def _write_string(text: str, language: LiteralSyntax) -> str:
     if not language.escapes:
         return f"{language.quotes[0]}{text}{language.quotes[0]}"
     plain = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...ir.parts import ToolCall
-from .literal import GEMMA, LiteralSyntax, dict_key, literal, write_literal
+from .literal import GEMMA, LiteralSyntax, read_key, read_literal, write_literal
 from .offered import OfferedTools
 from .reader import Malformed, Parsing, Truncated, terminals
 from .style import ParseContext, StyleBase
@@ -26,9 +26,9 @@ class LiteralCalls(StyleBase, frozen=True):
 
     def read(self, turn: ParseContext, opener: str) -> Parsing[None]:  # required by the protocol
         reader, writer = turn.reader, turn.writer
-        yield from reader.spaces()
-        yield from reader.one_of((self.prefix,))
-        name, end = yield from reader.word(terminals("{", self.close, "<", "\n"), 128)
+        yield from reader.read_spaces()
+        yield from reader.read_one_of((self.prefix,))
+        name, end = yield from reader.read_word(terminals("{", self.close, "<", "\n"), 128)
         if end is None:
             raise Truncated("the text ends inside a call's name")
         if end != "{" or not name.strip():
@@ -36,30 +36,30 @@ class LiteralCalls(StyleBase, frozen=True):
             raise Malformed(f"{name!r} is not a tool name")
         turn.start_call(name.strip())
         try:
-            yield from self._arguments(turn)
+            yield from self._read_arguments(turn)
         except Truncated:
             writer.end_object("truncated", reader.position)
             raise
         except Malformed as error:
             writer.add_diagnostic("malformed", reader.position, str(error))
-            yield from reader.until(terminals(self.close), _drop)
+            yield from reader.read_until(terminals(self.close), _discard)
             writer.end_object("invalid", reader.position)
             return
         writer.end_object("complete", reader.position)
         yield from turn.close((self.close,))
 
-    def _arguments(self, turn: ParseContext) -> Parsing[None]:
+    def _read_arguments(self, turn: ParseContext) -> Parsing[None]:
         reader = turn.reader
         given = 0
-        yield from reader.spaces()
-        while (yield from reader.one_of(("}",))) is None:
+        yield from reader.read_spaces()
+        while (yield from reader.read_one_of(("}",))) is None:
             if given:
                 yield from reader.expect(",")
-            key = yield from dict_key(reader, self.language)
+            key = yield from read_key(reader, self.language)
             turn.writer.begin_argument(key)
-            turn.writer.end_argument(key, (yield from literal(reader, self.language, turn.writer.json)))
+            turn.writer.end_argument(key, (yield from read_literal(reader, self.language, turn.writer.add_json)))
             given += 1
-            yield from reader.spaces()
+            yield from reader.read_spaces()
 
     def write(self, calls: Sequence[ToolCall]) -> str:
         return "".join(
@@ -68,5 +68,5 @@ class LiteralCalls(StyleBase, frozen=True):
         )
 
 
-def _drop(piece: str) -> None:
+def _discard(piece: str) -> None:
     del piece

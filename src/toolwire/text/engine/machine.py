@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from .fences import Fences
-from .reader import Foreign, Malformed, Parsing, Truncated, terminals
+from .reader import ForeignFormat, Malformed, Parsing, Truncated, terminals
 from .signatures import foreign_markers
 from .style import ParseContext
 from .writer import DiagnosticCode
@@ -27,11 +27,11 @@ _BARE_JSON = ('{"name": "', '{"name":"')
 
 
 def parse_turn(form: Format, turn: ParseContext, *, reasoning: bool) -> Parsing[None]:
-    """Read a whole turn; `reasoning`: the prompt has already opened the reasoning."""
+    """Read a whole turn; `read_reasoning`: the prompt has already opened the reasoning."""
     machine = _TurnParser(form, turn)
     if reasoning:
-        yield from machine.reasoning(form.reasoning[0][1])
-    yield from machine.text()
+        yield from machine.read_reasoning(form.reasoning[0][1])
+    yield from machine.read_text()
 
 
 class _TurnParser:
@@ -39,16 +39,16 @@ class _TurnParser:
         self.form = form
         self.turn = turn
         self.strong = form.calls.openers(turn.offered)
-        self.weak = form.calls.weak(turn.offered)
+        self.weak = form.calls.weak_openers(turn.offered)
         self.fences = Fences()
         self.opens = {opening: closing for opening, closing in form.reasoning if opening}
         self.silent = re.compile("|".join((_SPECIAL, *map(re.escape, form.noise))))
-        self.spoken = False
+        self.has_text = False
         self.left_open = ""  # the closer of reasoning that a call ended; it may still follow
         own = (*self.strong, *self.opens, *self.opens.values(), *form.noise, *form.halts)
         self.foreign = foreign_markers(own)
         self.closers = form.calls.closers()
-        inline = form.calls.inline(turn.offered)
+        inline = form.calls.inline_openers(turn.offered)
         self.bare_json = _BARE_JSON if turn.offered and not {"{", "["} & set(self.weak) else ()
         thoughts = (*self.opens, *self.opens.values())
         self.stops = terminals(
@@ -56,31 +56,31 @@ class _TurnParser:
         )
         self.quotable = frozenset(one for one in self.stops.literals if not _TOKEN(one) and "```" not in one)
 
-    def text(self) -> Parsing[None]:
+    def read_text(self) -> Parsing[None]:
         reader, writer = self.turn.reader, self.turn.writer
         while not (reader.ended and reader.at == len(reader.text)):
-            if self.weak and not self.spoken:
-                yield from self._weak_start()
-            found = yield from reader.until(self.stops, self._emit_text)
+            if self.weak and not self.has_text:
+                yield from self._read_weak_start()
+            found = yield from reader.read_until(self.stops, self._emit_text)
             if found is None:
                 return
             if found in self.quotable and self.fences.in_code:
-                self._quoted(found)
+                self._emit_quoted(found)
             elif found in self.strong or found in self.weak:
-                yield from self._call(found)
+                yield from self._read_call(found)
             elif found in self.opens:
                 reader.taken = None
-                yield from self.reasoning(self.opens[found])
+                yield from self.read_reasoning(self.opens[found])
             elif found in self.form.halts and writer.calls:
-                yield from self._drop_rest(f"the model must not write {found!r}")
+                yield from self._skip_rest(f"the model must not write {found!r}")
             elif found == self.left_open:
                 self._discard_draft(found)
             elif found in self.bare_json:
-                yield from self._bare_json(found)
+                yield from self._read_bare_json(found)
             elif found not in self.form.noise:
-                self._as_text(found)
+                self._emit_tag_text(found)
 
-    def _quoted(self, found: str) -> None:
+    def _emit_quoted(self, found: str) -> None:
         reader, writer = self.turn.reader, self.turn.writer
         if found in self.strong:
             writer.add_diagnostic(
@@ -90,7 +90,7 @@ class _TurnParser:
         self.fences.hold()
         self._emit_text(found)
 
-    def _as_text(self, found: str) -> None:
+    def _emit_tag_text(self, found: str) -> None:
         """Emit a tag without meaning in its place as text; it may indicate a problem."""
         reader, writer = self.turn.reader, self.turn.writer
         if found in self.foreign:
@@ -101,10 +101,10 @@ class _TurnParser:
             )
         self._emit_text(found)
 
-    def _bare_json(self, opening: str) -> Parsing[None]:
+    def _read_bare_json(self, opening: str) -> Parsing[None]:
         """Report an object that names an offered tool, in a format whose calls do not look like that."""
         start = self.turn.reader.position - len(opening)
-        name = yield from self.turn.reader.one_of(tuple(f'{name}"' for name in self.turn.offered.names))
+        name = yield from self.turn.reader.read_one_of(tuple(f'{name}"' for name in self.turn.offered.names))
         if name is not None and not any(note.code == "other_format" for note in self.turn.writer.diagnostics):
             self.turn.writer.add_diagnostic(
                 "other_format", start, f"{opening}{name} looks like a call without its tags"
@@ -112,30 +112,30 @@ class _TurnParser:
         self._emit_text(opening + (name or ""))
 
     def _emit_text(self, piece: str) -> None:
-        if not self.spoken and not piece.isspace():
-            self.spoken = True
+        if not self.has_text and not piece.isspace():
+            self.has_text = True
         self.fences.feed(piece)
-        self.turn.writer.text(piece)
+        self.turn.writer.add_text(piece)
 
-    def _weak_start(self) -> Parsing[None]:
+    def _read_weak_start(self) -> Parsing[None]:
         """Try to read a call at the start of a message whose opener is an ordinary character."""
         reader = self.turn.reader
         reader.taken = []
-        yield from reader.spaces()
-        found = yield from reader.one_of((*self.weak, *self.stops.literals))  # "[" may begin "[TOOL_CALLS]"
+        yield from reader.read_spaces()
+        found = yield from reader.read_one_of((*self.weak, *self.stops.literals))  # "[" may begin "[TOOL_CALLS]"
         if found in self.weak or found in self.strong:
-            yield from self._call(found, before=reader.taken[:-1])
+            yield from self._read_call(found, before=reader.taken[:-1])
         else:
             reader.unread(found or "")
-            self._give_back()
+            self._unread_text()
 
-    def _give_back(self) -> None:
+    def _unread_text(self) -> None:
         taken, self.turn.reader.taken = self.turn.reader.taken or [], None
         for piece in taken:
             self._emit_text(piece)
 
-    def _call(
-        self, opener: str, before: Sequence[str] = (), *, say: Callable[[str], object] | None = None
+    def _read_call(
+        self, opener: str, before: Sequence[str] = (), *, emit: Callable[[str], object] | None = None
     ) -> Parsing[bool]:
         """Read a call; return whether it is one. If not, `say` receives its text."""
         reader, writer = self.turn.reader, self.turn.writer
@@ -146,15 +146,15 @@ class _TurnParser:
             yield from self.form.calls.read(self.turn, opener)
         except Malformed as error:
             followed = writer.calls > calls
-            self._reject_call(error, start, say or self._emit_text, opener)
+            self._reject_call(error, start, emit or self._emit_text, opener)
         reader.taken = None
         if writer.calls > calls:
             self.fences.end_line()
         if self.form.one_call and writer.calls > calls:
-            yield from self._drop_rest("the turn ends after its call")
+            yield from self._skip_rest("the turn ends after its call")
         return followed
 
-    def _reject_call(self, error: Malformed, start: int, say: Callable[[str], object], opener: str) -> None:
+    def _reject_call(self, error: Malformed, start: int, emit: Callable[[str], object], opener: str) -> None:
         """Emit the text of an opener that began no call, as far as it was not emitted as one."""
         reader, writer = self.turn.reader, self.turn.writer
         if reader.taken is None:
@@ -162,29 +162,29 @@ class _TurnParser:
         taken, reader.taken = self.silent.sub("", "".join(reader.taken)), None
         cut = isinstance(error, Truncated)
         if opener not in self.weak:
-            words = f"a call is truncated before its name: {taken[:200]!r}" if cut else str(error)
-            code: DiagnosticCode = "other_format" if isinstance(error, Foreign) else "malformed"
-            writer.add_diagnostic("truncated" if cut else code, start, words)
+            text = f"a call is truncated before its name: {taken[:200]!r}" if cut else str(error)
+            code: DiagnosticCode = "other_format" if isinstance(error, ForeignFormat) else "malformed"
+            writer.add_diagnostic("truncated" if cut else code, start, text)
         is_markup = not (opener in self.weak or opener.strip()[:1].isalpha())  # "Action:" may be ordinary text
         if taken and not (cut and is_markup and not reader.finished):
-            say(taken)
+            emit(taken)
 
-    def reasoning(self, closing: str) -> Parsing[None]:
+    def read_reasoning(self, closing: str) -> Parsing[None]:
         """Read reasoning up to its closer. A call inside it also ends it; a mere mention of one does not."""
         reader, writer = self.turn.reader, self.turn.writer
         opens = self.strong if self.form.calls_end_reasoning else ()
-        found = yield from reader.until(terminals(closing, *opens), writer.reasoning)
+        found = yield from reader.read_until(terminals(closing, *opens), writer.add_reasoning)
         while found is not None and found != closing:
             writer.hold()
             reader.tape = [found]
-            if (yield from self._call(found, say=writer.reasoning)):
+            if (yield from self._read_call(found, emit=writer.add_reasoning)):
                 self.left_open = closing
                 return
             reader.tape = None
             writer.release()
-            found = yield from reader.until(terminals(closing, *opens), writer.reasoning)
+            found = yield from reader.read_until(terminals(closing, *opens), writer.add_reasoning)
         writer.end_item()
-        self.spoken = False
+        self.has_text = False
 
     def _discard_draft(self, closing: str) -> None:
         """Treat a call as reasoning if the reasoning continues after it: it was a draft."""
@@ -192,20 +192,20 @@ class _TurnParser:
         thought = "".join(reader.tape or ())[: -len(closing)]
         reader.tape, self.left_open = None, ""
         writer.drop()
-        writer.reasoning(thought)
+        writer.add_reasoning(thought)
         writer.end_item()
         writer.add_diagnostic(
             "draft", reader.position, "a call inside reasoning that continues after it is a draft and was ignored"
         )
-        self.spoken = False
+        self.has_text = False
 
-    def _drop_rest(self, why: str) -> Parsing[None]:
+    def _skip_rest(self, reason: str) -> Parsing[None]:
         """Ignore the remaining text; `stopped` signals the caller to stop."""
         self.turn.reader.stopped = True
         dropped: list[str] = []
-        yield from self.turn.reader.until(terminals(), dropped.append)
-        words = "".join(dropped)
-        if words.strip():
+        yield from self.turn.reader.read_until(terminals(), dropped.append)
+        text = "".join(dropped)
+        if text.strip():
             self.turn.writer.add_diagnostic(
-                "after_stop", self.turn.reader.position - len(words), f"{why}: {words[:200]!r}"
+                "after_stop", self.turn.reader.position - len(text), f"{reason}: {text[:200]!r}"
             )

@@ -29,42 +29,42 @@ class MessageCalls(StyleBase, frozen=True):
         reader = turn.reader
         header = ""
         if opener == _MESSAGE:
-            header, found = yield from reader.word(terminals(_CALL, _TEXT_CALL, _TEXT, _THINKING, _END, _MESSAGE))
+            header, found = yield from reader.read_word(terminals(_CALL, _TEXT_CALL, _TEXT, _THINKING, _END, _MESSAGE))
             if found is None:
                 raise Truncated("the text ends inside a message's header")
             opener = found
         if opener == _CALL:
-            yield from self._call(turn)
+            yield from self._read_call(turn)
         elif opener == _TEXT_CALL:
-            yield from self._text_call(turn, header.strip())
+            yield from self._read_text_call(turn, header.strip())
         else:
             reader.taken = None
             reader.unread(opener)
 
-    def _call(self, turn: ParseContext) -> Parsing[None]:
+    def _read_call(self, turn: ParseContext) -> Parsing[None]:
         reader = turn.reader
-        yield from reader.spaces()
+        yield from reader.read_spaces()
         yield from read_envelope(turn, _KEYS, terminals(_END))
         yield from turn.close((_END,))
 
-    def _text_call(self, turn: ParseContext, name: str) -> Parsing[None]:
+    def _read_text_call(self, turn: ParseContext, name: str) -> Parsing[None]:
         """Read a call with text input, of the tool in the header."""
         reader, writer = turn.reader, turn.writer
         turn.start_call(name)
         pieces: list[str] = []
-        end = yield from reader.until(terminals(_END), pieces.append)
+        end = yield from reader.read_until(terminals(_END), pieces.append)
         text = "".join(pieces)
         writer.begin_argument("text")
-        writer.json(dumps(text))
+        writer.add_json(dumps(text))
         writer.end_argument("text", text)
         writer.end_object("complete" if end else "truncated", reader.position)
 
     def write(self, calls: Sequence[ToolCall]) -> str:
         return "".join(
-            f'{_MESSAGE}{call.name}{_CALL}{{"name": {dumps(call.name)}, "args": {_arguments(call)}}}{_END}'
+            f'{_MESSAGE}{call.name}{_CALL}{{"name": {dumps(call.name)}, "args": {_write_arguments(call)}}}{_END}'
             for call in calls
         )
 
 
-def _arguments(call: ToolCall) -> str:
+def _write_arguments(call: ToolCall) -> str:
     return call.text if call.arguments is None else dumps(call.arguments)

@@ -30,7 +30,7 @@ class MistralCalls(StyleBase, frozen=True):
         return (_OPEN,)
 
     def read(self, turn: ParseContext, opener: str) -> Parsing[None]:
-        yield from turn.reader.spaces()
+        yield from turn.reader.read_spaces()
         style = _ARRAY if (yield from turn.reader.peek()) == "[" else _PLAIN
         yield from style.read(turn, opener)
 

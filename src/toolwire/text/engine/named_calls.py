@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from ...ir.parts import ToolCall
 from ...ir.text import dumps
-from .offered import OfferedTools, typed
-from .raw_value import ValueTags, raw_value
+from .offered import OfferedTools, convert_text
+from .raw_value import ValueTags, read_raw_value
 from .reader import Parsing, Truncated, terminals
 from .style import ParseContext, StyleBase
 
@@ -24,53 +24,53 @@ class NamedCalls(StyleBase, frozen=True):
         name = opener[1:-1]
         turn.start_call(name)
         try:
-            yield from self._arguments(turn, name)
+            yield from self._read_arguments(turn, name)
         except Truncated:
             turn.writer.end_object("truncated", turn.reader.position)
             raise
         turn.writer.end_object("complete", turn.reader.position)
 
-    def _arguments(self, turn: ParseContext, name: str) -> Parsing[None]:
+    def _read_arguments(self, turn: ParseContext, name: str) -> Parsing[None]:
         reader = turn.reader
-        left = list(turn.offered.keys(name) or ())
+        remaining = list(turn.offered.keys(name) or ())
         closing = f"</{name}>"
         while True:
-            yield from reader.spaces()
-            tags = (closing, *(f"<{key}>" for key in left))
-            found = yield from reader.one_of(tags)
+            yield from reader.read_spaces()
+            tags = (closing, *(f"<{key}>" for key in remaining))
+            found = yield from reader.read_one_of(tags)
             if found == closing:
                 return
             if found is not None:
-                left.remove(found[1:-1])
-                yield from self._argument(turn, name, found[1:-1], left)
-            elif self._stopped(turn, name, closing, left):
-                turn.unclosed(closing)
+                remaining.remove(found[1:-1])
+                yield from self._read_argument(turn, name, found[1:-1], remaining)
+            elif self._is_stopped(turn, name, closing, remaining):
+                turn.report_unclosed(closing)
                 return
             else:
-                yield from self._nonsense(turn, tags)
+                yield from self._skip_unknown(turn, tags)
 
-    def _stopped(self, turn: ParseContext, name: str, closing: str, left: list[str]) -> bool:
+    def _is_stopped(self, turn: ParseContext, name: str, closing: str, remaining: list[str]) -> bool:
         """Return whether generation ended at the stop sequence, or directly before it."""
         reader = turn.reader
-        given = {key for key in turn.offered.keys(name) or () if key not in left}
+        given = {key for key in turn.offered.keys(name) or () if key not in remaining}
         cut = reader.ended and reader.finished and closing.startswith(reader.text[reader.at :])
         return cut and turn.offered.has_required(name, given)
 
-    def _nonsense(self, turn: ParseContext, tags: tuple[str, ...]) -> Parsing[None]:
+    def _skip_unknown(self, turn: ParseContext, tags: tuple[str, ...]) -> Parsing[None]:
         """Skip and report text that is not an argument of this tool."""
         reader = turn.reader
         pieces: list[str] = []
-        found = yield from reader.until(terminals(*tags), pieces.append)
+        found = yield from reader.read_until(terminals(*tags), pieces.append)
         if pieces:
             turn.writer.add_diagnostic("malformed", reader.position, f"{''.join(pieces)[:200]!r} is not an argument")
         if found is None:
             raise Truncated("the text ends between two arguments")
         reader.unread(found)
 
-    def _argument(self, turn: ParseContext, name: str, key: str, left: list[str]) -> Parsing[None]:
+    def _read_argument(self, turn: ParseContext, name: str, key: str, remaining: list[str]) -> Parsing[None]:
         reader, writer = turn.reader, turn.writer
-        yield from reader.one_of(("\r\n", "\n"))
-        others = tuple(f"<{other}>" for other in left)
+        yield from reader.read_one_of(("\r\n", "\n"))
+        others = tuple(f"<{other}>" for other in remaining)
         # Parameters have common names (<path>, <title>): such a tag inside a value does not end it.
         frame = ValueTags(f"</{key}>", f"<{name}>", others, f"</{name}>", newline=True, eager=True, implicit=False)
         types = turn.offered.types(name, key)
@@ -78,25 +78,25 @@ class NamedCalls(StyleBase, frozen=True):
         pieces: list[str] = []
         writer.begin_argument(key)
         if streams:
-            writer.json('"')
+            writer.add_json('"')
 
         def sink(piece: str) -> None:
             pieces.append(piece)
             if streams:
-                writer.string(piece)
+                writer.add_string(piece)
 
-        if not (yield from raw_value(reader, frame, _always, sink)):
+        if not (yield from read_raw_value(reader, frame, _is_any_key, sink)):
             raise Truncated("the text ends inside an argument")
-        value = typed("".join(pieces), types)
-        writer.json('"' if streams else dumps(value))
+        value = convert_text("".join(pieces), types)
+        writer.add_json('"' if streams else dumps(value))
         writer.end_argument(key, value)
 
     def write(self, calls: Sequence[ToolCall]) -> str:
         return "\n".join(map(_write_call, calls))
 
 
-def _always(text: str, at: int, surely: bool) -> bool:
-    del text, at, surely
+def _is_any_key(text: str, at: int, is_certain: bool) -> bool:
+    del text, at, is_certain
     return True
 
 

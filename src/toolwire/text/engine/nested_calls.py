@@ -8,7 +8,7 @@ from typing import Any
 from ...ir.parts import ToolCall
 from ...ir.pointer import JSON, Object
 from ...ir.text import dumps
-from .offered import OfferedTools, child, typed, types_of
+from .offered import OfferedTools, child_schema, convert_text, schema_types
 from .reader import Malformed, Parsing, Truncated, terminals
 from .style import ParseContext, StyleBase
 from .writer import EventBuilder
@@ -33,23 +33,23 @@ class NestedCalls(StyleBase, frozen=True):
     def read(self, turn: ParseContext, opener: str) -> Parsing[None]:  # required by the protocol
         reader = turn.reader
         opening, closing = f'{self.mark}<{self.call} name="', f"{self.mark}</{self.section}>"
-        yield from reader.spaces()
+        yield from reader.read_spaces()
         yield from reader.expect(opening)
         while True:
-            yield from self._call(turn)
+            yield from self._read_call(turn)
             reader.taken = []
-            yield from reader.spaces()
-            found = yield from reader.one_of((opening, closing))
+            yield from reader.read_spaces()
+            found = yield from reader.read_one_of((opening, closing))
             if found != opening:
                 break
         skipped, reader.taken = "".join(reader.taken), None
         if found is None:
-            turn.writer.text(skipped)
-            turn.unclosed(closing)
+            turn.writer.add_text(skipped)
+            turn.report_unclosed(closing)
 
-    def _call(self, turn: ParseContext) -> Parsing[None]:
+    def _read_call(self, turn: ParseContext) -> Parsing[None]:
         reader, writer = turn.reader, turn.writer
-        name, end = yield from reader.word(terminals('">', "<", "\n"))
+        name, end = yield from reader.read_word(terminals('">', "<", "\n"))
         if end is None:
             raise Truncated("the text ends inside a call's name")
         if end != '">' or not name:
@@ -57,40 +57,48 @@ class NestedCalls(StyleBase, frozen=True):
         turn.start_call(name)
         schema = turn.offered.schema(name)
         try:
-            while (key := (yield from self._tag(turn))) != f"/{self.call}":
+            while (key := (yield from self._read_tag(turn))) != f"/{self.call}":
                 if key.startswith("/"):
                     raise Malformed(f"<{key}> closes nothing")
-                yield from self._argument(turn, key, schema)
+                yield from self._read_argument(turn, key, schema)
         except Truncated:
             writer.end_object("truncated", reader.position)
             raise
         except Malformed as error:
             writer.add_diagnostic("malformed", reader.position, str(error))
             writer.end_object("invalid", reader.position)
-            yield from reader.until(terminals(f"{self.mark}</{self.call}>"), _drop)
+            yield from reader.read_until(terminals(f"{self.mark}</{self.call}>"), _discard)
             return
         writer.end_object("complete", reader.position)
 
-    def _argument(self, turn: ParseContext, key: str, schema: Object) -> Parsing[None]:
-        told = _ArgumentOutput(turn.writer, key, streams=types_of(child(schema, key, schema), schema) == _TEXT)
+    def _read_argument(self, turn: ParseContext, key: str, schema: Object) -> Parsing[None]:
+        output = _ArgumentOutput(
+            turn.writer, key, streams=schema_types(child_schema(schema, key, schema), schema) == _TEXT
+        )
         try:
-            value = yield from self._value(turn, key, child(schema, key, schema), schema, told)
+            value = yield from self._read_value(turn, key, child_schema(schema, key, schema), schema, output)
         except Malformed:
-            told.begin()
+            output.begin()
             raise
-        told.end(value)
+        output.end(value)
 
-    def _tag(self, turn: ParseContext) -> Parsing[str]:
+    def _read_tag(self, turn: ParseContext) -> Parsing[str]:
         """Read the next tag, without its brackets."""
-        yield from turn.reader.spaces()
+        yield from turn.reader.read_spaces()
         yield from turn.reader.expect(f"{self.mark}<")
-        tag, end = yield from turn.reader.word(terminals(">"))
+        tag, end = yield from turn.reader.read_word(terminals(">"))
         if end is None:
             raise Truncated("the text ends inside a tag")
         return tag
 
-    def _value(
-        self, turn: ParseContext, key: str, schema: Any, root: Any, told: _ArgumentOutput | None = None, depth: int = 0
+    def _read_value(
+        self,
+        turn: ParseContext,
+        key: str,
+        schema: Any,
+        root: Any,
+        output: _ArgumentOutput | None = None,
+        depth: int = 0,
     ) -> Parsing[JSON]:
         if depth > _DEPTH:
             raise Malformed(f"nested more than {_DEPTH} levels deep")
@@ -98,22 +106,26 @@ class NestedCalls(StyleBase, frozen=True):
 
         def sink(piece: str) -> None:
             pieces.append(piece)
-            if told is not None:
-                told.more(piece)
+            if output is not None:
+                output.append(piece)
 
-        if (yield from turn.reader.until(terminals(self.mark), sink)) is None:
+        if (yield from turn.reader.read_until(terminals(self.mark), sink)) is None:
             raise Truncated("the text ends inside an argument")
         turn.reader.unread(self.mark)
-        types = types_of(schema, root)
+        types = schema_types(schema, root)
         items: list[JSON] = []
         members: Object = {}
-        while (tag := (yield from self._tag(turn))) != f"/{key}":
+        while (tag := (yield from self._read_tag(turn))) != f"/{key}":
             if tag.startswith("/") or tag in members:
                 raise Malformed(f"<{tag}> where </{key}> is expected")
             if tag == _ITEM and "object" not in types:
-                items.append((yield from self._value(turn, tag, child(schema, 0, root), root, depth=depth + 1)))
+                items.append(
+                    (yield from self._read_value(turn, tag, child_schema(schema, 0, root), root, depth=depth + 1))
+                )
             else:
-                members[tag] = yield from self._value(turn, tag, child(schema, tag, root), root, depth=depth + 1)
+                members[tag] = yield from self._read_value(
+                    turn, tag, child_schema(schema, tag, root), root, depth=depth + 1
+                )
         text = "".join(pieces)
         if (items or members) and text.strip():
             raise Malformed(f"text and tags mixed in <{key}>")
@@ -121,21 +133,21 @@ class NestedCalls(StyleBase, frozen=True):
             return items or members
         if not text and "string" not in types and ("array" in types or "object" in types):
             return [] if "array" in types else {}
-        return typed(text, types)
+        return convert_text(text, types)
 
     def write(self, calls: Sequence[ToolCall]) -> str:
         body = "".join(self._write_call(call) for call in calls)
         return f"{self.mark}<{self.section}>{body}{self.mark}</{self.section}>"
 
     def _write_call(self, call: ToolCall) -> str:
-        given = "".join(self._write(key, value) for key, value in (call.arguments or {}).items())
+        given = "".join(self._write_value(key, value) for key, value in (call.arguments or {}).items())
         return f'{self.mark}<{self.call} name="{call.name}">{given}{self.mark}</{self.call}>'
 
-    def _write(self, key: str, value: JSON) -> str:
+    def _write_value(self, key: str, value: JSON) -> str:
         if isinstance(value, dict):
-            inner = "".join(self._write(name, item) for name, item in value.items())
+            inner = "".join(self._write_value(name, item) for name, item in value.items())
         elif isinstance(value, list):
-            inner = "".join(self._write(_ITEM, item) for item in value)
+            inner = "".join(self._write_value(_ITEM, item) for item in value)
         else:
             inner = value if isinstance(value, str) else dumps(value)
         return f"{self.mark}<{key}>{inner}{self.mark}</{key}>"
@@ -148,34 +160,34 @@ class _ArgumentOutput:
         self.writer = writer
         self.key = key
         self.streams = streams
-        self.begun = False
+        self.has_begun = False
         self.space: list[str] = []
 
     def begin(self) -> None:
-        if not self.begun:
-            self.begun = True
+        if not self.has_begun:
+            self.has_begun = True
             self.writer.begin_argument(self.key)
 
-    def more(self, piece: str) -> None:
+    def append(self, piece: str) -> None:
         if not self.streams:
             return
-        if not self.begun and piece.isspace():  # nested tags may follow
+        if not self.has_begun and piece.isspace():  # nested tags may follow
             self.space.append(piece)
             return
-        if not self.begun:
+        if not self.has_begun:
             self.begin()
-            self.writer.json('"')
-            self.writer.string("".join(self.space))
-        self.writer.string(piece)
+            self.writer.add_json('"')
+            self.writer.add_string("".join(self.space))
+        self.writer.add_string(piece)
 
     def end(self, value: JSON) -> None:
-        if self.begun:
-            self.writer.json('"')
+        if self.has_begun:
+            self.writer.add_json('"')
         else:
             self.begin()
-            self.writer.json(dumps(value))
+            self.writer.add_json(dumps(value))
         self.writer.end_argument(self.key, value)
 
 
-def _drop(piece: str) -> None:
+def _discard(piece: str) -> None:
     del piece

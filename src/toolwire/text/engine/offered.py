@@ -11,14 +11,14 @@ from ...ir.pointer import JSON, Object
 from ...ir.tools import Tool
 from ...stream.strict import parse
 
-__all__ = ["ANY", "OfferedTools", "Types", "child", "type_of", "typed", "types_of"]
+__all__ = ["ANY", "OfferedTools", "Types", "child_schema", "convert_text", "json_type", "schema_types"]
 
 Types = frozenset[str]
 ANY: Types = frozenset()
 """No schema covers it: text that looks like JSON is JSON."""
 
 _TEXT_ONLY = frozenset({"string"})
-_WORDS: dict[str, tuple[str, JSON]] = {
+_WORD_VALUES: dict[str, tuple[str, JSON]] = {
     "true": ("boolean", True),
     "false": ("boolean", False),
     "null": ("null", None),
@@ -26,7 +26,7 @@ _WORDS: dict[str, tuple[str, JSON]] = {
 }
 _DEPTH = 16
 _INTEGER = re.compile(r"[+-]?[0-9]{1,300}").fullmatch
-_NOTHING: JSON = object()  # a sentinel, never returned to callers
+_MISSING: JSON = object()  # a sentinel, never returned to callers
 
 
 class OfferedTools:
@@ -43,7 +43,7 @@ class OfferedTools:
     def names(self) -> list[str]:
         return list(self._schemas)
 
-    def includes(self, name: str) -> bool:
+    def has_tool(self, name: str) -> bool:
         return not self._schemas or name in self._schemas
 
     def schema(self, name: str) -> Object:
@@ -80,16 +80,16 @@ class OfferedTools:
         found = self._types.get((name, key))
         if found is None:
             schema = self._schemas.get(name)
-            found = self._types[name, key] = types_of(child(schema, key, schema), schema)
+            found = self._types[name, key] = schema_types(child_schema(schema, key, schema), schema)
         return found
 
 
-def types_of(schema: Any, root: Any) -> Types:
+def schema_types(schema: Any, root: Any) -> Types:
     """Return the JSON types that a schema allows."""
-    return _types(schema, root, 0)
+    return _collect_types(schema, root, 0)
 
 
-def child(schema: Any, key: str | int, root: Any) -> Any:
+def child_schema(schema: Any, key: str | int, root: Any) -> Any:
     """Return the schema of a property or an item, or None."""
     for _ in range(_DEPTH):
         if not (isinstance(schema, dict) and isinstance(schema.get("$ref"), str)):
@@ -103,11 +103,11 @@ def child(schema: Any, key: str | int, root: Any) -> Any:
     return properties.get(key) if isinstance(properties, dict) else None
 
 
-def _types(schema: Any, root: Any, depth: int) -> Types:
+def _collect_types(schema: Any, root: Any, depth: int) -> Types:
     if not isinstance(schema, dict) or depth > _DEPTH:
         return ANY
     if isinstance(schema.get("$ref"), str):
-        return _types(_resolve(schema["$ref"], root), root, depth + 1)
+        return _collect_types(_resolve(schema["$ref"], root), root, depth + 1)
     kind = schema.get("type")
     if isinstance(kind, str):
         return frozenset({kind}) | ({"null"} if schema.get("nullable") is True else frozenset())
@@ -115,25 +115,25 @@ def _types(schema: Any, root: Any, depth: int) -> Types:
         return frozenset(name for name in kind if isinstance(name, str))
     for word in ("anyOf", "oneOf"):
         if isinstance(schema.get(word), list):
-            branches = [_types(branch, root, depth + 1) for branch in schema[word]]
+            branches = [_collect_types(branch, root, depth + 1) for branch in schema[word]]
             return frozenset().union(*branches) if all(branches) else ANY
     if isinstance(schema.get("allOf"), list):
-        return next((found for part in schema["allOf"] if (found := _types(part, root, depth + 1))), ANY)
+        return next((found for part in schema["allOf"] if (found := _collect_types(part, root, depth + 1))), ANY)
     values = schema.get("enum", [schema["const"]] if "const" in schema else None)
-    return frozenset(map(type_of, values)) if isinstance(values, list) else ANY
+    return frozenset(map(json_type, values)) if isinstance(values, list) else ANY
 
 
 def _resolve(pointer: str, root: Any) -> Any:
-    here = root
+    node = root
     for step in pointer.removeprefix("#").split("/")[1:]:
         name = step.replace("~1", "/").replace("~0", "~")
-        if not isinstance(here, dict) or name not in here:
+        if not isinstance(node, dict) or name not in node:
             return None
-        here = here[name]
-    return here
+        node = node[name]
+    return node
 
 
-def type_of(value: JSON) -> str:
+def json_type(value: JSON) -> str:
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -147,7 +147,7 @@ def type_of(value: JSON) -> str:
     return "object" if isinstance(value, dict) else "array"
 
 
-def typed(text: str, types: Types) -> JSON:
+def convert_text(text: str, types: Types) -> JSON:
     """Convert `text` to a value by the types that the schema allows, never by its appearance.
 
     >>> typed("007", frozenset({"string"})), typed("42", frozenset({"integer"})), typed("42", ANY), typed("Paris", ANY)
@@ -158,31 +158,31 @@ def typed(text: str, types: Types) -> JSON:
     if types == _TEXT_ONLY:
         return text
     bare = text.strip()
-    word = _WORDS.get(bare.lower())
+    word = _WORD_VALUES.get(bare.lower())
     if word is not None and word[0] in types and (bare != "none" or "string" not in types):
         return word[1]
     if "integer" in types and _INTEGER(bare):
         return int(bare)
-    value = _json(bare, types)
-    if value is _NOTHING:
+    value = _parse_json(bare, types)
+    if value is _MISSING:
         return text
     if isinstance(value, str):
         return value if types and "string" not in types else text
-    return value if not types or _allowed(type_of(value), types) else text
+    return value if not types or _is_allowed(json_type(value), types) else text
 
 
-def _json(text: str, types: Types) -> JSON:
+def _parse_json(text: str, types: Types) -> JSON:
     """Parse a text as JSON; if a string is not allowed, also one whose quotes were escaped once too often."""
     try:
         return parse(text)
     except ProtocolError:
         if not types or "string" in types or "\\" not in text:
-            return _NOTHING
+            return _MISSING
     try:
         return parse(str(parse(f'"{text}"')))
     except ProtocolError:
-        return _NOTHING
+        return _MISSING
 
 
-def _allowed(kind: str, types: Types) -> bool:
+def _is_allowed(kind: str, types: Types) -> bool:
     return kind in types or (kind == "integer" and "number" in types)

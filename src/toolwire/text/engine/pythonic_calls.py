@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ...ir.parts import ToolCall
 from ...ir.text import dumps
 from .json_calls import JsonCalls
-from .literal import PYTHON, literal, write_literal
+from .literal import PYTHON, read_literal, write_literal
 from .offered import OfferedTools
 from .reader import Malformed, Parsing, Truncated, terminals
 from .style import ParseContext, StyleBase
@@ -34,76 +34,76 @@ class PythonicCalls(StyleBase, frozen=True):
     def openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
         return self.open
 
-    def weak(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
+    def weak_openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
         return ("[",) if self.bare else ()
 
-    def inline(self, offered: OfferedTools) -> tuple[str, ...]:
-        return self.weak(offered)
+    def inline_openers(self, offered: OfferedTools) -> tuple[str, ...]:
+        return self.weak_openers(offered)
 
     def read(self, turn: ParseContext, opener: str) -> Parsing[None]:
         reader = turn.reader
         weak = opener == "["
-        yield from reader.spaces()
+        yield from reader.read_spaces()
         if weak and (yield from self._no_name(turn)):
             raise Malformed("the bracket does not open a call")
-        bracket = weak or (yield from reader.one_of(("[",))) is not None
+        bracket = weak or (yield from reader.read_one_of(("[",))) is not None
         if self.json and (yield from self._is_json(turn, bracket=bracket)):
             return
         if bracket:
-            yield from reader.spaces()
-            if (yield from reader.one_of(("]",))) is None:
-                yield from self._calls(turn, weak=weak)
-        elif (yield from reader.one_of(self.close)) is None:
-            yield from self._calls(turn, weak=weak)
+            yield from reader.read_spaces()
+            if (yield from reader.read_one_of(("]",))) is None:
+                yield from self._read_calls(turn, weak=weak)
+        elif (yield from reader.read_one_of(self.close)) is None:
+            yield from self._read_calls(turn, weak=weak)
         else:
             return
         if not weak:
-            yield from self._close(turn)
+            yield from self._read_close(turn)
 
     def _is_json(self, turn: ParseContext, *, bracket: bool) -> Parsing[bool]:
-        yield from turn.reader.spaces()
+        yield from turn.reader.read_spaces()
         if (yield from turn.reader.peek()) != "{":
             return False
         yield from JsonCalls(self.open, self.close, array=True).read_objects(turn, array=bracket)
         return True
 
-    def _calls(self, turn: ParseContext, *, weak: bool) -> Parsing[None]:
+    def _read_calls(self, turn: ParseContext, *, weak: bool) -> Parsing[None]:
         """Read calls up to the closing bracket, or up to the closing token around them."""
         reader = turn.reader
         while True:
-            yield from self._call(turn, weak=weak)
+            yield from self._read_call(turn, weak=weak)
             reader.taken = []
-            space = yield from reader.spaces()
-            found = yield from reader.one_of(("]", ",", ";"))
+            space = yield from reader.read_spaces()
+            found = yield from reader.read_one_of(("]", ",", ";"))
             if found == "]" or (found is None and not (self.separator == "\n" and "\n" in space)):
                 break
             if found is None and (yield from self._no_name(turn)):
                 break
-            yield from reader.spaces()
-            if found == "," and (yield from reader.one_of(("]",))):
+            yield from reader.read_spaces()
+            if found == "," and (yield from reader.read_one_of(("]",))):
                 break
         skipped, reader.taken = "".join(reader.taken), None
         if found is None:
-            turn.writer.text(skipped)
+            turn.writer.add_text(skipped)
         if found is None and weak:
-            turn.unclosed("the bracket after the calls")
+            turn.report_unclosed("the bracket after the calls")
 
     def _no_name(self, turn: ParseContext) -> Parsing[bool]:
         following = yield from turn.reader.peek()
         return not (following.isalpha() or following == "_")
 
-    def _call(self, turn: ParseContext, *, weak: bool) -> Parsing[None]:
+    def _read_call(self, turn: ParseContext, *, weak: bool) -> Parsing[None]:
         reader = turn.reader
-        name, end = yield from reader.word(terminals(*_NAME_ENDS), 128)
+        name, end = yield from reader.read_word(terminals(*_NAME_ENDS), 128)
         name = name.strip()
         if end is None and (not name or _NAME(name)):
             raise Truncated("the text ends inside a call's name")
-        if end != "(" or not _NAME(name) or (weak and not turn.offered.includes(name)):
+        if end != "(" or not _NAME(name) or (weak and not turn.offered.has_tool(name)):
             reader.unread(end or "")
             raise Malformed(f"{name!r} is not a call")
         turn.start_call(name)
         try:
-            yield from self._arguments(turn, name)
+            yield from self._read_arguments(turn, name)
         except Truncated:
             turn.writer.end_object("truncated", reader.position)
             raise
@@ -114,41 +114,41 @@ class PythonicCalls(StyleBase, frozen=True):
             return
         turn.writer.end_object("complete", reader.position)
 
-    def _arguments(self, turn: ParseContext, name: str) -> Parsing[None]:
+    def _read_arguments(self, turn: ParseContext, name: str) -> Parsing[None]:
         reader = turn.reader
         given = 0
-        yield from reader.spaces()
-        while (yield from reader.one_of((")",))) is None:
+        yield from reader.read_spaces()
+        while (yield from reader.read_one_of((")",))) is None:
             if given:
                 yield from reader.expect(",")
-                yield from reader.spaces()
-                if (yield from reader.one_of((")",))):
+                yield from reader.read_spaces()
+                if (yield from reader.read_one_of((")",))):
                     return
-            if (yield from reader.one_of(("**",))):
-                yield from self._unpacked(turn)
+            if (yield from reader.read_one_of(("**",))):
+                yield from self._read_unpacked(turn)
             else:
-                key = yield from self._key(turn, name, given)
+                key = yield from self._read_key(turn, name, given)
                 turn.writer.begin_argument(key)
-                turn.writer.end_argument(key, (yield from literal(reader, PYTHON, turn.writer.json)))
+                turn.writer.end_argument(key, (yield from read_literal(reader, PYTHON, turn.writer.add_json)))
             given += 1
-            yield from reader.spaces()
+            yield from reader.read_spaces()
 
-    def _unpacked(self, turn: ParseContext) -> Parsing[None]:
+    def _read_unpacked(self, turn: ParseContext) -> Parsing[None]:
         """Read `**{…}`: keys that are not identifiers."""
-        found = yield from literal(turn.reader, PYTHON, _nowhere)
+        found = yield from read_literal(turn.reader, PYTHON, _discard)
         if not isinstance(found, dict):
             raise Malformed("** must be followed by a dictionary")
         for key, value in found.items():
             turn.writer.begin_argument(key)
-            turn.writer.json(dumps(value))
+            turn.writer.add_json(dumps(value))
             turn.writer.end_argument(key, value)
 
-    def _key(self, turn: ParseContext, name: str, given: int) -> Parsing[str]:
+    def _read_key(self, turn: ParseContext, name: str, given: int) -> Parsing[str]:
         """Read `key=`; for a positional argument, return the tool's parameter at that position."""
         reader = turn.reader
         first = yield from reader.peek()
         if first.isalpha() or first == "_":
-            key, end = yield from reader.word(terminals(*_NAME_ENDS), 128)
+            key, end = yield from reader.read_word(terminals(*_NAME_ENDS), 128)
             if end == "=" and _KEY(key.strip()):
                 return key.strip()
             if end is None:
@@ -161,11 +161,11 @@ class PythonicCalls(StyleBase, frozen=True):
 
     def _skip_rest(self, turn: ParseContext) -> Parsing[None]:
         rest: list[str] = []
-        found = yield from turn.reader.until(terminals("\n", *self.close, "]"), rest.append)
+        found = yield from turn.reader.read_until(terminals("\n", *self.close, "]"), rest.append)
         if found is not None:
             turn.reader.unread(found)
 
-    def _close(self, turn: ParseContext) -> Parsing[None]:
+    def _read_close(self, turn: ParseContext) -> Parsing[None]:
         if self.close:
             yield from turn.close(self.close)
 
@@ -183,5 +183,5 @@ def _write_call(call: ToolCall) -> str:
     return f"{call.name}(**{write_literal(given, PYTHON)})"
 
 
-def _nowhere(piece: str) -> None:
+def _discard(piece: str) -> None:
     del piece

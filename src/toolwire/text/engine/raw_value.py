@@ -14,12 +14,12 @@ from typing import TypeAlias
 from ...ir.value import Value
 from .reader import Parsing, Reader, terminals
 
-__all__ = ["LOOKAHEAD", "KeyTest", "ValueTags", "raw_value"]
+__all__ = ["LOOKAHEAD", "KeyTest", "ValueTags", "read_raw_value"]
 
 LOOKAHEAD = 512
 Decision: TypeAlias = bool | None  # None: more text is needed
 
-_spaces = re.compile(r"[ \t\r\n]*").match
+_match_spaces = re.compile(r"[ \t\r\n]*").match
 
 
 class ValueTags(Value, frozen=True):
@@ -45,7 +45,7 @@ KeyTest: TypeAlias = Callable[[str, int, bool], Decision]
 """(text, at, surely): whether the tag opened before `at` is an argument. `surely`: only if the tool has it."""
 
 
-def raw_value(reader: Reader, frame: ValueTags, is_key: KeyTest, sink: Callable[[str], object]) -> Parsing[bool]:
+def read_raw_value(reader: Reader, frame: ValueTags, is_key: KeyTest, sink: Callable[[str], object]) -> Parsing[bool]:
     """Pass on the value and read its closer, but leave an implicit one (the next tag). Return False if there is none.
 
     Inside a call that is quoted in the value, a tag is accepted only if it certainly belongs to the outer call.
@@ -55,7 +55,7 @@ def raw_value(reader: Reader, frame: ValueTags, is_key: KeyTest, sink: Callable[
     while True:
         safe, found = stops.next(reader.text, reader.at, ended=reader.ended)
         if safe > reader.at:
-            sink(reader.take_to(safe))
+            sink(reader.read_to(safe))
         if found is None:
             if reader.ended:
                 return False
@@ -64,17 +64,17 @@ def raw_value(reader: Reader, frame: ValueTags, is_key: KeyTest, sink: Callable[
         tag, end = found.lstrip("\r\n"), safe + len(found)
         if tag == frame.call_open:
             quoted += 1
-            sink(reader.take_to(end))
+            sink(reader.read_to(end))
             continue
         answer = _Lookahead(reader, end, frame, is_key, quoted > 0).closes_value(tag)
         if answer is None:
             yield
         elif answer:
-            reader.take_to(end if tag == frame.value_close else end - len(tag))
+            reader.read_to(end if tag == frame.value_close else end - len(tag))
             return True
         else:
             quoted -= quoted > 0 and found == frame.call_close
-            sink(reader.take_to(safe + 1))
+            sink(reader.read_to(safe + 1))
 
 
 class _Lookahead:
@@ -95,63 +95,63 @@ class _Lookahead:
 
     def closes_value(self, tag: str) -> Decision:
         """Return whether `tag` closes the value, or None if more text is needed."""
-        answer = self._counts(tag)
+        answer = self._closes_value(tag)
         return False if answer is None and (self.full or self.at_end is not None) else answer
 
-    def _counts(self, tag: str) -> Decision:
+    def _closes_value(self, tag: str) -> Decision:
         frame = self.frame
         if tag == frame.value_close:
-            return self._goes_on()
+            return self._continues_call()
         if tag in frame.key_opens:
             return self.is_key(self.text, 0, True)
         if tag == frame.call_close and frame.section_close:
             return self._followed_by((frame.section_close,))
         return self._followed_by((frame.section_open,) if frame.section_open else ())
 
-    def _goes_on(self) -> Decision:
+    def _continues_call(self) -> Decision:
         """Return whether another argument or the end of the call follows the closer."""
         frame = self.frame
-        at = _skip(self.text, 0)
+        at = _skip_spaces(self.text, 0)
         for opener in frame.key_opens:
             if self.text.startswith(opener, at):
                 return self.is_key(self.text, at + len(opener), self.quoted)
         if self.text.startswith(frame.call_close, at):
-            behind = at + len(frame.call_close)
-            return frame.eager or (self._ends(behind) if self.quoted else self._leaves(behind))
+            following = at + len(frame.call_close)
+            return frame.eager or (self._ends_calls(following) if self.quoted else self._ends_outside(following))
         if frame.section_close and self.text.startswith(frame.section_close, at):
             return True
-        return self._unless_cut(at, (*frame.key_opens, frame.call_close, frame.section_close))
+        return self._can_follow(at, (*frame.key_opens, frame.call_close, frame.section_close))
 
-    def _leaves(self, at: int) -> Decision:
+    def _ends_outside(self, at: int) -> Decision:
         """Return whether the text after the end of the call is outside a value that quotes the call."""
-        at = _skip(self.text, at)
+        at = _skip_spaces(self.text, at)
         inside = (self.frame.value_close, *self.frame.key_opens, self.frame.call_close)
         if self.text.startswith(inside, at):
             return False
-        return self._open_end() if self._may_become(at, inside) else True
+        return self._end_decision() if self._may_become(at, inside) else True
 
-    def _ends(self, at: int) -> Decision:
+    def _ends_calls(self, at: int) -> Decision:
         """Return whether the end of all calls or another call follows, so that it was not the end of a quoted call."""
         frame = self.frame
-        at = _skip(self.text, at)
+        at = _skip_spaces(self.text, at)
         outside = tuple(filter(None, (frame.section_close, frame.section_open, frame.call_open)))
-        return True if self.text.startswith(outside, at) else self._unless_cut(at, outside)
+        return True if self.text.startswith(outside, at) else self._can_follow(at, outside)
 
     def _followed_by(self, tags: tuple[str, ...]) -> Decision:
-        at = _skip(self.text, 0)
-        return True if tags and self.text.startswith(tags, at) else self._unless_cut(at, tags)
+        at = _skip_spaces(self.text, 0)
+        return True if tags and self.text.startswith(tags, at) else self._can_follow(at, tags)
 
-    def _unless_cut(self, at: int, tags: tuple[str, ...]) -> Decision:
+    def _can_follow(self, at: int, tags: tuple[str, ...]) -> Decision:
         """Return False if none of `tags` can follow; None while one may."""
-        return self._open_end() if self._may_become(at, tags) else False
+        return self._end_decision() if self._may_become(at, tags) else False
 
     def _may_become(self, at: int, tags: tuple[str, ...]) -> bool:
         rest = self.text[at : at + LOOKAHEAD]
         return not rest or any(tag.startswith(rest) for tag in tags)
 
-    def _open_end(self) -> Decision:
+    def _end_decision(self) -> Decision:
         return None if self.full else self.at_end
 
 
-def _skip(text: str, at: int) -> int:
-    return _spaces(text, at).end()  # type: ignore[union-attr]  # the pattern matches everywhere
+def _skip_spaces(text: str, at: int) -> int:
+    return _match_spaces(text, at).end()  # type: ignore[union-attr]  # the pattern matches everywhere

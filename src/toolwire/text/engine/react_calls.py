@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from ...ir.parts import ToolCall
 from ...ir.text import dumps
-from .envelope import arguments
-from .offered import OfferedTools, typed
+from .envelope import read_arguments
+from .offered import OfferedTools, convert_text
 from .reader import Malformed, Parsing, Truncated, terminals
 from .style import ParseContext, StyleBase
 
@@ -30,47 +30,47 @@ class ReactCalls(StyleBase, frozen=True):
     def openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
         return tuple(f"\n{line}" for line in _LINES)
 
-    def weak(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
+    def weak_openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
         return _LINES
 
     def read(self, turn: ParseContext, opener: str) -> Parsing[None]:
         reader, writer = turn.reader, turn.writer
         line = opener.strip()
         if line == _ACTION:
-            yield from self._action(turn)
+            yield from self._read_action(turn)
             return
         reader.taken = None
         writer.end_item()
-        yield from reader.one_of((" ",))
+        yield from reader.read_one_of((" ",))
         if line == _THOUGHT:
-            end = yield from reader.until(terminals(*_ENDS), writer.reasoning)
+            end = yield from reader.read_until(terminals(*_ENDS), writer.add_reasoning)
             if end is not None:
                 reader.unread(end)
             writer.end_item()
 
-    def _action(self, turn: ParseContext) -> Parsing[None]:
+    def _read_action(self, turn: ParseContext) -> Parsing[None]:
         reader = turn.reader
-        name, end = yield from reader.word(terminals("\n"))
+        name, end = yield from reader.read_word(terminals("\n"))
         if end is None:
             raise Truncated("the text ends inside an action's name")
         name = name.strip().strip("`")
-        yield from reader.spaces()
-        if (yield from reader.one_of((_INPUT,))) is None:
+        yield from reader.read_spaces()
+        if (yield from reader.read_one_of((_INPUT,))) is None:
             raise Malformed(f"the action {name!r} has no input")
         if not name:
             raise Malformed("the action has no name")
         turn.start_call(name)
-        yield from reader.spaces()
+        yield from reader.read_spaces()
         if (yield from reader.peek()) == "{":
-            yield from arguments(turn, terminals(*_ENDS))
+            yield from read_arguments(turn, terminals(*_ENDS))
         else:
-            yield from self._plain(turn, name)
+            yield from self._read_plain_input(turn, name)
 
-    def _plain(self, turn: ParseContext, name: str) -> Parsing[None]:
+    def _read_plain_input(self, turn: ParseContext, name: str) -> Parsing[None]:
         """Read the text up to the end of the input, as the only argument of the tool."""
         reader, writer = turn.reader, turn.writer
         pieces: list[str] = []
-        end = yield from reader.until(terminals(*_ENDS), pieces.append)
+        end = yield from reader.read_until(terminals(*_ENDS), pieces.append)
         if end is not None:
             reader.unread(end)
         text = "".join(pieces).strip()
@@ -78,9 +78,9 @@ class ReactCalls(StyleBase, frozen=True):
         if end is None and not reader.finished:
             writer.end_object("truncated", reader.position)
         elif len(keys) == 1 and text:
-            value = typed(text, turn.offered.types(name, keys[0]))
+            value = convert_text(text, turn.offered.types(name, keys[0]))
             writer.begin_argument(keys[0])
-            writer.json(dumps(value))
+            writer.add_json(dumps(value))
             writer.end_argument(keys[0], value)
             writer.end_object("complete", reader.position)
         elif not text:

@@ -25,7 +25,7 @@ class Malformed(Exception):  # control flow of the engine: the text is not a cal
     """The text does not follow the grammar from here on."""
 
 
-class Foreign(Malformed):
+class ForeignFormat(Malformed):
     """The text is a call in another format."""
 
 
@@ -41,9 +41,9 @@ class Terminals:
     def __init__(self, literals: Iterable[str]) -> None:
         self.literals = tuple(sorted(set(literals), key=len, reverse=True))
         self._search = re.compile("|".join(map(re.escape, self.literals)) or r"(?!)").search
-        self._partial = re.compile("|".join(_beginnings(literal) for literal in self.literals) or r"(?!)").search
+        self._partial = re.compile("|".join(_prefix_pattern(literal) for literal in self.literals) or r"(?!)").search
         self.width = max(map(len, self.literals), default=1)
-        self._longer = _longer(self.literals)
+        self._longer = _longer_literals(self.literals)
 
     def next(self, text: str, at: int, *, ended: bool, stop: int = sys.maxsize) -> tuple[int, str | None]:
         """Return the end of the text without literals, and the literal there.
@@ -54,17 +54,17 @@ class Terminals:
         if ended:
             return (len(text), None) if found is None else (found.start(), found[0])
         if found is None:
-            return self._held(text, at), None
+            return self._partial_start(text, at), None
         start = found.start()
         if start > len(text) - self.width:  # a longer literal may begin before it or with it
-            held = self._held(text, at)
+            held = self._partial_start(text, at)
             if held < start:
                 return held, None
             if any(other.startswith(text[start:]) for other in self._longer.get(found[0], ())):
                 return start, None
         return start, found[0]
 
-    def _held(self, text: str, at: int) -> int:
+    def _partial_start(self, text: str, at: int) -> int:
         """Return the start of the suffix that may become a literal; the text before it is safe."""
         if len(text) - at >= self.width:
             at = len(text) - self.width + 1
@@ -78,13 +78,13 @@ def terminals(*literals: str) -> Terminals:
     return Terminals(filter(None, literals))
 
 
-def _longer(literals: Iterable[str]) -> dict[str, list[str]]:
+def _longer_literals(literals: Iterable[str]) -> dict[str, list[str]]:
     literals = list(literals)
     found = {one: [other for other in literals if other != one and other.startswith(one)] for one in literals}
     return {one: others for one, others in found.items() if others}
 
 
-def _beginnings(literal: str) -> str:
+def _prefix_pattern(literal: str) -> str:
     """Return a pattern for every proper prefix of `literal` at the end of a text."""
     pattern = ""
     for character in reversed(literal[1:-1]):
@@ -121,7 +121,7 @@ class Reader:
         """The position in the whole text."""
         return self.offset + self.at
 
-    def take_to(self, stop: int) -> str:
+    def read_to(self, stop: int) -> str:
         """Read up to `stop`."""
         piece = self.text[self.at : stop]
         if self.taken is not None and piece:
@@ -137,17 +137,17 @@ class Reader:
             yield
         return self.text[self.at : self.at + count]
 
-    def spaces(self) -> Parsing[str]:
+    def read_spaces(self) -> Parsing[str]:
         """Read all white space."""
         pieces = []
         while True:
             stop = _space(self.text, self.at).end()  # type: ignore[union-attr]  # the pattern matches everywhere
-            pieces.append(self.take_to(stop))
+            pieces.append(self.read_to(stop))
             if stop < len(self.text) or self.ended:
                 return "".join(pieces)
             yield
 
-    def one_of(self, literals: tuple[str, ...]) -> Parsing[str | None]:
+    def read_one_of(self, literals: tuple[str, ...]) -> Parsing[str | None]:
         """Read the longest of `literals` that comes next. Return None, and read nothing, if none does.
 
         A partial literal at the end of the text does not match.
@@ -159,46 +159,46 @@ class Reader:
             more = not self.ended and any(len(one) > len(rest) and one.startswith(rest) for one in literals)
             if not more:
                 if found is not None:
-                    self.take_to(self.at + len(found))
+                    self.read_to(self.at + len(found))
                 return found
             yield
 
     def expect(self, *literals: str) -> Parsing[str]:
         """Read one of `literals`, or raise Malformed or Truncated."""
-        found = yield from self.one_of(literals)
+        found = yield from self.read_one_of(literals)
         if found is None:
             here = self.text[self.at : self.at + max(map(len, literals))]
             cut = self.ended and any(literal.startswith(here) for literal in literals)
             raise (Truncated if cut else Malformed)(f"expected {' or '.join(literals)}")
         return found
 
-    def until(self, terminals: Terminals, sink: Callable[[str], object]) -> Parsing[str | None]:
+    def read_until(self, terminals: Terminals, sink: Callable[[str], object]) -> Parsing[str | None]:
         """Pass on the text before the first terminal; read and return the terminal, or None at the end."""
         while True:
             safe, found = terminals.next(self.text, self.at, ended=self.ended)
             if safe > self.at:
-                sink(self.take_to(safe))
+                sink(self.read_to(safe))
             if found is not None:
-                self.take_to(self.at + len(found))
+                self.read_to(self.at + len(found))
                 return found
             if self.ended:
                 return None
             yield
 
-    def word(self, terminals: Terminals, limit: int = 256) -> Parsing[tuple[str, str | None]]:
+    def read_word(self, terminals: Terminals, limit: int = 256) -> Parsing[tuple[str, str | None]]:
         """Read a short text and the terminal after it: a name, a key, a header."""
         pieces: list[str] = []
-        left = limit
+        remaining = limit
         while True:
-            stop = self.at + left + terminals.width
+            stop = self.at + remaining + terminals.width
             safe, found = terminals.next(self.text, self.at, ended=self.ended, stop=stop)
-            if safe - self.at > left:
-                self.take_to(self.at + left)
+            if safe - self.at > remaining:
+                self.read_to(self.at + remaining)
                 raise Malformed(f"expected a name of at most {limit} characters")
-            left -= safe - self.at
-            pieces.append(self.take_to(safe))
+            remaining -= safe - self.at
+            pieces.append(self.read_to(safe))
             if found is not None:
-                self.take_to(self.at + len(found))
+                self.read_to(self.at + len(found))
                 return "".join(pieces), found
             if self.ended:
                 return "".join(pieces), None

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ...ir.parts import ToolCall
 from ...ir.text import dumps
-from .envelope import arguments
+from .envelope import read_arguments
 from .offered import OfferedTools
 from .reader import Malformed, Parsing, Truncated, terminals
 from .style import ParseContext, StyleBase
@@ -24,14 +24,14 @@ class RecipientCalls(StyleBase, frozen=True):
     def openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
         return (_OPEN,)
 
-    def weak(self, offered: OfferedTools) -> tuple[str, ...]:
+    def weak_openers(self, offered: OfferedTools) -> tuple[str, ...]:
         return tuple(f"{name}\n" for name in (_EVERYBODY, *offered.names))
 
     def read(self, turn: ParseContext, opener: str) -> Parsing[None]:
         reader = turn.reader
         name = opener.rstrip("\n")
         if opener == _OPEN:
-            name, end = yield from reader.word(terminals("\n", "<", " "), 128)
+            name, end = yield from reader.read_word(terminals("\n", "<", " "), 128)
             if end is None:
                 raise Truncated("the text ends inside a recipient's name")
             if end != "\n" or not _NAME(name):
@@ -41,8 +41,8 @@ class RecipientCalls(StyleBase, frozen=True):
             turn.writer.end_item()
             return
         turn.start_call(name)
-        yield from reader.spaces()
-        yield from arguments(turn, terminals(_OPEN))
+        yield from reader.read_spaces()
+        yield from read_arguments(turn, terminals(_OPEN))
 
     def write(self, calls: Sequence[ToolCall]) -> str:
         return "".join(

@@ -49,8 +49,8 @@ FORMAT_MARKERS: tuple[tuple[str, str], ...] = (
 @lru_cache(256)
 def foreign_markers(own: tuple[str, ...]) -> tuple[str, ...]:
     """Return the signatures of other formats that have no meaning in this one."""
-    return tuple(mark for mark, _ in FORMAT_MARKERS if not any(_overlap(mark, word) for word in own))
+    return tuple(mark for mark, _ in FORMAT_MARKERS if not any(_overlaps(mark, word) for word in own))
 
 
-def _overlap(mark: str, word: str) -> bool:
+def _overlaps(mark: str, word: str) -> bool:
     return bool(word) and (mark.startswith(word) or word.startswith(mark))

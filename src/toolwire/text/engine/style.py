@@ -33,30 +33,30 @@ class ParseContext:
         """Read a closer. If there is none, the white space belongs to the text that follows."""
         reader = self.reader
         reader.taken = []
-        yield from reader.spaces()
-        found = yield from reader.one_of(closers)
+        yield from reader.read_spaces()
+        found = yield from reader.read_one_of(closers)
         skipped, reader.taken = "".join(reader.taken), None
         if found is None:
-            self.writer.text(skipped)
-            self.unclosed(closers[0])
+            self.writer.add_text(skipped)
+            self.report_unclosed(closers[0])
 
-    def unclosed(self, what: str) -> None:
-        self.writer.add_diagnostic("unclosed", self.reader.position, f"{what} is missing")
+    def report_unclosed(self, label: str) -> None:
+        self.writer.add_diagnostic("unclosed", self.reader.position, f"{label} is missing")
 
 
 class Style(Protocol):
     """A notation for calls. `read` starts after an opener and ends after the call, or raises Malformed.
 
     Openers are requested once per turn. A weak opener is also ordinary text (a bracket): it opens a call only if `read`
-    finds one, at the start of the message, or anywhere if it is `inline`. `closers` are tags without meaning outside a
+    finds one, at the start of the message, or anywhere if it is `inline_openers`. `closers` are tags without meaning outside a
     call.
     """
 
     def openers(self, offered: OfferedTools) -> tuple[str, ...]: ...
 
-    def weak(self, offered: OfferedTools) -> tuple[str, ...]: ...
+    def weak_openers(self, offered: OfferedTools) -> tuple[str, ...]: ...
 
-    def inline(self, offered: OfferedTools) -> tuple[str, ...]: ...
+    def inline_openers(self, offered: OfferedTools) -> tuple[str, ...]: ...
 
     def closers(self) -> tuple[str, ...]: ...
 
@@ -68,10 +68,10 @@ class Style(Protocol):
 class StyleBase(Value, frozen=True):
     """The common base of most styles, without weak openers."""
 
-    def weak(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
+    def weak_openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
         return ()
 
-    def inline(self, offered: OfferedTools) -> tuple[str, ...]:
+    def inline_openers(self, offered: OfferedTools) -> tuple[str, ...]:
         return ()
 
     def closers(self) -> tuple[str, ...]:

@@ -11,10 +11,10 @@ from ...ir.parts import ToolCall
 from ...ir.pointer import JSON
 from ...ir.text import dumps
 from .envelope import CallFields, read_envelope
-from .json_end import json_value
-from .offered import ANY, OfferedTools, Types, type_of, typed
-from .raw_value import ValueTags, raw_value
-from .reader import Foreign, Malformed, Parsing, Truncated, terminals
+from .json_end import read_json_value
+from .offered import ANY, OfferedTools, Types, convert_text, json_type
+from .raw_value import ValueTags, read_raw_value
+from .reader import ForeignFormat, Malformed, Parsing, Truncated, terminals
 from .style import ParseContext, StyleBase
 
 __all__ = ["TaggedCalls"]
@@ -62,60 +62,60 @@ class TaggedCalls(StyleBase, frozen=True):
     def read(self, turn: ParseContext, opener: str) -> Parsing[None]:
         reader = turn.reader
         if opener != self.section_open:
-            yield from self._call(turn, in_section=False)
-            yield from self._forgotten_closer(turn)
+            yield from self._read_call(turn, in_section=False)
+            yield from self._read_missing_closer(turn)
             return
-        yield from reader.spaces()
+        yield from reader.read_spaces()
         object_follows = (yield from reader.peek()) == "{"
         if object_follows and not self.json_body:
-            raise Foreign(f"expected {self.call_open} after {opener}, got a JSON object")
+            raise ForeignFormat(f"expected {self.call_open} after {opener}, got a JSON object")
         if object_follows:
             yield from read_envelope(turn, CallFields(), terminals(self.section_close))
         else:
             yield from reader.expect(self.call_open)
-            yield from self._call(turn, in_section=True)
+            yield from self._read_call(turn, in_section=True)
         while True:
             reader.taken = []
-            yield from reader.spaces()
-            found = yield from reader.one_of((self.section_close, self.call_open))
+            yield from reader.read_spaces()
+            found = yield from reader.read_one_of((self.section_close, self.call_open))
             if found != self.call_open:
                 break
-            yield from self._call(turn, in_section=True)
+            yield from self._read_call(turn, in_section=True)
         skipped, reader.taken = "".join(reader.taken), None
         if found is None:
-            turn.unclosed(self.section_close)
-            turn.writer.text(skipped)
+            turn.report_unclosed(self.section_close)
+            turn.writer.add_text(skipped)
 
     def closers(self) -> tuple[str, ...]:
         return tuple(filter(None, (self.value_close, self.call_close, self.section_close)))
 
-    def _forgotten_closer(self, turn: ParseContext) -> Parsing[None]:
+    def _read_missing_closer(self, turn: ParseContext) -> Parsing[None]:
         """Read the section's closer after a call whose section opener is missing."""
         if not self.section_close or self.one:
             return
         reader = turn.reader
         reader.taken = []
-        yield from reader.spaces()
-        found = yield from reader.one_of((self.section_close,))
+        yield from reader.read_spaces()
+        found = yield from reader.read_one_of((self.section_close,))
         skipped, reader.taken = "".join(reader.taken), None
         if found is None:
-            turn.writer.text(skipped)
+            turn.writer.add_text(skipped)
 
-    def _call(self, turn: ParseContext, *, in_section: bool) -> Parsing[None]:
+    def _read_call(self, turn: ParseContext, *, in_section: bool) -> Parsing[None]:
         reader = turn.reader
         if not self.attribute:
-            yield from reader.spaces()
-        head, end = yield from reader.word(terminals(self.head_end, self.key_open, self.call_close))
+            yield from reader.read_spaces()
+        head, end = yield from reader.read_word(terminals(self.head_end, self.key_open, self.call_close))
         if end is None:
             prose = not self.attribute and bool(_NO_NAME(head.strip()))
             raise (Malformed if prose else Truncated)("the text ends inside a call's name")
         if end != self.head_end:
             reader.unread(end)
-        name = _attributes(head).get(self.attribute, "") if self.attribute else head.replace("\\n", "").strip()
+        name = _parse_attributes(head).get(self.attribute, "") if self.attribute else head.replace("\\n", "").strip()
         if not name or (_NO_NAME(name) and name not in turn.offered.names):
             raise Malformed(f"{head!r} is not a tool name")
         empty = bool(self.attribute) and head.endswith("/")
-        if not empty and not (yield from self._goes_on(turn, in_section=in_section)):
+        if not empty and not (yield from self._is_call(turn, in_section=in_section)):
             raise Malformed(f"expected an argument or the end of the call after {name!r}")
         turn.start_call(name)
         if not empty:
@@ -123,12 +123,12 @@ class TaggedCalls(StyleBase, frozen=True):
         if turn.writer.in_call:
             turn.writer.end_object("complete", reader.position)
 
-    def _goes_on(self, turn: ParseContext, *, in_section: bool) -> Parsing[bool]:
+    def _is_call(self, turn: ParseContext, *, in_section: bool) -> Parsing[bool]:
         """Return whether the text after the name belongs to a call; a sentence that mentions the tag does not."""
         reader = turn.reader
-        yield from reader.spaces()
+        yield from reader.read_spaces()
         tags = (self.key_open, self.call_close, *((self.section_close,) if in_section else ()))
-        found = yield from reader.one_of(tags)
+        found = yield from reader.read_one_of(tags)
         if found is not None:
             reader.unread(found)
             return True
@@ -137,8 +137,8 @@ class TaggedCalls(StyleBase, frozen=True):
             return True
         return self.json_body and (yield from reader.peek()) == "{"
 
-    def key_of(self, head: str) -> str:
-        return _attributes(head).get(self.key_attribute, "") if self.key_attribute else head.strip()
+    def parse_key(self, head: str) -> str:
+        return _parse_attributes(head).get(self.key_attribute, "") if self.key_attribute else head.strip()
 
     def write(self, calls: Sequence[ToolCall]) -> str:
         line = self.line
@@ -162,7 +162,7 @@ class TaggedCalls(StyleBase, frozen=True):
         if self.type_attribute == "string":
             head += f' string="{"true" if isinstance(value, str) else "false"}"'
         elif self.type_attribute == "type":
-            head += f' type="{_TYPE_NAMES.get(type_of(value), type_of(value))}"'
+            head += f' type="{_TYPE_NAMES.get(json_type(value), json_type(value))}"'
         opening = f"{self.key_end}{self.line if self.value_open else ''}{self.value_open}"
         edge = "\n" if self.trim else ""
         return f"{self.key_open}{head}{opening}{edge}{text}{edge}{self.value_close}"
@@ -191,7 +191,7 @@ class _Arguments:
     def read(self) -> Parsing[None]:
         turn = self.turn
         try:
-            yield from self._read()
+            yield from self._read_arguments()
         except Truncated:
             if turn.writer.in_call:
                 turn.writer.end_object("truncated", turn.reader.position)
@@ -199,36 +199,36 @@ class _Arguments:
         except Malformed as error:
             turn.writer.add_diagnostic("malformed", turn.reader.position, str(error))
             turn.writer.end_object("invalid", turn.reader.position)
-            yield from turn.reader.until(terminals(self.style.call_close), _drop)
+            yield from turn.reader.read_until(terminals(self.style.call_close), _discard)
 
-    def _read(self) -> Parsing[None]:
+    def _read_arguments(self) -> Parsing[None]:
         reader, style = self.turn.reader, self.style
         while True:
-            yield from reader.spaces()
-            found = yield from reader.one_of((style.key_open, style.call_close))
+            yield from reader.read_spaces()
+            found = yield from reader.read_one_of((style.key_open, style.call_close))
             if found == style.call_close:
                 return
             if found is None:
-                yield from self._something_else()
+                yield from self._read_unexpected()
                 return
-            yield from self._argument()
+            yield from self._read_argument()
 
-    def _argument(self) -> Parsing[None]:
+    def _read_argument(self) -> Parsing[None]:
         reader, style, writer = self.turn.reader, self.style, self.turn.writer
         ends = terminals(style.key_end, style.value_close, style.call_close, style.key_open)
-        head, end = yield from reader.word(ends)
+        head, end = yield from reader.read_word(ends)
         if end is None:
             raise Truncated("the text ends inside an argument's name")
         if end == style.value_close and "=" in head:  # <parameter=key=value</parameter>
             key, _, text = head.partition("=")
             writer.add_diagnostic("malformed", reader.position, f"the tag of the argument {key!r} is not closed")
-            self._whole(key, typed(text, self.turn.offered.types(self.name, key)))
+            self._emit_argument(key, convert_text(text, self.turn.offered.types(self.name, key)))
             return
-        key = style.key_of(head)
+        key = style.parse_key(head)
         if style.value_open and end == style.key_end:
-            yield from reader.spaces()
-            yield from reader.one_of(("\\n",))  # a line break that was escaped once too often
-            end = (yield from reader.one_of((style.value_open,))) and style.key_end
+            yield from reader.read_spaces()
+            yield from reader.read_one_of(("\\n",))  # a line break that was escaped once too often
+            end = (yield from reader.read_one_of((style.value_open,))) and style.key_end
         if end != style.key_end:
             if end is not None:
                 reader.unread(end)
@@ -236,31 +236,31 @@ class _Arguments:
                 raise Truncated("the text ends before an argument's value")
             writer.add_diagnostic("malformed", reader.position, f"the argument {head!r} has no value")
             return
-        yield from self._value(key, self._types(key, head))
+        yield from self._read_value(key, self._argument_types(key, head))
         if not key:
             raise Malformed("an argument has no name")
 
-    def _whole(self, key: str, value: JSON) -> None:
+    def _emit_argument(self, key: str, value: JSON) -> None:
         writer = self.turn.writer
         self.given.add(key)
         writer.begin_argument(key)
-        writer.json(dumps(value))
+        writer.add_json(dumps(value))
         writer.end_argument(key, value)
 
-    def _types(self, key: str, head: str) -> Types:
+    def _argument_types(self, key: str, head: str) -> Types:
         kind = self.style.type_attribute
-        said = _attributes(head).get(kind) if kind else None
+        said = _parse_attributes(head).get(kind) if kind else None
         if said is None:
             return self.turn.offered.types(self.name, key)
         if kind == "string":
             return _TEXT if said == "true" else _NOT_TEXT
         return frozenset({said})
 
-    def _value(self, key: str, types: Types) -> Parsing[None]:
+    def _read_value(self, key: str, types: Types) -> Parsing[None]:
         """Read a value: a string is passed on as it arrives; a value of another type waits for its closer."""
         reader, writer, style = self.turn.reader, self.turn.writer, self.style
         if style.trim:
-            yield from reader.one_of(("\r\n", "\n"))
+            yield from reader.read_one_of(("\r\n", "\n"))
         if types == ANY and (yield from reader.peek()) not in _JSON_BEGINS:
             types = _TEXT
         self.given.add(key)
@@ -268,82 +268,82 @@ class _Arguments:
         streams = types == _TEXT and not style.cdata
         if streams:
             writer.begin_argument(key)
-            writer.json('"')
+            writer.add_json('"')
 
         def sink(piece: str) -> None:
             pieces.append(piece)
             if streams:
-                writer.string(piece)
+                writer.add_string(piece)
 
-        closed = yield from raw_value(reader, self.frame, self._is_key, sink)
+        closed = yield from read_raw_value(reader, self.frame, self._is_key, sink)
         if not streams:
             writer.begin_argument(key)
         if not closed:
             raise Truncated("the text ends inside an argument")
         text = "".join(pieces)
-        value = typed(_without_cdata(text) if style.cdata else text, types)
-        writer.json('"' if streams else dumps(value))
+        value = convert_text(_strip_cdata(text) if style.cdata else text, types)
+        writer.add_json('"' if streams else dumps(value))
         writer.end_argument(key, value)
 
-    def _is_key(self, text: str, at: int, surely: bool) -> bool | None:
+    def _is_key(self, text: str, at: int, is_certain: bool) -> bool | None:
         stop = text.find(self.style.key_end, at, at + 256)
         if stop < 0:
             return None if len(text) - at < 256 else False
-        key = self.style.key_of(text[at:stop])
-        if not surely:
+        key = self.style.parse_key(text[at:stop])
+        if not is_certain:
             return not _NO_NAME(key)
         return bool(key) and not _NO_NAME(key) and key not in self.given and self.turn.offered.may_have(self.name, key)
 
-    def _something_else(self) -> Parsing[None]:
+    def _read_unexpected(self) -> Parsing[None]:
         """Handle text that is neither an argument nor the end of the call: a JSON object, a missing closer, or else."""
         reader, writer, style = self.turn.reader, self.turn.writer, self.style
         if style.json_body and (yield from reader.peek()) == "{":
-            yield from self._json()
+            yield from self._read_json()
             return
         rest = reader.text[reader.at :]
         if reader.ended and style.call_close.startswith(rest):
-            reader.take_to(len(reader.text))
+            reader.read_to(len(reader.text))
             if style.one and reader.finished and self.turn.offered.has_required(self.name, self.given):
-                self.turn.unclosed(style.call_close)  # stopped at its stop sequence
+                self.turn.report_unclosed(style.call_close)  # stopped at its stop sequence
                 return
             raise Truncated("the text ends between two arguments")
         if reader.ended and style.key_open.startswith(rest):
-            reader.take_to(len(reader.text))
+            reader.read_to(len(reader.text))
             raise Truncated("the text ends where an argument begins")
-        if self.in_section and (yield from reader.one_of((style.section_close,))):
+        if self.in_section and (yield from reader.read_one_of((style.section_close,))):
             reader.unread(style.section_close)
-            self.turn.unclosed(style.call_close)
+            self.turn.report_unclosed(style.call_close)
             return
         nonsense: list[str] = []
-        end = yield from reader.until(terminals(style.call_close, self.frame.section_close), nonsense.append)
+        end = yield from reader.read_until(terminals(style.call_close, self.frame.section_close), nonsense.append)
         writer.add_diagnostic("malformed", reader.position, f"{''.join(nonsense)[:200]!r} is not an argument")
         writer.end_object("invalid", reader.position)
         if end is not None and end == self.frame.section_close:
             reader.unread(end)
 
-    def _json(self) -> Parsing[None]:
+    def _read_json(self) -> Parsing[None]:
         reader, writer = self.turn.reader, self.turn.writer
         try:
-            yield from json_value(reader, writer.add_json_arguments)
+            yield from read_json_value(reader, writer.add_json_arguments)
         except Truncated:
-            writer.end_json(reader.position, cut=True)
+            writer.end_json(reader.position, is_truncated=True)
             raise
         except Malformed:
-            yield from reader.until(terminals(self.style.call_close), writer.not_json)
+            yield from reader.read_until(terminals(self.style.call_close), writer.add_broken_arguments)
             writer.end_json(reader.position)
             return
         writer.end_json(reader.position)
         yield from self.turn.close((self.style.call_close,))
 
 
-def _attributes(head: str) -> dict[str, str]:
+def _parse_attributes(head: str) -> dict[str, str]:
     return {name: unescape(value[1:-1]) for name, value in _ATTRIBUTE.findall(head)}
 
 
-def _without_cdata(text: str) -> str:
+def _strip_cdata(text: str) -> str:
     bare = text.strip()
     return bare[9:-3] if bare.startswith("<![CDATA[") and bare.endswith("]]>") else text
 
 
-def _drop(piece: str) -> None:
+def _discard(piece: str) -> None:
     del piece

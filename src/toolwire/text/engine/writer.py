@@ -46,7 +46,7 @@ DiagnosticCode: TypeAlias = Literal[
 ]
 
 
-_MOST_NOTES = 100
+_MAX_DIAGNOSTICS = 100
 """More notes add no information, and a hostile text could cause one for each of its tags."""
 
 
@@ -110,10 +110,10 @@ class EventBuilder:
         self._held = None
 
     def add_diagnostic(self, code: DiagnosticCode, position: int, detail: str) -> None:
-        if len(self.diagnostics) < _MOST_NOTES:
+        if len(self.diagnostics) < _MAX_DIAGNOSTICS:
             self.diagnostics.append(Diagnostic(code, position, detail))
 
-    def text(self, piece: str) -> None:
+    def add_text(self, piece: str) -> None:
         if self._open != "text":
             words = piece.lstrip()
             if not words:
@@ -127,7 +127,7 @@ class EventBuilder:
             self._space.clear()
         self._events.append(TextDelta.of(self._key, piece))
 
-    def reasoning(self, piece: str) -> None:
+    def add_reasoning(self, piece: str) -> None:
         if self._open != "reasoning":
             self._end_item()
             self._space.clear()
@@ -146,7 +146,7 @@ class EventBuilder:
         self._space.clear()
         self._key = self._next_key()
         self.in_call = True
-        if not self.offered.includes(name):
+        if not self.offered.has_tool(name):
             self.add_diagnostic("unknown_tool", position, f"unknown tool {name!r}")
         self._events.append(CallStart(self._key, call_id or f"call{self._first_call + self.calls:05d}", name))
         self.calls += 1
@@ -171,29 +171,29 @@ class EventBuilder:
             except ProtocolError:
                 self._scanner.invalid = True
                 break
-            self._delta(piece[start:end])
+            self._emit_delta(piece[start:end])
             start = end
             self._events.append(ArgumentEnd(self._key, name, value))
         if start < len(piece):
-            self._delta(piece[start:])
+            self._emit_delta(piece[start:])
 
-    def not_json(self, piece: str) -> None:
+    def add_broken_arguments(self, piece: str) -> None:
         """Write more of the arguments, which are no longer JSON."""
-        self._delta(piece)
+        self._emit_delta(piece)
 
     def begin_argument(self, key: str) -> None:
         """Begin an argument of an object that the writer serialises."""
         if key in self._arguments:
             self.mark_invalid("an argument is given twice")
-        self._delta(("," if self._raw else "{") + dumps(key) + ":")
+        self._emit_delta(("," if self._raw else "{") + dumps(key) + ":")
 
-    def json(self, piece: str) -> None:
+    def add_json(self, piece: str) -> None:
         """Write more of the argument's value, as JSON text."""
-        self._delta(piece)
+        self._emit_delta(piece)
 
-    def string(self, piece: str) -> None:
+    def add_string(self, piece: str) -> None:
         """Write more of the inside of a string, given as unescaped text."""
-        self._delta(escape(piece).decode())
+        self._emit_delta(escape(piece).decode())
 
     def end_argument(self, key: str, value: JSON) -> None:
         self._arguments[key] = value
@@ -207,18 +207,18 @@ class EventBuilder:
         """
         state = self._final_state(state, position)
         if state == "complete":
-            self._delta("}" if self._raw else "{}")
+            self._emit_delta("}" if self._raw else "{}")
         elif state == "invalid" and not self._raw:
-            self._delta("{")  # empty text would be a call without arguments
+            self._emit_delta("{")  # empty text would be a call without arguments
         whole = state == "complete"
         arguments, raw = (self._arguments, None) if whole else (None, "".join(self._raw))
         self._end_call(CallEnd(self._key, arguments, raw, state), position)
 
-    def end_json(self, position: int, *, cut: bool = False) -> None:
+    def end_json(self, position: int, *, is_truncated: bool = False) -> None:
         """End a call whose arguments were given as JSON text; `cut`: the text ends inside them."""
         raw = "".join(self._raw)
         arguments, state = parse_arguments(raw)
-        if cut:
+        if is_truncated:
             arguments, state = None, "truncated"
         elif state == "truncated":
             state = "invalid"
@@ -248,7 +248,7 @@ class EventBuilder:
         self._events.append(end)
         self.in_call = False
 
-    def _delta(self, piece: str) -> None:
+    def _emit_delta(self, piece: str) -> None:
         self._raw.append(piece)
         self._events.append(CallDelta(self._key, escape(piece)))
 

@@ -14,7 +14,16 @@ from ...ir.losses import Losses
 from ...ir.parts import Artefact, Extra, Media, Opaque, Part, Reasoning, Refusal, Text, ToolCall, ToolResult, part_label
 from ...ir.pointer import JSON, Object
 from ..media import media_placeholder
-from ..shape import as_object, boolean, decode_list, optional_string, read_extra, string, write_extra, wrong_type
+from ..shape import (
+    decode_list,
+    read_boolean,
+    read_extra,
+    read_optional_string,
+    read_string,
+    require_object,
+    type_error,
+    write_extra,
+)
 from ..structured import structured_as_text
 
 __all__ = ["NAME", "PROVIDER", "read_block", "read_blocks", "read_cache", "write_block", "write_blocks", "write_cache"]
@@ -31,7 +40,7 @@ _CALL = frozenset({"type", "id", "name", "input", "cache_control"})
 _RESULT = frozenset({"type", "tool_use_id", "content", "is_error", "cache_control"})
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 _CONTENT = (Text, Media, Opaque)
-_WRITTEN = {"image": _IMAGES, "document": frozenset({"application/pdf"})}
+_WRITABLE_TYPES = {"image": _IMAGES, "document": frozenset({"application/pdf"})}
 
 
 def read_blocks(raw: Object, form: Object, read: Callable[[JSON], Part] | None = None) -> list[Part]:
@@ -46,7 +55,7 @@ def read_blocks(raw: Object, form: Object, read: Callable[[JSON], Part] | None =
         form[":content"] = "null" if "content" in raw else "absent"
         return []
     if type(value) is not list:
-        raise wrong_type("a string or an array of blocks", value, "content")
+        raise type_error("a string or an array of blocks", value, "content")
     parts = decode_list(raw, "content", read or read_block)
     if len(parts) < 2 and not (parts and needs_list(parts[0])):
         form[":content"] = "list"
@@ -59,33 +68,33 @@ def needs_list(part: Part) -> bool:
 
 
 def read_block(raw: JSON) -> Part:
-    kind = as_object(raw).get("type")
+    kind = require_object(raw).get("type")
     if kind == "tool_use":
         return _read_call(raw)
     if kind == "tool_result":
         return _read_result(raw)
     if kind == "text":
         if len(raw) == 2:
-            return Text(string(raw, "text"))
+            return Text(read_string(raw, "text"))
         extra = read_extra(raw, _TEXT, NAME)
-        return Text(string(raw, "text"), read_cache(raw, extra), (), extra)
+        return Text(read_string(raw, "text"), read_cache(raw, extra), (), extra)
     if kind == "thinking":
         return _read_thinking(raw)
     if kind == "redacted_thinking":
-        artefact = Artefact(PROVIDER, "redacted", string(raw, "data"))
+        artefact = Artefact(PROVIDER, "redacted", read_string(raw, "data"))
         return Reasoning("", (), (artefact,), read_extra(raw, ("type", "data"), NAME))
     if kind == "image" or kind == "document":
         return _read_media(raw, kind)
-    return Opaque(NAME, string(raw, "type"), raw)
+    return Opaque(NAME, read_string(raw, "type"), raw)
 
 
 def _read_thinking(raw: Object) -> Reasoning:
-    signature = optional_string(raw, "signature")
+    signature = read_optional_string(raw, "signature")
     artefacts = (Artefact(PROVIDER, "signature", signature),) if signature else ()
     extra = read_extra(raw, ("type", "thinking", "signature"), NAME)
     if not signature:  # servers that only imitate this wire may not sign
         extra[_FORM] = {**extra.get(_FORM, {}), ":signature": "absent"}
-    return Reasoning(string(raw, "thinking"), (), artefacts, extra)
+    return Reasoning(read_string(raw, "thinking"), (), artefacts, extra)
 
 
 def _read_call(raw: Object) -> ToolCall:
@@ -94,13 +103,13 @@ def _read_call(raw: Object) -> ToolCall:
         if len(raw) == 4 and type(call_id) is str and type(name) is str:
             return ToolCall(call_id, name, arguments)
     elif arguments is not None:
-        raise wrong_type("an object", arguments, "input")
+        raise type_error("an object", arguments, "input")
     extra = read_extra(raw, _CALL, NAME)
     if arguments is None:
         arguments = {}
         extra[_FORM] = {**extra.get(_FORM, {}), ":input": "absent"}  # or null, which stays in the form
     cache = read_cache(raw, extra)
-    return ToolCall(string(raw, "id"), string(raw, "name"), arguments, cache=cache, extra=extra)
+    return ToolCall(read_string(raw, "id"), read_string(raw, "name"), arguments, cache=cache, extra=extra)
 
 
 def _read_result(raw: Object) -> ToolResult:
@@ -120,36 +129,36 @@ def _read_any_result(raw: Object) -> ToolResult:
         parts = read_blocks(raw, form, _read_result_block)
     except ProtocolError as error:
         raise error if "/content" in error.pointer else error.within("content") from None
-    is_error = boolean(raw, "is_error")
+    is_error = read_boolean(raw, "is_error")
     extra = read_extra(raw, _RESULT, NAME) if len(raw) > 3 or not parts else {}
     cache = read_cache(raw, extra)
     if form:
         extra[_FORM] = {**extra.get(_FORM, {}), **form}
-    call_id, content = string(raw, "tool_use_id"), tuple(part for part in parts if isinstance(part, _CONTENT))
+    call_id, content = read_string(raw, "tool_use_id"), tuple(part for part in parts if isinstance(part, _CONTENT))
     return ToolResult(call_id, None, content, None, bool(is_error), cache=cache, extra=extra)
 
 
 def _read_result_block(raw: JSON) -> Text | Media | Opaque:
     """Read a block of a tool result. Block types that are parsed only in messages stay opaque."""
-    if as_object(raw).get("type") in ("text", "image", "document"):
+    if require_object(raw).get("type") in ("text", "image", "document"):
         part = read_block(raw)
         assert isinstance(part, _CONTENT)
         return part
-    return Opaque(NAME, string(raw, "type"), raw)
+    return Opaque(NAME, read_string(raw, "type"), raw)
 
 
 def _read_media(raw: Object, kind: str) -> Part:
-    source = as_object(raw.get("source"), "source")
-    where = source.get("type")
-    if where not in ("base64", "url", "file", "text"):
+    source = require_object(raw.get("source"), "source")
+    source_type = source.get("type")
+    if source_type not in ("base64", "url", "file", "text"):
         return Opaque(NAME, kind, raw)
-    data, form = optional_string(source, "data"), {}
-    media_type = optional_string(source, "media_type")
+    data, form = read_optional_string(source, "data"), {}
+    media_type = read_optional_string(source, "media_type")
     if data is None and not source.get("url") and not source.get("file_id"):
         return Opaque(NAME, kind, raw)
-    if where == "text":  # a plain-text document: Media holds base64
+    if source_type == "text":  # a plain-text document: Media holds base64
         data, form = b64encode((data or "").encode()).decode(), {":source": "text"}
-    elif where == "base64" and media_type not in _WRITTEN[kind]:
+    elif source_type == "base64" and media_type not in _WRITABLE_TYPES[kind]:
         form = {":source": "base64"}
     extra = read_extra(source, _SOURCE, f"{NAME}/source", read_extra(raw, _MEDIA, NAME))
     cache = read_cache(raw, extra)
@@ -159,11 +168,11 @@ def _read_media(raw: Object, kind: str) -> Part:
         "image" if kind == "image" else "file",
         media_type,
         data,
-        optional_string(source, "url"),
-        optional_string(source, "file_id"),
-        optional_string(raw, "title"),
+        read_optional_string(source, "url"),
+        read_optional_string(source, "file_id"),
+        read_optional_string(raw, "title"),
         cache=cache,
-        owner=PROVIDER if where == "file" else None,
+        owner=PROVIDER if source_type == "file" else None,
         extra=extra,
     )
 
@@ -173,11 +182,11 @@ def read_cache(raw: Object, extra: Extra) -> str | None:
     mark = raw.get("cache_control")
     if mark is None:
         return None
-    usual = as_object(mark, "cache_control").get("type") == "ephemeral"
-    read_extra(mark, ("type", "ttl") if usual else ("ttl",), _CACHE, extra)
-    if not usual:
+    is_ephemeral = require_object(mark, "cache_control").get("type") == "ephemeral"
+    read_extra(mark, ("type", "ttl") if is_ephemeral else ("ttl",), _CACHE, extra)
+    if not is_ephemeral:
         extra[_FORM] = {**extra.get(_FORM, {}), ":cache": "other"}
-    return optional_string(mark, "ttl") or "default"
+    return read_optional_string(mark, "ttl") or "default"
 
 
 def write_cache(ttl: str | None, extra: Extra, out: Object) -> None:
@@ -229,7 +238,7 @@ def write_block(part: Part, losses: Losses, path: str) -> Object | None:
 
 
 def _write_call(call: ToolCall, losses: Losses, path: str) -> Object:
-    out: Object = {"type": "tool_use", "id": call.id, "name": call.name, "input": arguments_of(call, losses, path)}
+    out: Object = {"type": "tool_use", "id": call.id, "name": call.name, "input": call_arguments(call, losses, path)}
     if call.namespace is not None:
         losses.add(f"{path}/namespace", "namespace", "dropped", "Anthropic calls have no namespace")
     if call.cache is None and not call.extra:
@@ -240,7 +249,7 @@ def _write_call(call: ToolCall, losses: Losses, path: str) -> Object:
     return write_extra(out, call.extra, NAME)
 
 
-def arguments_of(call: ToolCall, losses: Losses, path: str) -> Object:
+def call_arguments(call: ToolCall, losses: Losses, path: str) -> Object:
     """Return the arguments as an object, which the wire requires."""
     if call.arguments is not None:
         return call.arguments
@@ -297,9 +306,13 @@ def write_thinking(part: Reasoning, losses: Losses, path: str) -> Object | None:
 def _write_media(part: Media, losses: Losses, path: str) -> Object | None:
     source = _write_source(part)
     if source is None or part.kind not in ("image", "file"):
-        what = part.media_type or part.kind
+        description = part.media_type or part.kind
         losses.add(
-            path, part.kind, "dropped", f"Anthropic accepts images and PDF or text documents, not {what}", "error"
+            path,
+            part.kind,
+            "dropped",
+            f"Anthropic accepts images and PDF or text documents, not {description}",
+            "error",
         )
         return {"type": "text", "text": media_placeholder(part).text}
     out: Object = {"type": "image" if part.kind == "image" else "document"}

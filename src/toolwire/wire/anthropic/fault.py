@@ -15,16 +15,16 @@ from ...ir.pointer import JSON, Object
 from ...ir.response import Fault, FaultKind
 from ..faults import (
     body_message,
-    fitting_status,
-    headers_of,
+    fault_headers,
     kind_of_status,
-    request_id,
-    retry_after,
-    should_retry,
+    read_request_id,
+    read_retry_after,
+    read_should_retry,
     status_of_kind,
+    wire_status,
 )
 from ..protocol import EncodedFault
-from ..signatures import Signature, with_breach
+from ..signatures import Signature, add_breach
 from .blocks import NAME
 from .limits import SIGNATURES
 
@@ -78,7 +78,7 @@ def read_fault(body: JSON, status: int | None = None, signatures: tuple[Signatur
         request_id=body.get("request_id") if type(body.get("request_id")) is str else None,
         extra={NAME: own} if own else {},
     )
-    return with_breach(fault, signatures)
+    return add_breach(fault, signatures)
 
 
 def write_fault(fault: Fault) -> Object:
@@ -100,11 +100,11 @@ def decode_error(
     fault = read_fault(body, status, signatures)
     return replace(
         fault,
-        retry_after=retry_after(headers),
-        retryable=should_retry(headers),
-        request_id=fault.request_id or request_id(headers),
+        retry_after=read_retry_after(headers),
+        retryable=read_should_retry(headers),
+        request_id=fault.request_id or read_request_id(headers),
     )
 
 
 def encode_error(fault: Fault) -> EncodedFault:
-    return EncodedFault(fitting_status(fault, _STATUSES), write_fault(fault), headers_of(fault, "request-id"))
+    return EncodedFault(wire_status(fault, _STATUSES), write_fault(fault), fault_headers(fault, "request-id"))

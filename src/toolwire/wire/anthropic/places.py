@@ -10,9 +10,9 @@ from ...ir.pointer import JSON, Object, join, split
 from ...ir.request import Request
 from ...ir.response import Response
 from ..protocol import Kind
-from ..signs import blocks, scorer, tools_of
+from ..signs import blocks, declared_tools, scorer
 
-__all__ = ["DETECTION", "leading_system", "locator"]
+__all__ = ["DETECTION", "count_leading_system", "locator"]
 
 _THINKING = {"budget": "budget_tokens", "visible": "display", "mode": "type"}
 _FIELDS = {
@@ -25,7 +25,7 @@ _FIELDS = {
 }
 
 
-def leading_system(request: Request) -> int:
+def count_leading_system(request: Request) -> int:
     """Count the leading messages that go into the field `system`."""
     count = 0
     for message in request.messages:
@@ -36,10 +36,10 @@ def leading_system(request: Request) -> int:
 
 
 def locator(value: Request | Response) -> Callable[[str], str]:
-    return partial(_in_request, leading_system(value)) if isinstance(value, Request) else _in_response
+    return partial(_request_pointer, count_leading_system(value)) if isinstance(value, Request) else _response_pointer
 
 
-def _in_response(path: str) -> str:
+def _response_pointer(path: str) -> str:
     match split(path):
         case ["parts", *rest]:
             return join("content", *rest)
@@ -48,7 +48,7 @@ def _in_response(path: str) -> str:
     return path
 
 
-def _in_request(system: int, path: str) -> str:
+def _request_pointer(system: int, path: str) -> str:
     match split(path):
         case ["params", name, *_]:
             return join(_FIELDS.get(name, name))
@@ -92,7 +92,7 @@ def _is_own_thinking(config: JSON) -> bool:
 DETECTION: Mapping[Kind, Callable[[JSON], int]] = {
     "request": scorer(
         (3, lambda b: type(b["messages"]) is list),
-        (4, lambda b: any("input_schema" in tool for tool in tools_of(b))),
+        (4, lambda b: any("input_schema" in tool for tool in declared_tools(b))),
         (4, lambda b: any(_is_own_block(block) for block in blocks(b, "messages"))),
         (3, lambda b: "system" in b),
         (1, lambda b: "max_tokens" in b),
@@ -106,6 +106,6 @@ DETECTION: Mapping[Kind, Callable[[JSON], int]] = {
     ),
     "response": scorer((5, lambda b: b["type"] == "message" and type(b["content"]) is list)),
     "stream": scorer((5, lambda b: b["type"] in _EVENTS)),
-    "tools": scorer((5, lambda b: any("input_schema" in tool for tool in tools_of(b)))),
+    "tools": scorer((5, lambda b: any("input_schema" in tool for tool in declared_tools(b)))),
     "error": scorer((5, lambda b: b["type"] == "error" and type(b["error"]) is dict)),
 }

@@ -17,9 +17,17 @@ from ...ir.pointer import JSON, Object, join
 from ...ir.request import Message, OutputFormat, Params, ReasoningConfig, Request, Role
 from ..params import NO_PARAMS, as_integer, param_table, read_params, restore_spelling, write_params
 from ..protocol import Encoded
-from ..shape import as_object, boolean, decode_list, optional_string, read_extra, string, write_extra
+from ..shape import (
+    decode_list,
+    read_boolean,
+    read_extra,
+    read_optional_string,
+    read_string,
+    require_object,
+    write_extra,
+)
 from .blocks import NAME, read_blocks, write_blocks
-from .places import leading_system
+from .places import count_leading_system
 from .tools import read_choice, read_tool, write_choice, write_tool
 
 __all__ = ["DEFAULT_MAX_TOKENS", "decode_request", "encode_request"]
@@ -49,7 +57,7 @@ _KNOWN = frozenset(_PARAMS) | {
 
 
 def decode_request(body: Object) -> Request:
-    if type(as_object(body).get("messages")) is not list:
+    if type(require_object(body).get("messages")) is not list:
         raise ProtocolError("expected an array of messages", pointer="/messages")
     params: dict[str, Any] = {}
     respelled = read_params(body, _PARAMS, params)
@@ -60,7 +68,7 @@ def decode_request(body: Object) -> Request:
     choice, parallel = read_choice(body.get("tool_choice"))
     reasoning, output = _read_thinking(body, extra)
     return Request(
-        optional_string(body, "model") or "",
+        read_optional_string(body, "model") or "",
         _read_messages(body),
         tuple(decode_list(body, "tools", read_tool)),
         choice,
@@ -68,7 +76,7 @@ def decode_request(body: Object) -> Request:
         Params(**params) if params else NO_PARAMS,
         reasoning,
         output,
-        boolean(body, "stream"),
+        read_boolean(body, "stream"),
         extra,
     )
 
@@ -76,7 +84,7 @@ def decode_request(body: Object) -> Request:
 def _read_messages(body: Object) -> tuple[Message, ...]:
     messages: list[Message] = []
     if body.get("system"):
-        messages.append(_message("system", {"content": body["system"]}, "system"))
+        messages.append(_make_message("system", {"content": body["system"]}, "system"))
     leading = True
     for message in decode_list(body, "messages", _read_message):
         if leading and message.role == "system":
@@ -90,13 +98,13 @@ def _read_messages(body: Object) -> tuple[Message, ...]:
 
 
 def _read_message(raw: JSON) -> Message:
-    role = as_object(raw).get("role")
+    role = require_object(raw).get("role")
     if role not in ("user", "assistant", "system"):
         raise ProtocolError(f"unknown role {role!r}", pointer="/role", hint="use user, assistant or system")
-    return _message(role, raw)
+    return _make_message(role, raw)
 
 
-def _message(role: Role, raw: Object, field: str = "content") -> Message:
+def _make_message(role: Role, raw: Object, field: str = "content") -> Message:
     form: Object = {}
     try:
         parts = read_blocks(raw, form)
@@ -113,7 +121,7 @@ def _read_user(body: Object, params: dict[str, Any], extra: Extra) -> None:
     metadata = body.get("metadata")
     if not metadata:
         return
-    user = optional_string(as_object(metadata, "metadata"), "user_id")
+    user = read_optional_string(require_object(metadata, "metadata"), "user_id")
     if user is not None:
         params["user"] = user
     read_extra(metadata, ("user_id",), f"{NAME}/metadata", extra)
@@ -121,16 +129,18 @@ def _read_user(body: Object, params: dict[str, Any], extra: Extra) -> None:
 
 def _read_thinking(body: Object, extra: Extra) -> tuple[ReasoningConfig | None, OutputFormat | None]:
     thinking, config = body.get("thinking") or {}, body.get("output_config") or {}
-    as_object(thinking, "thinking")
-    effort = optional_string(as_object(config, "output_config"), "effort")
+    require_object(thinking, "thinking")
+    effort = read_optional_string(require_object(config, "output_config"), "effort")
     read_extra(config, ("effort", "format"), f"{NAME}/output_config", extra)
     output = (
-        None if config.get("format") is None else _read_format(as_object(config["format"], "output_config", "format"))
+        None
+        if config.get("format") is None
+        else _read_format(require_object(config["format"], "output_config", "format"))
     )
     if not thinking:
         return (None if effort is None else ReasoningConfig(effort=effort)), output
-    mode = _MODES.get(string(thinking, "type"), "auto")
-    shown = optional_string(thinking, "display")
+    mode = _MODES.get(read_string(thinking, "type"), "auto")
+    shown = read_optional_string(thinking, "display")
     respelled: Object = {}
     budget = as_integer(thinking, "budget_tokens", respelled) if mode == "budget" else None
     known = {"type"} | ({"budget_tokens"} if mode == "budget" else set()) | ({"display"} if shown in _SHOWN else set())
@@ -158,7 +168,7 @@ def encode_request(request: Request, version: str) -> Encoded:
     losses = Losses()
     out: Object = {"model": request.model} if request.model else {}
     _write_max_tokens(request, out, losses)
-    start = leading_system(request)
+    start = count_leading_system(request)
     system = _write_system(request.messages[:start], losses)
     if system is not None:
         out["system"] = system
@@ -226,9 +236,9 @@ def _drop_refused(message: Object, path: str, losses: Losses) -> None:
     blocks = message.get("content")
     if type(blocks) is not list:
         return
-    said = message["role"] == "assistant"
+    is_assistant = message["role"] == "assistant"
     for number, block in enumerate(blocks):
-        if not said and block.get("type") == "text" and block.get("citations"):
+        if not is_assistant and block.get("type") == "text" and block.get("citations"):
             blocks[number] = {key: value for key, value in block.items() if key != "citations"}
             losses.add(
                 f"{path}/{number}/citations",
@@ -236,10 +246,10 @@ def _drop_refused(message: Object, path: str, losses: Losses) -> None:
                 "dropped",
                 "API version 2026-10-21 rejects citations in user messages",
             )
-        elif said and block.get("type") == "document":
+        elif is_assistant and block.get("type") == "document":
             detail = "API version 2026-10-21 rejects documents in assistant messages"
             losses.add(f"{path}/{number}", "document", "dropped", detail, "error")
-    if said:
+    if is_assistant:
         message["content"] = [block for block in blocks if block.get("type") != "document"]
 
 
@@ -257,7 +267,7 @@ def _write_thinking(request: Request, out: Object, losses: Losses) -> None:
                 "info",
             )
         if reasoning.mode is not None:
-            out["thinking"] = _thinking(reasoning)
+            out["thinking"] = _make_thinking(reasoning)
         if reasoning.effort is not None:
             config["effort"] = reasoning.effort
     if output is not None:
@@ -266,7 +276,7 @@ def _write_thinking(request: Request, out: Object, losses: Losses) -> None:
         out["output_config"] = config
 
 
-def _thinking(reasoning: ReasoningConfig) -> Object:
+def _make_thinking(reasoning: ReasoningConfig) -> Object:
     assert reasoning.mode is not None
     thinking: Object = {"type": _TYPES[reasoning.mode]}
     if reasoning.budget is not None and reasoning.mode == "budget":

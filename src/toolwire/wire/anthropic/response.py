@@ -14,19 +14,27 @@ from ...ir.pointer import JSON, Object
 from ...ir.response import Response, Stop, StopReason, Usage
 from ..protocol import Encoded
 from ..shape import (
-    as_object,
     decode_list,
-    integer,
-    optional_string,
     read_extra,
+    read_integer,
+    read_optional_string,
     remember_form,
+    require_object,
     restore_form,
     write_extra,
 )
 from .blocks import NAME, read_block, write_block
 from .fault import read_fault
 
-__all__ = ["decode_response", "encode_response", "read_stop", "read_usage", "write_answer", "write_stop", "write_usage"]
+__all__ = [
+    "decode_response",
+    "encode_response",
+    "read_stop",
+    "read_usage",
+    "write_answer_block",
+    "write_stop",
+    "write_usage",
+]
 
 _FORM = "anthropic~"
 _KNOWN = frozenset({"id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "stop_details", "usage"})
@@ -52,7 +60,7 @@ _STOP_NAMES: dict[StopReason, str] = {reason: word for word, reason in _REASONS.
 
 
 def decode_response(body: Object) -> Response:
-    if as_object(body).get("type") == "error":
+    if require_object(body).get("type") == "error":
         return Response(fault=read_fault(body))
     if type(body.get("content")) is not list:
         raise ProtocolError("expected an array of content blocks", pointer="/content")
@@ -68,8 +76,8 @@ def decode_response(body: Object) -> Response:
     if form:
         extra[_FORM] = form
     return Response(
-        optional_string(body, "id") or "",
-        optional_string(body, "model") or "",
+        read_optional_string(body, "id") or "",
+        read_optional_string(body, "model") or "",
         tuple(parts),
         stop,
         read_usage(body.get("usage")),
@@ -100,7 +108,9 @@ def read_stop(raw: Object, calls: bool) -> Stop | None:
         extra[NAME] = {"stop_details": details}
     if _STOP_NAMES[reason] != word:
         extra[_FORM] = {":stop_reason": word}
-    return Stop(reason, optional_string(raw, "stop_sequence"), explanation if type(explanation) is str else None, extra)
+    return Stop(
+        reason, read_optional_string(raw, "stop_sequence"), explanation if type(explanation) is str else None, extra
+    )
 
 
 _USAGE = frozenset(
@@ -111,40 +121,40 @@ _USAGE = frozenset(
 def read_usage(raw: JSON) -> Usage | None:
     if raw is None:
         return None
-    as_object(raw, "usage")
+    require_object(raw, "usage")
     if len(raw) == 2:
-        given, made = raw.get("input_tokens"), raw.get("output_tokens")
-        if type(given) is int and type(made) is int:
-            return Usage(given, made)
-    read, written = integer(raw, "cache_read_input_tokens"), integer(raw, "cache_creation_input_tokens")
+        input_tokens, output_tokens = raw.get("input_tokens"), raw.get("output_tokens")
+        if type(input_tokens) is int and type(output_tokens) is int:
+            return Usage(input_tokens, output_tokens)
+    cache_read, written = read_integer(raw, "cache_read_input_tokens"), read_integer(raw, "cache_creation_input_tokens")
     details = raw.get("output_tokens_details")
-    details = as_object(details, "usage", "output_tokens_details") if details is not None else {}
-    fresh = integer(raw, "input_tokens")
+    details = require_object(details, "usage", "output_tokens_details") if details is not None else {}
+    fresh = read_integer(raw, "input_tokens")
     extra = read_extra(details, ("thinking_tokens",), f"{NAME}/output", read_extra(raw, _USAGE, NAME))
     if form := remember_form(raw, ("input_tokens", "output_tokens"), extra.get(_FORM, {})):
         extra[_FORM] = form
     return Usage(
-        None if fresh is None else fresh + (read or 0) + (written or 0),
-        integer(raw, "output_tokens"),
-        read,
+        None if fresh is None else fresh + (cache_read or 0) + (written or 0),
+        read_integer(raw, "output_tokens"),
+        cache_read,
         written,
-        integer(details, "thinking_tokens"),
+        read_integer(details, "thinking_tokens"),
         extra=extra,
     )
 
 
 def write_usage(usage: Usage, losses: Losses | None = None) -> Object:
     """Write the counts. They add up to the input, so a count that overlaps others (OpenRouter) is reduced."""
-    given, cached, written = usage.input or 0, usage.cached, usage.cache_write
+    input_tokens, cached, written = usage.input or 0, usage.cached, usage.cache_write
     if usage.input is not None:
-        cached = cached and min(cached, given)
-        written = written and min(written, given - (cached or 0))
+        cached = cached and min(cached, input_tokens)
+        written = written and min(written, input_tokens - (cached or 0))
     if losses is not None:
         for name, before, after in (("cached", usage.cached, cached), ("cache_write", usage.cache_write, written)):
             if before != after:
-                detail = f"{before} of {given} input tokens overlap another count; reduced to {after}"
+                detail = f"{before} of {input_tokens} input tokens overlap another count; reduced to {after}"
                 losses.add(f"/usage/{name}", f"{name} tokens", "rewritten", detail, "info")
-    fresh = max(given - (cached or 0) - (written or 0), 0)
+    fresh = max(input_tokens - (cached or 0) - (written or 0), 0)
     out: Object = {"input_tokens": fresh, "output_tokens": usage.output or 0}
     if cached is not None:
         out["cache_read_input_tokens"] = cached
@@ -160,7 +170,7 @@ def encode_response(response: Response) -> Encoded:
     losses = Losses()
     content: list[Object] = []
     for number, part in enumerate(response.parts):
-        block = write_answer(part, losses, f"/parts/{number}")
+        block = write_answer_block(part, losses, f"/parts/{number}")
         if block is not None:
             content.append(block)
     if response.created is not None:
@@ -183,7 +193,7 @@ def encode_response(response: Response) -> Encoded:
     return Encoded(write_extra(restore_form(out, form, _CONSTANT), response.extra, NAME), losses)
 
 
-def write_answer(part: Part, losses: Losses, path: str) -> Object | None:
+def write_answer_block(part: Part, losses: Losses, path: str) -> Object | None:
     """Write a block of an answer. Clients accept unsigned thinking, but they cannot send it back to Anthropic."""
     if isinstance(part, Media):
         losses.add(path, part.kind, "dropped", "Anthropic answers have no media", "error")
@@ -191,15 +201,15 @@ def write_answer(part: Part, losses: Losses, path: str) -> Object | None:
     if isinstance(part, Reasoning) and not any(artefact.provider == NAME for artefact in part.artefacts):
         if part.artefacts:
             losses.add(f"{path}/artefacts", "artefact of reasoning", "dropped", "it belongs to another provider")
-        words = part.text or "\n\n".join(part.summary)
+        text = part.text or "\n\n".join(part.summary)
         if part.summary:
             losses.add(f"{path}/summary", "reasoning summary", "rewritten", "Anthropic thinking is plain text", "info")
-        if not words:
+        if not text:
             losses.add(path, "reasoning", "dropped", "it has no text", "info")
             return None
         form = part.extra.get(_FORM, {})
         signature = {} if "signature" in form or ":signature" in form else {"signature": ""}
-        return write_extra({"type": "thinking", "thinking": words, **signature}, part.extra, NAME)
+        return write_extra({"type": "thinking", "thinking": text, **signature}, part.extra, NAME)
     artefacts = getattr(part, "artefacts", ())
     if any(artefact.provider != NAME for artefact in artefacts):
         losses.add(f"{path}/artefacts", "artefact", "dropped", "it belongs to another provider")

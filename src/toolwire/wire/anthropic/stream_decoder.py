@@ -31,7 +31,7 @@ from ...ir.pointer import Object
 from ...ir.text import dumps, unescape
 from ...stream.strict import parse_arguments
 from ..fragments import Fragments
-from ..shape import as_object, decode_list, optional_string, read_unknown, string
+from ..shape import decode_list, read_optional_string, read_string, read_unknown, require_object
 from ..sse_stream import FAST_STRING, BaseStreamDecoder, is_utf8
 from .blocks import NAME, PROVIDER, read_block
 from .fault import read_fault
@@ -53,7 +53,7 @@ _KNOWN = frozenset({"text", "tool_use", "thinking", "redacted_thinking"})
 class _Block:
     """A content block that is not closed yet."""
 
-    __slots__ = ("artefacts", "delta", "fields", "key", "kind", "more", "pieces")
+    __slots__ = ("artefacts", "delta", "extra_fragments", "fields", "key", "kind", "pieces")
 
     def __init__(self, key: int, kind: str, fields: Object) -> None:
         self.key = key
@@ -62,7 +62,7 @@ class _Block:
         self.delta: Callable[[int, bytes], Event] | None = _DELTAS.get(kind)
         self.pieces: list[bytes] = []
         self.artefacts: tuple[Artefact, ...] = ()
-        self.more = Fragments()  # fields from deltas of an unknown type
+        self.extra_fragments = Fragments()  # fields from deltas of an unknown type
 
 
 _DELTAS: dict[str, Callable[[int, bytes], Event]] = {
@@ -82,10 +82,12 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         self._blocks: dict[int, _Block] = {}
         self._id: str | None = None  # of the open message
         self._usage: Object = {}
-        self._called = False
+        self._has_calls = False
         self._stop: Object = {}
         self._extra: Extra = {}
-        self._silent: int | None = None  # a call that ended without arguments: later events show if it was truncated
+        self._empty_call_key: int | None = (
+            None  # a call that ended without arguments: later events show if it was truncated
+        )
 
     def _is_complete(self) -> bool:
         return False  # only message_stop ends the answer
@@ -100,25 +102,25 @@ class MessagesStreamDecoder(BaseStreamDecoder):
                         block.pieces.append(fragment)
                     events.append(block.delta(block.key, fragment))
                 return
-        event = self._read(payload)
+        event = self._read_object(payload)
         kind = event.get("type", name.decode("utf-8", "replace"))
         step = _STEPS.get(kind) if type(kind) is str else None
         if step is not None:
             step(self, event, events)
 
     def _message_start(self, event: Object, events: list[Event]) -> None:
-        message = as_object(event.get("message"), "message")
-        message_id = optional_string(message, "id") or ""
+        message = require_object(event.get("message"), "message")
+        message_id = read_optional_string(message, "id") or ""
         if self._id is not None:
             self._restart(message_id)
             return
         self._id = message_id
         self._extra = read_unknown(message, _MESSAGE, NAME)
-        events.append(ResponseStart(message_id, optional_string(message, "model") or ""))
+        events.append(ResponseStart(message_id, read_optional_string(message, "model") or ""))
         for part in decode_list(message, "content", read_block):  # e.g. calls that a program made in an earlier answer
-            self._called = self._called or isinstance(part, ToolCall)
+            self._has_calls = self._has_calls or isinstance(part, ToolCall)
             events.extend(unfold_part(self._new_key(), 0, part))
-        self._count(message.get("usage"), events)
+        self._update_usage(message.get("usage"), events)
 
     def _restart(self, message_id: str) -> None:
         """Accept a repeated `message_start`, and raise for the start of another message.
@@ -134,11 +136,11 @@ class MessagesStreamDecoder(BaseStreamDecoder):
                 status=502,
             )
 
-    def _count(self, usage: Any, events: list[Event]) -> None:
+    def _update_usage(self, usage: Any, events: list[Event]) -> None:
         """Update the usage. Counts are running totals; an absent count keeps its value."""
         if usage is None:
             return
-        self._usage.update((key, value) for key, value in as_object(usage, "usage").items() if value is not None)
+        self._usage.update((key, value) for key, value in require_object(usage, "usage").items() if value is not None)
         total = read_usage(self._usage)
         if total is not None:
             events.append(UsageUpdate(total))
@@ -146,56 +148,56 @@ class MessagesStreamDecoder(BaseStreamDecoder):
     def _block_start(self, event: Object, events: list[Event]) -> None:
         if self._id is None:
             raise ProtocolError("a content block starts before message_start", status=502)
-        self._settle_silent(events)
-        fields = as_object(event.get("content_block"), "content_block")
-        kind = string(fields, "type")
+        self._end_empty_call(events)
+        fields = require_object(event.get("content_block"), "content_block")
+        kind = read_string(fields, "type")
         index = _index(event)
         if index in self._blocks:
             raise ProtocolError(f"content block {index} starts twice", pointer="/index", status=502)
         block = self._blocks[index] = _Block(self._new_key(), kind, fields)
         if kind == "text":
             events.append(TextStart(block.key, 0, False, read_unknown(fields, ("type", "text"), NAME)))
-            self._grow(block, optional_string(fields, "text"), events)
+            self._append_text(block, read_optional_string(fields, "text"), events)
         elif kind == "tool_use":
-            self._called = True
+            self._has_calls = True
             extra = read_unknown(fields, ("type", "id", "name", "input"), NAME)
-            events.append(CallStart(block.key, string(fields, "id"), string(fields, "name"), extra=extra))
+            events.append(CallStart(block.key, read_string(fields, "id"), read_string(fields, "name"), extra=extra))
         elif kind == "thinking" or kind == "redacted_thinking":
             events.append(
                 ReasoningStart(block.key, 0, read_unknown(fields, ("type", "thinking", "signature", "data"), NAME))
             )
-            self._grow(block, optional_string(fields, "thinking"), events)
-            self._sign(block, "signature", optional_string(fields, "signature"))
-            self._sign(block, "redacted", optional_string(fields, "data"))
+            self._append_text(block, read_optional_string(fields, "thinking"), events)
+            self._set_signature(block, "signature", read_optional_string(fields, "signature"))
+            self._set_signature(block, "redacted", read_optional_string(fields, "data"))
 
     def _block_delta(self, event: Object, events: list[Event]) -> None:
         block = self._open_block(event)
-        delta = as_object(event.get("delta"), "delta")
+        delta = require_object(event.get("delta"), "delta")
         kind = delta.get("type")
         if kind == "signature_delta":
-            self._sign(block, "signature", optional_string(delta, "signature"))
+            self._set_signature(block, "signature", read_optional_string(delta, "signature"))
         elif kind == "citations_delta":
             block.fields = {
                 **block.fields,
                 "citations": [*(block.fields.get("citations") or ()), delta.get("citation")],
             }
         elif type(kind) is str and kind in _TEXT_OF:
-            self._grow(block, optional_string(delta, _TEXT_OF[kind]), events)
+            self._append_text(block, read_optional_string(delta, _TEXT_OF[kind]), events)
         elif block.kind in _KNOWN:
             self.losses.add("/parts", str(kind), "dropped", "unknown delta type")
         else:
-            block.more.add({key: value for key, value in delta.items() if key != "type"})
+            block.extra_fragments.add({key: value for key, value in delta.items() if key != "type"})
 
-    def _grow(self, block: _Block, words: str | None, events: list[Event]) -> None:
-        if not words:
+    def _append_text(self, block: _Block, text: str | None, events: list[Event]) -> None:
+        if not text:
             return
-        escaped = self._escape(block.key, words)
+        escaped = self._escape(block.key, text)
         if block.delta is None or block.kind == "tool_use":
             block.pieces.append(escaped)
         if block.delta is not None and escaped:
             events.append(block.delta(block.key, escaped))
 
-    def _sign(self, block: _Block, kind: str, data: str | None) -> None:
+    def _set_signature(self, block: _Block, kind: str, data: str | None) -> None:
         if data:
             block.artefacts = (Artefact(PROVIDER, kind, data),)
 
@@ -214,26 +216,28 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         elif block.kind == "thinking" or block.kind == "redacted_thinking":
             events.append(ReasoningEnd(block.key, block.artefacts))
         else:
-            value = {**block.fields, **block.more.joined()}
+            value = {**block.fields, **block.extra_fragments.join()}
             if block.pieces:
                 value["input"] = parse_arguments(unescape(b"".join(block.pieces)))[0] or {}
             events.append(WholePart(block.key, Opaque(NAME, block.kind, value)))
 
     def _end_call(self, block: _Block, events: list[Event]) -> None:
-        whole = block.fields.get("input")
-        if not block.pieces and whole:  # some servers send the arguments in content_block_start
-            self._grow(block, dumps(whole), events)
+        complete_input = block.fields.get("input")
+        if not block.pieces and complete_input:  # some servers send the arguments in content_block_start
+            self._append_text(block, dumps(complete_input), events)
         if not block.pieces:
-            self._silent = block.key
+            self._empty_call_key = block.key
             return
         raw = unescape(b"".join(block.pieces))
         arguments, state = parse_arguments(raw)
         events.append(CallEnd(block.key, arguments, None if state == "complete" else raw, state))
 
-    def _settle_silent(self, events: list[Event], *, is_cut: bool = False) -> None:
-        if self._silent is not None:
-            events.append(CallEnd(self._silent, None, "", "truncated") if is_cut else CallEnd(self._silent, {}))
-            self._silent = None
+    def _end_empty_call(self, events: list[Event], *, is_cut: bool = False) -> None:
+        if self._empty_call_key is not None:
+            events.append(
+                CallEnd(self._empty_call_key, None, "", "truncated") if is_cut else CallEnd(self._empty_call_key, {})
+            )
+            self._empty_call_key = None
 
     def _open_block(self, event: Object) -> _Block:
         block = self._blocks.get(_index(event))
@@ -243,9 +247,9 @@ class MessagesStreamDecoder(BaseStreamDecoder):
 
     def _message_delta(self, event: Object, events: list[Event]) -> None:
         delta = event.get("delta")
-        self._stop.update({} if delta is None else as_object(delta, "delta"))
+        self._stop.update({} if delta is None else require_object(delta, "delta"))
         self._stop.update((key, value) for key, value in event.items() if key not in _MESSAGE_DELTA)
-        self._count(event.get("usage"), events)
+        self._update_usage(event.get("usage"), events)
 
     def _message_stop(self, event: Object, events: list[Event]) -> None:
         if self._blocks:
@@ -254,8 +258,8 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         self._over = True
 
     def _finish(self, events: list[Event]) -> None:
-        stop = read_stop(self._stop, self._called)
-        self._settle_silent(events, is_cut=stop is not None and is_truncated(stop))
+        stop = read_stop(self._stop, self._has_calls)
+        self._end_empty_call(events, is_cut=stop is not None and is_truncated(stop))
         for name, fields in read_unknown(self._stop, ("stop_reason", "stop_sequence", "stop_details"), NAME).items():
             self._extra = {**self._extra, name: {**self._extra.get(name, {}), **fields}}
         events.append(ResponseEnd((stop,) if stop is not None else (), self._extra))

@@ -34,7 +34,7 @@ from ..event_writer import BaseStreamEncoder
 from ..shape import write_extra
 from .blocks import NAME, PROVIDER
 from .fault import write_fault
-from .response import write_answer, write_stop, write_usage
+from .response import write_answer_block, write_stop, write_usage
 
 __all__ = ["MessagesStreamEncoder"]
 
@@ -52,18 +52,18 @@ class MessagesStreamEncoder(BaseStreamEncoder):
         self._started = False
         self._usage = Usage()
         self._open: int | None = None  # the key of the open block
-        self._waiting: dict[int, list[Event]] = {}
+        self._queued_events: dict[int, list[Event]] = {}
         self._dropped: set[int] = set()
         self._index = 0
-        self._head = b""  # a delta event up to its fragment; empty until the block is written
+        self._delta_prefix = b""  # a delta event up to its fragment; empty until the block is written
         self._freeform: list[bytes] = []
         self._section: int | None = None
 
     def _write(self, event: Event) -> bytes:
         kind = type(event)
         if kind is CallDelta or kind is TextDelta:
-            if event.key == self._open and self._head:  # type: ignore[union-attr]
-                return b"".join((self._head, event.escaped, b'"}}\n\n'))  # type: ignore[union-attr]
+            if event.key == self._open and self._delta_prefix:  # type: ignore[union-attr]
+                return b"".join((self._delta_prefix, event.escaped, b'"}}\n\n'))  # type: ignore[union-attr]
         if kind is UsageUpdate or kind is ResponseStart:
             return self._prepare(event)
         if kind is PartStart:  # a block is written when it is complete
@@ -114,7 +114,7 @@ class MessagesStreamEncoder(BaseStreamEncoder):
         if self._open is None:
             self._open = key
             return self._step(event)
-        self._waiting.setdefault(key, []).append(event)
+        self._queued_events.setdefault(key, []).append(event)
         return b""
 
     def _step(self, event: Event) -> bytes:
@@ -122,18 +122,18 @@ class MessagesStreamEncoder(BaseStreamEncoder):
         out = b"" if step is None else step(self, event)
         if isinstance(event, (*_ENDS, WholePart)):
             self._open = None
-            self._head = b""
-            if self._waiting:
-                out += self._write_waiting()
+            self._delta_prefix = b""
+            if self._queued_events:
+                out += self._write_queued()
         return out
 
-    def _write_waiting(self) -> bytes:
-        self._open, events = next(iter(self._waiting.items()))
-        del self._waiting[self._open]
+    def _write_queued(self) -> bytes:
+        self._open, events = next(iter(self._queued_events.items()))
+        del self._queued_events[self._open]
         return b"".join([self._step(event) for event in events])
 
     def _open_block(self, block: Object, delta: bytes, field: bytes) -> bytes:
-        self._head = _DELTA % (self._index, delta, field)
+        self._delta_prefix = _DELTA % (self._index, delta, field)
         return _event("content_block_start", {"index": self._index, "content_block": block})
 
     def _close_block(self) -> bytes:
@@ -141,12 +141,16 @@ class MessagesStreamEncoder(BaseStreamEncoder):
         return _event("content_block_stop", {"index": self._index - 1})
 
     def _fragment(self, escaped: bytes) -> bytes:
-        return b"".join((self._head, escaped, b'"}}\n\n'))
+        return b"".join((self._delta_prefix, escaped, b'"}}\n\n'))
 
     def _text_start(self, event: TextStart) -> bytes:
         if event.refusal:
             self.losses.add(
-                self._path(event.key), "refusal", "rewritten", "Anthropic has no refusal block; sent as text", "info"
+                self._part_path(event.key),
+                "refusal",
+                "rewritten",
+                "Anthropic has no refusal block; sent as text",
+                "info",
             )
         block = write_extra({"type": "text", "text": ""}, event.extra, NAME)
         return self._open_block(block, b"text_delta", b"text")
@@ -173,10 +177,10 @@ class MessagesStreamEncoder(BaseStreamEncoder):
     def _reasoning_delta(self, event: ReasoningDelta) -> bytes:
         if event.section is not None:
             self.losses.add(
-                self._path(event.key), "reasoning summary", "rewritten", "Anthropic thinking is plain text", "info"
+                self._part_path(event.key), "reasoning summary", "rewritten", "Anthropic thinking is plain text", "info"
             )
         opening, gap = b"", b""
-        if not self._head:
+        if not self._delta_prefix:
             opening = self._open_thinking()
         elif event.section != self._section:
             gap = b"\\n\\n"
@@ -185,37 +189,41 @@ class MessagesStreamEncoder(BaseStreamEncoder):
 
     def _reasoning_end(self, event: ReasoningEnd) -> bytes:
         self._report_foreign(event)
-        own = {artefact.kind: artefact.data for artefact in event.artefacts if artefact.provider == PROVIDER}
-        if "redacted" in own:
-            block = {"type": "redacted_thinking", "data": own["redacted"]}
+        own_artefacts = {artefact.kind: artefact.data for artefact in event.artefacts if artefact.provider == PROVIDER}
+        if "redacted" in own_artefacts:
+            block = {"type": "redacted_thinking", "data": own_artefacts["redacted"]}
             return self._open_block(block, b"", b"") + self._close_block()
-        if not self._head:
-            if "signature" not in own:
+        if not self._delta_prefix:
+            if "signature" not in own_artefacts:
                 self._report_empty(event)
                 return b""
-            return self._open_thinking() + self._sign(own["signature"]) + self._close_block()
-        signature = self._sign(own["signature"]) if "signature" in own else b""
+            return self._open_thinking() + self._signature_delta(own_artefacts["signature"]) + self._close_block()
+        signature = self._signature_delta(own_artefacts["signature"]) if "signature" in own_artefacts else b""
         return signature + self._close_block()
 
-    def _sign(self, signature: str) -> bytes:
+    def _signature_delta(self, signature: str) -> bytes:
         delta = {"type": "signature_delta", "signature": signature}
         return _event("content_block_delta", {"index": self._index, "delta": delta})
 
     def _call_start(self, event: CallStart) -> bytes:
         self._freeform = []
         if event.namespace is not None:
-            self.losses.add(self._path(event.key), "namespace", "dropped", "Anthropic calls have no namespace")
+            self.losses.add(self._part_path(event.key), "namespace", "dropped", "Anthropic calls have no namespace")
         block = {"type": "tool_use", "id": event.id, "name": event.name, "input": {}}
         out = self._open_block(write_extra(block, event.extra, NAME), b"input_json_delta", b"partial_json")
         if event.kind == "freeform":
             self.losses.add(
-                self._path(event.key), "freeform call", "rewritten", "sent as a call with one argument, `input`", "info"
+                self._part_path(event.key),
+                "freeform call",
+                "rewritten",
+                "sent as a call with one argument, `input`",
+                "info",
             )
-            self._head = b""
+            self._delta_prefix = b""
         return out
 
     def _call_delta(self, event: CallDelta) -> bytes:
-        if self._head:
+        if self._delta_prefix:
             return self._fragment(event.escaped)
         self._freeform.append(event.escaped)
         return b""
@@ -223,29 +231,29 @@ class MessagesStreamEncoder(BaseStreamEncoder):
     def _call_end(self, event: CallEnd) -> bytes:
         self._report_foreign(event)
         out = b""
-        if not self._head:
+        if not self._delta_prefix:
             text = dumps({"input": unescape(b"".join(self._freeform))})
             out = _DELTA % (self._index, b"input_json_delta", b"partial_json") + escape(text) + b'"}}\n\n'
         return out + self._close_block()
 
     def _whole_part(self, event: WholePart) -> bytes:
-        block = write_answer(event.part, self.losses, self._path(event.key))
+        block = write_answer_block(event.part, self.losses, self._part_path(event.key))
         return b"" if block is None else self._open_block(block, b"", b"") + self._close_block()
 
     def _report_foreign(self, event: TextEnd | ReasoningEnd | CallEnd) -> None:
         if any(artefact.provider != PROVIDER for artefact in event.artefacts):
-            self.losses.add(self._path(event.key), "artefact", "dropped", "it belongs to another provider")
+            self.losses.add(self._part_path(event.key), "artefact", "dropped", "it belongs to another provider")
 
     def _fail(self, event: StreamFault) -> bytes:
         return b"event: error\ndata: " + to_bytes(write_fault(event.fault)) + b"\n\n"
 
     def _end(self, event: ResponseEnd) -> bytes:
         delta = write_stop(event.stops[0] if event.stops else None, self.losses)
-        own = dict(event.extra.get(NAME, {}))
-        if "container" in own:
-            delta["container"] = own.pop("container")
+        own_artefacts = dict(event.extra.get(NAME, {}))
+        if "container" in own_artefacts:
+            delta["container"] = own_artefacts.pop("container")
         usage = write_usage(self._usage, self.losses)
-        return _event("message_delta", {"delta": delta, "usage": usage, **own}) + _event("message_stop", {})
+        return _event("message_delta", {"delta": delta, "usage": usage, **own_artefacts}) + _event("message_stop", {})
 
 
 def _event(name: str, fields: Object) -> bytes:

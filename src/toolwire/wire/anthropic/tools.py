@@ -13,7 +13,16 @@ from ...ir.losses import Losses, Severity
 from ...ir.pointer import JSON, Object, join
 from ...ir.request import Request
 from ...ir.tools import ChoiceMode, Tool, ToolChoice
-from ..shape import as_object, boolean, decode_list, optional_string, read_extra, string, write_extra, wrong_type
+from ..shape import (
+    decode_list,
+    read_boolean,
+    read_extra,
+    read_optional_string,
+    read_string,
+    require_object,
+    type_error,
+    write_extra,
+)
 from .blocks import NAME, read_cache, write_cache
 
 __all__ = ["read_choice", "read_discovered_tools", "read_tool", "write_choice", "write_tool"]
@@ -22,15 +31,15 @@ _TOOL = frozenset({"name", "description", "input_schema", "strict", "cache_contr
 
 
 def read_tool(raw: JSON) -> Tool:
-    kind = as_object(raw).get("type")
+    kind = require_object(raw).get("type")
     if kind is not None and kind != "custom":
         return Tool(str(raw.get("name", kind)), kind="builtin", extra={NAME: raw})
     schema = raw.get("input_schema")
     if type(schema) is not dict:
         if "input_schema" not in raw:
             raise ProtocolError("'input_schema' is missing")
-        raise wrong_type("a JSON Schema object", schema, "input_schema")
-    name, description = string(raw, "name"), optional_string(raw, "description")
+        raise type_error("a JSON Schema object", schema, "input_schema")
+    name, description = read_string(raw, "name"), read_optional_string(raw, "description")
     if len(raw) == 2 + (description is not None):
         return Tool(name, description, schema)
     extra = read_extra(raw, _TOOL, NAME)
@@ -38,9 +47,9 @@ def read_tool(raw: JSON) -> Tool:
         name,
         description,
         schema,
-        strict=boolean(raw, "strict"),
-        examples=tuple(decode_list(raw, "input_examples", as_object)),
-        deferred=boolean(raw, "defer_loading"),
+        strict=read_boolean(raw, "strict"),
+        examples=tuple(decode_list(raw, "input_examples", require_object)),
+        deferred=read_boolean(raw, "defer_loading"),
         cache=read_cache(raw, extra),
         extra=extra,
     )
@@ -55,8 +64,10 @@ def read_discovered_tools(body: JSON) -> tuple[Tool, ...]:
     found: list[Tool] = []
     for block in blocks if type(blocks) is list else [blocks]:
         if type(block) is dict and block.get("type") == "tool_search_tool_result":
-            result = as_object(block.get("content"), "content")
-            found += decode_list(result, "tool_references", lambda raw: Tool(string(as_object(raw), "tool_name")))
+            result = require_object(block.get("content"), "content")
+            found += decode_list(
+                result, "tool_references", lambda raw: Tool(read_string(require_object(raw), "tool_name"))
+            )
     if not found:
         raise ProtocolError("found no tool_search_tool_result block", pointer="/content")
     return tuple(found)
@@ -103,15 +114,15 @@ def read_choice(raw: JSON) -> tuple[ToolChoice | None, bool | None]:
     """Read the tool choice, and whether parallel calls are allowed."""
     if raw is None:
         return None, None
-    kind = as_object(raw, "tool_choice").get("type")
+    kind = require_object(raw, "tool_choice").get("type")
     mode = _MODES.get(str(kind))
     if mode is None:
         raise ProtocolError(
             f"unknown tool choice {kind!r}", pointer="/tool_choice/type", hint="use auto, any, tool or none"
         )
     try:
-        names = (string(raw, "name"),) if mode == "tool" else ()
-        disabled = boolean(raw, "disable_parallel_tool_use")
+        names = (read_string(raw, "name"),) if mode == "tool" else ()
+        disabled = read_boolean(raw, "disable_parallel_tool_use")
     except ProtocolError as error:
         raise error.within("tool_choice") from None
     return ToolChoice(mode, names, extra=read_extra(raw, _CHOICE, NAME)), None if disabled is None else not disabled

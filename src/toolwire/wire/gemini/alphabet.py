@@ -10,10 +10,10 @@ from ...ir.pointer import Object
 
 __all__ = ["read_base64", "write_base64"]
 
-_TO_USUAL = str.maketrans("-_", "+/")
+_TO_STANDARD = str.maketrans("-_", "+/")
 _TO_URL = str.maketrans("+/", "-_")
 _URL = ":url_alphabet"
-_BARE = ":unpadded"
+_UNPADDED = ":unpadded"
 
 
 def read_base64(data: str) -> tuple[str, Object]:
@@ -24,11 +24,11 @@ def read_base64(data: str) -> tuple[str, Object]:
     """
     form: Object = {}
     if "-" in data or "_" in data:
-        data = data.translate(_TO_USUAL)
+        data = data.translate(_TO_STANDARD)
         form[_URL] = True
     if len(data) % 4 > 1:
         data += "=" * (-len(data) % 4)
-        form[_BARE] = True
+        form[_UNPADDED] = True
     return data, form
 
 
@@ -36,4 +36,4 @@ def write_base64(data: str, form: Object) -> str:
     """Return `data` in its original form; the inverse of `read_base64`."""
     if _URL in form:
         data = data.translate(_TO_URL)
-    return data.rstrip("=") if _BARE in form else data
+    return data.rstrip("=") if _UNPADDED in form else data

@@ -16,18 +16,18 @@ from ...ir.pointer import JSON, Object
 from ...ir.response import Fault, FaultKind
 from ..faults import (
     body_message,
-    fitting_status,
-    headers_of,
+    fault_headers,
     kind_of_status,
-    request_id,
-    retry_after,
-    retry_in_text,
-    seconds,
-    should_retry,
+    parse_retry_text,
+    parse_seconds,
+    read_request_id,
+    read_retry_after,
+    read_should_retry,
     status_of_kind,
+    wire_status,
 )
 from ..protocol import EncodedFault
-from ..signatures import Signature, with_breach
+from ..signatures import Signature, add_breach
 from .limits import SIGNATURES
 from .spelling import NAME
 
@@ -101,7 +101,7 @@ def read_fault(body: JSON, status: int | None = None, signatures: tuple[Signatur
         retry_after=_retry_delay(error.get("details")),
         extra={NAME: own} if own else {},
     )
-    return with_breach(fault, signatures)
+    return add_breach(fault, signatures)
 
 
 def _reason(details: JSON) -> str | None:
@@ -115,13 +115,13 @@ def _reason(details: JSON) -> str | None:
 def _retry_delay(details: JSON) -> float | None:
     for entry in details if type(details) is list else ():
         delay = entry.get("retryDelay") if type(entry) is dict else None
-        if type(delay) is str and delay.endswith("s") and (found := seconds(delay[:-1])) is not None:
+        if type(delay) is str and delay.endswith("s") and (found := parse_seconds(delay[:-1])) is not None:
             return found
     return None
 
 
 def write_fault(fault: Fault) -> Object:
-    status = fitting_status(fault, _STATUSES)
+    status = wire_status(fault, _STATUSES)
     error: Object = {"code": status, "message": fault.message, "status": _STATUS_NAMES[fault.kind]}
     if fault.retry_after is not None:
         error["details"] = [{"@type": _RETRY, "retryDelay": f"{fault.retry_after:g}s"}]
@@ -135,14 +135,14 @@ def decode_error(
     signatures: tuple[Signature, ...] = SIGNATURES,
 ) -> Fault:
     fault = read_fault(body, status, signatures)
-    after = retry_after(headers) if fault.retry_after is None else fault.retry_after
+    after = read_retry_after(headers) if fault.retry_after is None else fault.retry_after
     return replace(
         fault,
-        retry_after=retry_in_text(fault.message, fault.kind) if after is None else after,
-        retryable=should_retry(headers),
-        request_id=request_id(headers),
+        retry_after=parse_retry_text(fault.message, fault.kind) if after is None else after,
+        retryable=read_should_retry(headers),
+        request_id=read_request_id(headers),
     )
 
 
 def encode_error(fault: Fault) -> EncodedFault:
-    return EncodedFault(fitting_status(fault, _STATUSES), write_fault(fault), headers_of(fault, None))
+    return EncodedFault(wire_status(fault, _STATUSES), write_fault(fault), fault_headers(fault, None))

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from ...ir.errors import ProtocolError
 from ...ir.pointer import JSON, Object
-from ..shape import as_object, boolean, string, wrong_type
+from ..shape import read_boolean, read_string, require_object, type_error
 from .spelling import to_camel_case
 
 __all__ = ["PartialArguments"]
@@ -36,33 +36,33 @@ class PartialArguments:
         return self._root
 
     def feed(self, raw: JSON) -> None:
-        fields = to_camel_case(as_object(raw))
-        steps = _steps(string(fields, "jsonPath"))
+        fields = to_camel_case(require_object(raw))
+        steps = _parse_path(read_string(fields, "jsonPath"))
         holder: Any = self._root
-        for step, following in pairwise(steps):
-            holder = _enter(holder, step, [] if isinstance(following, int) else {})
+        for step, next_step in pairwise(steps):
+            holder = _enter(holder, step, [] if isinstance(next_step, int) else {})
         last = steps[-1]
         if "stringValue" in fields:
-            self._append_text(holder, last, string(fields, "stringValue"))
+            self._append_text(holder, last, read_string(fields, "stringValue"))
             return
         self._texts.pop((id(holder), last), None)
         if "numberValue" in fields:
             number = fields["numberValue"]
             if type(number) not in (int, float):
-                raise wrong_type("a number", number, "numberValue")
+                raise type_error("a number", number, "numberValue")
             _set(holder, last, int(number) if isinstance(number, float) and number.is_integer() else number)
         elif "boolValue" in fields:
-            _set(holder, last, boolean(fields, "boolValue"))
+            _set(holder, last, read_boolean(fields, "boolValue"))
         elif "nullValue" in fields:
             _set(holder, last, None)
 
-    def _append_text(self, holder: Any, step: str | int, words: str) -> None:
+    def _append_text(self, holder: Any, step: str | int, fragment: str) -> None:
         """Append a fragment of a string. The fragments are joined only when `value` is read."""
         text = self._texts.get((id(holder), step))
         if text is None:
             _set(holder, step, "")
             text = self._texts[id(holder), step] = _Text(holder, step, [])
-        text.pieces.append(words)
+        text.pieces.append(fragment)
 
 
 class _Text(NamedTuple):
@@ -71,7 +71,7 @@ class _Text(NamedTuple):
     pieces: list[str]
 
 
-def _steps(path: str) -> list[str | int]:
+def _parse_path(path: str) -> list[str | int]:
     steps: list[str | int] = []
     position = 1
     while path[:1] == "$" and position < len(path):

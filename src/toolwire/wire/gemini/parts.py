@@ -27,12 +27,12 @@ from ...ir.parts import (
     part_label,
 )
 from ...ir.pointer import JSON, Object
-from ..media import media_type_of
-from ..shape import as_object, boolean, decode_list, optional_string, string, wrong_type
+from ..media import guess_media_type
+from ..shape import decode_list, read_boolean, read_optional_string, read_string, require_object, type_error
 from .alphabet import read_base64, write_base64
 from .spelling import NAME, read_fields, to_camel_case, write_fields
 
-__all__ = ["PROVIDER", "read_part", "signature_of", "write_part", "write_result"]
+__all__ = ["PROVIDER", "read_part", "read_signature", "write_part", "write_result"]
 
 PROVIDER = "google"
 _FORM = "gemini~"
@@ -79,15 +79,15 @@ def _read_plain_result(raw: Object) -> ToolResult | None:
     if type(result) is dict and len(result) == 3:
         call_id, name, response = result.get("id"), result.get("name"), result.get("response")
         if call_id and type(call_id) is str and type(name) is str and type(response) is dict and len(response) == 1:
-            words = response.get("output")
-            if words and type(words) is str:
-                return ToolResult(call_id, name, (Text(words),))
+            content = response.get("output")
+            if content and type(content) is str:
+                return ToolResult(call_id, name, (Text(content),))
     return None
 
 
 def _read_any_part(raw: JSON) -> Part:
     # protobuf reads a null as an absent field, so a part may list all its members
-    fields = {key: value for key, value in to_camel_case(as_object(raw)).items() if value is not None}
+    fields = {key: value for key, value in to_camel_case(require_object(raw)).items() if value is not None}
     if "functionCall" in fields:
         return _read_call(raw)
     if "text" in fields:
@@ -101,48 +101,48 @@ def _read_any_part(raw: JSON) -> Part:
     return Opaque(NAME, names[0] if names else "part", raw)
 
 
-def signature_of(fields: Object) -> tuple[Artefact, ...]:
-    signature = optional_string(fields, "thoughtSignature")
+def read_signature(fields: Object) -> tuple[Artefact, ...]:
+    signature = read_optional_string(fields, "thoughtSignature")
     return (Artefact(PROVIDER, "thought_signature", signature),) if signature else ()
 
 
 def _read_text(raw: Object) -> Text | Reasoning:
     extra: Extra = {}
     fields = read_fields(raw, _TEXT, NAME, extra)
-    text = optional_string(fields, "text") or ""
-    if boolean(fields, "thought"):
-        return Reasoning(text, (), signature_of(fields), extra)
-    return Text(text, None, signature_of(fields), extra)
+    text = read_optional_string(fields, "text") or ""
+    if read_boolean(fields, "thought"):
+        return Reasoning(text, (), read_signature(fields), extra)
+    return Text(text, None, read_signature(fields), extra)
 
 
 def _read_call(raw: Object) -> ToolCall:
     extra: Extra = {}
     fields = read_fields(raw, _CALL_PART, NAME, extra)
-    call = read_fields(as_object(fields["functionCall"], "functionCall"), _CALL_FIELDS, _CALL, extra)
+    call = read_fields(require_object(fields["functionCall"], "functionCall"), _CALL_FIELDS, _CALL, extra)
     try:
         arguments = call.get("args")
         if arguments is not None and type(arguments) is not dict:
-            raise wrong_type("an object", arguments, "args")
-        call_id, name = optional_string(call, "id") or "", string(call, "name")
+            raise type_error("an object", arguments, "args")
+        call_id, name = read_optional_string(call, "id") or "", read_string(call, "name")
     except ProtocolError as error:
         raise error.within("functionCall") from None
     if arguments is None:
         extra.setdefault(f"{_CALL}~", {})[":args"] = "absent"
-    return ToolCall(call_id, name, arguments or {}, artefacts=signature_of(fields), extra=extra)
+    return ToolCall(call_id, name, arguments or {}, artefacts=read_signature(fields), extra=extra)
 
 
 def _read_result(raw: Object) -> ToolResult:
     extra: Extra = {}
     fields = read_fields(raw, _RESULT_PART, NAME, extra)
     result = read_fields(
-        as_object(fields["functionResponse"], "functionResponse"), _RESULT_FIELDS, _RESULT, extra, ("parts",)
+        require_object(fields["functionResponse"], "functionResponse"), _RESULT_FIELDS, _RESULT, extra, ("parts",)
     )
     try:
         response = result.get("response")
-        response = {} if response is None else as_object(response, "response")
-        words, structured, is_error, wrapper = _unwrap(response, result.get("name"))
+        response = {} if response is None else require_object(response, "response")
+        content, structured, is_error, wrapper = _unwrap(response, result.get("name"))
         media = decode_list(result, "parts", _read_result_media)
-        call_id, name = optional_string(result, "id") or "", optional_string(result, "name")
+        call_id, name = read_optional_string(result, "id") or "", read_optional_string(result, "name")
     except ProtocolError as error:
         raise error.within("functionResponse") from None
     if result.get("response") is None:
@@ -150,9 +150,9 @@ def _read_result(raw: Object) -> ToolResult:
     usual_wrapper = (wrapper, is_error) in (("output", False), ("error", True)) and type(structured) is not dict
     if wrapper is not None and not usual_wrapper:
         extra[_FORM] = {**extra.get(_FORM, {}), ":wrapper": wrapper}
-    if signature_of(fields):
+    if read_signature(fields):
         extra[NAME] = {**extra.get(NAME, {}), "thoughtSignature": fields["thoughtSignature"]}
-    return ToolResult(call_id, name, (*words, *media), structured, is_error, extra=extra)
+    return ToolResult(call_id, name, (*content, *media), structured, is_error, extra=extra)
 
 
 def _unwrap(response: Object, name: JSON) -> tuple[tuple[Text, ...], JSON, bool, str | None]:
@@ -180,10 +180,10 @@ def _read_result_media(raw: JSON) -> Media | Opaque:
 def _read_data(raw: Object, field: str, known: frozenset[str]) -> Media | Opaque:
     extra: Extra = {}
     fields = read_fields(raw, known, NAME, extra)
-    data = read_fields(as_object(fields[field], field), _DATA_FIELDS, _DATA, extra)
-    media_type, uri = optional_string(data, "mimeType"), optional_string(data, "fileUri")
+    data = read_fields(require_object(fields[field], field), _DATA_FIELDS, _DATA, extra)
+    media_type, uri = read_optional_string(data, "mimeType"), read_optional_string(data, "fileUri")
     own = uri is not None and uri.startswith(_OWN_FILES)
-    inline = optional_string(data, "data")
+    inline = read_optional_string(data, "data")
     form: Object = {}
     if inline is not None:
         inline, form = read_base64(inline)
@@ -194,18 +194,18 @@ def _read_data(raw: Object, field: str, known: frozenset[str]) -> Media | Opaque
     if form:
         extra[_DATA_FORM] = {**extra.get(_DATA_FORM, {}), **form}
     return Media(
-        _kind(media_type or media_type_of(uri or "")),
+        _media_kind(media_type or guess_media_type(uri or "")),
         media_type,
         inline,
         None if own else uri,
         uri if own else None,
-        optional_string(data, "displayName"),
+        read_optional_string(data, "displayName"),
         owner=PROVIDER if own else None,
         extra=extra,
     )
 
 
-_LIKELY: dict[MediaKind, str] = {
+_DEFAULT_TYPES: dict[MediaKind, str] = {
     "image": "image/jpeg",
     "audio": "audio/mpeg",
     "video": "video/mp4",
@@ -213,7 +213,7 @@ _LIKELY: dict[MediaKind, str] = {
 }
 
 
-def _kind(media_type: str | None) -> MediaKind:
+def _media_kind(media_type: str | None) -> MediaKind:
     match (media_type or "").partition("/")[0]:
         case "image":
             return "image"
@@ -228,17 +228,19 @@ def write_part(part: Part, losses: Losses, path: str) -> Object | None:
     if isinstance(part, Text):
         if not part.extra and not part.artefacts and part.cache is None:
             return {"text": part.text}
-        return write_fields(_signed({"text": part.text}, part.artefacts, part.cache, losses, path), part.extra, NAME)
+        return write_fields(
+            _add_signature({"text": part.text}, part.artefacts, part.cache, losses, path), part.extra, NAME
+        )
     if isinstance(part, ToolCall):
         return _write_call(part, losses, path)
     if isinstance(part, ToolResult):
         return write_result(part, losses, path)
     if isinstance(part, Reasoning):
-        words = part.text or "\n\n".join(part.summary)
+        content = part.text or "\n\n".join(part.summary)
         if part.summary:
             losses.add(f"{path}/summary", "reasoning summary", "rewritten", "Gemini thoughts are plain text", "info")
         return write_fields(
-            _signed({"text": words, "thought": True}, part.artefacts, None, losses, path), part.extra, NAME
+            _add_signature({"text": content, "thought": True}, part.artefacts, None, losses, path), part.extra, NAME
         )
     if isinstance(part, Media):
         return _write_data(part, losses, path)
@@ -251,7 +253,9 @@ def write_part(part: Part, losses: Losses, path: str) -> Object | None:
     return None
 
 
-def _signed(out: Object, artefacts: tuple[Artefact, ...], cache: str | None, losses: Losses, path: str) -> Object:
+def _add_signature(
+    out: Object, artefacts: tuple[Artefact, ...], cache: str | None, losses: Losses, path: str
+) -> Object:
     for artefact in artefacts:
         if artefact.provider == PROVIDER:
             out["thoughtSignature"] = artefact.data
@@ -265,7 +269,7 @@ def _signed(out: Object, artefacts: tuple[Artefact, ...], cache: str | None, los
 def _write_call(call: ToolCall, losses: Losses, path: str) -> Object:
     if call.arguments is not None and not call.extra and call.id and call.namespace is None and call.cache is None:
         plain: Object = {"functionCall": {"id": call.id, "name": call.name, "args": call.arguments}}
-        return _signed(plain, call.artefacts, None, losses, path) if call.artefacts else plain
+        return _add_signature(plain, call.artefacts, None, losses, path) if call.artefacts else plain
     return _write_any_call(call, losses, path)
 
 
@@ -279,7 +283,7 @@ def _write_any_call(call: ToolCall, losses: Losses, path: str) -> Object:
     if call.namespace is not None:
         losses.add(f"{path}/namespace", "namespace", "dropped", "Gemini calls have no namespace")
     out: Object = {"functionCall": write_fields(inner, call.extra, _CALL)}
-    return write_fields(_signed(out, call.artefacts, call.cache, losses, path), call.extra, NAME)
+    return write_fields(_add_signature(out, call.artefacts, call.cache, losses, path), call.extra, NAME)
 
 
 def _placeholder_arguments(call: ToolCall, losses: Losses, path: str) -> Object:
@@ -323,8 +327,8 @@ def _write_any_result(result: ToolResult, losses: Losses, path: str) -> Object:
 
 
 def _wrap(result: ToolResult, wrapper: str | None, losses: Losses, path: str) -> Object:
-    words = [part.text for part in result.parts if isinstance(part, Text)]
-    if len(words) > 1:
+    content = [part.text for part in result.parts if isinstance(part, Text)]
+    if len(content) > 1:
         losses.add(
             f"{path}/parts",
             "parts of a result",
@@ -332,9 +336,9 @@ def _wrap(result: ToolResult, wrapper: str | None, losses: Losses, path: str) ->
             "a Gemini result is one object; its texts are joined",
             "info",
         )
-    if result.structured is not None and any(words):
+    if result.structured is not None and any(content):
         losses.add(f"{path}/parts", "words of a result", "dropped", "its structured value is sent instead", "info")
-    value: JSON = "".join(words) if result.structured is None else result.structured
+    value: JSON = "".join(content) if result.structured is None else result.structured
     if result.is_error:
         return {"error": value}
     if wrapper == "name":
@@ -350,7 +354,7 @@ def _write_data(part: Media, losses: Losses, path: str) -> Object | None:
     data: Object = {} if part.media_type is None else {"mimeType": part.media_type}
     uri = part.url or part.file_id
     if part.media_type is None and ":mimeType" not in part.extra.get(_DATA_FORM, {}):
-        data["mimeType"] = media_type_of(part.name or uri or "") or _LIKELY[part.kind]
+        data["mimeType"] = guess_media_type(part.name or uri or "") or _DEFAULT_TYPES[part.kind]
         detail = f"Gemini requires it; guessed {data['mimeType']} from the name"
         losses.add(f"{path}/media_type", "media type", "rewritten", detail, "info")
     if part.data is not None:

@@ -9,7 +9,7 @@ from ...ir.pointer import JSON, join, split
 from ...ir.request import Request
 from ...ir.response import Response
 from ..protocol import Kind
-from ..signs import scorer, tools_of
+from ..signs import declared_tools, scorer
 from .spelling import NAME, single_fields
 
 __all__ = ["DETECTION", "locator"]
@@ -33,21 +33,25 @@ _THINKING = {"budget": "thinkingBudget", "effort": "thinkingLevel", "visible": "
 
 
 def locator(value: Request | Response) -> Callable[[str], str]:
-    return partial(_in_request, value, list(_tools(value))) if isinstance(value, Request) else _in_response
+    return (
+        partial(_request_pointer, value, list(_tool_pointers(value)))
+        if isinstance(value, Request)
+        else _response_pointer
+    )
 
 
-def _in_response(path: str) -> str:
+def _response_pointer(path: str) -> str:
     match split(path):
         case ["alternatives", index, *rest]:
-            return _in_candidate(int(index) + 1, rest)
+            return _candidate_pointer(int(index) + 1, rest)
         case ["parts" | "stop", *_] as rest:
-            return _in_candidate(0, rest)
+            return _candidate_pointer(0, rest)
         case ["usage", *rest]:
             return join("usageMetadata", *rest)
     return path
 
 
-def _in_candidate(index: int, path: list[str]) -> str:
+def _candidate_pointer(index: int, path: list[str]) -> str:
     match path:
         case ["parts", *rest]:
             return join("candidates", index, "content", "parts", *rest)
@@ -58,14 +62,14 @@ def _in_candidate(index: int, path: list[str]) -> str:
     return join("candidates", index, *path)
 
 
-def _in_request(request: Request, tools: list[str], path: str) -> str:
+def _request_pointer(request: Request, tools: list[str], path: str) -> str:
     match split(path):
         case ["params", name, *_]:
             return join("generationConfig", _FIELDS.get(name, name))
         case ["tools", index, *rest]:
             return tools[int(index)] + join(*(_FIELDS.get(name, name) for name in rest[:1]), *rest[1:])
         case ["messages", index, *rest]:
-            return _in_message(request, int(index), rest)
+            return _message_pointer(request, int(index), rest)
         case ["choice", *rest]:
             rest = rest[1:] if rest[:1] == ["functionCallingConfig"] else rest
             return join("toolConfig", "functionCallingConfig", *rest)
@@ -76,7 +80,7 @@ def _in_request(request: Request, tools: list[str], path: str) -> str:
     return path
 
 
-def _in_message(request: Request, index: int, rest: list[str]) -> str:
+def _message_pointer(request: Request, index: int, rest: list[str]) -> str:
     first_is_system = bool(request.messages) and request.messages[0].role == "system"
     if rest[:1] == ["parts"] and "parts" in single_fields(request.messages[index].extra, NAME):
         rest = ["parts", *rest[2:]]
@@ -86,7 +90,7 @@ def _in_message(request: Request, index: int, rest: list[str]) -> str:
     return join("contents", *number, *rest)
 
 
-def _tools(request: Request) -> Iterator[str]:
+def _tool_pointers(request: Request) -> Iterator[str]:
     """Yield the pointer of each tool. A single entry or declaration may be written without a list around it."""
     declared: dict[int, int] = {}  # number of functions so far, by entry
     in_list = "tools" not in single_fields(request.extra, NAME)
@@ -104,21 +108,23 @@ def _tools(request: Request) -> Iterator[str]:
 
 DETECTION: Mapping[Kind, Callable[[JSON], int]] = {
     "request": scorer((8, lambda b: type(b["contents"]) in (list, dict))),
-    "response": scorer((6, lambda b: "candidates" in b or "promptFeedback" in b or _counts(b))),
+    "response": scorer((6, lambda b: "candidates" in b or "promptFeedback" in b or _is_usage_only(b))),
     "stream": scorer((6, lambda b: "candidates" in b or "promptFeedback" in b)),
-    "tools": scorer((6, lambda b: any(_declares(tool) for tool in tools_of(b)))),
-    "error": scorer((4, lambda b: type(_envelope(b)["error"]["status"]) is str and "code" in _envelope(b)["error"])),
+    "tools": scorer((6, lambda b: any(_is_declaration(tool) for tool in declared_tools(b)))),
+    "error": scorer(
+        (4, lambda b: type(_unwrap_list(b)["error"]["status"]) is str and "code" in _unwrap_list(b)["error"])
+    ),
 }
 
 
-def _counts(body: JSON) -> bool:
+def _is_usage_only(body: JSON) -> bool:
     """Return whether the body is an answer without candidates."""
     return "usageMetadata" in body and "modelVersion" in body
 
 
-def _declares(tool: JSON) -> bool:
+def _is_declaration(tool: JSON) -> bool:
     return not {"functionDeclarations", "function_declarations", "parametersJsonSchema"}.isdisjoint(tool)
 
 
-def _envelope(body: JSON) -> JSON:
+def _unwrap_list(body: JSON) -> JSON:
     return body[0] if type(body) is list else body

@@ -11,7 +11,7 @@ from ...ir.pointer import JSON, Object, join
 from ...ir.request import Message, OutputFormat, Params, ReasoningConfig, Request, Role
 from ..params import NO_PARAMS, as_integer, param_table, read_params, restore_spelling, write_params
 from ..protocol import Encoded
-from ..shape import as_object, boolean, decode_list, optional_string
+from ..shape import decode_list, read_boolean, read_optional_string, require_object
 from .parts import read_part, write_part
 from .spelling import NAME, read_fields, write_fields
 from .tools import read_choice, read_tools, write_choice, write_tools
@@ -42,7 +42,7 @@ _THINKING = frozenset({"includeThoughts", "thinkingBudget", "thinkingLevel"})
 
 def decode_request(body: Object) -> Request:
     extra: Extra = {}
-    fields = read_fields(as_object(body), _KNOWN, NAME, extra, ("contents", "tools"))
+    fields = read_fields(require_object(body), _KNOWN, NAME, extra, ("contents", "tools"))
     contents = fields.get("contents")
     if type(contents) is not list:
         raise ProtocolError("expected an array of contents", pointer="/contents")
@@ -51,7 +51,7 @@ def decode_request(body: Object) -> Request:
         messages.insert(0, _read_system(system, extra))
     params: dict[str, Any] = {}
     reasoning, output = _read_config(fields.get("generationConfig"), params, extra)
-    model = optional_string(fields, "model")
+    model = read_optional_string(fields, "model")
     if model is not None:
         extra[_FORM] = {**extra.get(_FORM, {}), "model": model}
     return Request(
@@ -73,23 +73,23 @@ def _read_system(raw: JSON, extra: Extra) -> Message:
         extra[_FORM] = {**extra.get(_FORM, {}), ":system": "string"}
         raw = {"parts": [{"text": raw}]}
     try:
-        return _message("system", as_object(raw))
+        return _make_message("system", require_object(raw))
     except ProtocolError as error:
         raise error.within("systemInstruction") from None
 
 
 def _read_content(raw: JSON) -> Message:
-    role = as_object(raw).get("role")
+    role = require_object(raw).get("role")
     if role == "model":
-        return _message("assistant", raw)
+        return _make_message("assistant", raw)
     if role == "user":
-        return _message("user", raw)
+        return _make_message("user", raw)
     if role is None or role == "" or role == "function":  # protobuf does not distinguish "" from an absent role
-        return _message("user", raw)
+        return _make_message("user", raw)
     raise ProtocolError(f"unknown role {role!r}", pointer="/role", hint="use user or model")
 
 
-def _message(role: Role, raw: Object) -> Message:
+def _make_message(role: Role, raw: Object) -> Message:
     parts = raw.get("parts")
     if parts and type(parts) is list and len(raw) == 2 and role in _ROLES and raw.get("role") == _ROLES[role]:
         return Message(role, tuple(decode_list(raw, "parts", read_part)))
@@ -113,14 +113,14 @@ _ROLES: dict[Role, str] = {"user": "user", "assistant": "model"}
 def _read_tool_config(raw: JSON, extra: Extra) -> Any:
     if raw is None:
         return None
-    fields = read_fields(as_object(raw, "toolConfig"), ("functionCallingConfig",), _TOOL_CONFIG, extra)
+    fields = read_fields(require_object(raw, "toolConfig"), ("functionCallingConfig",), _TOOL_CONFIG, extra)
     return read_choice(fields.get("functionCallingConfig"))
 
 
 def _read_config(raw: JSON, params: dict[str, Any], extra: Extra) -> tuple[ReasoningConfig | None, OutputFormat | None]:
     if raw is None:
         return None, None
-    config = read_fields(as_object(raw, "generationConfig"), _CONFIG, _GENERATION, extra, ("stopSequences",))
+    config = read_fields(require_object(raw, "generationConfig"), _CONFIG, _GENERATION, extra, ("stopSequences",))
     try:
         if respelled := read_params(config, _PARAMS, params):
             extra.setdefault(f"{_GENERATION}~", {})[":spelled"] = respelled
@@ -133,9 +133,9 @@ def _read_thinking(raw: JSON) -> ReasoningConfig | None:
     if raw is None:
         return None
     extra: Extra = {}
-    fields = read_fields(as_object(raw, "thinkingConfig"), _THINKING, NAME, extra)
+    fields = read_fields(require_object(raw, "thinkingConfig"), _THINKING, NAME, extra)
     respelled: Object = {}
-    level, budget = optional_string(fields, "thinkingLevel"), as_integer(fields, "thinkingBudget", respelled)
+    level, budget = read_optional_string(fields, "thinkingLevel"), as_integer(fields, "thinkingBudget", respelled)
     if respelled:
         extra.setdefault(_FORM, {})[":spelled"] = respelled
     mode: Literal["off", "auto", "budget"] | None = None
@@ -151,7 +151,7 @@ def _read_thinking(raw: JSON) -> ReasoningConfig | None:
         mode,
         level.lower() if level is not None and level.lower() in _LEVELS else None,
         budget if mode == "budget" else None,
-        boolean(fields, "includeThoughts"),
+        read_boolean(fields, "includeThoughts"),
         extra,
     )
 
@@ -160,7 +160,7 @@ _LEVELS = ("minimal", "low", "medium", "high")
 
 
 def _read_format(config: Object) -> OutputFormat | None:
-    kind = optional_string(config, "responseMimeType")
+    kind = read_optional_string(config, "responseMimeType")
     form: Object = {}
     schema = config.get("responseJsonSchema")
     if schema is None and config.get("responseSchema") is not None:

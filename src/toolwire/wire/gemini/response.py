@@ -12,19 +12,19 @@ from ...ir.parts import Extra, Part, ToolCall
 from ...ir.pointer import JSON, Object
 from ...ir.response import Alternative, Fault, Response, Stop, StopReason, Usage
 from ..protocol import Encoded
-from ..shape import as_object, decode_list, integer, optional_string
+from ..shape import decode_list, read_integer, read_optional_string, require_object
 from .fault import read_fault
 from .parts import read_part, write_part
 from .spelling import NAME, read_fields, write_fields
 
 __all__ = [
-    "blocked",
+    "blocked_stop",
     "decode_response",
     "encode_response",
-    "fault_of",
     "read_stop",
     "read_usage",
     "report_incomplete_call",
+    "stop_fault",
     "stop_without_call",
     "write_stop",
     "write_usage",
@@ -72,7 +72,7 @@ _STOP_NAMES: dict[StopReason, str] = {
 
 
 def decode_response(body: Object) -> Response:
-    if "error" in as_object(body) and "candidates" not in body:
+    if "error" in require_object(body) and "candidates" not in body:
         return Response(fault=read_fault(body))
     extra: Extra = {}
     fields = read_fields(body, _KNOWN, NAME, extra)
@@ -84,21 +84,21 @@ def decode_response(body: Object) -> Response:
         extra[NAME] = {**extra.get(NAME, {}), "promptFeedback": feedback}
     if not candidates:
         extra[_FORM] = {**extra.get(_FORM, {}), ":candidates": "none"}
-    stop = None if feedback is None else blocked(as_object(feedback, "promptFeedback"))
+    stop = None if feedback is None else blocked_stop(require_object(feedback, "promptFeedback"))
     first, *others = candidates or [Alternative((), stop)]
     return Response(
-        id=optional_string(fields, "responseId") or "",
-        model=optional_string(fields, "modelVersion") or "",
+        id=read_optional_string(fields, "responseId") or "",
+        model=read_optional_string(fields, "modelVersion") or "",
         parts=first.parts,
         stop=first.stop,
         usage=read_usage(fields.get("usageMetadata")),
         alternatives=tuple(others),
-        fault=fault_of(first.stop),
+        fault=stop_fault(first.stop),
         extra={**extra, **first.extra},
     )
 
 
-def blocked(feedback: Object) -> Stop | None:
+def blocked_stop(feedback: Object) -> Stop | None:
     """Return the stop of a blocked prompt."""
     reason = feedback.get("blockReason", feedback.get("block_reason"))
     if reason is None:
@@ -108,7 +108,7 @@ def blocked(feedback: Object) -> Stop | None:
     return Stop("content_filter", detail=detail, extra={_FORM: {":blocked": True}})
 
 
-def fault_of(stop: Stop | None) -> Fault | None:
+def stop_fault(stop: Stop | None) -> Fault | None:
     """Return a fault for a malformed call or an unexplained end, because the parts before it are not an answer."""
     if stop is None:
         return None
@@ -122,12 +122,12 @@ def fault_of(stop: Stop | None) -> Fault | None:
 
 def _read_candidate(raw: JSON) -> Alternative:
     extra: Extra = {}
-    fields = read_fields(as_object(raw), CANDIDATE, _CANDIDATE, extra)
+    fields = read_fields(require_object(raw), CANDIDATE, _CANDIDATE, extra)
     content = fields.get("content")
     parts: list[Part] = []
     outer: Extra = {}
     if content is not None:
-        parts = _read_parts(as_object(content, "content"), outer)
+        parts = _read_parts(require_object(content, "content"), outer)
     else:
         outer[f"{_CONTENT}~"] = {":content": "absent"}
     return Alternative(tuple(parts), read_stop(fields, tuple(parts), extra), outer)
@@ -146,7 +146,7 @@ def _read_parts(content: Object, outer: Extra) -> list[Part]:
 
 
 def read_stop(candidate: Object, parts: tuple[Part, ...], extra: Extra) -> Stop | None:
-    word, detail = optional_string(candidate, "finishReason"), optional_string(candidate, "finishMessage")
+    word, detail = read_optional_string(candidate, "finishReason"), read_optional_string(candidate, "finishMessage")
     form: Object = {}
     if candidate.get("index") is None:
         form[":index"] = "absent"
@@ -176,13 +176,13 @@ def read_usage(raw: JSON) -> Usage | None:
     if raw is None:
         return None
     extra: Extra = {}
-    fields = read_fields(as_object(raw, "usageMetadata"), _USAGE, NAME, extra)
-    prompt, tools = integer(fields, "promptTokenCount"), integer(fields, "toolUsePromptTokenCount")
-    candidates, thoughts = integer(fields, "candidatesTokenCount"), integer(fields, "thoughtsTokenCount")
+    fields = read_fields(require_object(raw, "usageMetadata"), _USAGE, NAME, extra)
+    prompt, tools = read_integer(fields, "promptTokenCount"), read_integer(fields, "toolUsePromptTokenCount")
+    candidates, thoughts = read_integer(fields, "candidatesTokenCount"), read_integer(fields, "thoughtsTokenCount")
     usage = Usage(
         None if prompt is None else prompt + (tools or 0),
         None if candidates is None and thoughts is None else (candidates or 0) + (thoughts or 0),
-        integer(fields, "cachedContentTokenCount"),
+        read_integer(fields, "cachedContentTokenCount"),
         None,
         thoughts,
         tools,

@@ -31,12 +31,12 @@ from ...ir.pointer import JSON, Object
 from ...ir.response import Stop
 from ...ir.text import dumps, escape
 from ...stream.array import ArrayDecoder
-from ..shape import as_object, integer, optional_string, read_unknown, string
+from ..shape import read_integer, read_optional_string, read_string, read_unknown, require_object
 from ..sse_stream import BaseStreamDecoder
 from .fault import read_fault
 from .partial_args import PartialArguments
-from .parts import read_part, signature_of
-from .response import CANDIDATE, blocked, fault_of, read_stop, read_usage
+from .parts import read_part, read_signature
+from .response import CANDIDATE, blocked_stop, read_stop, read_usage, stop_fault
 from .spelling import NAME, to_camel_case
 
 __all__ = ["GeminiStreamDecoder"]
@@ -57,7 +57,7 @@ class _PartialCall:
 
 
 class _Candidate:
-    __slots__ = ("called", "extra", "fields", "index", "last", "open", "partial", "stop")
+    __slots__ = ("extra", "fields", "has_calls", "index", "last", "open", "partial", "stop")
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -65,7 +65,7 @@ class _Candidate:
         self.fields: Object = {}  # unknown fields of the open item
         self.partial: dict[str, _PartialCall] = {}  # incomplete calls, by id
         self.last = ""  # the id of the latest incomplete call
-        self.called = False
+        self.has_calls = False
         self.stop: Stop | None = None
         self.extra: Extra = {}
 
@@ -78,14 +78,14 @@ class GeminiStreamDecoder(BaseStreamDecoder):
     def __init__(self) -> None:
         super().__init__()
         self._array: ArrayDecoder | None = None
-        self._framed = False
+        self._is_framed = False
         self._head = b""
         self._started = False
         self._candidates: dict[int, _Candidate] = {}
         self._extra: Extra = {}
 
     def _feed(self, data: bytes, events: list[Event]) -> None:
-        if not self._framed:
+        if not self._is_framed:
             data = self._begin(data)
         if self._array is None:
             super()._feed(data, events)
@@ -103,7 +103,7 @@ class GeminiStreamDecoder(BaseStreamDecoder):
         head = head.removeprefix(_BOM).lstrip()
         if not head:
             return b""
-        self._framed = True
+        self._is_framed = True
         if head[:1] == b"[":
             self._array = ArrayDecoder()
         return head
@@ -121,79 +121,79 @@ class GeminiStreamDecoder(BaseStreamDecoder):
         for candidate in candidates:
             self._close_text(candidate, events)
         stops = tuple(candidate.stop for candidate in candidates if candidate.stop is not None)
-        fault = fault_of(stops[0])
+        fault = stop_fault(stops[0])
         if fault is not None:
             events.append(StreamFault(fault, stops[0]))
         else:
             events.append(ResponseEnd(stops, self._extra))
 
     def _frame(self, name: bytes, payload: bytes, events: list[Event]) -> None:
-        chunk = to_camel_case(self._read(payload))
+        chunk = to_camel_case(self._read_object(payload))
         if "error" in chunk and "candidates" not in chunk:
             self._over = True
             events.append(StreamFault(read_fault(chunk)))
             return
         if not self._started:
             self._started = True
-            model = optional_string(chunk, "modelVersion") or ""
-            events.append(ResponseStart(optional_string(chunk, "responseId") or "", model))
+            model = read_optional_string(chunk, "modelVersion") or ""
+            events.append(ResponseStart(read_optional_string(chunk, "responseId") or "", model))
         usage = read_usage(chunk.get("usageMetadata"))
         if usage is not None:
             events.append(UsageUpdate(usage))
         self._extra = merge_extra(self._extra, read_unknown(chunk, _CHUNK, NAME))
         feedback = chunk.get("promptFeedback")
         if feedback is not None:
-            self._block(as_object(feedback, "promptFeedback"))
+            self._apply_feedback(require_object(feedback, "promptFeedback"))
         candidates = chunk.get("candidates") or []
         for raw in candidates if type(candidates) is list else [candidates]:
-            self._read_candidate(to_camel_case(as_object(raw, "candidates")), events)
+            self._read_candidate(to_camel_case(require_object(raw, "candidates")), events)
 
-    def _block(self, feedback: Object) -> None:
+    def _apply_feedback(self, feedback: Object) -> None:
         self._extra = merge_extra(self._extra, {NAME: {"promptFeedback": feedback}})
-        stop = blocked(feedback)
+        stop = blocked_stop(feedback)
         if stop is not None:
             self._candidates.setdefault(0, _Candidate(0)).stop = stop
 
     def _read_candidate(self, fields: Object, events: list[Event]) -> None:
-        index = integer(fields, "index") or 0
+        index = read_integer(fields, "index") or 0
         candidate = self._candidates.get(index)
         if candidate is None:
             candidate = self._candidates[index] = _Candidate(index)
         content = fields.get("content")
         parts = (
-            to_camel_case(as_object(content, "candidates", index, "content")).get("parts")
+            to_camel_case(require_object(content, "candidates", index, "content")).get("parts")
             if content is not None
             else None
         )
         for number, raw in enumerate(parts if type(parts) is list else ()):
             try:
-                self._read_part(candidate, as_object(raw), events)
+                self._read_part(candidate, require_object(raw), events)
             except ProtocolError as error:
                 raise error.within("candidates", index, "content", "parts", number) from None
-        self._keep(candidate, read_unknown(fields, CANDIDATE, f"{NAME}/candidate").get(f"{NAME}/candidate", {}))
+        self._keep_fields(candidate, read_unknown(fields, CANDIDATE, f"{NAME}/candidate").get(f"{NAME}/candidate", {}))
         if fields.get("finishReason") is not None:
             self._close_text(candidate, events)
             self._end_truncated_calls(candidate, list(candidate.partial), events)
-            seen: tuple[Part, ...] = (ToolCall("", ""),) if candidate.called else ()
+            seen: tuple[Part, ...] = (ToolCall("", ""),) if candidate.has_calls else ()
             stop = read_stop({**fields, "index": index}, seen, candidate.extra)
             candidate.stop = stop
 
-    def _keep(self, candidate: _Candidate, fields: Object) -> None:
+    def _keep_fields(self, candidate: _Candidate, fields: Object) -> None:
         """Keep fields of a candidate. Later values replace earlier ones; objects are merged (`groundingMetadata`)."""
         if not fields:
             return
         kept = candidate.extra.setdefault(f"{NAME}/candidate", {})
         for key, value in fields.items():
-            before = kept.get(key)
-            if type(before) is dict and type(value) is dict:
-                before.update(value)
+            previous = kept.get(key)
+            if type(previous) is dict and type(value) is dict:
+                previous.update(value)
             else:
                 kept[key] = dict(value) if type(value) is dict else value
 
     def _read_part(self, candidate: _Candidate, raw: Object, events: list[Event]) -> None:
         fields = to_camel_case(raw)
         call = fields.get("functionCall")
-        if call is not None and _is_partial(candidate, to_camel_case(as_object(call, "functionCall"))):
+        if call is not None and _is_partial(candidate, to_camel_case(require_object(call, "functionCall"))):
             self._read_partial(candidate, to_camel_case(call), fields, events)
             return
         part = read_part(raw)
@@ -202,7 +202,7 @@ class GeminiStreamDecoder(BaseStreamDecoder):
             return
         self._close_text(candidate, events)
         if isinstance(part, ToolCall):
-            self._call(candidate, part, events)
+            self._emit_call(candidate, part, events)
         else:
             events.append(WholePart(self._new_key(), part, candidate.index))
 
@@ -236,8 +236,8 @@ class GeminiStreamDecoder(BaseStreamDecoder):
         candidate.open = None
         candidate.fields = {}
 
-    def _call(self, candidate: _Candidate, call: ToolCall, events: list[Event]) -> None:
-        candidate.called = True
+    def _emit_call(self, candidate: _Candidate, call: ToolCall, events: list[Event]) -> None:
+        candidate.has_calls = True
         key = self._new_key()
         events.append(CallStart(key, call.id, call.name, choice=candidate.index))
         events.append(CallDelta(key, escape(dumps(call.arguments))))
@@ -246,15 +246,15 @@ class GeminiStreamDecoder(BaseStreamDecoder):
 
     def _read_partial(self, candidate: _Candidate, call: Object, fields: Object, events: list[Event]) -> None:
         self._close_text(candidate, events)
-        candidate.called = True
-        call_id = optional_string(call, "id") or ("" if call.get("name") else candidate.last)
+        candidate.has_calls = True
+        call_id = read_optional_string(call, "id") or ("" if call.get("name") else candidate.last)
         if call_id not in candidate.partial or (call.get("name") and not call.get("id")):
             self._end_truncated_calls(candidate, [""] if "" in candidate.partial else [], events)
             partial = candidate.partial[call_id] = _PartialCall(self._new_key())
-            events.append(CallStart(partial.key, call_id, string(call, "name"), choice=candidate.index))
+            events.append(CallStart(partial.key, call_id, read_string(call, "name"), choice=candidate.index))
         candidate.last = call_id
         partial = candidate.partial[call_id]
-        partial.artefacts = partial.artefacts or signature_of(fields)
+        partial.artefacts = partial.artefacts or read_signature(fields)
         pieces: JSON = call.get("partialArgs") or []
         for piece in pieces if type(pieces) is list else [pieces]:
             partial.arguments.feed(piece)

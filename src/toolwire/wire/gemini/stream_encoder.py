@@ -78,7 +78,7 @@ class GeminiStreamEncoder(BaseStreamEncoder):
             self._calls[event.key] = None
         if isinstance(event, TextStart) and event.refusal:
             self.losses.add(
-                self._path(event.key), "refusal", "rewritten", "Gemini has no refusal part; sent as text", "info"
+                self._part_path(event.key), "refusal", "rewritten", "Gemini has no refusal part; sent as text", "info"
             )
         return b""
 
@@ -93,40 +93,48 @@ class GeminiStreamEncoder(BaseStreamEncoder):
         if last is not None and last[0] is type(event) and last[1] != event.key:
             kind = "text" if isinstance(event, TextDelta) else "reasoning"
             for key in (last[1], event.key):
-                self.losses.add(self._path(key), kind, "rewritten", "joined, because no part separates them", "info")
+                self.losses.add(
+                    self._part_path(key), kind, "rewritten", "joined, because no part separates them", "info"
+                )
         return choice
 
     def _reasoning_delta(self, event: ReasoningDelta) -> bytes:
         if event.section is not None:
             self.losses.add(
-                self._path(event.key), "reasoning summary", "rewritten", "Gemini thoughts are plain text", "info"
+                self._part_path(event.key), "reasoning summary", "rewritten", "Gemini thoughts are plain text", "info"
             )
-        before = self._sections.setdefault(event.key, event.section)
+        previous_section = self._sections.setdefault(event.key, event.section)
         self._sections[event.key] = event.section
-        gap = b"" if before == event.section else b"\\n\\n"
+        gap = b"" if previous_section == event.section else b"\\n\\n"
         choice = self._report_joined(event)
         return self._chunk(choice, b'{"text":"%b%b","thought":true}' % (gap, event.escaped))
 
     def _text_end(self, event: TextEnd) -> bytes:
         start = self._open.pop(event.key)
-        return self._sign(event, start, Text("", None, self._own(event), _own_fields(start, event)))
+        return self._write_signature(
+            event, start, Text("", None, self._own_artefacts(event), _own_fields(start, event))
+        )
 
     def _reasoning_end(self, event: ReasoningEnd) -> bytes:
         start = self._open.pop(event.key)
-        return self._sign(event, start, Reasoning("", (), self._own(event), _own_fields(start, event)))
+        return self._write_signature(
+            event, start, Reasoning("", (), self._own_artefacts(event), _own_fields(start, event))
+        )
 
-    def _sign(self, event: TextEnd | ReasoningEnd, start: TextStart | ReasoningStart, part: Text | Reasoning) -> bytes:
+    def _write_signature(
+        self, event: TextEnd | ReasoningEnd, start: TextStart | ReasoningStart, part: Text | Reasoning
+    ) -> bytes:
         """Write a signature, and fields of this wire only, after the text in an empty part."""
         if not part.artefacts and not part.extra:
             self._report_empty(event)
             return b""
         if part.artefacts:
             self._last.pop(start.choice, None)
-        return self._chunk(start.choice, to_bytes(write_part(part, self.losses, self._path(start.key))))
+        return self._chunk(start.choice, to_bytes(write_part(part, self.losses, self._part_path(start.key))))
 
-    def _own(self, event: TextEnd | ReasoningEnd | CallEnd) -> tuple[Artefact, ...]:
+    def _own_artefacts(self, event: TextEnd | ReasoningEnd | CallEnd) -> tuple[Artefact, ...]:
         if any(artefact.provider != PROVIDER for artefact in event.artefacts):
-            self.losses.add(self._path(event.key), "artefact", "dropped", "it belongs to another provider")
+            self.losses.add(self._part_path(event.key), "artefact", "dropped", "it belongs to another provider")
         return tuple(artefact for artefact in event.artefacts if artefact.provider == PROVIDER)
 
     def _call_delta(self, event: CallDelta) -> bytes:
@@ -148,19 +156,19 @@ class GeminiStreamEncoder(BaseStreamEncoder):
             event.state,
             start.kind,
             start.namespace,
-            artefacts=self._own(event),
+            artefacts=self._own_artefacts(event),
             extra={**start.extra, **event.extra},
         )
-        path = self._path(event.key)
+        path = self._part_path(event.key)
         if call.state != "complete":
             report_incomplete_call(call, self.losses, path)
             self._broken.setdefault(start.choice, call)
             self._calls[event.key] = b""
         else:
             self._calls[event.key] = self._chunk(start.choice, to_bytes(write_part(call, self.losses, path)))
-        return self._in_order()
+        return self._write_ended_calls()
 
-    def _in_order(self) -> bytes:
+    def _write_ended_calls(self) -> bytes:
         """Return the ended calls before the first open one, in order, because results may be matched by order."""
         out = b""
         while self._calls and (written := next(iter(self._calls.values()))) is not None:
@@ -172,13 +180,13 @@ class GeminiStreamEncoder(BaseStreamEncoder):
         return out
 
     def _whole_part(self, event: WholePart) -> bytes:
-        part = write_part(event.part, self.losses, self._path(event.key))
+        part = write_part(event.part, self.losses, self._part_path(event.key))
         if part is None:
             return b""
         self._last.pop(event.choice, None)
         return self._chunk(event.choice, to_bytes(part))
 
-    def _count(self, event: UsageUpdate) -> bytes:
+    def _update_usage(self, event: UsageUpdate) -> bytes:
         self._usage = event.usage
         return b""
 
@@ -219,7 +227,7 @@ GeminiStreamEncoder.handlers = {
     CallDelta: GeminiStreamEncoder._call_delta,
     CallEnd: GeminiStreamEncoder._call_end,
     WholePart: GeminiStreamEncoder._whole_part,
-    UsageUpdate: GeminiStreamEncoder._count,
+    UsageUpdate: GeminiStreamEncoder._update_usage,
     Ping: GeminiStreamEncoder._ping,
     StreamFault: GeminiStreamEncoder._fail,
     ResponseEnd: GeminiStreamEncoder._end,

@@ -18,7 +18,7 @@ from ...ir.parts import Extra
 from ...ir.pointer import JSON, Object, join
 from ...ir.request import Request
 from ...ir.tools import Tool, ToolChoice
-from ..shape import as_object, decode_list, optional_string, string
+from ..shape import decode_list, read_optional_string, read_string, require_object
 from .spelling import NAME, read_fields, to_camel_case, write_fields
 
 __all__ = ["read_choice", "read_tools", "write_choice", "write_tools"]
@@ -61,7 +61,7 @@ def _with_extra(tool: Tool, extra: Extra) -> Tool:
 def _read_entry(raw: JSON) -> list[Tool]:
     """Read one object of the list: declarations, built-in tools, or both."""
     extra: Extra = {}
-    fields = read_fields(raw, to_camel_case(as_object(raw)), _ENTRY, extra, ("functionDeclarations",))
+    fields = read_fields(raw, to_camel_case(require_object(raw)), _ENTRY, extra, ("functionDeclarations",))
     tools = decode_list(fields, "functionDeclarations", _read_function)
     for key, value in fields.items():
         if key != "functionDeclarations" and value is not None and value != []:
@@ -84,7 +84,7 @@ def _read_function(raw: JSON) -> Tool:
 
 def _read_any_function(raw: JSON) -> Tool:
     extra: Extra = {}
-    fields = read_fields(as_object(raw), _FUNCTION, NAME, extra)
+    fields = read_fields(require_object(raw), _FUNCTION, NAME, extra)
     form: Object = {}
     schema, output = fields.get("parametersJsonSchema"), fields.get("responseJsonSchema")
     if schema is None and fields.get("parameters") is not None:
@@ -96,12 +96,12 @@ def _read_any_function(raw: JSON) -> Tool:
     if form:
         extra[_FORM] = {**extra.get(_FORM, {}), **form}
     return Tool(
-        string(fields, "name"),
-        optional_string(fields, "description"),
+        read_string(fields, "name"),
+        read_optional_string(fields, "description"),
         None
         if schema is None
-        else as_object(schema, "parametersJsonSchema" if ":schema" not in form else "parameters"),
-        None if output is None else as_object(output, "response"),
+        else require_object(schema, "parametersJsonSchema" if ":schema" not in form else "parameters"),
+        None if output is None else require_object(output, "response"),
         extra=extra,
     )
 
@@ -164,12 +164,12 @@ def read_choice(config: JSON) -> ToolChoice | None:
         return None
     extra: Extra = {}
     known = ("mode", "allowedFunctionNames")
-    config = as_object(config, "toolConfig", "functionCallingConfig")
+    config = require_object(config, "toolConfig", "functionCallingConfig")
     fields = read_fields(config, known, _CONFIG, extra, ("allowedFunctionNames",))
     number = fields.get("mode")
     if type(number) is int and 0 <= number < len(_MODES):  # protobuf also accepts the number of an enum value
         fields = {**fields, "mode": _MODES[number]}
-    word = optional_string(fields, "mode")
+    word = read_optional_string(fields, "mode")
     names = tuple(decode_list(fields, "allowedFunctionNames", _name))
     mode = (word or "AUTO").upper()
     if mode not in _MODES:
@@ -191,7 +191,7 @@ def read_choice(config: JSON) -> ToolChoice | None:
 
 
 def _name(value: JSON) -> str:
-    return string({"name": value}, "name")
+    return read_string({"name": value}, "name")
 
 
 def write_choice(request: Request, losses: Losses) -> Object | None:

@@ -17,7 +17,7 @@ from ...ir.pointer import Object
 from ...ir.text import dumps
 from ...ir.value import Value
 from ...stream.strict import type_label
-from ..shape import as_object, optional_string, read_extra, write_extra
+from ..shape import read_extra, read_optional_string, require_object, write_extra
 from .content import decode_content, encode_content
 from .errors import INVALID_PARAMS, RequestId, RpcError
 from .meta import SERVER_INFO, Meta, read_meta, with_meta
@@ -74,8 +74,8 @@ def read_call(request: RpcRequest, meta: Meta | None = None) -> ToolCallRequest:
 
 
 def _malformed(field: str, expected: str, value: object) -> RpcError:
-    words = f"{field} is missing" if value is None else f"{field} must be {expected}, got {type_label(value)}"
-    return RpcError(INVALID_PARAMS, words, pointer=f"/params/{field}")
+    message = f"{field} is missing" if value is None else f"{field} must be {expected}, got {type_label(value)}"
+    return RpcError(INVALID_PARAMS, message, pointer=f"/params/{field}")
 
 
 def call_request(
@@ -101,8 +101,8 @@ def read_result(raw: Object, call: ToolCall) -> ToolResult | InputRequired:
     """Read the result of a call. Raise ProtocolError if its type is unknown."""
     kind = raw.get("resultType", "complete")
     if kind == "input_required":
-        requests = as_object(raw.get("inputRequests") or {}, "inputRequests")
-        return InputRequired(requests, optional_string(raw, "requestState"))
+        requests = require_object(raw.get("inputRequests") or {}, "inputRequests")
+        return InputRequired(requests, read_optional_string(raw, "requestState"))
     if kind != "complete":
         raise ProtocolError(f"unknown result type {kind!r}", pointer="/resultType")
     return ToolResult(
@@ -123,7 +123,7 @@ def encode_result(
     """Write a result for `version`. `server` identifies the server, which a stateless result should do."""
     structured = result.structured
     content = encode_content(result.parts, version=version, losses=losses) if result.parts else []
-    if structured is not None and _only_structured(result):
+    if structured is not None and _has_only_structured(result):
         content.insert(0, {"type": "text", "text": dumps(structured)})
     out: Object = {"content": content}
     stateless = version in STATELESS
@@ -142,7 +142,7 @@ def encode_result(
     return out
 
 
-def _only_structured(result: ToolResult) -> bool:
+def _has_only_structured(result: ToolResult) -> bool:
     """Return True if no text represents the structured content."""
     if any(isinstance(part, Text) for part in result.parts):
         return False

@@ -17,8 +17,8 @@ from typing import TypeAlias
 from ...ir.losses import Losses
 from ...ir.parts import Extra, Media, MediaKind, Opaque, Text
 from ...ir.pointer import JSON, Object
-from ..media import media_placeholder, media_type_of
-from ..shape import as_object, decode_list, optional_string, read_extra, string, write_extra
+from ..media import guess_media_type, media_placeholder
+from ..shape import decode_list, read_extra, read_optional_string, read_string, require_object, write_extra
 from .tools import NAME
 from .versions import LATEST, since
 
@@ -39,39 +39,39 @@ def decode_content(raw: Object, key: str = "content") -> tuple[Block, ...]:
 
 
 def _read_block(raw: JSON) -> Block:
-    kind = string(as_object(raw), "type")
+    kind = read_string(require_object(raw), "type")
     if kind == "text":
-        return Text(string(raw, "text"), extra=read_extra(raw, _TEXT, NAME))
+        return Text(read_string(raw, "text"), extra=read_extra(raw, _TEXT, NAME))
     if kind == "image" or kind == "audio":
         return Media(
             "image" if kind == "image" else "audio",
-            optional_string(raw, "mimeType"),
-            string(raw, "data"),
+            read_optional_string(raw, "mimeType"),
+            read_string(raw, "data"),
             extra=read_extra(raw, _INLINE, NAME),
         )
     if kind == "resource_link":
-        uri, media_type = string(raw, "uri"), optional_string(raw, "mimeType")
-        name = optional_string(raw, "name")
-        return Media(_kind(media_type), media_type, url=uri, name=name, extra=read_extra(raw, _LINK, NAME))
+        uri, media_type = read_string(raw, "uri"), read_optional_string(raw, "mimeType")
+        name = read_optional_string(raw, "name")
+        return Media(_media_kind(media_type), media_type, url=uri, name=name, extra=read_extra(raw, _LINK, NAME))
     if kind == "resource":
         return _read_embedded(raw)
     return Opaque(NAME, kind, raw)
 
 
 def _read_embedded(raw: Object) -> Block:
-    held = as_object(raw.get("resource"), "resource")
+    resource = require_object(raw.get("resource"), "resource")
     extra: Extra = read_extra(raw, _EMBEDDED, NAME)
-    media_type = optional_string(held, "mimeType")
-    if type(held.get("text")) is str:
-        extra[_RESOURCE] = {key: value for key, value in held.items() if key != "text"}
-        return Text(held["text"], extra=extra)
-    if type(held.get("blob")) is str:
-        extra[_RESOURCE] = {key: value for key, value in held.items() if key not in ("blob", "mimeType")}
-        return Media(_kind(media_type), media_type, held["blob"], extra=extra)
+    media_type = read_optional_string(resource, "mimeType")
+    if type(resource.get("text")) is str:
+        extra[_RESOURCE] = {key: value for key, value in resource.items() if key != "text"}
+        return Text(resource["text"], extra=extra)
+    if type(resource.get("blob")) is str:
+        extra[_RESOURCE] = {key: value for key, value in resource.items() if key not in ("blob", "mimeType")}
+        return Media(_media_kind(media_type), media_type, resource["blob"], extra=extra)
     return Opaque(NAME, "resource", raw)
 
 
-def _kind(media_type: str | None) -> MediaKind:
+def _media_kind(media_type: str | None) -> MediaKind:
     return _KINDS.get((media_type or "").partition("/")[0], "file")
 
 
@@ -89,34 +89,36 @@ def encode_content(
 def encode_block(part: Block, version: str, losses: Losses, path: str) -> Object:
     if isinstance(part, Text):
         if part.extra and _RESOURCE in part.extra:
-            return _embedded({**part.extra[_RESOURCE], "text": part.text}, part.extra)
+            return _encode_embedded({**part.extra[_RESOURCE], "text": part.text}, part.extra)
         return write_extra({"type": "text", "text": part.text}, part.extra, NAME)
     if isinstance(part, Opaque):
         if part.wire == NAME:
             return part.value
         losses.add(path, part.type, "dropped", f"only {part.wire} supports it", "error")
         return {"type": "text", "text": f"[{part.type} left out]"}
-    return _media(part, version, losses, path)
+    return _encode_media(part, version, losses, path)
 
 
-def _media(part: Media, version: str, losses: Losses, path: str) -> Object:
+def _encode_media(part: Media, version: str, losses: Losses, path: str) -> Object:
     if part.data is not None:
-        media_type = part.media_type or (media_type_of(part.name) if part.name else None) or "application/octet-stream"
+        media_type = (
+            part.media_type or (guess_media_type(part.name) if part.name else None) or "application/octet-stream"
+        )
         if _RESOURCE in part.extra:
             kept = {"mimeType": part.media_type} if part.media_type is not None else {}
-            return _embedded({**part.extra[_RESOURCE], **kept, "blob": part.data}, part.extra)
+            return _encode_embedded({**part.extra[_RESOURCE], **kept, "blob": part.data}, part.extra)
         if part.kind == "image" or (part.kind == "audio" and since(version, "2025-03-26")):
             return write_extra({"type": part.kind, "data": part.data, "mimeType": media_type}, part.extra, NAME)
         address = f"attachment:///{part.name or part.kind}"
         losses.add(path, part.kind, "rewritten", "sent as an embedded resource: MCP has no block for it", "info")
-        return _embedded({"uri": address, "mimeType": media_type, "blob": part.data}, part.extra)
+        return _encode_embedded({"uri": address, "mimeType": media_type, "blob": part.data}, part.extra)
     if part.url is not None:
-        return _link(part, part.url, version, losses, path)
+        return _encode_link(part, part.url, version, losses, path)
     losses.add(path, part.kind, "dropped", f"a file of {part.owner or 'another provider'} cannot be read here", "error")
     return {"type": "text", "text": media_placeholder(part).text}
 
 
-def _link(part: Media, url: str, version: str, losses: Losses, path: str) -> Object:
+def _encode_link(part: Media, url: str, version: str, losses: Losses, path: str) -> Object:
     name = part.name or url.rstrip("/").rpartition("/")[2] or url
     if not since(version, "2025-06-18"):
         losses.add(path, "link", "rewritten", f"{version} has no links: sent as text", "warning")
@@ -127,5 +129,5 @@ def _link(part: Media, url: str, version: str, losses: Losses, path: str) -> Obj
     return write_extra(out, part.extra, NAME)
 
 
-def _embedded(held: Object, extra: Extra) -> Object:
-    return write_extra({"type": "resource", "resource": held}, extra, NAME)
+def _encode_embedded(resource: Object, extra: Extra) -> Object:
+    return write_extra({"type": "resource", "resource": resource}, extra, NAME)

@@ -80,7 +80,7 @@ class RpcError(ProtocolError):
         self.data = data
         self.request_id = request_id
 
-    def of(self, request_id: RequestId | None) -> RpcError:
+    def with_request_id(self, request_id: RequestId | None) -> RpcError:
         """Set the request that the error answers, if it is not set, and return the error."""
         if self.request_id is None:
             self.request_id = request_id
@@ -88,25 +88,25 @@ class RpcError(ProtocolError):
 
     def to_json(self) -> Object:
         """Return the `error` object."""
-        where = f" at {self.pointer}" if self.pointer else ""
-        out: Object = {"code": self.code, "message": f"{self.message}{where}"}
+        location = f" at {self.pointer}" if self.pointer else ""
+        out: Object = {"code": self.code, "message": f"{self.message}{location}"}
         if self.data is not None:
             out["data"] = self.data
         return out
 
 
-def unknown_tool(name: str, near: Sequence[str] = ()) -> RpcError:
+def unknown_tool(name: str, similar_names: Sequence[str] = ()) -> RpcError:
     """Make the error for an unknown tool: a mistake of the caller, not a result of the tool."""
-    meant = f". Did you mean {' or '.join(near)}?" if near else ""
-    return RpcError(INVALID_PARAMS, f"Unknown tool: {name}{meant}")
+    suggestion = f". Did you mean {' or '.join(similar_names)}?" if similar_names else ""
+    return RpcError(INVALID_PARAMS, f"Unknown tool: {name}{suggestion}")
 
 
 def unknown_method(method: str) -> RpcError:
     return RpcError(METHOD_NOT_FOUND, f"Method not found: {method}", data=method)
 
 
-def unsupported_version(asked: str, supported: Sequence[str] = KNOWN) -> RpcError:
-    data = {"supported": list(supported), "requested": asked}
+def unsupported_version(requested: str, supported: Sequence[str] = KNOWN) -> RpcError:
+    data = {"supported": list(supported), "requested": requested}
     return RpcError(UNSUPPORTED_VERSION, "Unsupported protocol version", data=data)
 
 

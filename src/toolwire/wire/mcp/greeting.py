@@ -9,7 +9,7 @@ from __future__ import annotations
 from ...ir.pointer import Object
 from ...ir.value import Value
 from ...stream.strict import type_label
-from ..shape import as_object, integer, optional_string, string
+from ..shape import read_integer, read_optional_string, read_string, require_object
 from .errors import INVALID_PARAMS, RequestId, RpcError
 from .meta import SERVER_INFO, Meta, with_meta
 from .rpc import Notification, RpcRequest
@@ -48,10 +48,10 @@ class ServerCard(Value, frozen=True):
     ttl_ms: int | None = None
     scope: str | None = None
 
-    def initialized(self, version: str) -> Object:
+    def initialize_result(self, version: str) -> Object:
         """Return the result of `initialize`."""
         out: Object = {"protocolVersion": version, "capabilities": self.capabilities, "serverInfo": self.info}
-        return self._instructed(out)
+        return self._with_instructions(out)
 
     def discovered(self) -> Object:
         """Return the result of `server/discover`."""
@@ -63,9 +63,9 @@ class ServerCard(Value, frozen=True):
             "ttlMs": self.ttl_ms or 0,
             "cacheScope": self.scope or "private",
         }
-        return self._instructed(out)
+        return self._with_instructions(out)
 
-    def _instructed(self, out: Object) -> Object:
+    def _with_instructions(self, out: Object) -> Object:
         if self.instructions is not None:
             out["instructions"] = self.instructions
         return out
@@ -86,8 +86,8 @@ def read_initialize(params: Object) -> InitializeParams:
     """Read the params of `initialize`. Raise RpcError if they do not state a version."""
     version = params.get("protocolVersion")
     if type(version) is not str:
-        words = "is missing" if version is None else f"must be a string, got {type_label(version)}"
-        raise RpcError(INVALID_PARAMS, f"protocolVersion {words}", pointer="/params/protocolVersion")
+        problem = "is missing" if version is None else f"must be a string, got {type_label(version)}"
+        raise RpcError(INVALID_PARAMS, f"protocolVersion {problem}", pointer="/params/protocolVersion")
     capabilities, client = params.get("capabilities"), params.get("clientInfo")
     return InitializeParams(
         version, capabilities if type(capabilities) is dict else {}, client if type(client) is dict else {}
@@ -96,22 +96,22 @@ def read_initialize(params: Object) -> InitializeParams:
 
 def read_initialized(result: Object) -> ServerCard:
     return ServerCard(
-        (string(result, "protocolVersion"),),
-        as_object(result.get("capabilities") or {}, "capabilities"),
-        as_object(result.get("serverInfo") or {}, "serverInfo"),
-        optional_string(result, "instructions"),
+        (read_string(result, "protocolVersion"),),
+        require_object(result.get("capabilities") or {}, "capabilities"),
+        require_object(result.get("serverInfo") or {}, "serverInfo"),
+        read_optional_string(result, "instructions"),
     )
 
 
 def read_discovered(result: Object) -> ServerCard:
     versions = result.get("supportedVersions")
-    known = tuple(one for one in versions if type(one) is str) if type(versions) is list else ()
-    meta = as_object(result.get("_meta") or {}, "_meta")
+    known = tuple(item for item in versions if type(item) is str) if type(versions) is list else ()
+    meta = require_object(result.get("_meta") or {}, "_meta")
     return ServerCard(
         known,
-        as_object(result.get("capabilities") or {}, "capabilities"),
-        as_object(meta.get(SERVER_INFO) or {}, "_meta", SERVER_INFO),
-        optional_string(result, "instructions"),
-        integer(result, "ttlMs"),
-        optional_string(result, "cacheScope"),
+        require_object(result.get("capabilities") or {}, "capabilities"),
+        require_object(meta.get(SERVER_INFO) or {}, "_meta", SERVER_INFO),
+        read_optional_string(result, "instructions"),
+        read_integer(result, "ttlMs"),
+        read_optional_string(result, "cacheScope"),
     )

@@ -48,14 +48,14 @@ HEADER_KEYWORD = "x-mcp-header"
 HeaderArguments: TypeAlias = Mapping[str, tuple[str, ...]]
 """Full header name in lower case → the path of its argument."""
 
-_NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+_NAME_PARAMETERS = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+").fullmatch
 _PLAIN = re.compile(r"[\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?").fullmatch
 _SENTINEL = re.compile(r"=\?base64\?(.*)\?=", re.DOTALL).fullmatch
 _PRIMITIVE = frozenset({"string", "integer", "boolean"})
-_DATA = frozenset({"const", "default", "enum", "examples", HEADER_KEYWORD})
-_MAPS = frozenset({"$defs", "definitions", "patternProperties", "dependentSchemas"})
-_SAFE = 2**53 - 1
+_DATA_KEYWORDS = frozenset({"const", "default", "enum", "examples", HEADER_KEYWORD})
+_SCHEMA_MAPS = frozenset({"$defs", "definitions", "patternProperties", "dependentSchemas"})
+_MAX_SAFE_INTEGER = 2**53 - 1
 
 
 def encode_value(value: str) -> str:
@@ -88,19 +88,21 @@ def find_header_arguments(schema: Object | None) -> HeaderArguments:
     A tool with invalid marks is left out.
     """
     found: dict[str, tuple[str, ...]] = {}
-    for name, path, declared in _marks(schema or {}, (), True):
-        where = join("properties", *path)
+    for name, path, declared in _find_marks(schema or {}, (), True):
+        location = join("properties", *path)
         if not path:
             raise SchemaError(
                 f"{HEADER_KEYWORD} is not on an argument", hint="use it only on a property whose parents are properties"
             )
         if type(name) is not str or not _TOKEN(name):
-            raise SchemaError(f"{HEADER_KEYWORD} {name!r} is not a valid header name", pointer=where)
+            raise SchemaError(f"{HEADER_KEYWORD} {name!r} is not a valid header name", pointer=location)
         if not _is_primitive(declared.get("type")):
-            raise SchemaError(f"{HEADER_KEYWORD} is only allowed on a string, an integer or a boolean", pointer=where)
+            raise SchemaError(
+                f"{HEADER_KEYWORD} is only allowed on a string, an integer or a boolean", pointer=location
+            )
         header = PARAM + name.lower()
         if header in found:
-            raise SchemaError(f"duplicate {HEADER_KEYWORD} {name!r}", pointer=where)
+            raise SchemaError(f"duplicate {HEADER_KEYWORD} {name!r}", pointer=location)
         found[header] = path
     return found
 
@@ -110,7 +112,7 @@ def _is_primitive(declared: JSON) -> bool:
     return bool(kinds) and all(type(kind) is str and kind in _PRIMITIVE for kind in kinds)
 
 
-def _marks(
+def _find_marks(
     schema: JSON, path: tuple[str, ...] | None, at_root: bool = False
 ) -> Iterator[tuple[JSON, tuple[str, ...], Object]]:
     """Yield (mark, path, schema) of every mark. The path is empty if it leads through anything but `properties`."""
@@ -119,17 +121,21 @@ def _marks(
     if HEADER_KEYWORD in schema:
         yield schema[HEADER_KEYWORD], path if path is not None and not at_root else (), schema
     for key, value in schema.items():
-        if key in _DATA:
+        if key in _DATA_KEYWORDS:
             continue
         if key == "properties" and type(value) is dict:
             for name, held in value.items():
-                yield from _marks(held, None if path is None else (*path, name))
+                yield from _find_marks(held, None if path is None else (*path, name))
         else:
             held_in = (
-                value.values() if key in _MAPS and type(value) is dict else value if type(value) is list else (value,)
+                value.values()
+                if key in _SCHEMA_MAPS and type(value) is dict
+                else value
+                if type(value) is list
+                else (value,)
             )
             for held in held_in:
-                yield from _marks(held, None)
+                yield from _find_marks(held, None)
 
 
 def request_headers(request: RpcRequest, header_arguments: HeaderArguments | None = None) -> dict[str, str]:
@@ -139,17 +145,17 @@ def request_headers(request: RpcRequest, header_arguments: HeaderArguments | Non
     version = (params.get("_meta") or {}).get(PROTOCOL_VERSION)
     if type(version) is str:
         headers[VERSION] = version
-    named = _NAMED.get(request.method)
+    named = _NAME_PARAMETERS.get(request.method)
     if named is not None and type(params.get(named)) is str:
         headers[NAME_HEADER] = encode_value(params[named])
     for header, path in (header_arguments or {}).items():
-        said = _spelled(_at(params.get("arguments"), path))
-        if said is not None:
-            headers[header] = encode_value(said)
+        header_value = _format_value(_value_at(params.get("arguments"), path))
+        if header_value is not None:
+            headers[header] = encode_value(header_value)
     return headers
 
 
-def _at(value: JSON, path: tuple[str, ...]) -> JSON:
+def _value_at(value: JSON, path: tuple[str, ...]) -> JSON:
     for key in path:
         if type(value) is not dict:
             return None
@@ -157,10 +163,10 @@ def _at(value: JSON, path: tuple[str, ...]) -> JSON:
     return value
 
 
-def _spelled(value: JSON) -> str | None:
+def _format_value(value: JSON) -> str | None:
     if type(value) is bool:
         return "true" if value else "false"
-    if type(value) is int and abs(value) <= _SAFE:
+    if type(value) is int and abs(value) <= _MAX_SAFE_INTEGER:
         return str(value)
     return value if type(value) is str else None
 
@@ -169,19 +175,19 @@ def check_headers(
     headers: Mapping[str, str], request: RpcRequest, version: str, header_arguments: HeaderArguments | None = None
 ) -> None:
     """Compare the headers (names in lower case) with the body. Raise RpcError if one differs or is missing."""
-    _same(headers, VERSION, version)
-    _same(headers, METHOD, request.method)
-    named = _NAMED.get(request.method)
+    _check_same(headers, VERSION, version)
+    _check_same(headers, METHOD, request.method)
+    named = _NAME_PARAMETERS.get(request.method)
     if named is not None and type(request.params.get(named)) is str:
-        _same(headers, NAME_HEADER, request.params[named], encoded=True)
+        _check_same(headers, NAME_HEADER, request.params[named], encoded=True)
     for header, path in (header_arguments or {}).items():
-        value = _at(request.params.get("arguments"), path)
-        said = _spelled(value)
-        if said is None:
+        value = _value_at(request.params.get("arguments"), path)
+        header_value = _format_value(value)
+        if header_value is None:
             if value is None and header in headers:
                 raise _mismatch(header, f"is {headers[header]!r}, but the argument is missing")
         elif not (type(value) is int and _is_number(headers.get(header), value)):
-            _same(headers, header, said, encoded=True)
+            _check_same(headers, header, header_value, encoded=True)
 
 
 def _is_number(text: str | None, value: int) -> bool:
@@ -191,15 +197,15 @@ def _is_number(text: str | None, value: int) -> bool:
         return False
 
 
-def _same(headers: Mapping[str, str], header: str, body: str, *, encoded: bool = False) -> None:
-    given = headers.get(header)
-    if given is None:
+def _check_same(headers: Mapping[str, str], header: str, body: str, *, encoded: bool = False) -> None:
+    raw_value = headers.get(header)
+    if raw_value is None:
         raise _mismatch(header, "is missing")
-    given = given.strip(" \t")
-    said = decode_value(given) if encoded else given
-    if said != body:
-        raise _mismatch(header, f"is {said!r}, but the body has {body!r}")
+    raw_value = raw_value.strip(" \t")
+    header_value = decode_value(raw_value) if encoded else raw_value
+    if header_value != body:
+        raise _mismatch(header, f"is {header_value!r}, but the body has {body!r}")
 
 
-def _mismatch(header: str, words: str) -> RpcError:
-    return RpcError(HEADER_MISMATCH, f"Header mismatch: {header} {words}")
+def _mismatch(header: str, problem: str) -> RpcError:
+    return RpcError(HEADER_MISMATCH, f"Header mismatch: {header} {problem}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...ir.pointer import JSON, Object
 from ...ir.value import Value
-from ..shape import integer, optional_string, wrong_type
+from ..shape import read_integer, read_optional_string, type_error
 from .errors import RequestId
 from .meta import SERVER_INFO, Meta, with_meta
 from .rpc import RpcRequest
@@ -42,6 +42,6 @@ def read_page(result: Object, key: str) -> Page:
     """Read a page. Raise ProtocolError if it has no such list."""
     items = result.get(key)
     if type(items) is not list:
-        raise wrong_type("an array", items, key)
-    cursor = optional_string(result, "nextCursor") or None
-    return Page(items, cursor, integer(result, "ttlMs"), optional_string(result, "cacheScope"))
+        raise type_error("an array", items, key)
+    cursor = read_optional_string(result, "nextCursor") or None
+    return Page(items, cursor, read_integer(result, "ttlMs"), read_optional_string(result, "cacheScope"))

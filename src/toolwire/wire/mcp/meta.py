@@ -54,7 +54,7 @@ class TraceContext(Value, frozen=True):
 
 
 class Meta(Value, frozen=True):
-    """`version` is None in requests of the handshake era. `rest` holds unknown keys, which are passed through."""
+    """`version` is None in requests of the handshake era. `extra` holds unknown keys, which are passed through."""
 
     version: str | None = None
     client: Object | None = None
@@ -63,62 +63,64 @@ class Meta(Value, frozen=True):
     progress_token: str | int | None = None
     trace: TraceContext | None = None
     idempotency_key: str | None = None
-    rest: Object = {}
+    extra: Object = {}
 
 
-_NOTHING = Meta()
+_EMPTY = Meta()
 
 
 def read_meta(params: Object) -> Meta:
     """Read the `_meta` of a request's params. Raise RpcError if a required field is missing or malformed."""
     raw = params.get("_meta")
     if raw is None:
-        return _NOTHING
+        return _EMPTY
     if type(raw) is not dict:
-        raise _wrong("_meta", "an object", raw)
+        raise _meta_error("_meta", "an object", raw)
     version, capabilities = raw.get(PROTOCOL_VERSION), raw.get(CLIENT_CAPABILITIES)
     if version is not None:
         if type(version) is not str:
-            raise _wrong(PROTOCOL_VERSION, "a string", version)
+            raise _meta_error(PROTOCOL_VERSION, "a string", version)
         if type(capabilities) is not dict:
-            raise _wrong(CLIENT_CAPABILITIES, "an object", capabilities)
+            raise _meta_error(CLIENT_CAPABILITIES, "an object", capabilities)
     token = raw.get(PROGRESS_TOKEN)
     if token is not None and type(token) is not str and type(token) is not int:
-        raise _wrong(PROGRESS_TOKEN, "a string or an integer", token)
+        raise _meta_error(PROGRESS_TOKEN, "a string or an integer", token)
     client = raw.get(CLIENT_INFO)
     return Meta(
         version,
         client if type(client) is dict else None,
         capabilities if type(capabilities) is dict else None,
-        _string(raw, LOG_LEVEL),
+        _read_string(raw, LOG_LEVEL),
         token,
-        _trace(raw),
-        _string(raw, IDEMPOTENCY_KEY),
+        _read_trace(raw),
+        _read_string(raw, IDEMPOTENCY_KEY),
         {key: value for key, value in raw.items() if key not in _KNOWN},
     )
 
 
-def _string(raw: Object, key: str) -> str | None:
+def _read_string(raw: Object, key: str) -> str | None:
     value = raw.get(key)
     if value is None or type(value) is str:
         return value
-    raise _wrong(key, "a string", value)
+    raise _meta_error(key, "a string", value)
 
 
-def _trace(raw: Object) -> TraceContext | None:
-    parent = _string(raw, "traceparent")
-    return None if parent is None else TraceContext(parent, _string(raw, "tracestate"), _string(raw, "baggage"))
+def _read_trace(raw: Object) -> TraceContext | None:
+    parent = _read_string(raw, "traceparent")
+    return (
+        None if parent is None else TraceContext(parent, _read_string(raw, "tracestate"), _read_string(raw, "baggage"))
+    )
 
 
-def _wrong(key: str, expected: str, value: JSON) -> RpcError:
-    words = f"{key} is missing" if value is None else f"{key} must be {expected}, got {type_label(value)}"
-    return RpcError(INVALID_PARAMS, f"_meta: {words}", status=400)
+def _meta_error(key: str, expected: str, value: JSON) -> RpcError:
+    problem = f"{key} is missing" if value is None else f"{key} must be {expected}, got {type_label(value)}"
+    return RpcError(INVALID_PARAMS, f"_meta: {problem}", status=400)
 
 
 def with_meta(params: Object, meta: Meta) -> Object:
     """Return the params with their `_meta`, or unchanged if it is empty."""
-    out: Object = dict(meta.rest)
-    said = (
+    out: Object = dict(meta.extra)
+    fields = (
         (PROTOCOL_VERSION, meta.version),
         (CLIENT_INFO, meta.client),
         (CLIENT_CAPABILITIES, meta.capabilities),
@@ -126,7 +128,7 @@ def with_meta(params: Object, meta: Meta) -> Object:
         (PROGRESS_TOKEN, meta.progress_token),
         (IDEMPOTENCY_KEY, meta.idempotency_key),
     )
-    out.update((key, value) for key, value in said if value is not None)
+    out.update((key, value) for key, value in fields if value is not None)
     if meta.trace is not None:
         values = zip(_TRACE, (meta.trace.parent, meta.trace.state, meta.trace.baggage), strict=True)
         out.update((key, value) for key, value in values if value is not None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...ir.pointer import JSON, Object
 from ...ir.value import Value
-from ..shape import number, optional_string, wrong_type
+from ..shape import read_number, read_optional_string, type_error
 from .errors import RequestId
 from .rpc import Notification
 
@@ -73,28 +73,30 @@ class LogMessage(Value, frozen=True):
         return Notification(LOG, params)
 
 
-def is_level_enabled(level: str, least: str | None) -> bool:
+def is_level_enabled(level: str, minimum: str | None) -> bool:
     """Return True if `level` is at least `least`. A client that asked for no level gets no messages."""
-    return least in LEVELS and level in LEVELS and LEVELS.index(level) >= LEVELS.index(least)
+    return minimum in LEVELS and level in LEVELS and LEVELS.index(level) >= LEVELS.index(minimum)
 
 
 def read_progress(params: Object) -> Progress:
-    token, done = _id(params, "progressToken"), number(params, "progress")
+    token, done = _read_id(params, "progressToken"), read_number(params, "progress")
     if done is None:
-        raise wrong_type("a number", None, "progress")
-    return Progress(token, done, number(params, "total"), optional_string(params, "message"))
+        raise type_error("a number", None, "progress")
+    return Progress(token, done, read_number(params, "total"), read_optional_string(params, "message"))
 
 
 def read_cancelled(params: Object) -> Cancelled:
-    return Cancelled(_id(params, "requestId"), optional_string(params, "reason"))
+    return Cancelled(_read_id(params, "requestId"), read_optional_string(params, "reason"))
 
 
 def read_log(params: Object) -> LogMessage:
-    return LogMessage(optional_string(params, "level") or "info", params.get("data"), optional_string(params, "logger"))
+    return LogMessage(
+        read_optional_string(params, "level") or "info", params.get("data"), read_optional_string(params, "logger")
+    )
 
 
-def _id(params: Object, key: str) -> RequestId:
+def _read_id(params: Object, key: str) -> RequestId:
     value = params.get(key)
     if type(value) is str or type(value) is int:
         return value
-    raise wrong_type("a string or an integer", value, key)
+    raise type_error("a string or an integer", value, key)

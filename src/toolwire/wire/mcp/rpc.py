@@ -28,7 +28,7 @@ __all__ = [
     "Result",
     "RpcMessage",
     "RpcRequest",
-    "failure",
+    "failure_from",
     "is_batch",
     "read",
     "read_batch",
@@ -80,10 +80,12 @@ class Failure(Value, frozen=True):
 RpcMessage: TypeAlias = RpcRequest | Notification | Result | Failure
 
 
-def failure(error: RpcError, request_id: RequestId | None = None) -> Failure:
+def failure_from(error: RpcError, request_id: RequestId | None = None) -> Failure:
     """Convert an error to the answer of its request."""
-    said = error.to_json()
-    return Failure(error.request_id if request_id is None else request_id, error.code, said["message"], error.data)
+    error_object = error.to_json()
+    return Failure(
+        error.request_id if request_id is None else request_id, error.code, error_object["message"], error.data
+    )
 
 
 def read(data: bytes | str, *, limit: int = LIMIT) -> RpcMessage:
@@ -100,7 +102,7 @@ def read_batch(data: bytes | str, *, limit: int = LIMIT) -> list[RpcMessage | Rp
     value = _parse(data, limit)
     if type(value) is not list or not value:
         raise RpcError(INVALID_REQUEST, f"expected a batch of messages, got {type_label(value)}")
-    return [_read_or_error(one) for one in value]
+    return [_read_or_error(item) for item in value]
 
 
 def _read_or_error(value: JSON) -> RpcMessage | RpcError:
@@ -123,12 +125,12 @@ def read_message(value: JSON) -> RpcMessage:
     if type(value) is not dict:
         hint = "send one message at a time" if type(value) is list else ""
         raise RpcError(INVALID_REQUEST, f"expected a JSON-RPC message, got {type_label(value)}", hint=hint)
-    number = value.get("id")
-    known = number if type(number) is str or type(number) is int else None
+    raw_id = value.get("id")
+    known = raw_id if type(raw_id) is str or type(raw_id) is int else None
     if value.get("jsonrpc") != "2.0":
         raise RpcError(INVALID_REQUEST, 'jsonrpc must be "2.0"', request_id=known)
     if "id" in value and known is None and "error" not in value:
-        raise RpcError(INVALID_REQUEST, f"id must be a string or an integer, got {type_label(number)}", pointer="/id")
+        raise RpcError(INVALID_REQUEST, f"id must be a string or an integer, got {type_label(raw_id)}", pointer="/id")
     if "method" in value:
         return _read_request(value, known)
     if "error" in value:

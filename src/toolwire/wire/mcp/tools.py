@@ -16,8 +16,8 @@ from ...ir.losses import Losses, Severity
 from ...ir.pointer import JSON, Object
 from ...ir.tools import Effect, Tool
 from ..protocol import Kind
-from ..shape import as_object, decode_list, optional_string, read_extra, string, write_extra
-from ..signs import scorer, tools_of
+from ..shape import decode_list, read_extra, read_optional_string, read_string, require_object, write_extra
+from ..signs import declared_tools, scorer
 from .versions import LATEST, since
 
 __all__ = ["DETECTION", "NAME", "declarations", "decode_tools", "encode_tools", "list_tools"]
@@ -25,7 +25,7 @@ __all__ = ["DETECTION", "NAME", "declarations", "decode_tools", "encode_tools", 
 NAME = "mcp"
 _TOOL = frozenset({"name", "description", "inputSchema", "outputSchema"})
 DETECTION: Mapping[Kind, Callable[[JSON], int]] = {
-    "tools": scorer((6, lambda body: any("inputSchema" in tool for tool in tools_of(_reply(body))))),
+    "tools": scorer((6, lambda body: any("inputSchema" in tool for tool in declared_tools(_reply(body))))),
 }
 
 
@@ -55,12 +55,12 @@ def decode_tools(declared: list[JSON]) -> tuple[Tool, ...]:
 
 
 def _read_tool(raw: JSON) -> Tool:
-    schema, output = as_object(raw).get("inputSchema"), raw.get("outputSchema")
+    schema, output = require_object(raw).get("inputSchema"), raw.get("outputSchema")
     return Tool(
-        string(raw, "name"),
-        optional_string(raw, "description"),
-        None if schema is None else as_object(schema, "inputSchema"),
-        None if output is None else as_object(output, "outputSchema"),
+        read_string(raw, "name"),
+        read_optional_string(raw, "description"),
+        None if schema is None else require_object(schema, "inputSchema"),
+        None if output is None else require_object(output, "outputSchema"),
         effect=_effect(raw.get("annotations")),
         extra=read_extra(raw, _TOOL, NAME),
     )

@@ -11,13 +11,13 @@ from ...ir.pointer import JSON, Object
 from ...ir.response import Fault, FaultKind
 from ..faults import (
     body_message,
-    fitting_status,
-    headers_of,
+    fault_headers,
     kind_of_status,
-    request_id,
-    retry_after,
-    should_retry,
+    read_request_id,
+    read_retry_after,
+    read_should_retry,
     status_of_kind,
+    wire_status,
 )
 from ..protocol import EncodedFault
 from .content import NAME
@@ -44,13 +44,13 @@ def read_fault(body: JSON, status: int | None = None) -> Fault:
     if type(error) is not str:  # a proxy with an envelope of its own
         own["error"] = error
         message = error.get("message") if type(error) is dict else None
-    words = message if type(message) is str and message else body_message(None, status or 500)
-    kind = kind_of_status(status) if status else _kind_of(words)
-    return Fault(kind, words, status or status_of_kind(kind), extra={NAME: own} if own else {})
+    error_text = message if type(message) is str and message else body_message(None, status or 500)
+    kind = kind_of_status(status) if status else _kind_of_message(error_text)
+    return Fault(kind, error_text, status or status_of_kind(kind), extra={NAME: own} if own else {})
 
 
-def _kind_of(words: str) -> FaultKind:
-    start = words[:500]
+def _kind_of_message(error_text: str) -> FaultKind:
+    start = error_text[:500]
     return next((kind for pattern, kind in _MESSAGE_MARKERS if re.search(pattern, start)), "server")
 
 
@@ -61,11 +61,11 @@ def write_fault(fault: Fault) -> Object:
 def decode_error(status: int | None, body: JSON, headers: Mapping[str, str] | None) -> Fault:
     return replace(
         read_fault(body, status),
-        retry_after=retry_after(headers),
-        retryable=should_retry(headers),
-        request_id=request_id(headers),
+        retry_after=read_retry_after(headers),
+        retryable=read_should_retry(headers),
+        request_id=read_request_id(headers),
     )
 
 
 def encode_error(fault: Fault) -> EncodedFault:
-    return EncodedFault(fitting_status(fault, _STATUSES), write_fault(fault), headers_of(fault, None))
+    return EncodedFault(wire_status(fault, _STATUSES), write_fault(fault), fault_headers(fault, None))

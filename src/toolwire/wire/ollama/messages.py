@@ -17,11 +17,19 @@ from ...ir.losses import Losses
 from ...ir.parts import Extra, Media, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from ...ir.pointer import JSON, Object
 from ...ir.request import Message, Role
-from ..shape import as_object, decode_list, optional_string, read_extra, string, write_extra
+from ..shape import decode_list, read_extra, read_optional_string, read_string, require_object, write_extra
 from ..structured import structured_as_text
 from .content import FORM, NAME, LocatedPart, read_content, reasoning_text, report_order, write_content
 
-__all__ = ["THOUGHT", "read_assistant", "read_call", "read_message", "write_assistant", "write_call", "write_message"]
+__all__ = [
+    "THINKING_FORM",
+    "read_assistant",
+    "read_call",
+    "read_message",
+    "write_assistant",
+    "write_call",
+    "write_message",
+]
 
 _FUNCTION = "ollama/function"
 _PLAIN = frozenset({"role", "content", "images"})
@@ -30,12 +38,12 @@ _RESULT = _PLAIN | {"tool_name", "tool_call_id"}
 _CALL = frozenset({"id", "type", "function"})
 _INNER = frozenset({"index", "name", "arguments"})
 _ROLES: dict[str, Role] = {"system": "system", "user": "user"}
-THOUGHT: Extra = {FORM: {":field": "thinking"}}
+THINKING_FORM: Extra = {FORM: {":field": "thinking"}}
 """Mark of reasoning that comes from this wire, so that it is sent back with the history."""
 
 
 def read_message(raw: JSON) -> Message:
-    word = string(as_object(raw), "role")
+    word = read_string(require_object(raw), "role")
     role = word.lower()  # the server does the same
     form: Object = {} if role == word else {":role": word}
     if role == "assistant":
@@ -57,18 +65,18 @@ def _with_form(extra: Extra, form: Object) -> Extra:
 def read_assistant(raw: Object, form: Object) -> Message:
     """Read an assistant message of a request or a response."""
     spoken = read_content(raw, form)
-    words = optional_string(raw, "thinking")
-    reasoning: list[Part] = [Reasoning(words, extra=THOUGHT)] if words else []
+    text = read_optional_string(raw, "thinking")
+    reasoning: list[Part] = [Reasoning(text, extra=THINKING_FORM)] if text else []
     calls = decode_list(raw, "tool_calls", read_call)
     return Message("assistant", (*reasoning, *spoken, *calls), _with_form(read_extra(raw, _ASSISTANT, NAME), form))
 
 
 def read_call(raw: JSON) -> ToolCall:
-    function = as_object(as_object(raw).get("function"), "function")
+    function = require_object(require_object(raw).get("function"), "function")
     arguments = function.get("arguments")
     try:
-        name = string(function, "name")
-        arguments = {} if arguments is None else as_object(arguments, "arguments")
+        name = read_string(function, "name")
+        arguments = {} if arguments is None else require_object(arguments, "arguments")
     except ProtocolError as error:
         raise error.within("function") from None
     form: Object = {":index": function.get("index")}
@@ -77,18 +85,18 @@ def read_call(raw: JSON) -> ToolCall:
     if function.get("arguments") is None:
         form[":arguments"] = "absent"  # or null, which stays in the form of the function
     extra = read_extra(function, _INNER, _FUNCTION, read_extra(raw, _CALL, NAME))
-    return ToolCall(optional_string(raw, "id") or "", name, arguments, extra=_with_form(extra, form))
+    return ToolCall(read_optional_string(raw, "id") or "", name, arguments, extra=_with_form(extra, form))
 
 
 def _read_result(raw: Object, form: Object) -> ToolResult:
-    name = optional_string(raw, "tool_name")
+    name = read_optional_string(raw, "tool_name")
     known = _RESULT
     if name is None and type(raw.get("name")) is str:  # older clients, from before `tool_name` existed
         name, known = raw["name"], _RESULT | {"name"}
         form[":name"] = "name"
     parts = [part for part in read_content(raw, form) if isinstance(part, (Text, Media))]
     extra = _with_form(read_extra(raw, known, NAME), form)
-    return ToolResult(optional_string(raw, "tool_call_id") or "", name, tuple(parts), extra=extra)
+    return ToolResult(read_optional_string(raw, "tool_call_id") or "", name, tuple(parts), extra=extra)
 
 
 def write_message(message: Message, path: str, out: list[Object], losses: Losses) -> None:

@@ -11,7 +11,7 @@ from ...ir.request import Request
 from ...ir.response import Response
 from ...ir.tools import Tool
 from ..protocol import Kind
-from ..signs import scorer, tools_of
+from ..signs import declared_tools, scorer
 
 __all__ = ["DETECTION", "locator"]
 
@@ -32,8 +32,8 @@ _DECLARED = frozenset(Tool.__struct_fields__) - {"extra"}
 
 def locator(value: Request | Response) -> Callable[[str], str]:
     if isinstance(value, Request):
-        return partial(_in_request, value, {})
-    return partial(_in_response, list(_part_locations(value.parts)))
+        return partial(_request_pointer, value, {})
+    return partial(_response_pointer, list(_part_locations(value.parts)))
 
 
 def _part_locations(parts: tuple[Part, ...]) -> Iterator[str]:
@@ -51,7 +51,7 @@ def _part_locations(parts: tuple[Part, ...]) -> Iterator[str]:
             yield join("thinking" if isinstance(part, Reasoning) else "content")
 
 
-def _in_request(request: Request, locations: dict[int, list[str]], path: str) -> str:
+def _request_pointer(request: Request, locations: dict[int, list[str]], path: str) -> str:
     match split(path):
         case ["params", ("logprobs" | "top_logprobs") as name, *_]:
             return join(name)
@@ -68,7 +68,7 @@ def _in_request(request: Request, locations: dict[int, list[str]], path: str) ->
     return path
 
 
-def _in_response(locations: list[str], path: str) -> str:
+def _response_pointer(locations: list[str], path: str) -> str:
     match split(path):
         case ["parts", number, *rest]:
             return join("message") + locations[int(number)] + join(*rest)
@@ -79,13 +79,13 @@ def _in_response(locations: list[str], path: str) -> str:
     return path
 
 
-_OWN = frozenset({"options", "keep_alive", "think", "format"})
+_OWN_FIELDS = frozenset({"options", "keep_alive", "think", "format"})
 _OWN_IN_MESSAGES = frozenset({"images", "thinking", "tool_name"})
 
 
-def _is_own(body: Object) -> bool:
+def _is_own_request(body: Object) -> bool:
     """Return whether the body has a field that Chat, which is similar, does not have."""
-    if not _OWN.isdisjoint(body):
+    if not _OWN_FIELDS.isdisjoint(body):
         return True
     return any(
         not _OWN_IN_MESSAGES.isdisjoint(message) or any(map(_is_own_call, message.get("tool_calls") or ()))
@@ -102,9 +102,9 @@ def _is_answer(body: Object) -> bool:
 
 
 DETECTION: Mapping[Kind, Callable[[JSON], int]] = {
-    "request": scorer((1, lambda b: type(b["messages"]) is list), (30, _is_own)),
+    "request": scorer((1, lambda b: type(b["messages"]) is list), (30, _is_own_request)),
     "response": scorer((6, _is_answer)),
     "stream": scorer((6, lambda b: _is_answer(b) or type(b["error"]) is str)),
-    "tools": scorer((1, lambda b: any("function" in tool for tool in tools_of(b)))),
+    "tools": scorer((1, lambda b: any("function" in tool for tool in declared_tools(b)))),
     "error": scorer((3, lambda b: type(b["error"]) is str)),
 }

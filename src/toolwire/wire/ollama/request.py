@@ -15,7 +15,7 @@ from ...ir.pointer import JSON, Object, join
 from ...ir.request import OutputFormat, Params, ReasoningConfig, Request
 from ..params import NO_PARAMS, param_table, read_params, restore_spelling, write_params
 from ..protocol import Encoded
-from ..shape import as_object, boolean, decode_list, optional_string, read_extra, write_extra, wrong_type
+from ..shape import decode_list, read_boolean, read_extra, read_optional_string, require_object, type_error, write_extra
 from .content import FORM, NAME
 from .messages import read_message, write_message
 from .tools import read_tool, write_tools
@@ -39,17 +39,17 @@ _KNOWN = frozenset(_TOP_LEVEL_PARAMS) | {"model", "messages", "tools", "stream",
 
 
 def decode_request(body: Object) -> Request:
-    if type(as_object(body).get("messages")) is not list:
+    if type(require_object(body).get("messages")) is not list:
         raise ProtocolError("expected an array of messages", pointer="/messages")
     messages = tuple(decode_list(body, "messages", read_message))
     tools = tuple(decode_list(body, "tools", read_tool))
     extra = read_extra(body, _KNOWN, NAME)
     params = _read_params(body, extra)
-    stream = boolean(body, "stream")
+    stream = read_boolean(body, "stream")
     if "stream" not in body:
         extra[FORM] = {**extra.get(FORM, {}), ":stream": "absent"}
     return Request(
-        optional_string(body, "model") or "",
+        read_optional_string(body, "model") or "",
         messages,
         tools,
         None,
@@ -70,7 +70,7 @@ def _read_params(body: Object, extra: Extra) -> dict[str, Any]:
         _keep_spelling(spelled, extra)
         return params
     known = set(_SAMPLING)
-    limit = as_object(options, "options").get("num_predict")
+    limit = require_object(options, "options").get("num_predict")
     if type(limit) is int and limit < 0:  # -1 means no limit; a negative limit has no canonical form
         known.remove("num_predict")
         options = {key: value for key, value in options.items() if key != "num_predict"}
@@ -95,7 +95,7 @@ def _read_think(value: JSON) -> ReasoningConfig | None:
         return ReasoningConfig("auto", visible=True) if value else ReasoningConfig("off")
     if type(value) is str:
         return ReasoningConfig("auto", value, visible=True)
-    raise wrong_type("a boolean or a string", value, "think")
+    raise type_error("a boolean or a string", value, "think")
 
 
 def _read_format(value: JSON) -> OutputFormat | None:
@@ -105,7 +105,7 @@ def _read_format(value: JSON) -> OutputFormat | None:
         return OutputFormat("json")
     if type(value) is dict:
         return OutputFormat("json_schema", value)
-    raise wrong_type('"json" or a JSON Schema', value, "format")
+    raise type_error('"json" or a JSON Schema', value, "format")
 
 
 def encode_request(request: Request) -> Encoded:

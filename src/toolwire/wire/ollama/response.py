@@ -15,14 +15,14 @@ from ...ir.request import Message
 from ...ir.response import Response, Stop, StopReason, Usage
 from ..protocol import Encoded
 from ..shape import (
-    as_object,
-    integer,
-    optional_string,
     read_extra,
+    read_integer,
+    read_optional_string,
     remember_form,
+    require_object,
     restore_form,
+    type_error,
     write_extra,
-    wrong_type,
 )
 from .content import FORM, NAME, LocatedPart
 from .fault import read_fault
@@ -56,9 +56,9 @@ _UNNAMED_REASONS = frozenset({"content_filter", "refusal", "pause", "malformed_c
 
 
 def decode_response(body: Object) -> Response:
-    if as_object(body).get("error") and "message" not in body:
+    if require_object(body).get("error") and "message" not in body:
         return Response(fault=read_fault(body))
-    message = _read_message(as_object(body.get("message"), "message"))
+    message = _read_message(require_object(body.get("message"), "message"))
     extra = read_extra(body, KNOWN, NAME)
     created, form = read_created(body)
     if "done" not in body:
@@ -67,7 +67,7 @@ def decode_response(body: Object) -> Response:
     if form:
         extra[FORM] = {**extra.get(FORM, {}), **form}
     return Response(
-        model=optional_string(body, "model") or "",
+        model=read_optional_string(body, "model") or "",
         parts=message.parts,
         stop=read_stop(body, message.parts),
         usage=read_usage(body),
@@ -86,22 +86,22 @@ def _read_message(raw: Object) -> Message:
 
 def read_created(body: Object) -> tuple[int | None, Object]:
     """Return the time in seconds, and its original text as form if the seconds do not preserve it."""
-    text = optional_string(body, "created_at")
+    text = read_optional_string(body, "created_at")
     if text is None:
         return None, {} if "created_at" in body else {":created_at": None}
-    seconds = _seconds(text)
-    return seconds, {} if _written(seconds) == text else {":created_at": text}
+    seconds = _parse_time(text)
+    return seconds, {} if _format_time(seconds) == text else {":created_at": text}
 
 
-def _seconds(text: str) -> int:
+def _parse_time(text: str) -> int:
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
-        raise wrong_type("a time such as 2026-11-15T09:00:00Z", text, "created_at") from None
+        raise type_error("a time such as 2026-11-15T09:00:00Z", text, "created_at") from None
     return ((time if time.tzinfo is not None else time.replace(tzinfo=UTC)) - _EPOCH) // timedelta(seconds=1)
 
 
-def _written(seconds: int) -> str:
+def _format_time(seconds: int) -> str:
     return (_EPOCH + timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")
 
 
@@ -109,29 +109,29 @@ def write_created(created: int | None, form: Object, losses: Losses) -> Object:
     """Return the field `created_at`. Clients require one, so an answer without a time gets the Unix epoch."""
     text = form.get(":created_at", "")
     if created is None:
-        return {} if text is None or "created_at" in form else {"created_at": _written(0)}
-    if text and _seconds(text) == created:
+        return {} if text is None or "created_at" in form else {"created_at": _format_time(0)}
+    if text and _parse_time(text) == created:
         return {"created_at": text}
     try:
-        return {"created_at": _written(created)}
+        return {"created_at": _format_time(created)}
     except OverflowError:
         losses.add("/created", "created", "dropped", "the time is out of range", "info")
-        return {"created_at": _written(0)}
+        return {"created_at": _format_time(0)}
 
 
 def read_stop(body: Object, parts: tuple[Part, ...]) -> Stop | None:
-    done, word = body.get("done"), optional_string(body, "done_reason")
+    done, word = body.get("done"), read_optional_string(body, "done_reason")
     if done is not None and type(done) is not bool:
-        raise wrong_type("a boolean", done, "done")
+        raise type_error("a boolean", done, "done")
     if not done and not word:
         return None
     reason = _REASONS.get(word or "stop", "unknown")
     if reason == "stop" and any(type(part) is ToolCall for part in parts):
         reason = "tool_calls"
-    return Stop(reason) if word == _word_of(reason) else Stop(reason, extra={FORM: {":done_reason": word or None}})
+    return Stop(reason) if word == _stop_name(reason) else Stop(reason, extra={FORM: {":done_reason": word or None}})
 
 
-def _word_of(reason: StopReason) -> str:
+def _stop_name(reason: StopReason) -> str:
     return "length" if reason in ("length", "context_window") else "stop"
 
 
@@ -142,7 +142,7 @@ def write_stop(stop: Stop, losses: Losses) -> Object:
         return {}
     if word:
         return {"done_reason": word}
-    word = _word_of(stop.reason)
+    word = _stop_name(stop.reason)
     if stop.sequence is not None:
         losses.add("/stop/sequence", "stop sequence", "dropped", "Ollama does not report the stop sequence", "info")
     if stop.detail is not None:
@@ -154,8 +154,8 @@ def write_stop(stop: Stop, losses: Losses) -> Object:
 
 
 def read_usage(body: Object) -> Usage | None:
-    given, made = integer(body, "prompt_eval_count"), integer(body, "eval_count")
-    return None if given is None and made is None else Usage(given, made)
+    input_tokens, output_tokens = read_integer(body, "prompt_eval_count"), read_integer(body, "eval_count")
+    return None if input_tokens is None and output_tokens is None else Usage(input_tokens, output_tokens)
 
 
 def write_usage(usage: Usage, losses: Losses) -> Object:

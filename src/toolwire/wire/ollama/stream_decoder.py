@@ -31,11 +31,11 @@ from ...ir.parts import Extra, Part, Reasoning, Text, ToolCall
 from ...ir.pointer import JSON, Object
 from ...ir.text import dumps, escape
 from ...stream.ndjson import NDJSONDecoder
-from ..shape import as_object, optional_string, read_unknown
+from ..shape import read_optional_string, read_unknown, require_object
 from ..sse_stream import BaseStreamDecoder
 from .content import FORM, NAME
 from .fault import read_fault
-from .messages import THOUGHT, read_assistant
+from .messages import THINKING_FORM, read_assistant
 from .response import KNOWN, MESSAGE, read_created, read_stop, read_usage
 
 __all__ = ["OllamaStreamDecoder"]
@@ -53,7 +53,7 @@ class OllamaStreamDecoder(BaseStreamDecoder):
         super().__init__()
         self._lines = NDJSONDecoder()
         self._started = False
-        self._called = False
+        self._has_calls = False
         self._open: tuple[type[Part], int] | None = None
         self._logprobs: list[JSON] = []
         self._extra: Extra = {}
@@ -68,7 +68,7 @@ class OllamaStreamDecoder(BaseStreamDecoder):
         return False  # the line with `done` ends the answer immediately
 
     def _frame(self, name: bytes, payload: bytes, events: list[Event]) -> None:
-        line = self._read(payload)
+        line = self._read_object(payload)
         if line.get("error") and "message" not in line:
             self._over = True
             events.append(StreamFault(read_fault(line)))
@@ -77,21 +77,21 @@ class OllamaStreamDecoder(BaseStreamDecoder):
             self._started = True
             created, form = read_created(line)
             extra: Extra = {FORM: form} if form else {}
-            events.append(ResponseStart("", optional_string(line, "model") or "", created, extra))
+            events.append(ResponseStart("", read_optional_string(line, "model") or "", created, extra))
         message = line.get("message")
         if message is not None:
-            self._read_message(as_object(message, "message"), events)
-        self._keep(read_unknown(line, KNOWN, NAME))
+            self._read_message(require_object(message, "message"), events)
+        self._keep_extra(read_unknown(line, KNOWN, NAME))
         usage = read_usage(line)
         if usage is not None:
             events.append(UsageUpdate(usage))
-        stop = read_stop(line, _ANY_CALL if self._called else ())
+        stop = read_stop(line, _ANY_CALL if self._has_calls else ())
         if stop is not None:
             self._close_text(events)
             self._over = True
             events.append(ResponseEnd((stop,), self._extra))
 
-    def _keep(self, extra: Extra) -> None:
+    def _keep_extra(self, extra: Extra) -> None:
         """Merge fields into the extra. Log probabilities arrive per token; other fields arrive once or are repeated."""
         new = extra.get(NAME, {}).get("logprobs")
         if type(new) is list:
@@ -110,17 +110,17 @@ class OllamaStreamDecoder(BaseStreamDecoder):
                 continue
             self._close_text(events)
             if isinstance(part, ToolCall):
-                self._call(part, events)
+                self._emit_call(part, events)
             else:
                 events.append(WholePart(self._new_key(), part))
-        self._keep(read_unknown(raw, _MESSAGE, MESSAGE))
+        self._keep_extra(read_unknown(raw, _MESSAGE, MESSAGE))
 
     def _emit_text(self, part: Text | Reasoning, events: list[Event]) -> None:
         if self._open is None or self._open[0] is not type(part):
             self._close_text(events)
             key = self._new_key()
             self._open = (type(part), key)
-            events.append(TextStart(key) if isinstance(part, Text) else ReasoningStart(key, extra=THOUGHT))
+            events.append(TextStart(key) if isinstance(part, Text) else ReasoningStart(key, extra=THINKING_FORM))
         key = self._open[1]
         if escaped := self._escape(key, part.text):
             events.append(TextDelta(key, escaped) if isinstance(part, Text) else ReasoningDelta(key, escaped))
@@ -134,8 +134,8 @@ class OllamaStreamDecoder(BaseStreamDecoder):
             events.append(TextDelta(key, rest) if kind is Text else ReasoningDelta(key, rest))
         events.append(TextEnd(key) if kind is Text else ReasoningEnd(key))
 
-    def _call(self, call: ToolCall, events: list[Event]) -> None:
-        self._called = True
+    def _emit_call(self, call: ToolCall, events: list[Event]) -> None:
+        self._has_calls = True
         key = self._new_key()
         events.append(CallStart(key, call.id, call.name, extra=call.extra))
         events.append(CallDelta(key, escape(dumps(call.arguments))))

@@ -44,7 +44,7 @@ class OllamaStreamEncoder(BaseStreamEncoder):
         self._starts: dict[int, CallStart] = {}
         self._inputs: dict[int, list[bytes]] = {}  # input of open freeform calls so far
         self._calls: dict[int, bytes | None] = {}  # in start order: the line of an ended call, or None
-        self._called = 0
+        self._has_calls = 0
         self._last: tuple[type[Event], int] | None = None  # kind and key of the text written last
         self._sections: dict[int, int | None] = {}
         self._broken: ToolCall | None = None
@@ -65,42 +65,42 @@ class OllamaStreamEncoder(BaseStreamEncoder):
         self._line = to_bytes(self._head)[:-1] + b',"message":{"role":"assistant","content":"'
         return b""
 
-    def _message_line(self, content: bytes, more: bytes = b"") -> bytes:
-        return b'%b%b"%b},"done":false}\n' % (self._line, content, more)
+    def _message_line(self, content: bytes, extra_fields: bytes = b"") -> bytes:
+        return b'%b%b"%b},"done":false}\n' % (self._line, content, extra_fields)
 
     def _text_start(self, event: TextStart) -> bytes:
         if event.refusal:
             self.losses.add(
-                self._path(event.key), "refusal", "rewritten", "Ollama has no refusal field; sent as text", "info"
+                self._part_path(event.key), "refusal", "rewritten", "Ollama has no refusal field; sent as text", "info"
             )
         return b""
 
     def _text_delta(self, event: TextDelta) -> bytes:
-        self._join(TextDelta, event.key)
+        self._report_joined(TextDelta, event.key)
         return self._message_line(event.escaped)
 
     def _reasoning_delta(self, event: ReasoningDelta) -> bytes:
-        self._join(ReasoningDelta, event.key)
+        self._report_joined(ReasoningDelta, event.key)
         if event.section is not None:
             detail = "Ollama thinking is plain text"
-            self.losses.add(self._path(event.key), "reasoning summary", "rewritten", detail, "info")
-        before = self._sections.setdefault(event.key, event.section)
+            self.losses.add(self._part_path(event.key), "reasoning summary", "rewritten", detail, "info")
+        previous_section = self._sections.setdefault(event.key, event.section)
         self._sections[event.key] = event.section
-        gap = b"" if before == event.section else b"\\n\\n"
+        gap = b"" if previous_section == event.section else b"\\n\\n"
         return self._message_line(b"", b',"thinking":"%b%b"' % (gap, event.escaped))
 
-    def _join(self, kind: type[Event], key: int) -> None:
+    def _report_joined(self, kind: type[Event], key: int) -> None:
         """Report two consecutive items of the same kind, which become one on this wire."""
         last, self._last = self._last, (kind, key)
         if last is not None and last[0] is kind and last[1] != key:
             for joined in (last[1], key):
                 self.losses.add(
-                    self._path(joined), "words", "rewritten", "joined, because nothing separates them", "info"
+                    self._part_path(joined), "words", "rewritten", "joined, because nothing separates them", "info"
                 )
 
-    def _words_end(self, event: TextEnd | ReasoningEnd) -> bytes:
+    def _text_end(self, event: TextEnd | ReasoningEnd) -> bytes:
         if event.artefacts:
-            path = self._path(event.key)
+            path = self._part_path(event.key)
             self.losses.add(f"{path}/artefacts", "artefact", "dropped", "Ollama has no field for it")
         self._report_empty(event)
         return b""
@@ -131,18 +131,18 @@ class OllamaStreamEncoder(BaseStreamEncoder):
             artefacts=event.artefacts,
             extra={**start.extra, **event.extra},
         )
-        path = self._path(event.key)
+        path = self._part_path(event.key)
         if call.state != "complete":
             report_incomplete_call(call, self.losses, path)
             self._broken = self._broken or call
             self._calls[event.key] = b""
         else:
-            written = to_bytes(write_call(call, self.losses, path, self._called))
-            self._called += 1
+            written = to_bytes(write_call(call, self.losses, path, self._has_calls))
+            self._has_calls += 1
             self._calls[event.key] = self._message_line(b"", b',"tool_calls":[%b]' % written)
-        return self._in_order()
+        return self._write_ended_calls()
 
-    def _in_order(self) -> bytes:
+    def _write_ended_calls(self) -> bytes:
         """Return the ended calls before the first open one, in order, because results may be matched by order."""
         out = b""
         while self._calls and (written := next(iter(self._calls.values()))) is not None:
@@ -152,13 +152,13 @@ class OllamaStreamEncoder(BaseStreamEncoder):
         return out
 
     def _whole_part(self, event: WholePart) -> bytes:
-        fields = write_content([(self._path(event.key), event.part)], {}, self.losses, "")
+        fields = write_content([(self._part_path(event.key), event.part)], {}, self.losses, "")
         if not fields.get("content") and "images" not in fields:
             return b""
         self._last = None
         return to_bytes({**self._head, "message": {"role": "assistant", **fields}, "done": False}) + b"\n"
 
-    def _count(self, event: UsageUpdate) -> bytes:
+    def _update_usage(self, event: UsageUpdate) -> bytes:
         self._usage = event.usage
         return b""
 
@@ -186,14 +186,14 @@ OllamaStreamEncoder.handlers = {
     ResponseStart: OllamaStreamEncoder._start,
     TextStart: OllamaStreamEncoder._text_start,
     TextDelta: OllamaStreamEncoder._text_delta,
-    TextEnd: OllamaStreamEncoder._words_end,
+    TextEnd: OllamaStreamEncoder._text_end,
     ReasoningDelta: OllamaStreamEncoder._reasoning_delta,
-    ReasoningEnd: OllamaStreamEncoder._words_end,
+    ReasoningEnd: OllamaStreamEncoder._text_end,
     CallStart: OllamaStreamEncoder._call_start,
     CallDelta: OllamaStreamEncoder._call_delta,
     CallEnd: OllamaStreamEncoder._call_end,
     WholePart: OllamaStreamEncoder._whole_part,
-    UsageUpdate: OllamaStreamEncoder._count,
+    UsageUpdate: OllamaStreamEncoder._update_usage,
     Ping: OllamaStreamEncoder._ping,
     StreamFault: OllamaStreamEncoder._fail,
     ResponseEnd: OllamaStreamEncoder._end,

@@ -14,7 +14,7 @@ from ...ir.losses import Losses, Severity
 from ...ir.pointer import JSON, Object, join
 from ...ir.request import Request
 from ...ir.tools import Tool
-from ..shape import as_object, optional_string, read_extra, string, write_extra, wrong_type
+from ..shape import read_extra, read_optional_string, read_string, require_object, type_error, write_extra
 from .content import FORM, NAME
 
 __all__ = ["read_tool", "write_tool", "write_tools"]
@@ -25,14 +25,14 @@ _INNER = frozenset({"name", "description", "parameters"})
 
 
 def read_tool(raw: JSON) -> Tool:
-    if "function" not in as_object(raw):
-        return Tool(string(raw, "type"), kind="builtin", extra={NAME: raw})
-    function = as_object(raw["function"], "function")
+    if "function" not in require_object(raw):
+        return Tool(read_string(raw, "type"), kind="builtin", extra={NAME: raw})
+    function = require_object(raw["function"], "function")
     parameters = function.get("parameters")
     if parameters is not None and type(parameters) is not dict:
-        raise wrong_type("a JSON Schema object", parameters, "function", "parameters")
+        raise type_error("a JSON Schema object", parameters, "function", "parameters")
     try:
-        name, description = string(function, "name"), optional_string(function, "description")
+        name, description = read_string(function, "name"), read_optional_string(function, "description")
     except ProtocolError as error:
         raise error.within("function") from None
     extra = read_extra(function, _INNER, _FUNCTION, read_extra(raw, _OUTER, NAME))

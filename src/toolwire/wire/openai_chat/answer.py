@@ -14,10 +14,10 @@ from ...ir.losses import Losses
 from ...ir.parts import Opaque, Part, Reasoning, Refusal, Text, ToolCall, part_label
 from ...ir.pointer import Object
 from ..shape import write_extra
-from .content import NAME, in_content, write_part
+from .content import NAME, is_in_content, write_part
 from .messages import write_call, write_function
 
-__all__ = ["is_own", "write_answer"]
+__all__ = ["is_own_part", "write_answer"]
 
 _FORM = "openai_chat~"
 _RANKS: dict[type[Part], int] = {Reasoning: 0, Text: 1, Refusal: 2, ToolCall: 3}
@@ -36,7 +36,7 @@ def write_answer(parts: tuple[Part, ...], form: Object, losses: Losses, path: st
                 out["function_call"] = write_extra(write_function(part), part.extra, f"{NAME}/function")
             else:
                 calls.append(write_call(part, losses, where))
-        elif isinstance(part, Text) or (as_array and is_own(part)):
+        elif isinstance(part, Text) or (as_array and is_own_part(part)):
             _report_artefacts(part, losses, where)
             if isinstance(part, Text) and not part.text and not as_array:
                 losses.add(where, "text", "dropped", "it has no text", "info")
@@ -58,12 +58,12 @@ def write_answer(parts: tuple[Part, ...], form: Object, losses: Losses, path: st
 
 
 def _needs_array(part: Part) -> bool:
-    return is_own(part) or (isinstance(part, Text) and NAME in part.extra)
+    return is_own_part(part) or (isinstance(part, Text) and NAME in part.extra)
 
 
-def is_own(part: Part) -> bool:
+def is_own_part(part: Part) -> bool:
     """Return whether a part came as an element of the content array and can only be written as one."""
-    return in_content(part) or (isinstance(part, Opaque) and part.wire == NAME)
+    return is_in_content(part) or (isinstance(part, Opaque) and part.wire == NAME)
 
 
 def _write_reasoning(part: Reasoning, out: Object, losses: Losses, path: str) -> None:
@@ -87,7 +87,7 @@ def _report_order(parts: Sequence[Part], as_array: bool, losses: Losses, path: s
     """Report the structure that a message does not keep: the order of the parts, and parts joined into one string."""
     if len(parts) < 2:
         return
-    ranks = [1 if as_array and is_own(part) else _RANKS.get(type(part), 1) for part in parts]
+    ranks = [1 if as_array and is_own_part(part) else _RANKS.get(type(part), 1) for part in parts]
     joined = {rank for rank, count in Counter(ranks).items() if count > 1} - {1 if as_array else 3, 3}
     for number, (part, rank, highest) in enumerate(zip(parts, ranks, accumulate(ranks, max), strict=True)):
         where = f"{path}/parts/{number}"

@@ -13,11 +13,11 @@ from ...ir.losses import Losses
 from ...ir.parts import Extra, Media, Opaque, Part, Reasoning, Refusal, Text, ToolCall, part_label
 from ...ir.pointer import JSON, Object
 from ..media import data_url, media_placeholder, split_data_url
-from ..shape import as_object, decode_list, optional_string, read_extra, string, write_extra, wrong_type
+from ..shape import decode_list, read_extra, read_optional_string, read_string, require_object, type_error, write_extra
 
 __all__ = [
     "NAME",
-    "in_content",
+    "is_in_content",
     "read_answer_part",
     "read_cache",
     "read_content",
@@ -32,7 +32,7 @@ _IN_CONTENT: Object = {":place": "content"}
 """The form of a part that was in the content, although OpenAI's messages have a field for its kind."""
 
 
-def in_content(part: Part) -> bool:
+def is_in_content(part: Part) -> bool:
     """Return whether a part of an answer was an element of the content array."""
     return not isinstance(part, (ToolCall, Opaque)) and ":place" in part.extra.get(_FORM, {})
 
@@ -48,7 +48,7 @@ def read_content(raw: Object, form: Object, read: Callable[[JSON], Part] | None 
     if value is None:
         return []
     if type(value) is not list:
-        raise wrong_type("a string or an array", value, "content")
+        raise type_error("a string or an array", value, "content")
     parts = decode_list(raw, "content", read or read_part)
     if len(parts) < 2:
         form[":content"] = "list"
@@ -59,12 +59,12 @@ def read_part(raw: JSON) -> Part:
     """Read one element of a content array."""
     if type(raw) is str:  # some servers accept bare strings in a list
         return Text(raw, extra={_FORM: {":content": "bare"}})
-    kind = as_object(raw).get("type")
+    kind = require_object(raw).get("type")
     if kind == "text":
         if len(raw) == 2:
-            return Text(string(raw, "text"))
+            return Text(read_string(raw, "text"))
         extra = read_extra(raw, _TEXT, NAME)
-        return Text(string(raw, "text"), read_cache(raw, extra), (), extra)
+        return Text(read_string(raw, "text"), read_cache(raw, extra), (), extra)
     if kind == "image_url":
         return _read_image(raw)
     if kind == "input_audio":
@@ -73,8 +73,8 @@ def read_part(raw: JSON) -> Part:
         return _read_file(raw)
     if kind == "refusal":
         extra = read_extra(raw, ("type", "refusal"), NAME)
-        return Refusal(string(raw, "refusal"), {**extra, _FORM: {**extra.get(_FORM, {}), **_IN_CONTENT}})
-    return Opaque(NAME, string(raw, "type"), raw)
+        return Refusal(read_string(raw, "refusal"), {**extra, _FORM: {**extra.get(_FORM, {}), **_IN_CONTENT}})
+    return Opaque(NAME, read_string(raw, "type"), raw)
 
 
 def read_answer_part(raw: JSON) -> Part:
@@ -94,14 +94,14 @@ def _read_thinking(raw: Object) -> Part:
     if type(chunks) is str:
         text, is_plain = chunks, True
     elif type(chunks) is list:
-        text = _text_in(chunks)
+        text = _join_text(chunks)
         is_plain = all(_is_text(chunk) and len(chunk) == 2 for chunk in chunks)
     else:
         return Opaque(NAME, "thinking", raw)
     extra = read_extra(raw, ("type", "thinking"), NAME)
     if not is_plain:
         extra.setdefault(NAME, {})["thinking"] = chunks
-    form = {} if chunks == _thinking(text) else {":thinking": chunks}
+    form = {} if chunks == _make_thinking(text) else {":thinking": chunks}
     extra[_FORM] = {**extra.get(_FORM, {}), **form, **_IN_CONTENT}
     return Reasoning(text, (), (), extra)
 
@@ -110,18 +110,18 @@ def _is_text(chunk: JSON) -> bool:
     return type(chunk) is dict and chunk.get("type") == "text" and type(chunk.get("text")) is str
 
 
-def _text_in(chunks: list[JSON]) -> str:
+def _join_text(chunks: list[JSON]) -> str:
     return "".join([chunk["text"] for chunk in chunks if _is_text(chunk)])
 
 
-def _thinking(text: str) -> list[Object]:
+def _make_thinking(text: str) -> list[Object]:
     return [{"type": "text", "text": text}]
 
 
 def _write_thinking(part: Reasoning) -> Object:
     chunks = part.extra.get(_FORM, {}).get(":thinking")
-    said = _text_in(chunks) if type(chunks) is list else chunks
-    written = chunks if said == part.text else _thinking(part.text)
+    said = _join_text(chunks) if type(chunks) is list else chunks
+    written = chunks if said == part.text else _make_thinking(part.text)
     return write_extra({"type": "thinking", "thinking": written}, part.extra, NAME)
 
 
@@ -141,19 +141,19 @@ _AUDIO_ALIASES = {kind: f"audio/{name}" for kind, name in _AUDIO_FORMATS.items()
 _FILE = frozenset({"file_data", "file_id", "filename"})
 
 
-def _outer(raw: Object, kind: str, inner: Object, known: frozenset[str]) -> Extra:
+def _outer_extra(raw: Object, kind: str, inner: Object, known: frozenset[str]) -> Extra:
     return read_extra(inner, known, f"{NAME}/{kind}", read_extra(raw, _MARKED | {kind}, NAME))
 
 
 def _read_audio(raw: Object) -> Media:
-    audio = as_object(raw.get("input_audio"), "input_audio")
-    encoding = optional_string(audio, "format")
+    audio = require_object(raw.get("input_audio"), "input_audio")
+    encoding = read_optional_string(audio, "format")
     known = _AUDIO if encoding in _AUDIO_FORMATS.values() else _AUDIO - {"format"}  # others may support more
-    extra = _outer(raw, "input_audio", audio, known)
+    extra = _outer_extra(raw, "input_audio", audio, known)
     if not encoding:
         extra[_FORM] = {**extra.get(_FORM, {}), ":format": "absent"}
     cache = read_cache(raw, extra)
-    return Media("audio", f"audio/{encoding or 'wav'}", string(audio, "data"), cache=cache, extra=extra)
+    return Media("audio", f"audio/{encoding or 'wav'}", read_string(audio, "data"), cache=cache, extra=extra)
 
 
 def _read_image(raw: Object) -> Media | Opaque:
@@ -162,24 +162,24 @@ def _read_image(raw: Object) -> Media | Opaque:
     if type(image) is str:  # liberal: a bare URL
         form[":image_url"] = "string"
         image = {"url": image}
-    image = as_object(image, "image_url")
-    media_type, data, url = split_data_url(string(image, "url"))
+    image = require_object(image, "image_url")
+    media_type, data, url = split_data_url(read_string(image, "url"))
     if not data and not url:
         return Opaque(NAME, "image_url", raw)
-    extra = _outer(raw, "image_url", image, _IMAGE)
+    extra = _outer_extra(raw, "image_url", image, _IMAGE)
     if form:
         extra[_FORM] = {**extra.get(_FORM, {}), **form}
-    detail = optional_string(image, "detail")
+    detail = read_optional_string(image, "detail")
     return Media("image", media_type, data, url, detail=detail, cache=read_cache(raw, extra), extra=extra)
 
 
 def _read_file(raw: Object) -> Media | Opaque:
-    file = as_object(raw.get("file"), "file")
-    file_data, file_id = optional_string(file, "file_data"), optional_string(file, "file_id")
+    file = require_object(raw.get("file"), "file")
+    file_data, file_id = read_optional_string(file, "file_data"), read_optional_string(file, "file_id")
     if not file_data and not file_id:
         return Opaque(NAME, "file", raw)
     media_type, data, bare = split_data_url(file_data or "")
-    extra, url = _outer(raw, "file", file, _FILE), None
+    extra, url = _outer_extra(raw, "file", file, _FILE), None
     if bare and bare.startswith(("https://", "http://")):  # OpenRouter accepts a URL as `file_data`
         extra[_FORM] = {**extra.get(_FORM, {}), ":file_data": "url"}
         url, bare = bare, None
@@ -189,7 +189,7 @@ def _read_file(raw: Object) -> Media | Opaque:
         bare or None if data is None else data,
         url,
         file_id,
-        optional_string(file, "filename"),
+        read_optional_string(file, "filename"),
         cache=read_cache(raw, extra),
         owner="openai" if file_id else None,
         extra=extra,
@@ -201,7 +201,7 @@ def read_cache(raw: Object, extra: Extra) -> str | None:
     mark = raw.get("prompt_cache_breakpoint")
     if mark is None:
         return None
-    ttl = optional_string(as_object(mark, "prompt_cache_breakpoint"), "ttl")
+    ttl = read_optional_string(require_object(mark, "prompt_cache_breakpoint"), "ttl")
     explicit = mark.get("mode") == "explicit"
     read_extra(mark, ("mode", "ttl") if explicit else ("ttl",), _CACHE, extra)
     if not explicit:
@@ -228,12 +228,14 @@ def write_part(part: Part, losses: Losses, path: str) -> JSON:
     if isinstance(part, Text):
         if _FORM in part.extra and ":content" in part.extra[_FORM]:
             return part.text
-        return write_extra({"type": "text", "text": part.text, **_cache(part.cache, part.extra)}, part.extra, NAME)
+        return write_extra(
+            {"type": "text", "text": part.text, **_write_cache(part.cache, part.extra)}, part.extra, NAME
+        )
     if isinstance(part, Media):
         out = _write_media(part)
         if out is None:
-            what = part.media_type or part.kind
-            losses.add(path, part.kind, "dropped", f"Chat accepts images, WAV, MP3 and files, not {what}", "error")
+            label = part.media_type or part.kind
+            losses.add(path, part.kind, "dropped", f"Chat accepts images, WAV, MP3 and files, not {label}", "error")
             out = {"type": "text", "text": media_placeholder(part).text}
         else:
             if part.name is not None and part.kind != "file":
@@ -250,7 +252,7 @@ def write_part(part: Part, losses: Losses, path: str) -> JSON:
                 losses.add(
                     f"{path}/media_type", "media type", "rewritten", "no media type given: sent as image/png", "info"
                 )
-            out = write_extra({**out, **_cache(part.cache, part.extra)}, part.extra, NAME)
+            out = write_extra({**out, **_write_cache(part.cache, part.extra)}, part.extra, NAME)
         return out
     if isinstance(part, Refusal):
         return write_extra({"type": "refusal", "refusal": part.text}, part.extra, NAME)
@@ -262,7 +264,7 @@ def write_part(part: Part, losses: Losses, path: str) -> JSON:
     return None
 
 
-def _cache(ttl: str | None, extra: Extra) -> Object:
+def _write_cache(ttl: str | None, extra: Extra) -> Object:
     if ttl is None:
         return {}
     mark: Object = {} if ":mode" in extra.get(_FORM, {}) else {"mode": "explicit"}

@@ -13,9 +13,9 @@ from ...ir.parts import Artefact, CallState, Extra, Media, Opaque, Part, Reasoni
 from ...ir.pointer import JSON, Object
 from ...ir.request import Message
 from ...stream.strict import parse_arguments
-from ..shape import as_object, decode_list, optional_string, read_extra, string, write_extra, wrong_type
+from ..shape import decode_list, read_extra, read_optional_string, read_string, require_object, type_error, write_extra
 from ..structured import structured_as_text
-from .content import NAME, in_content, read_answer_part, read_content, write_content
+from .content import NAME, is_in_content, read_answer_part, read_content, write_content
 
 __all__ = [
     "read_assistant",
@@ -41,7 +41,7 @@ REASONING_FIELDS = ("reasoning_content", "reasoning")
 
 
 def read_message(raw: JSON) -> Message:
-    role = as_object(raw).get("role")
+    role = require_object(raw).get("role")
     if role == "assistant":
         return read_assistant(raw)
     content = raw.get("content")
@@ -51,7 +51,7 @@ def read_message(raw: JSON) -> Message:
         if len(raw) == 3 and role == "tool" and type(raw.get("tool_call_id")) is str:
             return Message("user", (ToolResult(raw["tool_call_id"], None, (Text(content),)),))
     if role == "tool":
-        call_id = optional_string(raw, "tool_call_id")  # may be absent on Mistral
+        call_id = read_optional_string(raw, "tool_call_id")  # may be absent on Mistral
         return Message("user", (_read_result(raw, call_id or "", {} if call_id else {":id": "absent"}),))
     if role == "function":
         return Message("user", (_read_result(raw, "", {":result": "function"}),))
@@ -59,13 +59,13 @@ def read_message(raw: JSON) -> Message:
         raise ProtocolError(
             f"unknown role {role!r}", pointer="/role", hint="use system, developer, user, assistant or tool"
         )
-    form: Object = _no_content(raw)
+    form: Object = _missing_content_form(raw)
     parts = read_content(raw, form)
     extra = read_extra(raw, _PLAIN, NAME) if len(raw) > 2 or not parts else {}
     return Message(role, tuple(parts), _with_form(extra, form))
 
 
-def _no_content(raw: Object) -> Object:
+def _missing_content_form(raw: Object) -> Object:
     """Return the form of a message without content: null, or no such field."""
     if raw.get("content") is not None:
         return {}
@@ -79,16 +79,16 @@ def _with_form(extra: Extra, form: Object) -> Extra:
 
 
 def _read_result(raw: Object, call_id: str, form: Object) -> ToolResult:
-    form |= _no_content(raw)
+    form |= _missing_content_form(raw)
     parts = read_content(raw, form)
     extra = read_extra(raw, _RESULT, NAME) if len(raw) > 3 or not parts or not call_id else {}
-    name = optional_string(raw, "name")
+    name = read_optional_string(raw, "name")
     if name is not None:
         form[":name"] = True
-    return ToolResult(call_id, name, tuple(map(_result_part, parts)), extra=_with_form(extra, form))
+    return ToolResult(call_id, name, tuple(map(_to_result_part, parts)), extra=_with_form(extra, form))
 
 
-def _result_part(part: Part) -> Text | Media | Opaque:
+def _to_result_part(part: Part) -> Text | Media | Opaque:
     if isinstance(part, (Text, Media, Opaque)):
         return part
     assert isinstance(part, Refusal)
@@ -118,24 +118,24 @@ def _read_any_assistant(raw: Object) -> Message:
         parts += read_content(raw, form, read_answer_part)
     else:
         form[":content"] = "absent"
-    if refusal := optional_string(raw, "refusal"):
+    if refusal := read_optional_string(raw, "refusal"):
         parts.append(Refusal(refusal))
         known.add("refusal")
     if raw.get("tool_calls"):
         parts += decode_list(raw, "tool_calls", read_call)
         known.add("tool_calls")
     elif raw.get("function_call"):
-        parts.append(_read_function_call(as_object(raw["function_call"], "function_call")))
+        parts.append(_read_function_call(require_object(raw["function_call"], "function_call")))
         known.add("function_call")
     if parts and not form and known.issuperset(raw):
         return Message("assistant", tuple(parts))
     extra = read_extra(raw, known, NAME)
     if raw.get("content", 0) is None:
-        _forget_null_content(extra)
+        _drop_null_content(extra)
     return Message("assistant", tuple(parts), _with_form(extra, form))
 
 
-def _forget_null_content(extra: Extra) -> None:
+def _drop_null_content(extra: Extra) -> None:
     """Remove null content from the form: an assistant message without text is written with null anyway."""
     del extra[_FORM]["content"]
     if not extra[_FORM]:
@@ -143,8 +143,8 @@ def _forget_null_content(extra: Extra) -> None:
 
 
 def read_id(raw: Object) -> str:
-    given = optional_string(raw, "id")
-    return "" if given is None or given == NO_ID else given
+    raw_value = read_optional_string(raw, "id")
+    return "" if raw_value is None or raw_value == NO_ID else raw_value
 
 
 def read_call(raw: JSON) -> ToolCall:
@@ -159,16 +159,16 @@ def read_call(raw: JSON) -> ToolCall:
 
 
 def _read_any_call(raw: JSON) -> ToolCall:
-    kind = as_object(raw).get("type", "custom" if raw.get("custom") is not None else "function")
+    kind = require_object(raw).get("type", "custom" if raw.get("custom") is not None else "function")
     call_id = read_id(raw)
     if kind == "custom":
         return _read_custom_call(raw, call_id)
     function = raw.get("function")
     if kind not in ("function", None) and type(function) is not dict:
         raise ProtocolError(f"unknown call type {kind!r}", pointer="/type", hint='use "function" or "custom"')
-    function = as_object(function, "function")
+    function = require_object(function, "function")
     try:
-        name = string(function, "name")
+        name = read_string(function, "name")
         arguments, text, state = read_arguments(function)
     except ProtocolError as error:
         raise error.within("function") from None
@@ -188,12 +188,14 @@ def _read_any_call(raw: JSON) -> ToolCall:
 
 
 def _read_custom_call(raw: Object, call_id: str) -> ToolCall:
-    custom = as_object(raw.get("custom"), "custom")
+    custom = require_object(raw.get("custom"), "custom")
     extra = read_extra(custom, _CUSTOM, f"{NAME}/function", read_extra(raw, _CALL, NAME))
     form = {":type": "absent"} if raw.get("type") is None else {}
     extra = _with_form(extra, form if call_id else {**form, ":id": "absent"})
     try:
-        return ToolCall(call_id, string(custom, "name"), None, string(custom, "input"), kind="freeform", extra=extra)
+        return ToolCall(
+            call_id, read_string(custom, "name"), None, read_string(custom, "input"), kind="freeform", extra=extra
+        )
     except ProtocolError as error:
         raise error.within("custom") from None
 
@@ -207,7 +209,7 @@ def read_arguments(function: Object) -> tuple[Object | None, str | None, CallSta
         return {}, "", "complete"
     if type(value) is dict:  # Mistral and some open servers send the object itself
         return value, None, "complete"
-    raise wrong_type("a string", value, "arguments")
+    raise type_error("a string", value, "arguments")
 
 
 def read_signature(raw: Object) -> tuple[Artefact, ...]:
@@ -221,7 +223,7 @@ def read_signature(raw: Object) -> tuple[Artefact, ...]:
 def _read_function_call(raw: Object) -> ToolCall:
     try:
         arguments, text, state = read_arguments(raw)
-        name = string(raw, "name")
+        name = read_string(raw, "name")
     except ProtocolError as error:
         raise error.within("function_call") from None
     form: Object = {":call": "function_call"}
@@ -285,7 +287,7 @@ def write_assistant(parts: tuple[Part, ...], extra: Extra, path: str, losses: Lo
                 out["function_call"] = write_extra(write_function(part), part.extra, f"{NAME}/function")
             else:
                 calls.append(write_call(part, losses, f"{path}/parts/{number}"))
-        elif isinstance(part, Reasoning) and not in_content(part):
+        elif isinstance(part, Reasoning) and not is_in_content(part):
             _write_reasoning(part, out, losses, f"{path}/parts/{number}")
         elif isinstance(part, ToolResult):
             losses.add(f"{path}/parts/{number}", "result", "dropped", "an assistant message cannot have one", "error")
@@ -295,7 +297,7 @@ def write_assistant(parts: tuple[Part, ...], extra: Extra, path: str, losses: Lo
                 losses.add(f"{path}/parts/{number}", "order of text and calls", "moved", detail)
             content.append(part)
     last = content[-1] if content else None
-    if isinstance(last, Refusal) and not in_content(last):  # followed by text it is content
+    if isinstance(last, Refusal) and not is_in_content(last):  # followed by text it is content
         out["refusal"] = last.text
         content.pop()
     form = extra.get(_FORM, {})
@@ -315,10 +317,10 @@ def _write_reasoning(part: Reasoning, out: Object, losses: Losses, path: str) ->
 
 
 def write_function(call: ToolCall) -> Object:
-    given = call.extra.get(_FORM, {}).get(":arguments")
-    if given == "object" and call.raw is None:
+    raw_value = call.extra.get(_FORM, {}).get(":arguments")
+    if raw_value == "object" and call.raw is None:
         return {"name": call.name, "arguments": call.arguments or {}}
-    if given == "absent" and not call.arguments:
+    if raw_value == "absent" and not call.arguments:
         return {"name": call.name}  # a null is kept in the form of the function
     return {"name": call.name, "arguments": call.text}
 
@@ -328,18 +330,20 @@ def write_call(call: ToolCall, losses: Losses, path: str) -> Object:
         losses.add(f"{path}/namespace", "namespace", "dropped", "Chat calls have no namespace")
     if call.kind == "freeform":
         custom: Object = write_extra({"name": call.name, "input": call.raw or ""}, call.extra, f"{NAME}/function")
-        return write_extra(_as_it_came({"id": call.id, "type": "custom", "custom": custom}, call), call.extra, NAME)
+        return write_extra(
+            _drop_absent_fields({"id": call.id, "type": "custom", "custom": custom}, call), call.extra, NAME
+        )
     out: Object = {"id": call.id, "type": "function", "function": write_function(call)}
     for artefact in call.artefacts:
         if artefact.provider == "google":
             out["extra_content"] = {"google": {"thought_signature": artefact.data}}
     if call.extra:
         out["function"] = write_extra(out["function"], call.extra, f"{NAME}/function")
-        out = _as_it_came(out, call)
+        out = _drop_absent_fields(out, call)
     return write_extra(out, call.extra, NAME)
 
 
-def _as_it_came(out: Object, call: ToolCall) -> Object:
+def _drop_absent_fields(out: Object, call: ToolCall) -> Object:
     """Remove the fields that a call from this wire did not have; a null is kept in its form."""
     if ":type" in call.extra.get(_FORM, {}):
         del out["type"]

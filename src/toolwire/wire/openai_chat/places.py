@@ -11,8 +11,8 @@ from ...ir.request import Request
 from ...ir.response import Response
 from ...ir.tools import Tool
 from ..protocol import Kind
-from ..signs import blocks, scorer, tools_of
-from .content import in_content
+from ..signs import blocks, declared_tools, scorer
+from .content import is_in_content
 
 __all__ = ["DETECTION", "locator"]
 
@@ -34,9 +34,9 @@ _DECLARED = frozenset(Tool.__struct_fields__) - {"extra"}
 def locator(value: Request | Response) -> Callable[[str], str]:
     locations = _PartLocations()
     return (
-        partial(_in_request, value, locations)
+        partial(_request_pointer, value, locations)
         if isinstance(value, Request)
-        else partial(_in_response, value, locations)
+        else partial(_response_pointer, value, locations)
     )
 
 
@@ -46,7 +46,7 @@ class _PartLocations:
     def __init__(self) -> None:
         self._known: dict[int, list[str]] = {}
 
-    def of(self, index: int, parts: tuple[Part, ...], number: str) -> str:
+    def location_of(self, index: int, parts: tuple[Part, ...], number: str) -> str:
         if index not in self._known:
             self._known[index] = list(_part_locations(parts))
         return self._known[index][int(number)]
@@ -60,16 +60,16 @@ def _part_locations(parts: tuple[Part, ...]) -> Iterator[str]:
         elif isinstance(part, ToolCall):
             yield join("tool_calls", calls)
             calls += 1
-        elif isinstance(part, Refusal) and not in_content(part):
+        elif isinstance(part, Refusal) and not is_in_content(part):
             yield join("refusal")
-        elif isinstance(part, Reasoning) and not in_content(part):
+        elif isinstance(part, Reasoning) and not is_in_content(part):
             yield join(part.extra.get("openai_chat~", {}).get(":field", "reasoning_content"))
         else:
             yield join("content", content)
             content += 1
 
 
-def _in_request(request: Request, locations: _PartLocations, path: str) -> str:
+def _request_pointer(request: Request, locations: _PartLocations, path: str) -> str:
     match split(path):
         case ["params", name, *_]:
             key = _FIELDS.get(name, name)
@@ -80,7 +80,7 @@ def _in_request(request: Request, locations: _PartLocations, path: str) -> str:
             return join("tools", index, "function", _FIELDS.get(field, field), *rest)
         case ["messages", index, "parts", number, *rest]:
             parts = request.messages[int(index)].parts
-            return join("messages", index) + locations.of(int(index), parts, number) + join(*rest)
+            return join("messages", index) + locations.location_of(int(index), parts, number) + join(*rest)
         case ["choice", "function_call", *_]:
             return path.removeprefix("/choice")
         case ["choice", *rest]:
@@ -96,19 +96,19 @@ def _in_request(request: Request, locations: _PartLocations, path: str) -> str:
     return path
 
 
-def _in_response(response: Response, locations: _PartLocations, path: str) -> str:
+def _response_pointer(response: Response, locations: _PartLocations, path: str) -> str:
     match split(path):
         case ["alternatives", index, *rest]:
-            return _in_choice(int(index) + 1, response.alternatives[int(index)].parts, locations, rest)
+            return _choice_pointer(int(index) + 1, response.alternatives[int(index)].parts, locations, rest)
         case ["parts" | "stop", *_] as rest:
-            return _in_choice(0, response.parts, locations, rest)
+            return _choice_pointer(0, response.parts, locations, rest)
     return path
 
 
-def _in_choice(index: int, parts: tuple[Part, ...], locations: _PartLocations, path: list[str]) -> str:
+def _choice_pointer(index: int, parts: tuple[Part, ...], locations: _PartLocations, path: list[str]) -> str:
     match path:
         case ["parts", number, *rest]:
-            return join("choices", index, "message") + locations.of(index, parts, number) + join(*rest)
+            return join("choices", index, "message") + locations.location_of(index, parts, number) + join(*rest)
         case ["stop"]:
             return join("choices", index, "finish_reason")
         case ["stop", *rest]:
@@ -126,7 +126,7 @@ _PARTS = frozenset({"image_url", "input_audio", "file", "video_url", "document_u
 DETECTION: Mapping[Kind, Callable[[JSON], int]] = {
     "request": scorer(
         (3, lambda b: type(b["messages"]) is list),
-        (4, lambda b: any("function" in tool for tool in tools_of(b))),
+        (4, lambda b: any("function" in tool for tool in declared_tools(b))),
         (
             4,
             lambda b: any(
@@ -148,6 +148,6 @@ DETECTION: Mapping[Kind, Callable[[JSON], int]] = {
         ),
     ),
     "stream": scorer((5, lambda b: b.get("object") == "chat.completion.chunk" or "delta" in b["choices"][0])),
-    "tools": scorer((5, lambda b: any("function" in tool or "custom" in tool for tool in tools_of(b)))),
+    "tools": scorer((5, lambda b: any("function" in tool or "custom" in tool for tool in declared_tools(b)))),
     "error": scorer((2, lambda b: type(b["error"]) in (dict, str)), (1, lambda b: "type" in b["error"])),
 }

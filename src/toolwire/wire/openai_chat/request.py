@@ -10,9 +10,9 @@ from ...ir.parts import Extra
 from ...ir.pointer import JSON, Object, join
 from ...ir.request import OutputFormat, Params, ReasoningConfig, Request
 from ...ir.tools import ToolChoice
-from ..params import NO_PARAMS, param_table, read_params, restore_spelling, set_own_tier_aside, write_params
+from ..params import NO_PARAMS, keep_own_tier, param_table, read_params, restore_spelling, write_params
 from ..protocol import Encoded
-from ..shape import as_object, boolean, decode_list, optional_string, read_extra, write_extra
+from ..shape import decode_list, read_boolean, read_extra, read_optional_string, require_object, write_extra
 from .content import NAME
 from .messages import read_message, write_message
 from .tools import read_choice, read_function, read_legacy_choice, read_tool, write_choice, write_tool
@@ -57,11 +57,11 @@ _KNOWN = frozenset(_PARAMS) | {
 
 
 def decode_request(body: Object) -> Request:
-    if type(as_object(body).get("messages")) is not list:
+    if type(require_object(body).get("messages")) is not list:
         raise ProtocolError("expected an array of messages", pointer="/messages")
     messages = tuple(decode_list(body, "messages", read_message))
     tools = tuple(decode_list(body, "tools", read_tool))
-    model = optional_string(body, "model") or ""
+    model = read_optional_string(body, "model") or ""
     if len(body) == 3 and tools and model:
         return Request(model, messages, tools, params=NO_PARAMS)
     params: dict[str, Any] = {}
@@ -69,24 +69,24 @@ def decode_request(body: Object) -> Request:
     extra = _read_extra(body, params)
     if respelled:
         extra[_FORM] = {**extra.get(_FORM, {}), ":spelled": respelled}
-    set_own_tier_aside(params, extra, NAME)
-    effort = optional_string(body, "reasoning_effort")
+    keep_own_tier(params, extra, NAME)
+    effort = read_optional_string(body, "reasoning_effort")
     return Request(
         model,
         messages,
         (*tools, *decode_list(body, "functions", _read_legacy_tool)),
         _read_choice(body),
-        boolean(body, "parallel_tool_calls"),
+        read_boolean(body, "parallel_tool_calls"),
         Params(**params) if params else NO_PARAMS,
         None if effort is None else _read_effort(effort),
         _read_format(body.get("response_format")),
-        boolean(body, "stream"),
+        read_boolean(body, "stream"),
         extra,
     )
 
 
 def _read_legacy_tool(raw: JSON) -> Any:
-    return read_function(as_object(raw), {_FORM: {":tool": "function"}})
+    return read_function(require_object(raw), {_FORM: {":tool": "function"}})
 
 
 def _read_choice(body: Object) -> ToolChoice | None:
@@ -107,7 +107,7 @@ def _read_extra(body: Object, params: dict[str, Any]) -> Extra:
         else:
             extra.setdefault(NAME, {})["max_tokens"] = body["max_tokens"]
     if (options := body.get("stream_options")) is not None:
-        usage = boolean(as_object(options, "stream_options"), "include_usage")
+        usage = read_boolean(require_object(options, "stream_options"), "include_usage")
         if usage is not None:
             params["include_usage"] = usage
         read_extra(options, ("include_usage",), f"{NAME}/stream_options", extra)
@@ -123,9 +123,9 @@ def _read_effort(effort: str) -> ReasoningConfig:
 def _read_format(value: JSON) -> OutputFormat | None:
     if value is None:
         return None
-    kind = as_object(value, "response_format").get("type")
+    kind = require_object(value, "response_format").get("type")
     if kind == "json_schema":
-        inner = as_object(value.get("json_schema"), "response_format", "json_schema")
+        inner = require_object(value.get("json_schema"), "response_format", "json_schema")
         extra = read_extra(value, ("type", "json_schema"), NAME)
         read_extra(inner, ("schema", "name", "description", "strict"), f"{NAME}/json_schema", extra)
         if not inner.get("name"):  # required by OpenAI, optional elsewhere
@@ -133,9 +133,9 @@ def _read_format(value: JSON) -> OutputFormat | None:
         return OutputFormat(
             "json_schema",
             inner.get("schema"),
-            optional_string(inner, "name") or None,
-            optional_string(inner, "description"),
-            boolean(inner, "strict"),
+            read_optional_string(inner, "name") or None,
+            read_optional_string(inner, "description"),
+            read_boolean(inner, "strict"),
             extra,
         )
     if kind == "json_object" and type(value.get("schema")) is dict:  # json_schema on llama.cpp and others

@@ -15,21 +15,21 @@ from ...ir.response import Alternative, Fault, Response, Stop, StopReason, Usage
 from ..openai_fault import read_fault
 from ..protocol import Encoded
 from ..shape import (
-    as_object,
     decode_list,
-    integer,
-    optional_string,
     read_extra,
+    read_integer,
+    read_optional_string,
+    read_timestamp,
     remember_form,
+    require_object,
     restore_form,
-    timestamp,
     write_extra,
 )
 from .answer import write_answer
 from .content import NAME
 from .messages import read_assistant
 
-__all__ = ["decode_response", "encode_response", "fault_of", "read_usage", "stop_of", "write_stop", "write_usage"]
+__all__ = ["decode_response", "encode_response", "make_stop", "read_usage", "stop_fault", "write_stop", "write_usage"]
 
 _FORM = "openai_chat~"
 _MESSAGE = "openai_chat/message"
@@ -62,11 +62,11 @@ _STOP_NAMES: dict[StopReason, str] = {
 
 
 def decode_response(body: Object) -> Response:
-    if type(as_object(body).get("choices")) is not list:
+    if type(require_object(body).get("choices")) is not list:
         if body.get("error"):
             return Response(fault=read_fault(body["error"], NAME))
         raise ProtocolError("expected an array of choices", pointer="/choices")
-    first, *others = _in_order(body["choices"], decode_list(body, "choices", _read_choice)) or [Alternative()]
+    first, *alternatives = _sort_choices(body["choices"], decode_list(body, "choices", _read_choice)) or [Alternative()]
     extra = read_extra(body, _KNOWN, NAME)
     form = remember_form(body, _DEFAULT_HEADERS, extra.get(_FORM, {}))
     if not body["choices"]:
@@ -74,27 +74,27 @@ def decode_response(body: Object) -> Response:
     if form:
         extra[_FORM] = form
     return Response(
-        id=optional_string(body, "id") or "",
-        model=optional_string(body, "model") or "",
+        id=read_optional_string(body, "id") or "",
+        model=read_optional_string(body, "model") or "",
         parts=first.parts,
         stop=first.stop,
         usage=read_usage(body.get("usage")),
-        created=timestamp(body, "created"),
-        alternatives=tuple(others),
-        fault=fault_of(first.stop),
+        created=read_timestamp(body, "created"),
+        alternatives=tuple(alternatives),
+        fault=stop_fault(first.stop),
         extra={**extra, **first.extra},
     )
 
 
-def _in_order(raw: list[Object], choices: list[Alternative]) -> list[Alternative]:
+def _sort_choices(raw: list[Object], choices: list[Alternative]) -> list[Alternative]:
     if len(choices) < 2:
         return choices
-    places = [integer(choice, "index") for choice in raw]
-    order = sorted(range(len(raw)), key=lambda number: number if places[number] is None else places[number] or 0)
+    positions = [read_integer(choice, "index") for choice in raw]
+    order = sorted(range(len(raw)), key=lambda number: number if positions[number] is None else positions[number] or 0)
     return [choices[number] for number in order]
 
 
-def fault_of(stop: Stop | None) -> Fault | None:
+def stop_fault(stop: Stop | None) -> Fault | None:
     """Return the fault of a choice that ended in an error; OpenRouter puts an error object into the choice."""
     if stop is None or stop.reason != "error":
         return None
@@ -105,8 +105,8 @@ def fault_of(stop: Stop | None) -> Fault | None:
 
 
 def _read_choice(raw: JSON) -> Alternative:
-    given = as_object(raw).get("message")
-    message = {} if given is None else as_object(given, "message")
+    input_tokens = require_object(raw).get("message")
+    message = {} if input_tokens is None else require_object(input_tokens, "message")
     try:
         read = read_assistant(message)
     except ProtocolError as error:
@@ -117,11 +117,11 @@ def _read_choice(raw: JSON) -> Alternative:
         form[":content"] = "list"
     if absent := [key for key in ("index", "finish_reason") if key not in raw]:
         form[":choice"] = absent
-    if given is None:
+    if input_tokens is None:
         form[":message"] = "null" if "message" in raw else "absent"
     if remember_form(message, ("role",), form):
         extra[f"{_MESSAGE}~"] = form
-    parts = _with_last_truncated(read.parts) if is_truncated(raw.get("finish_reason")) else read.parts
+    parts = _mark_last_truncated(read.parts) if is_truncated(raw.get("finish_reason")) else read.parts
     return Alternative(parts, _read_stop(raw, parts), extra)
 
 
@@ -130,7 +130,7 @@ def is_truncated(word: JSON) -> bool:
     return word in ("length", "model_length", "content_filter")
 
 
-def _with_last_truncated(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+def _mark_last_truncated(parts: tuple[Part, ...]) -> tuple[Part, ...]:
     """Mark a last call without arguments as truncated: the answer was cut before its arguments began."""
     last = parts[-1] if parts else None
     if type(last) is ToolCall and last.kind == "function" and not last.raw and not last.arguments:
@@ -141,7 +141,7 @@ def _with_last_truncated(parts: tuple[Part, ...]) -> tuple[Part, ...]:
 def _read_stop(choice: Object, parts: tuple[Part, ...]) -> Stop | None:
     word = choice.get("finish_reason")
     if type(word) is str and len(choice) == 3:
-        return stop_of(word, parts, {})
+        return make_stop(word, parts, {})
     extra = read_extra(choice, _CHOICE, f"{NAME}/choice")
     extra.get(f"{NAME}/choice~", {}).pop("finish_reason", None)
     if choice.get("error"):
@@ -150,10 +150,10 @@ def _read_stop(choice: Object, parts: tuple[Part, ...]) -> Stop | None:
         return (
             Stop("unknown", extra={**extra, _FORM: {":finish_reason": None}}) if extra.get(f"{NAME}/choice") else None
         )
-    return stop_of(str(word), parts, {name: fields for name, fields in extra.items() if fields})
+    return make_stop(str(word), parts, {name: fields for name, fields in extra.items() if fields})
 
 
-def stop_of(word: str, parts: tuple[Part, ...], extra: Extra) -> Stop:
+def make_stop(word: str, parts: tuple[Part, ...], extra: Extra) -> Stop:
     reason = _REASONS.get(word, "unknown")
     if reason in ("stop", "tool_calls"):
         if any(type(part) is ToolCall for part in parts):
@@ -174,23 +174,27 @@ _USAGE = frozenset(
 def read_usage(raw: JSON) -> Usage | None:
     if raw is None:
         return None
-    as_object(raw, "usage")
+    require_object(raw, "usage")
     if len(raw) == 3:
-        given, made = raw.get("prompt_tokens"), raw.get("completion_tokens")
-        if type(given) is int and type(made) is int and raw.get("total_tokens") == given + made:
-            return Usage(given, made)
+        input_tokens, output_tokens = raw.get("prompt_tokens"), raw.get("completion_tokens")
+        if (
+            type(input_tokens) is int
+            and type(output_tokens) is int
+            and raw.get("total_tokens") == input_tokens + output_tokens
+        ):
+            return Usage(input_tokens, output_tokens)
     prompt, completion = raw.get("prompt_tokens_details"), raw.get("completion_tokens_details")
-    prompt = as_object(prompt, "usage", "prompt_tokens_details") if prompt is not None else {}
-    completion = as_object(completion, "usage", "completion_tokens_details") if completion is not None else {}
+    prompt = require_object(prompt, "usage", "prompt_tokens_details") if prompt is not None else {}
+    completion = require_object(completion, "usage", "completion_tokens_details") if completion is not None else {}
     extra = read_extra(raw, _USAGE, NAME)
     extra = read_extra(prompt, ("cached_tokens", "cache_write_tokens"), f"{NAME}/prompt", extra)
     extra = read_extra(completion, ("reasoning_tokens",), f"{NAME}/completion", extra)
     usage = Usage(
-        integer(raw, "prompt_tokens"),
-        integer(raw, "completion_tokens"),
-        integer(prompt, "cached_tokens"),
-        integer(prompt, "cache_write_tokens"),
-        integer(completion, "reasoning_tokens"),
+        read_integer(raw, "prompt_tokens"),
+        read_integer(raw, "completion_tokens"),
+        read_integer(prompt, "cached_tokens"),
+        read_integer(prompt, "cache_write_tokens"),
+        read_integer(completion, "reasoning_tokens"),
         extra=extra,
     )
     if raw.get("total_tokens", usage.total) != usage.total:

@@ -38,12 +38,12 @@ from ...ir.response import Stop
 from ...ir.text import dumps, unescape
 from ...stream.strict import parse_arguments
 from ..openai_fault import read_fault
-from ..shape import as_object, integer, optional_string, read_unknown, timestamp, wrong_type
+from ..shape import read_integer, read_optional_string, read_timestamp, read_unknown, require_object, type_error
 from ..sse_stream import FAST_STRING, BaseStreamDecoder, is_utf8
 from .content import NAME, read_answer_part
 from .messages import REASONING_FIELDS, read_id, read_signature
-from .response import fault_of, is_truncated, read_usage, stop_of
-from .stream_state import GrowingCall, GrowingChoice, OpenText, collect_logprobs, is_another
+from .response import is_truncated, make_stop, read_usage, stop_fault
+from .stream_state import GrowingCall, GrowingChoice, OpenText, collect_logprobs, is_new_call
 
 __all__ = ["ChatStreamDecoder"]
 
@@ -90,7 +90,7 @@ class ChatStreamDecoder(BaseStreamDecoder):
                 self._finish(events)
                 self._over = True
             return
-        chunk = self._read(payload)
+        chunk = self._read_object(payload)
         self._envelope = payload[: max(payload.find(b'"choices"'), 0)] or b"\n"
         self._read_chunk(chunk, events)
 
@@ -127,11 +127,11 @@ class ChatStreamDecoder(BaseStreamDecoder):
         stops: tuple[Stop, ...] = ()
         if any(choice.stop is not None for choice in choices):
             stops = tuple(choice.stop or Stop("unknown") for choice in choices)
-        if stops and (fault := fault_of(stops[0])) is not None:
+        if stops and (fault := stop_fault(stops[0])) is not None:
             events.append(StreamFault(fault, stops[0]))
         else:
             extra: Extra = {NAME: self._fields} if self._fields else {}
-            if fields := choices[0].message.joined():
+            if fields := choices[0].message.join():
                 extra[f"{NAME}/message"] = fields
             events.append(ResponseEnd(stops, extra))
 
@@ -146,34 +146,36 @@ class ChatStreamDecoder(BaseStreamDecoder):
             return
         if not self._started and any(chunk.get(field) for field in ("id", "model", "choices", "usage")):
             self._started = True  # Azure begins with a chunk that has only the results of its filter
-            created = timestamp(chunk, "created")
+            created = read_timestamp(chunk, "created")
             events.append(
-                ResponseStart(optional_string(chunk, "id") or "", optional_string(chunk, "model") or "", created)
+                ResponseStart(
+                    read_optional_string(chunk, "id") or "", read_optional_string(chunk, "model") or "", created
+                )
             )
         if not _CHUNK.issuperset(chunk):
-            self._keep(read_unknown(chunk, _CHUNK, NAME).get(NAME, {}))
-        for raw in _array(chunk, "choices"):
-            self._read_choice(as_object(raw, "choices"), events)
+            self._keep_chunk_fields(read_unknown(chunk, _CHUNK, NAME).get(NAME, {}))
+        for raw in _read_array(chunk, "choices"):
+            self._read_choice(require_object(raw, "choices"), events)
         usage = read_usage(_find_usage(chunk))
         if usage is not None:
             events.append(UsageUpdate(usage))
 
-    def _keep(self, fields: Object) -> None:
+    def _keep_chunk_fields(self, fields: Object) -> None:
         """Keep fields of the chunk. A later value replaces an earlier one; objects are joined (Groq's `x_groq`)."""
         for key, value in fields.items():
-            before = self._fields.get(key)
-            if type(before) is dict and type(value) is dict:
-                before.update(value)
+            previous = self._fields.get(key)
+            if type(previous) is dict and type(value) is dict:
+                previous.update(value)
             else:
                 self._fields[key] = dict(value) if type(value) is dict else value
 
     def _read_choice(self, raw: Object, events: list[Event]) -> None:
-        index = integer(raw, "index") or 0
+        index = read_integer(raw, "index") or 0
         choice = self._choices.get(index)
         if choice is None:
             choice = self._choices[index] = GrowingChoice(index)
         delta = raw.get("delta")
-        delta = {} if delta is None else as_object(delta, "choices", index, "delta")
+        delta = {} if delta is None else require_object(delta, "choices", index, "delta")
         if choice.stop is None:
             try:
                 self._read_delta(choice, delta, events)
@@ -194,7 +196,7 @@ class ChatStreamDecoder(BaseStreamDecoder):
         parts: list[Part] = [Refusal("")] if choice.refused else []
         if choice.calls:
             parts.append(_ANY_CALL)
-        choice.stop = stop_of(word, tuple(parts), choice.extra)
+        choice.stop = make_stop(word, tuple(parts), choice.extra)
 
     def _end_items(self, choice: GrowingChoice, events: list[Event], *, is_cut: bool = False) -> None:
         self._close_text(choice, events)
@@ -208,17 +210,17 @@ class ChatStreamDecoder(BaseStreamDecoder):
         content = delta.get("content")
         if type(content) is list:
             self._read_content(choice, content, events)
-        elif words := optional_string(delta, "content"):
-            self._emit_text(choice, "content", words, events)
-        if words := optional_string(delta, "refusal"):
-            self._emit_text(choice, "refusal", words, events)
-        for number, raw in enumerate(_array(delta, "tool_calls")):
+        elif text := read_optional_string(delta, "content"):
+            self._emit_text(choice, "content", text, events)
+        if text := read_optional_string(delta, "refusal"):
+            self._emit_text(choice, "refusal", text, events)
+        for number, raw in enumerate(_read_array(delta, "tool_calls")):
             try:
-                self._read_call(choice, as_object(raw), events)
+                self._read_call(choice, require_object(raw), events)
             except ProtocolError as error:
                 raise error.within("tool_calls", number) from None
         if delta.get("function_call"):
-            function = as_object(delta["function_call"], "function_call")
+            function = require_object(delta["function_call"], "function_call")
             self._read_call(choice, {"index": 0, "function": function, ":call": "function_call"}, events)
         if not _DELTA.issuperset(delta):
             choice.message.add(read_unknown(delta, _DELTA, NAME).get(NAME, {}))
@@ -238,7 +240,7 @@ class ChatStreamDecoder(BaseStreamDecoder):
                 self._close_text(choice, events)
                 events.append(WholePart(self._new_key(), part, choice.index))
 
-    def _emit_text(self, choice: GrowingChoice, field: str, words: str, events: list[Event]) -> OpenText:
+    def _emit_text(self, choice: GrowingChoice, field: str, text: str, events: list[Event]) -> OpenText:
         opened = choice.open
         if opened is None or opened.field != field:
             self._close_text(choice, events)
@@ -249,7 +251,7 @@ class ChatStreamDecoder(BaseStreamDecoder):
             else:
                 choice.refused = choice.refused or field == "refusal"
                 events.append(TextStart(opened.key, choice.index, field == "refusal"))
-        escaped = self._escape(opened.key, words)
+        escaped = self._escape(opened.key, text)
         if escaped:
             kind = ReasoningDelta if field in _REASONING else TextDelta
             events.append(kind(opened.key, escaped))
@@ -263,16 +265,16 @@ class ChatStreamDecoder(BaseStreamDecoder):
         is_reasoning = opened.field in _REASONING
         if rest := self._flush_surrogate(opened.key):
             events.append(ReasoningDelta(opened.key, rest) if is_reasoning else TextDelta(opened.key, rest))
-        extra: Extra = {NAME: opened.extra.joined()} if opened.extra else {}
+        extra: Extra = {NAME: opened.extra.join()} if opened.extra else {}
         events.append(ReasoningEnd(opened.key, (), extra) if is_reasoning else TextEnd(opened.key, (), extra))
 
     def _read_call(self, choice: GrowingChoice, raw: Object, events: list[Event]) -> None:
         kind: CallKind = "freeform" if raw.get("custom") is not None else "function"
         inner = raw.get("custom" if kind == "freeform" else "function")
-        inner = {} if inner is None else as_object(inner, "function")
-        call_id, name = read_id(raw), optional_string(inner, "name") or ""
+        inner = {} if inner is None else require_object(inner, "function")
+        call_id, name = read_id(raw), read_optional_string(inner, "name") or ""
         fragment = inner.get("input" if kind == "freeform" else "arguments")
-        call = self._call_of(choice, integer(raw, "index"), call_id, name, kind, bool(fragment), raw)
+        call = self._find_call(choice, read_integer(raw, "index"), call_id, name, kind, bool(fragment), raw)
         if choice.last is not call:
             choice.last = call
             choice.grown.append(call)
@@ -281,15 +283,15 @@ class ChatStreamDecoder(BaseStreamDecoder):
         if name and not call.name:
             call.name = name
             self._close_text(choice, events)
-            self._end_whole_calls(choice, call, events)
+            self._end_complete_calls(choice, call, events)
             events.append(CallStart(call.key, call.id, name, kind, None, choice.index, call.extra))
             events.extend(CallDelta(call.key, piece) for piece in call.pieces)
         if type(fragment) is dict:  # the whole object at once
             fragment = dumps(fragment)
         if fragment:
             if type(fragment) is not str:
-                raise wrong_type("a string", fragment, "function", "arguments")
-            self._grow(call, fragment, events)
+                raise type_error("a string", fragment, "function", "arguments")
+            self._append_arguments(call, fragment, events)
 
     def _keep_fields(self, call: GrowingCall, raw: Object, inner: Object) -> None:
         """Keep the signature of a call, and its unknown fields."""
@@ -300,7 +302,7 @@ class ChatStreamDecoder(BaseStreamDecoder):
         if not _FUNCTION.issuperset(inner):
             call.inner.add(read_unknown(inner, _FUNCTION, NAME).get(NAME, {}))
 
-    def _grow(self, call: GrowingCall, fragment: str, events: list[Event]) -> None:
+    def _append_arguments(self, call: GrowingCall, fragment: str, events: list[Event]) -> None:
         if call.ended:
             if fragment.strip():
                 raise ProtocolError("received more arguments for a call that was already complete", status=502)
@@ -310,7 +312,7 @@ class ChatStreamDecoder(BaseStreamDecoder):
         if call.name and escaped:
             events.append(CallDelta(call.key, escaped))
 
-    def _call_of(
+    def _find_call(
         self,
         choice: GrowingChoice,
         index: int | None,
@@ -321,7 +323,7 @@ class ChatStreamDecoder(BaseStreamDecoder):
         raw: Object,
     ) -> GrowingCall:
         call = choice.last if index is None else choice.by_index.get(index)
-        if call is not None and not is_another(call, call_id, name, grows):
+        if call is not None and not is_new_call(call, call_id, name, grows):
             return call
         extra: Extra = {_FORM: {":call": raw[":call"]}} if ":call" in raw else {}
         call = GrowingCall(self._new_key(), call_id, kind, extra)
@@ -329,10 +331,10 @@ class ChatStreamDecoder(BaseStreamDecoder):
         choice.by_index[len(choice.by_index) if index is None else index] = call
         return call
 
-    def _end_whole_calls(self, choice: GrowingChoice, new: GrowingCall, events: list[Event]) -> None:
+    def _end_complete_calls(self, choice: GrowingChoice, new: GrowingCall, events: list[Event]) -> None:
         """End the calls whose arguments are complete when another one starts."""
         for call in choice.grown:
-            if call is not new and not call.ended and call.kind == "function" and call.is_whole():
+            if call is not new and not call.ended and call.kind == "function" and call.is_complete():
                 self._end_call(call, events)
         choice.grown = [new]
 
@@ -346,9 +348,9 @@ class ChatStreamDecoder(BaseStreamDecoder):
             call.pieces.append(rest)
             events.append(CallDelta(call.key, rest))
         raw = unescape(b"".join(call.pieces))
-        extra: Extra = {NAME: call.outer.joined()} if call.outer else {}
+        extra: Extra = {NAME: call.outer.join()} if call.outer else {}
         if call.inner:
-            extra[f"{NAME}/function"] = call.inner.joined()
+            extra[f"{NAME}/function"] = call.inner.join()
         if call.kind == "freeform":
             events.append(CallEnd(call.key, None, raw, "complete", call.artefacts, extra))
         else:
@@ -359,12 +361,12 @@ class ChatStreamDecoder(BaseStreamDecoder):
 _ANY_CALL = ToolCall("", "")
 
 
-def _array(raw: Object, key: str) -> list[JSON]:
+def _read_array(raw: Object, key: str) -> list[JSON]:
     value = raw.get(key)
     if value is None:
         return []
     if type(value) is not list:
-        raise wrong_type("an array", value, key)
+        raise type_error("an array", value, key)
     return value
 
 

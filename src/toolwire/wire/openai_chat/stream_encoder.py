@@ -31,7 +31,7 @@ from ...ir.text import to_bytes
 from ..event_writer import BaseStreamEncoder
 from ..openai_fault import write_fault
 from ..shape import write_extra
-from .answer import is_own
+from .answer import is_own_part
 from .content import NAME, write_part
 from .response import write_stop, write_usage
 
@@ -40,7 +40,7 @@ __all__ = ["ChatStreamEncoder"]
 _TAIL = b'},"finish_reason":null}]}\n\n'
 _FIELD = b'"%b":"', b'"'  # the bytes before and after a fragment of text
 _THINKING = b'"content":[{"type":"thinking","thinking":[{"type":"text","text":"', b'"}]}]'  # Mistral's
-_JOINED = "joined, because a message has one string"
+_JOINED_DETAIL = "joined, because a message has one string"
 
 
 class ChatStreamEncoder(BaseStreamEncoder):
@@ -83,26 +83,26 @@ class ChatStreamEncoder(BaseStreamEncoder):
     def _text_start(self, event: TextStart) -> bytes:
         if event.refusal:
             self._refused.add(event.choice)
-        return self._begin(event, b"refusal" if event.refusal else b"content")
+        return self._begin_item(event, b"refusal" if event.refusal else b"content")
 
     def _reasoning_start(self, event: ReasoningStart) -> bytes:
         form = event.extra.get(f"{NAME}~", {})
         if ":place" in form:
-            return self._begin(event, b"thinking", _THINKING)
-        return self._begin(event, form.get(":field", "reasoning_content").encode())
+            return self._begin_item(event, b"thinking", _THINKING)
+        return self._begin_item(event, form.get(":field", "reasoning_content").encode())
 
-    def _begin(
-        self, event: TextStart | ReasoningStart, field: bytes, around: tuple[bytes, bytes] | None = None
+    def _begin_item(
+        self, event: TextStart | ReasoningStart, field: bytes, wrapper: tuple[bytes, bytes] | None = None
     ) -> bytes:
         opening = self._open_choice(event.choice)
         self._report_order(event, field)
-        before, after = around or (_FIELD[0] % field, _FIELD[1])
+        before, after = wrapper or (_FIELD[0] % field, _FIELD[1])
         self._heads[event.key] = b'%b{"index":%d,"delta":{%b' % (self._head, event.choice, before)
         self._tails[event.key] = after + _TAIL
         return opening + self._own_fields(event.key, event.extra)
 
     def _report_order(self, event: TextStart | ReasoningStart, field: bytes) -> None:
-        path = self._path(event.key)
+        path = self._part_path(event.key)
         is_reasoning = isinstance(event, ReasoningStart)
         if self._choices[event.choice] or (is_reasoning and (event.choice, b"content") in self._last):
             detail = "a Chat message holds reasoning, text and calls in this order"
@@ -111,8 +111,8 @@ class ChatStreamEncoder(BaseStreamEncoder):
         self._last[event.choice, field] = event.key
         if before is not None:
             kind = "reasoning" if is_reasoning else field.decode()
-            self.losses.add(self._path(before), kind, "rewritten", _JOINED, "info")
-            self.losses.add(path, kind, "rewritten", _JOINED, "info")
+            self.losses.add(self._part_path(before), kind, "rewritten", _JOINED_DETAIL, "info")
+            self.losses.add(path, kind, "rewritten", _JOINED_DETAIL, "info")
 
     def _text_delta(self, event: TextDelta) -> bytes:
         return b"".join((self._heads[event.key], event.escaped, self._tails[event.key]))
@@ -120,16 +120,16 @@ class ChatStreamEncoder(BaseStreamEncoder):
     def _reasoning_delta(self, event: ReasoningDelta) -> bytes:
         if event.section is not None:
             self.losses.add(
-                self._path(event.key), "reasoning summary", "rewritten", "Chat reasoning is plain text", "info"
+                self._part_path(event.key), "reasoning summary", "rewritten", "Chat reasoning is plain text", "info"
             )
         before = self._sections.setdefault(event.key, event.section)
         self._sections[event.key] = event.section
         gap = b"" if before == event.section else b"\\n\\n"
         return b"".join((self._heads[event.key], gap, event.escaped, self._tails[event.key]))
 
-    def _words_end(self, event: TextEnd | ReasoningEnd) -> bytes:
+    def _text_end(self, event: TextEnd | ReasoningEnd) -> bytes:
         if event.artefacts:
-            self.losses.add(self._path(event.key), "artefact", "dropped", "Chat has no field for it")
+            self.losses.add(self._part_path(event.key), "artefact", "dropped", "Chat has no field for it")
         self._report_empty(event)
         return self._own_fields(event.key, event.extra)
 
@@ -147,10 +147,10 @@ class ChatStreamEncoder(BaseStreamEncoder):
         index = self._choices[event.choice]
         self._choices[event.choice] += 1
         if event.namespace is not None:
-            self.losses.add(self._path(event.key), "namespace", "dropped", "Chat calls have no namespace")
+            self.losses.add(self._part_path(event.key), "namespace", "dropped", "Chat calls have no namespace")
         if event.kind == "freeform":
             detail = "Chat's documented stream has no such delta; clients may not read it"
-            self.losses.add(self._path(event.key), "freeform call", "rewritten", detail)
+            self.losses.add(self._part_path(event.key), "freeform call", "rewritten", detail)
         kind, field = ("custom", "input") if event.kind == "freeform" else ("function", "arguments")
         inner = write_extra({"name": event.name, field: ""}, {NAME: event.extra.get(f"{NAME}/function", {})}, NAME)
         call: Object = {"index": index, "id": event.id, "type": kind, kind: inner}
@@ -182,7 +182,7 @@ class ChatStreamEncoder(BaseStreamEncoder):
                 content = to_bytes({"google": {"thought_signature": artefact.data}})
                 out += b'%b"extra_content":%b}]%b' % (self._signed[event.key], content, _TAIL)
             else:
-                self.losses.add(self._path(event.key), "artefact", "dropped", "Chat has no field for it")
+                self.losses.add(self._part_path(event.key), "artefact", "dropped", "Chat has no field for it")
         return out + self._own_call_fields(event)
 
     def _own_call_fields(self, event: CallEnd) -> bytes:
@@ -194,16 +194,16 @@ class ChatStreamEncoder(BaseStreamEncoder):
         return self._chunk(choice, to_bytes({"tool_calls": [{**call, **(outer or {})}]}))
 
     def _whole_part(self, event: WholePart) -> bytes:
-        if is_own(event.part):
+        if is_own_part(event.part):
             opening = self._open_choice(event.choice)
-            part = write_part(event.part, self.losses, self._path(event.key))
+            part = write_part(event.part, self.losses, self._part_path(event.key))
             return opening + self._chunk(event.choice, to_bytes({"content": [part]}))
         self.losses.add(
-            self._path(event.key), part_label(event.part), "dropped", "a Chat answer has no field for it", "error"
+            self._part_path(event.key), part_label(event.part), "dropped", "a Chat answer has no field for it", "error"
         )
         return b""
 
-    def _count(self, event: UsageUpdate) -> bytes:
+    def _update_usage(self, event: UsageUpdate) -> bytes:
         if self._wants_usage:
             self._usage = to_bytes(write_usage(event.usage))
         return b""
@@ -235,13 +235,13 @@ ChatStreamEncoder.handlers = {
     ReasoningDelta: ChatStreamEncoder._reasoning_delta,
     ResponseStart: ChatStreamEncoder._start,
     TextStart: ChatStreamEncoder._text_start,
-    TextEnd: ChatStreamEncoder._words_end,
-    ReasoningEnd: ChatStreamEncoder._words_end,
+    TextEnd: ChatStreamEncoder._text_end,
+    ReasoningEnd: ChatStreamEncoder._text_end,
     ReasoningStart: ChatStreamEncoder._reasoning_start,
     CallStart: ChatStreamEncoder._call_start,
     CallEnd: ChatStreamEncoder._call_end,
     WholePart: ChatStreamEncoder._whole_part,
-    UsageUpdate: ChatStreamEncoder._count,
+    UsageUpdate: ChatStreamEncoder._update_usage,
     Ping: ChatStreamEncoder._ping,
     StreamFault: ChatStreamEncoder._fail,
     ResponseEnd: ChatStreamEncoder._end,

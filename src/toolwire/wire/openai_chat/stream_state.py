@@ -9,7 +9,7 @@ from ...ir.text import unescape
 from ...stream.scanner import Scanner
 from ..fragments import Fragments
 
-__all__ = ["GrowingCall", "GrowingChoice", "OpenText", "collect_logprobs", "is_another"]
+__all__ = ["GrowingCall", "GrowingChoice", "OpenText", "collect_logprobs", "is_new_call"]
 
 
 class OpenText:
@@ -55,7 +55,7 @@ class GrowingCall:
         self.outer = Fragments()  # unknown fields of the call
         self.inner = Fragments()  # unknown fields of its function
 
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Return whether the arguments so far are a complete object. Each piece is scanned once over all calls."""
         if not self.pieces:
             return False
@@ -96,12 +96,12 @@ class GrowingChoice:
         self.message = Fragments()  # unknown fields of the message
 
 
-def is_another(call: GrowingCall, call_id: str, name: str, grows: bool) -> bool:
+def is_new_call(call: GrowingCall, call_id: str, name: str, has_arguments: bool) -> bool:
     """Return whether a delta with this id and name starts another call. `grows`: it carries arguments."""
     if call_id and call.id:
         return call_id != call.id
     if name and call.name:
-        return name != call.name or (grows and (call.ended or call.is_whole()))
+        return name != call.name or (has_arguments and (call.ended or call.is_complete()))
     return False
 
 

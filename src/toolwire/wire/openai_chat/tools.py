@@ -16,7 +16,16 @@ from ...ir.losses import Losses, Severity
 from ...ir.parts import Extra
 from ...ir.pointer import JSON, Object, join
 from ...ir.tools import ChoiceMode, Grammar, Tool, ToolChoice
-from ..shape import as_object, boolean, decode_list, optional_string, read_extra, string, write_extra, wrong_type
+from ..shape import (
+    decode_list,
+    read_boolean,
+    read_extra,
+    read_optional_string,
+    read_string,
+    require_object,
+    type_error,
+    write_extra,
+)
 from .content import NAME
 
 __all__ = ["read_choice", "read_function", "read_legacy_choice", "read_tool", "write_choice", "write_tool"]
@@ -30,32 +39,36 @@ def read_tool(raw: JSON) -> Tool:
     if type(raw) is dict and len(raw) == 2 and raw.get("type") == "function":
         function = raw.get("function")
         if type(function) is dict and len(function) == 3:
-            name, words, schema = function.get("name"), function.get("description"), function.get("parameters")
-            if type(name) is str and type(words) is str and type(schema) is dict:
-                return Tool(name, words, schema)
+            name, description_text, schema = (
+                function.get("name"),
+                function.get("description"),
+                function.get("parameters"),
+            )
+            if type(name) is str and type(description_text) is str and type(schema) is dict:
+                return Tool(name, description_text, schema)
     return _read_any_tool(raw)
 
 
 def _read_any_tool(raw: JSON) -> Tool:
-    kind = as_object(raw).get("type", "function" if "function" in raw else None)
+    kind = require_object(raw).get("type", "function" if "function" in raw else None)
     if kind == "function":
         extra = read_extra(raw, _OUTER, NAME) if len(raw) != 2 or "type" not in raw else {}
         if "type" not in raw:
             extra[f"{NAME}~"] = {**extra.get(f"{NAME}~", {}), ":type": "absent"}
-        return read_function(as_object(raw.get("function"), "function"), extra, "function")
+        return read_function(require_object(raw.get("function"), "function"), extra, "function")
     if kind == "custom":
         return _read_custom(raw)
-    return Tool(string(raw, "type"), kind="builtin", extra={NAME: raw})
+    return Tool(read_string(raw, "type"), kind="builtin", extra={NAME: raw})
 
 
 def read_function(function: Object, extra: Extra, *pointer: str) -> Tool:
     parameters = function.get("parameters")
     if parameters is not None and type(parameters) is not dict:
-        raise wrong_type("a JSON Schema object", parameters, *pointer, "parameters")
+        raise type_error("a JSON Schema object", parameters, *pointer, "parameters")
     try:
-        name = string(function, "name")
-        description = optional_string(function, "description")
-        strict = boolean(function, "strict")
+        name = read_string(function, "name")
+        description = read_optional_string(function, "description")
+        strict = read_boolean(function, "strict")
     except ProtocolError as error:
         raise error.within(*pointer) from None
     known = (description is not None) + (parameters is not None) + (strict is not None) + 1
@@ -65,15 +78,15 @@ def read_function(function: Object, extra: Extra, *pointer: str) -> Tool:
 
 
 def _read_custom(raw: Object) -> Tool:
-    custom = as_object(raw.get("custom"), "custom")
+    custom = require_object(raw.get("custom"), "custom")
     extra = read_extra(custom, _CUSTOM, f"{NAME}/function", read_extra(raw, _OUTER, NAME))
     grammar = None
     form = custom.get("format")
     if form is not None:
-        kind = as_object(form, "custom", "format").get("type")
+        kind = require_object(form, "custom", "format").get("type")
         if kind == "grammar":
-            rules = as_object(form.get("grammar"), "custom", "format", "grammar")
-            grammar = Grammar(string(rules, "syntax"), string(rules, "definition"))
+            rules = require_object(form.get("grammar"), "custom", "format", "grammar")
+            grammar = Grammar(read_string(rules, "syntax"), read_string(rules, "definition"))
             read_extra(form, ("type", "grammar"), f"{NAME}/format", extra)
             read_extra(rules, ("syntax", "definition"), f"{NAME}/grammar", extra)
         elif kind == "text" and len(form) == 1:
@@ -81,7 +94,11 @@ def _read_custom(raw: Object) -> Tool:
         else:
             extra.setdefault(f"{NAME}/function", {})["format"] = form
     return Tool(
-        string(custom, "name"), optional_string(custom, "description"), kind="freeform", grammar=grammar, extra=extra
+        read_string(custom, "name"),
+        read_optional_string(custom, "description"),
+        kind="freeform",
+        grammar=grammar,
+        extra=extra,
     )
 
 
@@ -138,48 +155,48 @@ def read_choice(value: JSON) -> ToolChoice:
     if type(value) is str:
         mode = _MODES.get(value)
         if mode is None:
-            raise wrong_type('"auto", "none", "required" or an object', value, "tool_choice")
+            raise type_error('"auto", "none", "required" or an object', value, "tool_choice")
         extra: Extra = {f"{NAME}~": {":choice": value}} if value == "any" else {}
         return ToolChoice(mode, extra=extra)
-    kind = as_object(value, "tool_choice").get("type")
+    kind = require_object(value, "tool_choice").get("type")
     if type(kind) is str and kind in _MODES:  # {"type": "auto"}, as Anthropic writes it and some routers accept it
         mode = _MODES[kind]
         given = {"names": (), "mode": mode, "value": value}
         extra = read_extra(value, ("type",), f"{NAME}/choice", {f"{NAME}/choice~": given})
         return ToolChoice(mode, extra=extra)
     if kind != "allowed_tools":
-        name = _name_of(value, "tool_choice")
+        name = _entry_name(value, "tool_choice")
         flat = kind in ("function", "custom") and type(value.get("name")) is str
         extra = read_extra(value, ("type", str(kind), "name") if flat else ("type", str(kind)), f"{NAME}/choice")
         inner = value.get(kind)
         if type(inner) is dict:
             read_extra(inner, ("name",), f"{NAME}/choice", extra)
-        return ToolChoice("tool", (name,), extra={**extra, **_given(value, name)})
-    allowed = as_object(value.get("allowed_tools"), "tool_choice", "allowed_tools")
+        return ToolChoice("tool", (name,), extra={**extra, **_original_form(value, name)})
+    allowed = require_object(value.get("allowed_tools"), "tool_choice", "allowed_tools")
     try:
-        names = tuple(decode_list(allowed, "tools", _name_of))
+        names = tuple(decode_list(allowed, "tools", _entry_name))
     except ProtocolError as error:
         raise error.within("tool_choice", "allowed_tools") from None
     if allowed.get("mode", "auto") not in ("auto", "required"):
-        raise wrong_type('"auto" or "required"', allowed["mode"], "tool_choice", "allowed_tools", "mode")
+        raise type_error('"auto" or "required"', allowed["mode"], "tool_choice", "allowed_tools", "mode")
     extra = read_extra(value, ("type", "allowed_tools"), f"{NAME}/choice")
     read_extra(allowed, ("mode", "tools"), f"{NAME}/choice", extra)
-    return ToolChoice("allowed", names, allowed.get("mode") == "required", {**extra, **_given(value, *names)})
+    return ToolChoice("allowed", names, allowed.get("mode") == "required", {**extra, **_original_form(value, *names)})
 
 
-def _given(value: Object, *names: str) -> Extra:
+def _original_form(value: Object, *names: str) -> Extra:
     """Keep a choice as it was written; it is written back if the names are still the same."""
     return {f"{NAME}/choice~": {"names": names, "value": value}}
 
 
-def _name_of(entry: JSON, *pointer: str) -> str:
+def _entry_name(entry: JSON, *pointer: str) -> str:
     """Return the name of a function; for a server's own tool its type, which is the name of its declaration here."""
     try:
-        kind = string(as_object(entry), "type")
+        kind = read_string(require_object(entry), "type")
         if kind not in ("function", "custom"):
             return kind
         inner = entry if type(entry.get("name")) is str else entry.get(kind)  # flat, as on Responses
-        return string(as_object(inner, kind), "name")
+        return read_string(require_object(inner, kind), "name")
     except ProtocolError as error:
         raise error.within(*pointer) from None
 
@@ -188,7 +205,7 @@ def read_legacy_choice(value: JSON) -> ToolChoice:
     form: Extra = {f"{NAME}~": {":choice": "function_call"}}
     if value in ("auto", "none"):
         return ToolChoice(value, extra=form)
-    name = string(as_object(value, "function_call"), "name")
+    name = read_string(require_object(value, "function_call"), "name")
     return ToolChoice("tool", (name,), extra=read_extra(value, ("name",), f"{NAME}/function_call", form))
 
 
@@ -202,14 +219,14 @@ def write_choice(choice: ToolChoice, tools: tuple[Tool, ...], out: Object, losse
             write_extra(named, choice.extra, f"{NAME}/function_call") if choice.mode == "tool" else choice.mode
         )
     else:
-        out["tool_choice"] = _choice(choice, {tool.name: tool.kind for tool in tools}, form, losses)
+        out["tool_choice"] = _encode_choice(choice, {tool.name: tool.kind for tool in tools}, form, losses)
 
 
-def _choice(choice: ToolChoice, kinds: Mapping[str, str], form: Object, losses: Losses) -> JSON:
+def _encode_choice(choice: ToolChoice, kinds: Mapping[str, str], form: Object, losses: Losses) -> JSON:
     if choice.mode == "tool":
-        return _named(choice.names[0], kinds)
+        return _named_choice(choice.names[0], kinds)
     if choice.mode == "allowed":
-        mode, entries = "required" if choice.required else "auto", [_named(name, kinds) for name in choice.names]
+        mode, entries = "required" if choice.required else "auto", [_named_choice(name, kinds) for name in choice.names]
         return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": entries}}
     if choice.mode == "validated":
         losses.add(join("choice"), "validated", "weakened", "Chat validates with `strict` on each tool", "warning")
@@ -217,7 +234,7 @@ def _choice(choice: ToolChoice, kinds: Mapping[str, str], form: Object, losses: 
     return form.get(":choice", choice.mode)
 
 
-def _named(name: str, kinds: Mapping[str, str]) -> Object:
+def _named_choice(name: str, kinds: Mapping[str, str]) -> Object:
     if kinds.get(name) == "builtin":
         return {"type": name}
     kind = "custom" if kinds.get(name) == "freeform" else "function"

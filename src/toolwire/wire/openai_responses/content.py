@@ -8,7 +8,7 @@ from ...ir.losses import Losses
 from ...ir.parts import Extra, Media, Opaque, Part, Refusal, Text, part_label
 from ...ir.pointer import JSON, Object
 from ..media import data_url, media_placeholder, split_data_url
-from ..shape import as_object, decode_list, optional_string, read_extra, string, write_extra, wrong_type
+from ..shape import decode_list, read_extra, read_optional_string, read_string, require_object, type_error, write_extra
 
 __all__ = ["NAME", "is_content", "read_content", "read_part", "write_content", "write_part"]
 
@@ -21,7 +21,7 @@ _TEXT = frozenset({"type", "text", "prompt_cache_breakpoint"})
 _IMAGE = frozenset({"type", "image_url", "file_id", "detail", "prompt_cache_breakpoint"})
 _FILE = frozenset({"type", "file_data", "file_id", "file_url", "filename", "prompt_cache_breakpoint"})
 _AUDIO = frozenset({"type", "input_audio", "prompt_cache_breakpoint"})
-_SOUND = "openai_responses/input_audio"
+_AUDIO_EXTRA = "openai_responses/input_audio"
 _CACHE = "openai_responses/prompt_cache_breakpoint"
 
 
@@ -37,7 +37,7 @@ def read_content(raw: Object, key: str, form: Object) -> list[Part]:
         form[":content"] = "null" if key in raw else "absent"
         return []
     if type(value) is not list:
-        raise wrong_type("a string or an array", value, key)
+        raise type_error("a string or an array", value, key)
     parts = decode_list(raw, key, read_part)
     if len(parts) < 2:
         form[":content"] = "list"
@@ -45,26 +45,30 @@ def read_content(raw: Object, key: str, form: Object) -> list[Part]:
 
 
 def read_part(raw: JSON) -> Part:
-    kind = as_object(raw).get("type")
+    kind = require_object(raw).get("type")
     if kind == "input_text" or kind == "text":
         extra = read_extra(raw, _TEXT, NAME) if len(raw) > 2 else {}
         if kind == "text":
             extra[_FORM] = {**extra.get(_FORM, {}), ":type": "text"}
-        return Text(string(raw, "text"), _read_cache(raw, extra), (), extra)
+        return Text(read_string(raw, "text"), _read_cache(raw, extra), (), extra)
     if kind == "output_text":
-        return Text(string(raw, "text"), None, (), read_extra(raw, ("type", "text"), NAME, {_FORM: {":type": kind}}))
+        return Text(
+            read_string(raw, "text"), None, (), read_extra(raw, ("type", "text"), NAME, {_FORM: {":type": kind}})
+        )
     if kind == "refusal":
-        return Refusal(string(raw, "refusal"), read_extra(raw, ("type", "refusal"), NAME, {_FORM: {":type": kind}}))
+        return Refusal(
+            read_string(raw, "refusal"), read_extra(raw, ("type", "refusal"), NAME, {_FORM: {":type": kind}})
+        )
     if kind == "input_image":
-        media_type, data, url = split_data_url(optional_string(raw, "image_url") or "")
-        return _media("image", raw, _IMAGE, media_type, data, url or None)
+        media_type, data, url = split_data_url(read_optional_string(raw, "image_url") or "")
+        return _make_media("image", raw, _IMAGE, media_type, data, url or None)
     if kind == "input_file":
-        media_type, data, bare = split_data_url(optional_string(raw, "file_data") or "")
-        url = optional_string(raw, "file_url")
-        return _media("file", raw, _FILE, media_type, data if data is not None else bare or None, url)
+        media_type, data, bare = split_data_url(read_optional_string(raw, "file_data") or "")
+        url = read_optional_string(raw, "file_url")
+        return _make_media("file", raw, _FILE, media_type, data if data is not None else bare or None, url)
     if kind == "input_audio":
         return _read_audio(raw)
-    return Opaque(NAME, f"{CONTENT}{string(raw, 'type')}", raw)
+    return Opaque(NAME, f"{CONTENT}{read_string(raw, 'type')}", raw)
 
 
 def is_content(part: Part) -> TypeGuard[Opaque]:
@@ -73,15 +77,15 @@ def is_content(part: Part) -> TypeGuard[Opaque]:
 
 
 def _read_audio(raw: Object) -> Media | Opaque:
-    audio = as_object(raw.get("input_audio"), "input_audio")
-    encoding = optional_string(audio, "format")
+    audio = require_object(raw.get("input_audio"), "input_audio")
+    encoding = read_optional_string(audio, "format")
     extra: Extra = {} if encoding else {_FORM: {":format": "absent"}}
-    read_extra(audio, ("data", "format"), _SOUND, extra)
-    data = optional_string(audio, "data")
-    return _media("audio", raw, _AUDIO, f"audio/{encoding or 'wav'}", data, None, extra)
+    read_extra(audio, ("data", "format"), _AUDIO_EXTRA, extra)
+    data = read_optional_string(audio, "data")
+    return _make_media("audio", raw, _AUDIO, f"audio/{encoding or 'wav'}", data, None, extra)
 
 
-def _media(
+def _make_media(
     kind: str,
     raw: Object,
     known: frozenset[str],
@@ -100,8 +104,8 @@ def _media(
         media_type,
         data,
         url,
-        optional_string(raw, "file_id"),
-        optional_string(raw, "filename"),
+        read_optional_string(raw, "file_id"),
+        read_optional_string(raw, "filename"),
         _read_detail(raw) if kind == "image" else None,
         _read_cache(raw, extra),
         "openai" if raw.get("file_id") else None,
@@ -111,7 +115,7 @@ def _media(
 
 def _read_detail(raw: Object) -> str | None:
     """Read `detail`. `auto` becomes None, because on other wires an absent field means the same."""
-    detail = optional_string(raw, "detail")
+    detail = read_optional_string(raw, "detail")
     return None if detail == "auto" else detail or None
 
 
@@ -120,7 +124,7 @@ def _read_cache(raw: Object, extra: Extra) -> str | None:
     mark = raw.get("prompt_cache_breakpoint")
     if mark is None:
         return None
-    ttl = optional_string(as_object(mark, "prompt_cache_breakpoint"), "ttl")
+    ttl = read_optional_string(require_object(mark, "prompt_cache_breakpoint"), "ttl")
     explicit = mark.get("mode") == "explicit"
     read_extra(mark, ("mode", "ttl") if explicit else ("ttl",), _CACHE, extra)
     if not explicit:
@@ -182,7 +186,7 @@ def _write_media(part: Media) -> Object | None:
         audio: Object = {"data": part.data}
         if ":format" not in part.extra.get(_FORM, {}):
             audio["format"] = (part.media_type or "audio/wav").removeprefix("audio/")
-        return {"type": "input_audio", "input_audio": write_extra(audio, part.extra, _SOUND)}
+        return {"type": "input_audio", "input_audio": write_extra(audio, part.extra, _AUDIO_EXTRA)}
     if part.kind not in ("image", "file") or not (part.data is not None or part.url or part.file_id):
         return None
     field = "image_url" if part.kind == "image" else "file_data"

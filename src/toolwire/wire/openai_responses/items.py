@@ -31,7 +31,7 @@ from ...ir.parts import (
 from ...ir.pointer import JSON, Object
 from ...ir.request import Message
 from ...stream.strict import parse_arguments
-from ..shape import as_object, decode_list, optional_string, read_extra, string, write_extra, wrong_type
+from ..shape import decode_list, read_extra, read_optional_string, read_string, require_object, type_error, write_extra
 from ..structured import structured_as_text
 from .content import NAME, is_content, read_content, read_part, write_content
 from .reasoning import PROVIDER, is_own, read_reasoning, write_reasoning
@@ -90,11 +90,11 @@ def read_output_item(raw: JSON) -> list[Part]:
 
 def read_item(raw: JSON) -> Message | list[Part]:
     """Read a message from outside the model, or parts of the model's output."""
-    kind = as_object(raw).get("type")
+    kind = require_object(raw).get("type")
     if kind is None:  # optional for messages and for references to stored items
         kind = "message" if "role" in raw else "item_reference" if "id" in raw else None
     if type(kind) is not str:
-        raise wrong_type("a string", kind, "type")
+        raise type_error("a string", kind, "type")
     if kind == "function_call":
         return [_read_call(raw)]
     if kind == "function_call_output":
@@ -105,11 +105,18 @@ def read_item(raw: JSON) -> Message | list[Part]:
         return [read_reasoning(raw)]
     if kind == "custom_tool_call":
         extra = read_extra(raw, _CUSTOM, NAME)
-        namespace = optional_string(raw, "namespace")
-        text = string(raw, "input")
+        namespace = read_optional_string(raw, "namespace")
+        text = read_string(raw, "input")
         return [
             ToolCall(
-                string(raw, "call_id"), string(raw, "name"), None, text, "complete", "freeform", namespace, extra=extra
+                read_string(raw, "call_id"),
+                read_string(raw, "name"),
+                None,
+                text,
+                "complete",
+                "freeform",
+                namespace,
+                extra=extra,
             )
         ]
     if kind == "custom_tool_call_output":
@@ -165,7 +172,7 @@ def _read_assistant_message(raw: Object) -> list[Part]:
 def _read_call(raw: Object) -> ToolCall:
     text = raw.get("arguments")
     if type(text) is not str:
-        raise wrong_type("a string", text, "arguments")
+        raise type_error("a string", text, "arguments")
     arguments, state = parse_arguments(text)
     if len(raw) == 6 and type(raw.get("id")) is str and raw.get("status") == "completed":
         call_id, name = raw.get("call_id"), raw.get("name")
@@ -175,9 +182,9 @@ def _read_call(raw: Object) -> ToolCall:
             )
     if raw.get("status") == "incomplete" and state == "complete" and not text:
         arguments, state = None, "truncated"
-    namespace = optional_string(raw, "namespace")
+    namespace = read_optional_string(raw, "namespace")
     extra = read_extra(raw, _CALL, NAME) if len(raw) > 4 else {}
-    call_id, name = string(raw, "call_id"), string(raw, "name")
+    call_id, name = read_string(raw, "call_id"), read_string(raw, "name")
     return ToolCall(call_id, name, arguments, text, state, "function", namespace, extra=extra)
 
 
@@ -187,9 +194,9 @@ def _read_result(raw: Object, kind: CallKind) -> ToolResult:
         return ToolResult(call_id, None, (Text(output),), kind=kind)
     form: Object = {}
     parts = read_content(raw, "output", form)
-    words = tuple(part if isinstance(part, (Text, Media, Opaque)) else _opaque(part) for part in parts)
+    words = tuple(part if isinstance(part, (Text, Media, Opaque)) else _as_opaque(part) for part in parts)
     extra = read_extra(raw, _RESULT, NAME) if len(raw) > 3 or not parts or not call_id else {}
-    name = optional_string(raw, "name")
+    name = read_optional_string(raw, "name")
     if name is not None:
         form[":name"] = True
     if raw.get("namespace") is not None:
@@ -198,12 +205,12 @@ def _read_result(raw: Object, kind: CallKind) -> ToolResult:
         form[":call_id"] = "absent"  # or null, which is then in the form
     if form:
         extra[_FORM] = {**extra.get(_FORM, {}), **form}
-    namespace = optional_string(raw, "namespace")
-    call_id = optional_string(raw, "call_id") or ""
+    namespace = read_optional_string(raw, "namespace")
+    call_id = read_optional_string(raw, "call_id") or ""
     return ToolResult(call_id, name, words, None, False, kind, namespace, None, extra)
 
 
-def _opaque(part: Part) -> Opaque:
+def _as_opaque(part: Part) -> Opaque:
     assert isinstance(part, Refusal)
     return Opaque(NAME, "refusal", {"type": "refusal", "refusal": part.text})
 
@@ -234,10 +241,10 @@ def write_items(message: Message, path: str, losses: Losses) -> Iterator[Object]
 def _write_message(message: Message, words: list[Part], path: str, losses: Losses) -> Object:
     form = message.extra.get(_FORM, {})
     content = write_content(words, form, losses, path)
-    return write_extra({"role": message.role, **_field("content", content, form)}, message.extra, NAME)
+    return write_extra({"role": message.role, **_content_field("content", content, form)}, message.extra, NAME)
 
 
-def _field(key: str, content: JSON, form: Object) -> Object:
+def _content_field(key: str, content: JSON, form: Object) -> Object:
     """Return content under `key`; no content is an empty text, unless it came as null or was absent."""
     if content is None and form.get(":content") in ("null", "absent"):
         return {key: None} if form[":content"] == "null" else {}
@@ -316,7 +323,7 @@ def write_result(result: ToolResult, losses: Losses, path: str) -> Object:
         losses.add(f"{path}/is_error", "is_error", "dropped", "Responses outputs have no error flag", "error")
     output = write_content(list(structured_as_text(result, path, losses)), form, losses, path)
     kind = "custom_tool_call_output" if result.kind == "freeform" else "function_call_output"
-    out: Object = {"type": kind, "call_id": result.call_id, **_field("output", output, form)}
+    out: Object = {"type": kind, "call_id": result.call_id, **_content_field("output", output, form)}
     if ":call_id" in form and not result.call_id:
         del out["call_id"]
     if ":name" in form:
@@ -332,10 +339,10 @@ def write_output(parts: tuple[Part, ...], prefix: str, losses: Losses) -> list[O
     for number, part in enumerate(parts):
         if isinstance(part, (Text, Refusal)):
             if not items or "role" not in items[-1] or ":item" in part.extra.get(_FORM, {}):
-                items.append(new_message(part.extra, f"msg_{prefix}_{number}"))
+                items.append(make_message_item(part.extra, f"msg_{prefix}_{number}"))
             items[-1]["content"].append(write_output_part(part))
         elif isinstance(part, ToolCall):
-            items.append(new_call(part, f"fc_{part.id}"))
+            items.append(make_call_item(part, f"fc_{part.id}"))
         elif isinstance(part, Reasoning):
             report_foreign(part.artefacts, losses, f"/parts/{number}")
             new = {} if NAME in part.extra or _FORM in part.extra else {"id": f"rs_{prefix}_{number}"}
@@ -354,7 +361,7 @@ def write_output(parts: tuple[Part, ...], prefix: str, losses: Losses) -> list[O
 _STATUS = {"complete": "completed", "truncated": "incomplete", "invalid": "completed"}
 
 
-def new_call(call: ToolCall, item_id: str) -> Object:
+def make_call_item(call: ToolCall, item_id: str) -> Object:
     """Write a call as an output item; a call from this wire keeps its fields."""
     if NAME in call.extra or ":item" in call.extra.get(_FORM, {}):
         return write_call(call)
@@ -363,7 +370,7 @@ def new_call(call: ToolCall, item_id: str) -> Object:
     return {"id": item_id, "status": _STATUS[call.state], **write_call(call)}
 
 
-def new_message(extra: Extra, item_id: str) -> Object:
+def make_message_item(extra: Extra, item_id: str) -> Object:
     """Write a message as an output item; a message from this wire keeps its fields."""
     base: Object = {"role": "assistant", "content": []}
     if ":item" not in extra.get(_FORM, {}):

@@ -10,7 +10,7 @@ from ...ir.pointer import JSON, Object, join, split
 from ...ir.request import Request
 from ...ir.response import Response
 from ..protocol import Kind
-from ..signs import blocks, scorer, tools_of
+from ..signs import blocks, declared_tools, scorer
 from .content import is_content
 
 __all__ = ["DETECTION", "locator"]
@@ -28,11 +28,11 @@ _FIELDS = {
 
 def locator(value: Request | Response) -> Callable[[str], str]:
     if isinstance(value, Request):
-        return _in_request(value)
-    return partial(_in_response, _assistant_locations(value.parts, "output", 0)[0])
+        return _request_locator(value)
+    return partial(_response_pointer, _assistant_locations(value.parts, "output", 0)[0])
 
 
-def _tools(request: Request) -> Iterator[str]:
+def _tool_pointers(request: Request) -> Iterator[str]:
     """Yield the location of each tool; the tools of a namespace are inside it."""
     entry, inside = -1, -1
     space: str | None = None
@@ -45,7 +45,7 @@ def _tools(request: Request) -> Iterator[str]:
         yield join("tools", entry) if space is None else join("tools", entry, "tools", inside)
 
 
-def _in_request(request: Request) -> Callable[[str], str]:
+def _request_locator(request: Request) -> Callable[[str], str]:
     skipped = int(_is_instructions(request))
     items: list[str] = [join("instructions")] * skipped
     parts: list[list[str]] = [[join("instructions")]] * skipped
@@ -56,9 +56,9 @@ def _in_request(request: Request) -> Callable[[str], str]:
             locations, item = _assistant_locations(message.parts, "input", item)
             parts.append(locations)
         else:
-            parts.append([_inside(part, number, item) for number, part in enumerate(message.parts)])
+            parts.append([_part_pointer(part, number, item) for number, part in enumerate(message.parts)])
             item += 1
-    return partial(_locate, list(_tools(request)), items, parts)
+    return partial(_locate, list(_tool_pointers(request)), items, parts)
 
 
 def _locate(tools: list[str], items: list[str], parts: list[list[str]], path: str) -> str:
@@ -86,7 +86,7 @@ def _locate(tools: list[str], items: list[str], parts: list[list[str]], path: st
     return path
 
 
-def _inside(part: Part, number: int, item: int) -> str:
+def _part_pointer(part: Part, number: int, item: int) -> str:
     """Return the location of a part of a message from outside the model; a result is an item by itself."""
     by_itself = isinstance(part, (ToolResult, Opaque)) and not is_content(part)
     return join("input", item) if by_itself else join("input", item, "content", number)
@@ -109,7 +109,7 @@ def _assistant_locations(parts: tuple[Part, ...], field: str, item: int) -> tupl
     return locations, item + 1
 
 
-def _in_response(locations: list[str], path: str) -> str:
+def _response_pointer(locations: list[str], path: str) -> str:
     match split(path):
         case ["parts", number, *rest]:
             return locations[int(number)] + join(*rest)
@@ -152,10 +152,10 @@ DETECTION: Mapping[Kind, Callable[[JSON], int]] = {
         (
             4,
             lambda b: any(
-                tool.get("type") in ("function", "custom", "namespace") and "name" in tool for tool in tools_of(b)
+                tool.get("type") in ("function", "custom", "namespace") and "name" in tool for tool in declared_tools(b)
             ),
         ),
-        (1, lambda b: not any("function" in tool or "input_schema" in tool for tool in tools_of(b))),
+        (1, lambda b: not any("function" in tool or "input_schema" in tool for tool in declared_tools(b))),
     ),
     "error": scorer((1, lambda b: type(b["error"]) is dict)),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...ir.parts import Artefact, Reasoning
 from ...ir.pointer import JSON, Object
-from ..shape import as_object, decode_list, optional_string, read_extra, write_extra
+from ..shape import decode_list, read_extra, read_optional_string, require_object, write_extra
 from .content import NAME
 
 __all__ = ["PROVIDER", "is_own", "read_reasoning", "write_reasoning"]
@@ -15,8 +15,8 @@ _REASONING = frozenset({"type", "summary", "content", "encrypted_content"})
 
 
 def read_reasoning(raw: Object) -> Reasoning:
-    encrypted = optional_string(raw, "encrypted_content")
-    contents, summary = decode_list(raw, "content", _thought), decode_list(raw, "summary", _thought)
+    encrypted = read_optional_string(raw, "encrypted_content")
+    contents, summary = decode_list(raw, "content", _entry_text), decode_list(raw, "summary", _entry_text)
     extra = read_extra(raw, _REASONING, NAME)
     form: Object = {} if NAME in extra else {":item": "reasoning"}  # either marks it as this wire's own
     if raw.get("summary") is None:
@@ -31,8 +31,8 @@ def read_reasoning(raw: Object) -> Reasoning:
     return Reasoning("".join(contents), tuple(summary), artefacts, extra)
 
 
-def _thought(entry: JSON) -> str:
-    return optional_string(as_object(entry), "text") or ""
+def _entry_text(entry: JSON) -> str:
+    return read_optional_string(require_object(entry), "text") or ""
 
 
 def _is_plain(entries: list[Object] | None, kind: str) -> bool:

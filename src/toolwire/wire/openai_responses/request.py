@@ -12,9 +12,9 @@ from ...ir.losses import Losses
 from ...ir.parts import Extra, Text
 from ...ir.pointer import JSON, Object, join
 from ...ir.request import Message, OutputFormat, Params, ReasoningConfig, Request
-from ..params import NO_PARAMS, param_table, read_params, restore_spelling, set_own_tier_aside, write_params
+from ..params import NO_PARAMS, keep_own_tier, param_table, read_params, restore_spelling, write_params
 from ..protocol import Encoded
-from ..shape import as_object, boolean, optional_string, read_extra, write_extra
+from ..shape import read_boolean, read_extra, read_optional_string, require_object, write_extra
 from .content import NAME
 from .items import read_items, write_items
 from .tools import read_choice, read_tools, write_choice, write_tools
@@ -36,7 +36,7 @@ _PARAMS = param_table(
     safety_identifier="safety_identifier",
 )
 _KEYS = {row.param: key for key, row in _PARAMS.items()} | {"verbosity": ""}
-_CONTINUED = frozenset({"prompt", "previous_response_id", "conversation"})  # fields that make `input` optional
+_STORED_FIELDS = frozenset({"prompt", "previous_response_id", "conversation"})  # fields that make `input` optional
 _KNOWN = frozenset(_PARAMS) | {
     "model",
     "input",
@@ -52,24 +52,24 @@ _KNOWN = frozenset(_PARAMS) | {
 
 def decode_request(body: Object) -> Request:
     params: dict[str, Any] = {}
-    respelled = read_params(as_object(body), _PARAMS, params)
+    respelled = read_params(require_object(body), _PARAMS, params)
     extra = read_extra(body, _KNOWN, NAME)
     if respelled:
         extra[_FORM] = {**extra.get(_FORM, {}), ":spelled": respelled}
-    set_own_tier_aside(params, extra, NAME)
+    keep_own_tier(params, extra, NAME)
     if body.get("store") is None:
         extra[_FORM] = {**extra.get(_FORM, {}), ":store": "absent"}
     output = _read_text(body.get("text"), params, extra)
     return Request(
-        optional_string(body, "model") or "",
+        read_optional_string(body, "model") or "",
         _read_input(body, extra),
         read_tools(body),
         read_choice(body.get("tool_choice")),
-        boolean(body, "parallel_tool_calls"),
+        read_boolean(body, "parallel_tool_calls"),
         Params(**params) if params else NO_PARAMS,
         _read_reasoning(body.get("reasoning")),
         output,
-        boolean(body, "stream"),
+        read_boolean(body, "stream"),
         extra,
     )
 
@@ -81,12 +81,12 @@ def _read_input(body: Object, extra: Extra) -> tuple[Message, ...]:
         extra[_FORM] = {**extra.get(_FORM, {}), ":input": "string"}
     elif type(value) is list:
         messages = _mark_leading_system(read_items(body))
-    elif value is None and not _CONTINUED.isdisjoint(body):
+    elif value is None and not _STORED_FIELDS.isdisjoint(body):
         messages = ()
         extra[_FORM] = {**extra.get(_FORM, {}), ":input": "absent"}  # or null, which is then in the form
     else:
         raise ProtocolError("expected a string or an array of items", pointer="/input")
-    if instructions := optional_string(body, "instructions"):
+    if instructions := read_optional_string(body, "instructions"):
         return (Message("system", (Text(instructions),)), *messages)
     return messages
 
@@ -109,14 +109,14 @@ def _is_instructions(message: Message) -> bool:
 def _read_text(value: JSON, params: dict[str, Any], extra: Extra) -> OutputFormat | None:
     if value is None:
         return None
-    verbosity = optional_string(as_object(value, "text"), "verbosity")
+    verbosity = read_optional_string(require_object(value, "text"), "verbosity")
     if verbosity is not None:
         params["verbosity"] = verbosity
     read_extra(value, ("format", "verbosity"), _TEXT, extra)
     form = value.get("format")
     if form is None:
         return None
-    kind = as_object(form, "text", "format").get("type")
+    kind = require_object(form, "text", "format").get("type")
     if kind == "json_schema":
         own = read_extra(form, ("type", "schema", "name", "description", "strict"), NAME)
         absent = [f":{key}" for key in ("name", "schema") if not form.get(key)]
@@ -125,9 +125,9 @@ def _read_text(value: JSON, params: dict[str, Any], extra: Extra) -> OutputForma
         return OutputFormat(
             "json_schema",
             form.get("schema"),
-            optional_string(form, "name") or None,
-            optional_string(form, "description"),
-            boolean(form, "strict"),
+            read_optional_string(form, "name") or None,
+            read_optional_string(form, "description"),
+            read_boolean(form, "strict"),
             own,
         )
     if kind == "text" or kind == "json_object":
@@ -138,7 +138,10 @@ def _read_text(value: JSON, params: dict[str, Any], extra: Extra) -> OutputForma
 def _read_reasoning(value: JSON) -> ReasoningConfig | None:
     if value is None:
         return None
-    effort, summary = optional_string(as_object(value, "reasoning"), "effort"), optional_string(value, "summary")
+    effort, summary = (
+        read_optional_string(require_object(value, "reasoning"), "effort"),
+        read_optional_string(value, "summary"),
+    )
     extra = read_extra(value, ("effort", "summary"), NAME)
     if summary is not None and summary != "auto":
         extra.setdefault(NAME, {})["summary"] = summary

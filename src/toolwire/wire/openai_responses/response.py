@@ -11,9 +11,18 @@ from ...ir.losses import Losses
 from ...ir.parts import Extra, Part, Refusal, ToolCall
 from ...ir.pointer import JSON, Object
 from ...ir.response import Fault, Response, Stop, StopReason, Usage
-from ..openai_fault import code_of, read_fault
+from ..openai_fault import fault_code, read_fault
 from ..protocol import Encoded
-from ..shape import as_object, integer, optional_string, read_extra, remember_form, restore_form, timestamp, write_extra
+from ..shape import (
+    read_extra,
+    read_integer,
+    read_optional_string,
+    read_timestamp,
+    remember_form,
+    require_object,
+    restore_form,
+    write_extra,
+)
 from .content import NAME
 from .items import read_output, write_output
 
@@ -21,8 +30,8 @@ __all__ = [
     "ECHO",
     "decode_response",
     "encode_response",
-    "envelope",
-    "read_fault_of",
+    "make_envelope",
+    "read_response_fault",
     "read_stop",
     "read_usage",
     "write_status",
@@ -53,7 +62,7 @@ _INCOMPLETE_NAMES: dict[StopReason, str] = {
 
 
 def decode_response(body: Object) -> Response:
-    if type(as_object(body).get("output")) is not list:
+    if type(require_object(body).get("output")) is not list:
         if type(body.get("error")) is dict and "object" not in body:
             return Response(fault=read_fault(body["error"], NAME))
         raise ProtocolError("expected an array of output items", pointer="/output")
@@ -65,18 +74,18 @@ def decode_response(body: Object) -> Response:
         form[":status"] = body.get("status", "absent")
     extra[_FORM] = remember_form(body, _DEFAULT_HEADERS, form)
     return Response(
-        id=optional_string(body, "id") or "",
-        model=optional_string(body, "model") or "",
+        id=read_optional_string(body, "id") or "",
+        model=read_optional_string(body, "model") or "",
         parts=parts,
         stop=read_stop(body, parts),
         usage=read_usage(body.get("usage")),
-        created=timestamp(body, "created_at"),
-        fault=read_fault_of(body),
+        created=read_timestamp(body, "created_at"),
+        fault=read_response_fault(body),
         extra=extra,
     )
 
 
-def read_fault_of(body: Object) -> Fault | None:
+def read_response_fault(body: Object) -> Fault | None:
     if body.get("status") not in ("failed", "cancelled"):
         return None
     error = body.get("error")
@@ -89,8 +98,8 @@ def read_stop(body: Object, parts: tuple[Part, ...]) -> Stop | None:
     status = body.get("status")
     if status == "incomplete":
         details = body.get("incomplete_details", "absent")
-        why = details.get("reason") if type(details) is dict else None
-        reason: StopReason = _INCOMPLETE.get(str(why), "unknown")
+        stop_name = details.get("reason") if type(details) is dict else None
+        reason: StopReason = _INCOMPLETE.get(str(stop_name), "unknown")
         is_plain = reason in _INCOMPLETE_NAMES and details == {"reason": _INCOMPLETE_NAMES[reason]}
         extra: Extra = {} if is_plain else {_FORM: {":incomplete": details}}
         if type(details) is dict and len(details) > 1:
@@ -106,8 +115,8 @@ def read_stop(body: Object, parts: tuple[Part, ...]) -> Stop | None:
     return None if status in _UNFINISHED else Stop("unknown", extra={_FORM: {":status": status}})
 
 
-_GIVEN = ("cached_tokens", "cache_write_tokens")
-_MADE = ("reasoning_tokens",)
+_INPUT_DETAILS = ("cached_tokens", "cache_write_tokens")
+_OUTPUT_DETAILS = ("reasoning_tokens",)
 _COUNTS = ("input_tokens", "output_tokens", "total_tokens")
 _USAGE = frozenset({"input_tokens", "output_tokens", "total_tokens", "input_tokens_details", "output_tokens_details"})
 
@@ -115,25 +124,28 @@ _USAGE = frozenset({"input_tokens", "output_tokens", "total_tokens", "input_toke
 def read_usage(raw: JSON) -> Usage | None:
     if raw is None:
         return None
-    as_object(raw, "usage")
-    given, made = raw.get("input_tokens_details"), raw.get("output_tokens_details")
-    given = as_object(given, "usage", "input_tokens_details") if given is not None else {}
-    made = as_object(made, "usage", "output_tokens_details") if made is not None else {}
+    require_object(raw, "usage")
+    input_tokens, output_tokens = raw.get("input_tokens_details"), raw.get("output_tokens_details")
+    input_tokens = require_object(input_tokens, "usage", "input_tokens_details") if input_tokens is not None else {}
+    output_tokens = require_object(output_tokens, "usage", "output_tokens_details") if output_tokens is not None else {}
     extra = read_extra(raw, _USAGE, NAME)
-    extra = read_extra(given, _GIVEN, f"{NAME}/input", extra)
-    extra = read_extra(made, _MADE, f"{NAME}/output", extra)
+    extra = read_extra(input_tokens, _INPUT_DETAILS, f"{NAME}/input", extra)
+    extra = read_extra(output_tokens, _OUTPUT_DETAILS, f"{NAME}/output", extra)
     usage = Usage(
-        integer(raw, "input_tokens"),
-        integer(raw, "output_tokens"),
-        integer(given, "cached_tokens"),
-        integer(given, "cache_write_tokens"),
-        integer(made, "reasoning_tokens"),
+        read_integer(raw, "input_tokens"),
+        read_integer(raw, "output_tokens"),
+        read_integer(input_tokens, "cached_tokens"),
+        read_integer(input_tokens, "cache_write_tokens"),
+        read_integer(output_tokens, "reasoning_tokens"),
         extra=extra,
     )
     if raw.get("total_tokens", usage.total) != usage.total:
         extra.setdefault(NAME, {})["total_tokens"] = raw["total_tokens"]
     absent = [
-        key for counts, keys in ((given, _GIVEN), (made, _MADE), (raw, _COUNTS)) for key in keys if key not in counts
+        key
+        for counts, keys in ((input_tokens, _INPUT_DETAILS), (output_tokens, _OUTPUT_DETAILS), (raw, _COUNTS))
+        for key in keys
+        if key not in counts
     ]
     if absent:
         extra[_FORM] = {**extra.get(_FORM, {}), ":absent": absent}
@@ -141,20 +153,20 @@ def read_usage(raw: JSON) -> Usage | None:
 
 
 def write_usage(usage: Usage) -> Object:
-    given: Object = {"cached_tokens": usage.cached or 0, "cache_write_tokens": usage.cache_write or 0}
-    made: Object = {"reasoning_tokens": usage.reasoning or 0}
+    input_tokens: Object = {"cached_tokens": usage.cached or 0, "cache_write_tokens": usage.cache_write or 0}
+    output_tokens: Object = {"reasoning_tokens": usage.reasoning or 0}
     out: Object = {"input_tokens": usage.input or 0, "output_tokens": usage.output or 0, "total_tokens": usage.total}
     absent = {":absent": usage.extra.get(_FORM, {}).get(":absent", ())}
-    for counts, scope in ((given, "/input"), (made, "/output"), (out, "")):
+    for counts, scope in ((input_tokens, "/input"), (output_tokens, "/output"), (out, "")):
         restore_form(counts, {**usage.extra.get(f"{NAME}{scope}~", {}), **absent}, ("total_tokens",))
-    if given := write_extra(given, usage.extra, f"{NAME}/input"):
-        out["input_tokens_details"] = given
-    if made := write_extra(made, usage.extra, f"{NAME}/output"):
-        out["output_tokens_details"] = made
+    if input_tokens := write_extra(input_tokens, usage.extra, f"{NAME}/input"):
+        out["input_tokens_details"] = input_tokens
+    if output_tokens := write_extra(output_tokens, usage.extra, f"{NAME}/output"):
+        out["output_tokens_details"] = output_tokens
     return write_extra(out, usage.extra, NAME)
 
 
-def envelope(response_id: str, model: str, created: int | None, usage: Usage | None) -> Object:
+def make_envelope(response_id: str, model: str, created: int | None, usage: Usage | None) -> Object:
     """Return every field that a client may rely on, as far as it is known."""
     return {
         "id": response_id,
@@ -178,7 +190,7 @@ def envelope(response_id: str, model: str, created: int | None, usage: Usage | N
 
 def encode_response(response: Response) -> Encoded:
     losses = Losses()
-    base = envelope(response.id, response.model, response.created, response.usage)
+    base = make_envelope(response.id, response.model, response.created, response.usage)
     form = response.extra.get(_FORM, {})
     if ":envelope" in form:  # it came from this wire: write only the fields that it had
         base = {key: value for key, value in base.items() if key in _KNOWN and (value is not None or key in form)}
@@ -199,7 +211,7 @@ def write_status(stop: Stop | None, fault: Fault | None, refused: bool, losses: 
     """Return the status and its details. `refused`: an output item has the refusal."""
     if fault is not None:
         status = "failed" if stop is None else stop.extra.get(_FORM, {}).get(":status", "failed")
-        error = {"code": code_of(fault), "message": fault.message}
+        error = {"code": fault_code(fault), "message": fault.message}
         return {"status": status, "error": {**error, **fault.extra.get(NAME, {})}}
     if stop is None:
         return {"status": "in_progress"}
@@ -209,9 +221,9 @@ def write_status(stop: Stop | None, fault: Fault | None, refused: bool, losses: 
     if ":incomplete" in form:
         details = form[":incomplete"]
         return {"status": "incomplete", **({} if details == "absent" else {"incomplete_details": details})}
-    why = _INCOMPLETE_NAMES.get(stop.reason)
+    stop_name = _INCOMPLETE_NAMES.get(stop.reason)
     if stop.reason == "refusal" and not refused:
-        why = "content_filter"
+        stop_name = "content_filter"
         losses.add(
             "/stop",
             "stop reason refusal",
@@ -219,7 +231,7 @@ def write_status(stop: Stop | None, fault: Fault | None, refused: bool, losses: 
             "Responses has refusals only in items; sent as content_filter",
             "info",
         )
-    if why is None:
+    if stop_name is None:
         if stop.reason == "unknown" and ":status" not in form:
             losses.add("/stop", "stop reason unknown", "weakened", "Responses has no equivalent; sent as 'completed'")
         return {} if form.get(":status") == "absent" else {"status": form.get(":status", "completed")}
@@ -227,4 +239,4 @@ def write_status(stop: Stop | None, fault: Fault | None, refused: bool, losses: 
         losses.add(
             "/stop", "stop reason context_window", "weakened", "Responses has no equivalent; sent as max_output_tokens"
         )
-    return {"status": "incomplete", "incomplete_details": {"reason": why}}
+    return {"status": "incomplete", "incomplete_details": {"reason": stop_name}}

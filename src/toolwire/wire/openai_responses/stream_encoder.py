@@ -37,9 +37,9 @@ from ...ir.text import to_bytes, unescape
 from ..event_writer import BaseStreamEncoder
 from ..shape import write_extra
 from .content import NAME
-from .items import new_call, new_message, report_foreign, write_output_part
+from .items import make_call_item, make_message_item, report_foreign, write_output_part
 from .reasoning import write_reasoning
-from .response import envelope, write_status
+from .response import make_envelope, write_status
 
 __all__ = ["ResponsesStreamEncoder"]
 
@@ -103,11 +103,11 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
         self._sequence += 1
         return b"event: %b\ndata: %b\n\n" % (name.encode(), to_bytes(out))
 
-    def _at(self, item: _WrittenItem, **fields: Any) -> Object:
+    def _item_position(self, item: _WrittenItem, **fields: Any) -> Object:
         return {"item_id": item.id, "output_index": item.index, **fields}
 
     def _start(self, event: ResponseStart) -> bytes:
-        self._base = envelope(event.id, event.model, event.created, None)
+        self._base = make_envelope(event.id, event.model, event.created, None)
         return self._event("response.created", response=self._base) + self._event(
             "response.in_progress", response=self._base
         )
@@ -119,10 +119,10 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
         item = self._items[event.key] = _WrittenItem(len(self._items), item_id, event)
         return item
 
-    def _added(self, item: _WrittenItem, fields: Object) -> bytes:
+    def _item_added(self, item: _WrittenItem, fields: Object) -> bytes:
         return self._event("response.output_item.added", output_index=item.index, item=fields)
 
-    def _done(self, item: _WrittenItem, fields: Object) -> bytes:
+    def _item_done(self, item: _WrittenItem, fields: Object) -> bytes:
         self._output[item.index] = fields
         return self._event("response.output_item.done", output_index=item.index, item=fields)
 
@@ -132,26 +132,33 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
         item = self._open(event, f"msg_{self._base['id']}_{len(self._items)}", f"{NAME}/item")
         name = "response.refusal.delta" if event.refusal else "response.output_text.delta"
         item.template(name, content_index=0, **({} if event.refusal else {"logprobs": []}))
-        message = {**new_message({}, item.id), "status": "in_progress"}
+        message = {**make_message_item({}, item.id), "status": "in_progress"}
         part = write_output_part(Refusal("") if event.refusal else Text(""))
-        return self._added(item, message) + self._event(
-            "response.content_part.added", **self._at(item, content_index=0, part=part)
+        return self._item_added(item, message) + self._event(
+            "response.content_part.added", **self._item_position(item, content_index=0, part=part)
         )
 
     def _text_end(self, event: TextEnd) -> bytes:
         item = self._items[event.key]
-        report_foreign(event.artefacts, self.losses, self._path(event.key))
+        report_foreign(event.artefacts, self.losses, self._part_path(event.key))
         text = unescape(b"".join(item.pieces))
         extra = merge_extra(item.start.extra, event.extra)
         part = write_output_part(Refusal(text, extra) if item.start.refusal else Text(text, extra=extra))
         item_id = self._final_id(item, event.extra.get(f"{NAME}/item"))
-        message = {**new_message({}, item.id), **new_message(extra, item.id), "id": item_id, "content": [part]}
+        message = {
+            **make_message_item({}, item.id),
+            **make_message_item(extra, item.id),
+            "id": item_id,
+            "content": [part],
+        }
         if item.start.refusal:
-            done = self._event("response.refusal.done", **self._at(item, content_index=0, refusal=text))
+            done = self._event("response.refusal.done", **self._item_position(item, content_index=0, refusal=text))
         else:
-            done = self._event("response.output_text.done", **self._at(item, content_index=0, text=text, logprobs=[]))
-        closing = self._event("response.content_part.done", **self._at(item, content_index=0, part=part))
-        return done + closing + self._done(item, message)
+            done = self._event(
+                "response.output_text.done", **self._item_position(item, content_index=0, text=text, logprobs=[])
+            )
+        closing = self._event("response.content_part.done", **self._item_position(item, content_index=0, part=part))
+        return done + closing + self._item_done(item, message)
 
     # calls
 
@@ -161,7 +168,7 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
         begun = self._write_call(item, "", "complete", event.extra)
         if "status" in begun:
             begun["status"] = "in_progress"
-        return self._added(item, begun)
+        return self._item_added(item, begun)
 
     def _final_id(self, item: _WrittenItem, fields: Object | None) -> str:
         """Return the id of a finished item. Some servers send another one there than at its start."""
@@ -174,25 +181,27 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
     def _write_call(self, item: _WrittenItem, raw: str, state: CallState, extra: Extra) -> Object:
         start: CallStart = item.start
         call = ToolCall(start.id, start.name, None, raw, state, start.kind, start.namespace)
-        return write_extra({**new_call(call, item.id), "id": item.id}, extra, NAME)
+        return write_extra({**make_call_item(call, item.id), "id": item.id}, extra, NAME)
 
     def _call_end(self, event: CallEnd) -> bytes:
         item = self._items[event.key]
-        report_foreign(event.artefacts, self.losses, self._path(event.key))
+        report_foreign(event.artefacts, self.losses, self._part_path(event.key))
         opening = b""
         if not item.pieces and event.raw is None:
             opening = self._fragment(item, b"{}")
         raw = unescape(b"".join(item.pieces))
         field = "input" if item.start.kind == "freeform" else "arguments"
-        done = self._event(f"response.{_CALL_EVENTS[item.start.kind]}.done", **self._at(item), **{field: raw})
+        done = self._event(
+            f"response.{_CALL_EVENTS[item.start.kind]}.done", **self._item_position(item), **{field: raw}
+        )
         extra = merge_extra(item.start.extra, event.extra)
-        return opening + done + self._done(item, self._write_call(item, raw, event.state, extra))
+        return opening + done + self._item_done(item, self._write_call(item, raw, event.state, extra))
 
     # reasoning: the parts of a summary, then the text
 
     def _reasoning_start(self, event: ReasoningStart) -> bytes:
         item = self._open(event, f"rs_{self._base['id']}_{len(self._items)}")
-        return self._added(item, {"type": "reasoning", "id": item.id, "summary": []})
+        return self._item_added(item, {"type": "reasoning", "id": item.id, "summary": []})
 
     def _reasoning_delta(self, event: ReasoningDelta) -> bytes:
         item = self._items[event.key]
@@ -202,7 +211,9 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
                 item.text = True
                 item.template("response.reasoning_text.delta", content_index=0)
                 part = {"type": "reasoning_text", "text": ""}
-                out += self._event("response.content_part.added", **self._at(item, content_index=0, part=part))
+                out += self._event(
+                    "response.content_part.added", **self._item_position(item, content_index=0, part=part)
+                )
             return out + self._fragment(item, event.escaped)
         out = b""
         if item.section != event.section:
@@ -217,51 +228,55 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
         item.sections.setdefault(section, [])
         item.template("response.reasoning_summary_text.delta", summary_index=section)
         part = {"type": "summary_text", "text": ""}
-        return self._event("response.reasoning_summary_part.added", **self._at(item, summary_index=section, part=part))
+        return self._event(
+            "response.reasoning_summary_part.added", **self._item_position(item, summary_index=section, part=part)
+        )
 
     def _close_section(self, item: _WrittenItem) -> bytes:
         if item.section is None:
             return b""
         section, item.section = item.section, None
         text = unescape(b"".join(item.sections[section]))
-        where = self._at(item, summary_index=section)
+        where = self._item_position(item, summary_index=section)
         done = self._event("response.reasoning_summary_text.done", **where, text=text)
         part = {"type": "summary_text", "text": text}
         return done + self._event("response.reasoning_summary_part.done", **where, part=part)
 
     def _reasoning_end(self, event: ReasoningEnd) -> bytes:
         item = self._items[event.key]
-        report_foreign(event.artefacts, self.losses, self._path(event.key))
+        report_foreign(event.artefacts, self.losses, self._part_path(event.key))
         out = self._close_section(item)
         text = unescape(b"".join(item.pieces))
         if item.text:
-            out += self._event("response.reasoning_text.done", **self._at(item, content_index=0, text=text))
+            out += self._event("response.reasoning_text.done", **self._item_position(item, content_index=0, text=text))
             part = {"type": "reasoning_text", "text": text}
-            out += self._event("response.content_part.done", **self._at(item, content_index=0, part=part))
+            out += self._event("response.content_part.done", **self._item_position(item, content_index=0, part=part))
         summary = tuple(unescape(b"".join(pieces)) for _, pieces in sorted(item.sections.items()))
         whole = Reasoning(text, summary, event.artefacts, merge_extra(item.start.extra, event.extra))
-        return out + self._done(item, {**write_reasoning(whole), "id": self._final_id(item, event.extra.get(NAME))})
+        return out + self._item_done(
+            item, {**write_reasoning(whole), "id": self._final_id(item, event.extra.get(NAME))}
+        )
 
     def _whole_part(self, event: WholePart) -> bytes:
         part = event.part
         if not isinstance(part, Opaque) or part.wire != NAME:
             self.losses.add(
-                self._path(event.key), part_label(part), "dropped", "Responses has no such output item", "error"
+                self._part_path(event.key), part_label(part), "dropped", "Responses has no such output item", "error"
             )
             return b""
         item = self._items.get(event.key)
         if item is not None:
-            return self._done(item, part.value)
+            return self._item_done(item, part.value)
         item = self._open(event, f"item_{event.key}")
-        return self._added(item, part.value) + self._done(item, part.value)
+        return self._item_added(item, part.value) + self._item_done(item, part.value)
 
     def _part_start(self, event: PartStart) -> bytes:
         part = event.part
         if not isinstance(part, Opaque) or part.wire != NAME:
             return b""
-        return self._added(self._open(event, f"item_{event.key}"), part.value)
+        return self._item_added(self._open(event, f"item_{event.key}"), part.value)
 
-    def _count(self, event: UsageUpdate) -> bytes:
+    def _update_usage(self, event: UsageUpdate) -> bytes:
         self._usage = event.usage
         return b""
 
@@ -270,13 +285,13 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
 
     def _fail(self, event: StreamFault) -> bytes:
         start = b"" if self._base else self._start(ResponseStart())
-        return start + self._final(None, event.fault, {})
+        return start + self._final_event(None, event.fault, {})
 
     def _end(self, event: ResponseEnd) -> bytes:
-        return self._final(event.stops[0] if event.stops else None, None, event.extra)
+        return self._final_event(event.stops[0] if event.stops else None, None, event.extra)
 
-    def _final(self, stop: Stop | None, fault: Fault | None, extra: Extra) -> bytes:
-        base = envelope(self._base["id"], self._base["model"], self._base["created_at"], self._usage)
+    def _final_event(self, stop: Stop | None, fault: Fault | None, extra: Extra) -> bytes:
+        base = make_envelope(self._base["id"], self._base["model"], self._base["created_at"], self._usage)
         refused = any(getattr(item.start, "refusal", False) for item in self._items.values())
         status = write_status(stop, fault, refused, self.losses)
         if not status or status["status"] == "in_progress":
@@ -297,7 +312,7 @@ ResponsesStreamEncoder.handlers = {
     ReasoningEnd: ResponsesStreamEncoder._reasoning_end,
     PartStart: ResponsesStreamEncoder._part_start,
     WholePart: ResponsesStreamEncoder._whole_part,
-    UsageUpdate: ResponsesStreamEncoder._count,
+    UsageUpdate: ResponsesStreamEncoder._update_usage,
     Ping: ResponsesStreamEncoder._ping,
     StreamFault: ResponsesStreamEncoder._fail,
     ResponseEnd: ResponsesStreamEncoder._end,

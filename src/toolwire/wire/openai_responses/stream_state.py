@@ -8,13 +8,13 @@ from ...ir.pointer import JSON, Object
 from ...ir.text import unescape
 from .content import NAME
 
-__all__ = ["GrowingItem", "own_fields", "read_index", "without_form"]
+__all__ = ["GrowingItem", "own_fields", "read_index", "strip_form"]
 
 
 class GrowingItem:
     """An output item that is still growing. A message has a key for each of its contents, others have one."""
 
-    __slots__ = ("ended", "id", "key", "keys", "kind", "said")
+    __slots__ = ("ended", "id", "key", "keys", "kind", "texts")
 
     def __init__(self, kind: str, item_id: JSON) -> None:
         self.kind = kind
@@ -22,18 +22,18 @@ class GrowingItem:
         self.key = -1
         self.keys: dict[int, int] = {}
         # the deltas so far, by content index or section of a summary; by None for arguments and the text of reasoning
-        self.said: dict[int | None, list[bytes]] = {}
+        self.texts: dict[int | None, list[bytes]] = {}
         self.ended = False
 
-    def text_of(self, number: int | None) -> str:
-        return unescape(b"".join(self.said.get(number, ())))
+    def joined_text(self, number: int | None) -> str:
+        return unescape(b"".join(self.texts.get(number, ())))
 
 
 def own_fields(scope: str, fields: Object) -> Extra:
     return {scope: fields} if fields else {}
 
 
-def without_form(extra: Extra) -> Extra:
+def strip_form(extra: Extra) -> Extra:
     """Remove form, except the mark of the beginning of an item."""
     kept = {name: fields for name, fields in extra.items() if not name.endswith("~")}
     if ":item" in extra.get(f"{NAME}~", {}):

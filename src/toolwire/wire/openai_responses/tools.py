@@ -17,16 +17,25 @@ from ...ir.losses import Losses
 from ...ir.parts import Extra
 from ...ir.pointer import JSON, Object, join
 from ...ir.tools import ChoiceMode, Grammar, Tool, ToolChoice
-from ..shape import as_object, boolean, decode_list, optional_string, read_extra, string, write_extra, wrong_type
+from ..shape import (
+    decode_list,
+    read_boolean,
+    read_extra,
+    read_optional_string,
+    read_string,
+    require_object,
+    type_error,
+    write_extra,
+)
 from .content import NAME
 
 __all__ = ["read_choice", "read_discovered_tools", "read_tools", "write_choice", "write_tools"]
 
 _FORM = "openai_responses~"
-_SPACE = "openai_responses/namespace"
+_NAMESPACE = "openai_responses/namespace"
 _FORMAT = "openai_responses/format"
 _CHOICE = "openai_responses/choice"
-_SPACE_FORM = "openai_responses/namespace~"
+_NAMESPACE_FORM = "openai_responses/namespace~"
 _FUNCTION = frozenset({"type", "name", "description", "parameters", "strict", "output_schema", "defer_loading"})
 _CUSTOM = frozenset({"type", "name", "description", "format", "defer_loading"})
 
@@ -36,19 +45,19 @@ def read_tools(raw: Object, key: str = "tools") -> tuple[Tool, ...]:
 
 
 def _read_entry(raw: JSON) -> list[Tool]:
-    kind = as_object(raw).get("type")
+    kind = require_object(raw).get("type")
     if kind == "namespace" and type(raw.get("tools")) is list and raw["tools"]:
-        name = string(raw, "name")
-        space = read_extra(raw, ("type", "name", "tools"), _SPACE)
+        name = read_string(raw, "name")
+        space = read_extra(raw, ("type", "name", "tools"), _NAMESPACE)
         if "description" not in raw:
-            space[_SPACE_FORM] = {**space.get(_SPACE_FORM, {}), ":description": "absent"}
+            space[_NAMESPACE_FORM] = {**space.get(_NAMESPACE_FORM, {}), ":description": "absent"}
         tools = decode_list(raw, "tools", _read_tool)
         if all(tool.kind != "builtin" for tool in tools):
-            return [_in_namespace(tool, name, space) for tool in tools]
+            return [_add_namespace(tool, name, space) for tool in tools]
     return [_read_tool(raw)]
 
 
-def _in_namespace(tool: Tool, name: str, space: Extra) -> Tool:
+def _add_namespace(tool: Tool, name: str, space: Extra) -> Tool:
     return Tool(
         tool.name,
         tool.description,
@@ -64,25 +73,30 @@ def _in_namespace(tool: Tool, name: str, space: Extra) -> Tool:
 
 
 def _read_tool(raw: JSON) -> Tool:
-    kind = as_object(raw).get("type")
+    kind = require_object(raw).get("type")
     if kind == "function" and len(raw) == 5:
-        name, words, schema, strict = raw.get("name"), raw.get("description"), raw.get("parameters"), raw.get("strict")
+        name, description_text, schema, strict = (
+            raw.get("name"),
+            raw.get("description"),
+            raw.get("parameters"),
+            raw.get("strict"),
+        )
         if (
             type(name) is str
-            and type(words) is str
-            and words
+            and type(description_text) is str
+            and description_text
             and type(schema) is dict
             and schema
             and type(strict) is bool
         ):
-            return Tool(name, words, schema, strict=strict)
+            return Tool(name, description_text, schema, strict=strict)
     if kind == "custom":
         return _read_custom(raw)
     if kind != "function":
-        return Tool(string(raw, "type"), kind="builtin", extra={NAME: raw})
+        return Tool(read_string(raw, "type"), kind="builtin", extra={NAME: raw})
     parameters = raw.get("parameters")
     if parameters is not None and type(parameters) is not dict:
-        raise wrong_type("a JSON Schema object", parameters, "parameters")
+        raise type_error("a JSON Schema object", parameters, "parameters")
     output_schema = raw.get("output_schema")
     extra = read_extra(raw, _FUNCTION, NAME)
     if "parameters" not in raw:
@@ -90,12 +104,12 @@ def _read_tool(raw: JSON) -> Tool:
     if raw.get("strict") is None:
         extra.setdefault(NAME, {})[":strict"] = "strict where the schema allows it"
     return Tool(
-        string(raw, "name"),
-        optional_string(raw, "description"),
+        read_string(raw, "name"),
+        read_optional_string(raw, "description"),
         parameters,
-        as_object(output_schema, "output_schema") if output_schema is not None else None,
-        boolean(raw, "strict"),
-        deferred=boolean(raw, "defer_loading"),
+        require_object(output_schema, "output_schema") if output_schema is not None else None,
+        read_boolean(raw, "strict"),
+        deferred=read_boolean(raw, "defer_loading"),
         extra=extra,
     )
 
@@ -104,17 +118,17 @@ def _read_custom(raw: Object) -> Tool:
     extra = read_extra(raw, _CUSTOM, NAME)
     grammar, form = None, raw.get("format")
     if form is not None:
-        kind = as_object(form, "format").get("type")
+        kind = require_object(form, "format").get("type")
         if kind == "grammar":
-            grammar = Grammar(string(form, "syntax"), string(form, "definition"))
+            grammar = Grammar(read_string(form, "syntax"), read_string(form, "definition"))
             read_extra(form, ("type", "syntax", "definition"), _FORMAT, extra)
         elif kind == "text" and len(form) == 1:
             extra[_FORM] = {**extra.get(_FORM, {}), ":format": "text"}
         else:
             extra.setdefault(NAME, {})["format"] = form
-    deferred = boolean(raw, "defer_loading")
-    description = optional_string(raw, "description")
-    return Tool(string(raw, "name"), description, kind="freeform", grammar=grammar, deferred=deferred, extra=extra)
+    deferred = read_boolean(raw, "defer_loading")
+    description = read_optional_string(raw, "description")
+    return Tool(read_string(raw, "name"), description, kind="freeform", grammar=grammar, deferred=deferred, extra=extra)
 
 
 def read_discovered_tools(body: JSON) -> tuple[Tool, ...]:
@@ -133,11 +147,11 @@ def read_discovered_tools(body: JSON) -> tuple[Tool, ...]:
 
 
 def _read_mcp_tool(raw: JSON) -> Tool:
-    schema = as_object(raw).get("input_schema")
+    schema = require_object(raw).get("input_schema")
     return Tool(
-        string(raw, "name"),
-        optional_string(raw, "description"),
-        None if schema is None else as_object(schema, "input_schema"),
+        read_string(raw, "name"),
+        read_optional_string(raw, "description"),
+        None if schema is None else require_object(schema, "input_schema"),
         extra=read_extra(raw, ("name", "description", "input_schema"), NAME),
     )
 
@@ -155,9 +169,9 @@ def write_tools(tools: tuple[Tool, ...], losses: Losses) -> list[Object]:
             continue
         if space is None or space["name"] != tool.namespace:
             space = {"type": "namespace", "name": tool.namespace, "description": "", "tools": []}
-            if _SPACE_FORM in tool.extra:
+            if _NAMESPACE_FORM in tool.extra:
                 del space["description"]  # its form holds the original description, if it had one
-            space = write_extra(space, tool.extra, _SPACE)
+            space = write_extra(space, tool.extra, _NAMESPACE)
             out.append(space)
         space["tools"].append(written)
     return out
@@ -215,31 +229,33 @@ def read_choice(value: JSON) -> ToolChoice | None:
                 f"unknown tool choice {value!r}", pointer="/tool_choice", hint="use auto, none or required"
             )
         return ToolChoice(mode)
-    kind = as_object(value, "tool_choice").get("type")
+    kind = require_object(value, "tool_choice").get("type")
     if kind in ("function", "custom") and type(value.get("name")) is str:
         extra: Extra = {_FORM: {":choice": "custom"}} if kind == "custom" else {}
         return ToolChoice("tool", (value["name"],), extra=read_extra(value, ("type", "name"), NAME, extra))
     if kind == "allowed_tools":
         try:
-            names = tuple(decode_list(value, "tools", _name_of))
+            names = tuple(decode_list(value, "tools", _entry_name))
         except ProtocolError as error:
             raise error.within("tool_choice") from None
         known = ("type", "tools", "mode") if value.get("mode") in ("auto", "required") else ("type", "tools")
-        extra = {**read_extra(value, known, _CHOICE), **_given(value, *names)}
+        extra = {**read_extra(value, known, _CHOICE), **_original_form(value, *names)}
         return ToolChoice("allowed", names, value.get("mode") == "required", extra)
-    name = _name_of(value)
-    return ToolChoice("tool", (name,), extra={**read_extra(value, ("type", "name"), _CHOICE), **_given(value, name)})
+    name = _entry_name(value)
+    return ToolChoice(
+        "tool", (name,), extra={**read_extra(value, ("type", "name"), _CHOICE), **_original_form(value, name)}
+    )
 
 
-def _given(value: Object, *names: str) -> Extra:
+def _original_form(value: Object, *names: str) -> Extra:
     """Keep a choice as it was written; it is written back if the names are still the same."""
     return {f"{_CHOICE}~": {"names": names, "value": value}}
 
 
-def _name_of(entry: JSON) -> str:
+def _entry_name(entry: JSON) -> str:
     """Return the name of a function; for a built-in tool its type, which is the name of its declaration here."""
-    kind = string(as_object(entry), "type")
-    return string(entry, "name") if kind in ("function", "custom") else kind
+    kind = read_string(require_object(entry), "type")
+    return read_string(entry, "name") if kind in ("function", "custom") else kind
 
 
 def write_choice(choice: ToolChoice, tools: tuple[Tool, ...], losses: Losses) -> JSON:
@@ -251,9 +267,9 @@ def write_choice(choice: ToolChoice, tools: tuple[Tool, ...], losses: Losses) ->
     if form.get(":choice") == "custom":
         kinds.update(dict.fromkeys(choice.names, "freeform"))
     if choice.mode == "tool":
-        return write_extra(_named(choice.names[0], kinds), choice.extra, NAME)
+        return write_extra(_named_choice(choice.names[0], kinds), choice.extra, NAME)
     if choice.mode == "allowed":
-        entries = [_named(name, kinds) for name in choice.names]
+        entries = [_named_choice(name, kinds) for name in choice.names]
         return {"type": "allowed_tools", "mode": "required" if choice.required else "auto", "tools": entries}
     if choice.mode == "validated":
         losses.add(join("choice"), "validated", "weakened", "Responses validates with `strict` on each tool")
@@ -261,7 +277,7 @@ def write_choice(choice: ToolChoice, tools: tuple[Tool, ...], losses: Losses) ->
     return choice.mode
 
 
-def _named(name: str, kinds: Mapping[str, str]) -> Object:
+def _named_choice(name: str, kinds: Mapping[str, str]) -> Object:
     if kinds.get(name) == "builtin":
         return {"type": name}
     return {"type": "custom" if kinds.get(name) == "freeform" else "function", "name": name}

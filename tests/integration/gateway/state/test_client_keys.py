@@ -7,7 +7,7 @@ import pytest
 from gateway.serving import serving, upstream_rows
 from gateway.state.plain_http import Http
 
-from toolwire.gateway.keys import digest
+from toolwire.gateway.keys import hash_key
 from toolwire.ir.parts import Text
 from toolwire.ir.response import Response, Stop, Usage
 from toolwire.testing.upstream import RawReply, Upstream
@@ -37,7 +37,7 @@ WRONG = {
     "empty": ({"authorization": "Bearer "}, ""),
     "unknown": ({"x-api-key": "sk-tw-of-nobody"}, ""),
     "almost": ({"x-api-key": KEY[:-1]}, ""),
-    "its hash": ({"x-api-key": digest(KEY)}, ""),
+    "its hash": ({"x-api-key": hash_key(KEY)}, ""),
     "no bearer": ({"authorization": f"Basic {KEY}"}, ""),
     "in the query": ({}, "?key=sk-tw-of-nobody"),
     "not ASCII": ({"x-api-key": "schlüssel"}, "?key=%00%ff"),
@@ -52,7 +52,7 @@ def hello(**usage):
 async def gateway_for(*script, **limits):
     async with Upstream(*script) as upstream, Http() as http:
         models = {name: {"upstream": "openai_chat", "model": "m"} for name in ("small", "large", "huge")}
-        keys = {"ann": {"hash": digest(KEY), **limits}, "bob": {"hash": digest("sk-tw-of-bob")}}
+        keys = {"ann": {"hash": hash_key(KEY), **limits}, "bob": {"hash": hash_key("sk-tw-of-bob")}}
         async with serving({"upstreams": upstream_rows(upstream.url), "models": models, "keys": keys}) as gateway:
             yield gateway, http, upstream
 
@@ -181,7 +181,7 @@ def test_an_upstream_that_does_not_count_is_counted_for(front, stream):
         async with gateway_for(words, words, tokens_per_minute=100) as (gateway, http, _):
             assert (await ask(gateway, http, front, stream=stream)).status == 200
             [turn] = gateway.turns
-            assert turn.estimated
+            assert turn.is_estimated
             assert turn.usage.output == 100
             assert (await ask(gateway, http, front, stream=stream)).status == 429
 
@@ -195,7 +195,7 @@ def test_a_whole_answer_for_a_stream_counts_as_well():
             reply = await ask(gateway, http, "openai_chat", stream=True)
             assert "[DONE]" in reply.text
             assert gateway.turns[0].usage.total == 110
-            assert not gateway.turns[0].estimated
+            assert not gateway.turns[0].is_estimated
 
     asyncio.run(run())
 

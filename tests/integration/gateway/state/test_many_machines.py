@@ -14,7 +14,7 @@ from gateway.serving import WIRES
 from gateway.state.chatting import ChatClient
 
 import toolwire
-from toolwire.gateway.keys import digest
+from toolwire.gateway.keys import hash_key
 from toolwire.gateway.usage_stores import open_usage
 from toolwire.ir.parts import Artefact, Reasoning, Text, ToolCall
 from toolwire.ir.response import Response, Stop, Usage
@@ -67,7 +67,9 @@ def settings(upstream, redis, usage, **limits):
     lines = [f'[upstreams.{wire}]\nbase_url = "{upstream}"\nwire = "{wire}"\nretries = 0' for wire in WIRES]
     lines.append(f"[state]\nurl = {json.dumps(redis)}\nusage = {json.dumps(usage)}")
     for name in ("ann", "bob"):
-        lines.append("\n".join([f'[keys.{name}]\nhash = "{digest(name)}"', *(f"{k} = {v}" for k, v in limits.items())]))
+        lines.append(
+            "\n".join([f'[keys.{name}]\nhash = "{hash_key(name)}"', *(f"{k} = {v}" for k, v in limits.items())])
+        )
     return "\n".join(lines)
 
 

@@ -10,7 +10,7 @@ from gateway.state.plain_http import Http
 from gateway.state.test_client_keys import FRONTS, KEY, ask, hello, said
 from stores.servers import Redis
 
-from toolwire.gateway.keys import digest
+from toolwire.gateway.keys import hash_key
 from toolwire.gateway.redis_link import RedisLink
 from toolwire.gateway.settings import parse_settings
 from toolwire.gateway.state import open_state
@@ -25,7 +25,7 @@ NOWHERE = "redis://me:geheim@127.0.0.1:1/0"
 @asynccontextmanager
 async def gateway_with(state_row, answers, **limits):
     async with Upstream(*[hello()] * answers) as upstream, Http() as http:
-        keys = {"ann": {"hash": digest(KEY), **limits}}
+        keys = {"ann": {"hash": hash_key(KEY), **limits}}
         models = {"small": {"upstream": "openai_chat", "model": "m"}}
         document = {"upstreams": upstream_rows(upstream.url), "models": models, "keys": keys, "state": state_row}
         state = open_state(parse_settings(document), {})
@@ -101,9 +101,9 @@ def test_who_comes_while_it_hangs_waits_no_longer_than_who_came_first():
         clock = asyncio.get_running_loop().time
         link = RedisLink(f"redis://127.0.0.1:{port}/0", clock)
         began = clock()
-        first = asyncio.ensure_future(link.ask(("PING",)))
+        first = asyncio.ensure_future(link.execute(("PING",)))
         await asyncio.sleep(0.1)
-        asked = await asyncio.gather(first, *(link.ask(("PING",)) for _ in range(250)), return_exceptions=True)
+        asked = await asyncio.gather(first, *(link.execute(("PING",)) for _ in range(250)), return_exceptions=True)
         seconds = clock() - began
         await link.aclose()
         server.close()
@@ -123,6 +123,6 @@ def test_an_error_of_its_library_leaves_nobody_waiting():
 
         link._exchange = broken
         with pytest.raises(StoreError):
-            await asyncio.wait_for(link.ask(("PING",)), SAFETY)
+            await asyncio.wait_for(link.execute(("PING",)), SAFETY)
 
     asyncio.run(run())

@@ -137,11 +137,11 @@ def test_it_is_left_alone_for_a_moment_and_used_again(redis_server, redis_url, c
         nonlocal now
         async with linked(redis_url, lambda: now) as link:
             with pytest.raises(StoreError):
-                await link.ask(("NOSUCHCOMMAND",))
+                await link.execute(("NOSUCHCOMMAND",))
             with pytest.raises(StoreError):
-                await link.ask(("PING",))  # not even asked
+                await link.execute(("PING",))  # not even asked
             now = 1.0
-            assert await link.ask(("ECHO", "a"), ("ECHO", "b")) == [b"a", b"b"]
+            assert await link.execute(("ECHO", "a"), ("ECHO", "b")) == [b"a", b"b"]
 
     asyncio.run(ask())
     first, second = [record.getMessage() for record in caplog.records]
@@ -152,7 +152,11 @@ def test_it_is_left_alone_for_a_moment_and_used_again(redis_server, redis_url, c
 def test_what_one_asks_wrong_is_not_the_fault_of_others(redis_url):
     async def ask():
         async with linked(redis_url) as link:
-            asked = [link.ask(("ECHO", 1)), link.ask(("NOSUCHCOMMAND",)), link.ask(("ECHO", 2), ("ECHO", 3))]
+            asked = [
+                link.execute(("ECHO", 1)),
+                link.execute(("NOSUCHCOMMAND",)),
+                link.execute(("ECHO", 2), ("ECHO", 3)),
+            ]
             return await asyncio.gather(*asked, return_exceptions=True)
 
     first, second, third = asyncio.run(ask())
@@ -163,8 +167,8 @@ def test_what_one_asks_wrong_is_not_the_fault_of_others(redis_url):
 def test_who_goes_away_takes_nobody_along(redis_url):
     async def ask():
         async with linked(redis_url) as link:
-            gone = asyncio.ensure_future(link.ask(("ECHO", 1)))
-            stays = asyncio.ensure_future(link.ask(("ECHO", 2)))
+            gone = asyncio.ensure_future(link.execute(("ECHO", 1)))
+            stays = asyncio.ensure_future(link.execute(("ECHO", 2)))
             await asyncio.sleep(0)
             gone.cancel()
             return await stays

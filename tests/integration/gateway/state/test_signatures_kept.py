@@ -8,7 +8,7 @@ from gateway.serving import WIRES, serving, upstream_rows
 from gateway.state.chatting import ChatClient
 
 from toolwire import tool
-from toolwire.gateway.keys import digest
+from toolwire.gateway.keys import hash_key
 from toolwire.gateway.memory import InMemoryContinuations
 from toolwire.gateway.settings import parse_settings
 from toolwire.gateway.state import open_state
@@ -21,7 +21,7 @@ SIGNED = "Rk9PK/8=" * 40 + "\u00fc\u2028"  # not only what base64 has
 HISTORY = [{"role": "user", "content": "How warm is it in Paris?"}]
 CALL = ToolCall("call_1", "weather", {"city": "Paris", "hours": 24})
 DONE = Response(parts=(Text("21 °C"),), stop=Stop("stop"))
-KEYS = {name: {"hash": digest(f"the key of {name}")} for name in ("ann", "bob")}
+KEYS = {name: {"hash": hash_key(f"the key of {name}")} for name in ("ann", "bob")}
 
 
 def thought(provider, kind):

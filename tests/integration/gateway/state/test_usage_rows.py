@@ -10,7 +10,7 @@ from gateway.serving import serving, upstream_rows
 from gateway.state.plain_http import Http
 
 from toolwire.cli.main import main
-from toolwire.gateway.keys import digest
+from toolwire.gateway.keys import hash_key
 from toolwire.gateway.settings import parse_settings
 from toolwire.gateway.state import open_state
 from toolwire.gateway.usage import UsageRow
@@ -104,7 +104,7 @@ async def use(address):
     answer = Response(
         parts=(ToolCall("c", "f", {}),), stop=Stop("tool_calls"), usage=Usage(100, 50, cached=30, reasoning=20)
     )
-    keys = {"ann": {"hash": digest("ann's")}, "bob": {"hash": digest("bob's"), "requests_per_minute": 1}}
+    keys = {"ann": {"hash": hash_key("ann's")}, "bob": {"hash": hash_key("bob's"), "requests_per_minute": 1}}
     hello = Response(parts=(Text("hi"),), stop=Stop("stop"), usage=Usage(7, 3))
     async with Upstream(answer, hello) as upstream, Http() as http:
         document = {"upstreams": upstream_rows(upstream.url), "keys": keys, "state": {"usage": address}}
