@@ -6,8 +6,10 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 NPM    := npm install --no-audit --no-fund --loglevel=error
 WORKERS ?= auto
+# Tests start hundreds of processes; without cached bytecode each of them compiles the package again.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-soak test-mcp test-clients check bench docs format clean
+.PHONY: help demo test test-all test-soak test-mcp test-clients check bench docs format clean
 
 help: ## what there is to do
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,7 +37,10 @@ $(VENV)/demo: $(VENV)/core
 demo: $(VENV)/demo ## a real model behind the gateway, asked in four protocols: offline, no key (DEMO_ONCE=1 ends then)
 	$(BIN)/toolwire demo --serve
 
-test: $(VENV)/test ## all tests
+test: $(VENV)/test ## every suite, with a selection of the expensive parametrisations
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) -m "not full"
+
+test-all: $(VENV)/test ## all tests
 	$(BIN)/python -m pytest --numprocesses $(WORKERS)
 
 test-soak: $(VENV)/test ## 200 kills a store instead of 20; the gateway under load for a minute
