@@ -87,7 +87,7 @@ class Watched:
         self.folder = folder
         self.settings = from_document(
             {
-                "upstreams": upstream_rows(upstream.url, key_file=str(key), timeout=0.4),
+                "upstreams": upstream_rows(upstream.url, key_file=str(key), timeout=2.0),
                 "keys": {"ann": {"hash": digest(CLIENT)}},
                 "log": {"file": str(folder / "access.log"), "bodies": True},
                 "trace": {"record": str(folder / "traces")},
