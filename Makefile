@@ -6,8 +6,10 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 NPM    := npm install --no-audit --no-fund --loglevel=error
 WORKERS ?= auto
+# Tests start hundreds of processes; without cached bytecode each of them compiles the package again.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-soak test-mcp test-clients check bench docs format clean
+.PHONY: help demo test test-all test-soak test-mcp test-clients check bench docs format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,7 +37,10 @@ $(VENV)/demo: $(VENV)/core
 demo: $(VENV)/demo ## ask a small real model through the gateway in four protocols: offline, no key (DEMO_ONCE=1 exits afterwards)
 	$(BIN)/toolwire demo --serve
 
-test: $(VENV)/test ## run all tests
+test: $(VENV)/test ## run every suite, with a selection of the expensive parametrisations
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) -m "not full"
+
+test-all: $(VENV)/test ## run all tests
 	$(BIN)/python -m pytest --numprocesses $(WORKERS)
 
 test-soak: $(VENV)/test ## run 200 kills per store instead of 20, and the gateway under load for a minute

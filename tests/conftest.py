@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from collections import Counter
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -31,3 +32,18 @@ def recorded(request: pytest.FixtureRequest) -> Recorded:
 def virtual_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give every event loop of the test, also those that the package makes, a clock of its own."""
     monkeypatch.setattr(asyncio.events, "new_event_loop", VirtualTimeLoop)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as `full` what `make test` leaves out of expensive parametrisations.
+
+    Strides are prime, so that the selection does not always meet the same value of an inner parameter.
+    """
+    numbers: Counter[str] = Counter()
+    for item in items:
+        marker = item.get_closest_marker("one_in")
+        if marker is not None:
+            function = item.nodeid.partition("[")[0]
+            if numbers[function] % marker.args[0]:
+                item.add_marker(pytest.mark.full)
+            numbers[function] += 1

@@ -372,6 +372,7 @@ def test_a_schema_that_cannot_be_read_accepts_nothing():
         assert caught.value.status == 400
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.pain(57)
 @pytest.mark.parametrize("wire", WIRES)
 def test_no_more_tools_are_sent_than_a_provider_takes(wire):

@@ -67,6 +67,7 @@ def _events(one, pieces):
     return merge_deltas(events), diagnostics
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("share", range(8))
 def test_every_split_gives_the_same_events(share):
     for one in recordings()[share::8]:

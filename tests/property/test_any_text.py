@@ -171,6 +171,7 @@ def grown(seed, size):
     return (first + rest * (size // len(rest) + 1))[:size]
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", STYLES)
 def test_hostile_text_costs_linear_time(name):
     for seed in hostile(name):
@@ -178,6 +179,7 @@ def test_hostile_text_costs_linear_time(name):
             read_text(name, grown(seed, SIZE), SIZE)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     "name, chunk, size",
     [

@@ -1,6 +1,7 @@
 """The ledger and the tests agree, both ways."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import ledger
@@ -8,17 +9,25 @@ import ledger
 TESTS = Path(__file__).parents[1]
 
 
+@cache
+def _decorators() -> list[tuple[str, str, ast.Call]]:
+    """Name, test and call of every decorator with arguments. Reading all files takes seconds, so it is done once."""
+    found = []
+    for path in TESTS.rglob("test_*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                calls = [decorator for decorator in node.decorator_list if isinstance(decorator, ast.Call)]
+                found += [(ast.unparse(call.func), f"{path.name}::{node.name}", call) for call in calls]
+    return found
+
+
 def _marked(marker: str) -> dict[object, list[str]]:
     """number → tests that carry `@pytest.mark.<marker>(number)`"""
     found: dict[object, list[str]] = {}
-    for path in TESTS.rglob("test_*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                continue
-            for decorator in node.decorator_list:
-                if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == f"pytest.mark.{marker}":
-                    for argument in decorator.args:
-                        found.setdefault(ast.literal_eval(argument), []).append(f"{path.name}::{node.name}")
+    for name, test, call in _decorators():
+        if name == f"pytest.mark.{marker}":
+            for argument in call.args:
+                found.setdefault(ast.literal_eval(argument), []).append(test)
     return found
 
 

@@ -87,7 +87,7 @@ class Watched:
         self.folder = folder
         self.settings = parse_settings(
             {
-                "upstreams": upstream_rows(upstream.url, key_file=str(key), timeout=0.4),
+                "upstreams": upstream_rows(upstream.url, key_file=str(key), timeout=2.0),
                 "keys": {"ann": {"hash": hash_key(CLIENT)}},
                 "log": {"file": str(folder / "access.log"), "bodies": True},
                 "trace": {"record": str(folder / "traces")},

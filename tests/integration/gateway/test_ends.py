@@ -47,6 +47,7 @@ async def gateway_before(data, then):
     await server.wait_closed()
 
 
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("front", WIRES)
 @pytest.mark.parametrize("then", ["end", "cut", "reset"])
 @pytest.mark.parametrize(

@@ -117,6 +117,7 @@ async def test_an_argument_of_ten_megabytes(front):
     assert len(made.arguments["a"]) == 10_000_000
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.gateway_bad_input(8)
 @pytest.mark.parametrize("front", WIRES)
 @run
@@ -246,6 +247,7 @@ def told(request):
     return [(part.arguments["n"], results.get(part.id)) for part in parts if isinstance(part, ToolCall)]
 
 
+@pytest.mark.one_in(7)
 @pytest.mark.gateway_bad_input(35, 37, 38, 39, 40, 41, 42)
 @pytest.mark.parametrize(("front", "wire"), TRANSLATED)
 @pytest.mark.parametrize(

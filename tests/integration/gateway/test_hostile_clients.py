@@ -399,6 +399,7 @@ async def test_a_client_that_hangs_up_in_the_middle_of_its_body_leaves_nothing_b
     assert len(asyncio.all_tasks()) == before
 
 
+@pytest.mark.one_in(7)
 @pytest.mark.gateway_bad_input(75)
 @every_front
 @pytest.mark.parametrize("stream", [False, True])

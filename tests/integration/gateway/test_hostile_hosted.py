@@ -177,7 +177,8 @@ ENDINGS = {
 @pytest.mark.parametrize("function", ENDINGS, ids=lambda one: one.__name__)
 @run
 async def test_a_tool_that_has_no_end_or_a_bad_one_is_a_result(function):
-    box = Toolbox(toolwire.tool(effect="read")(function)).with_options(timeout=0.5, retries=0)
+    timeout = 0.5 if "did not finish" in ENDINGS[function] else SAFETY
+    box = Toolbox(toolwire.tool(effect="read")(function)).with_options(timeout=timeout, retries=0)
     (words,) = await told(Runner(box), calling(function.__name__))
     assert ENDINGS[function] in words
     assert len(words) < 70_000

@@ -278,6 +278,7 @@ async def test_words_that_look_like_events_stay_words(front):
             assert came.text == text
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.gateway_bad_input(71)
 @every_front
 @pytest.mark.parametrize("then", ["cut", "reset"])
@@ -323,6 +324,7 @@ async def test_a_page_instead_of_an_answer(front, stream):
 BOMB = gzip.compress(b" " * 50_000_000, 6)
 
 
+@pytest.mark.one_in(7)
 @pytest.mark.gateway_bad_input(73)
 @every_front
 @pytest.mark.parametrize("stream", [False, True])
@@ -337,6 +339,7 @@ async def test_a_small_answer_that_unpacks_to_a_large_one(front, stream):
     assert peak < 10_000_000
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.gateway_bad_input(74)
 @every_front
 @pytest.mark.parametrize("stream", [False, True])

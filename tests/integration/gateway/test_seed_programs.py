@@ -56,6 +56,7 @@ async def run(program: tuple[str, ...]) -> tuple[str, list[str]]:
     return printed.decode(), [turn.model for turn in gateway.turns]
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("program", PROGRAMS, ids=" ".join)
 def test_the_program_gets_a_call_and_an_answer(program):
     printed, models = asyncio.run(run(program))

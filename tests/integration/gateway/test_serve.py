@@ -162,6 +162,7 @@ def fails(folder: Path, *arguments: str) -> str:
     return done.stderr
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("more", "arguments", "words"),
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from gateway.hostile import ASKED, WORDS, body_of, path_of, post, responded, run
 from gateway.serving import serving
+from virtual_time import in_virtual_time
 
 from toolwire import Request, Response
 from toolwire.ir.fold import unfold
@@ -31,7 +32,7 @@ async def ask(gateway, front="openai_chat", *, stream=True):
     return await post(gateway, path_of(front, "m", stream=stream), body)
 
 
-@run
+@in_virtual_time
 async def test_who_is_silent_gives_way_to_the_next_and_rests():
     async with (
         Upstream(MUTE) as first,
@@ -45,7 +46,7 @@ async def test_who_is_silent_gives_way_to_the_next_and_rests():
     assert [turn.failures for turn in gateway.turns] == [(("a", "timeout"),), ()]
 
 
-@run
+@in_virtual_time
 async def test_who_takes_all_of_its_time_leaves_the_next_its_own():
     async with (
         Upstream(MUTE) as first,
@@ -56,7 +57,7 @@ async def test_who_takes_all_of_its_time_leaves_the_next_its_own():
     assert [turn.failures for turn in gateway.turns] == [(("a", "timeout"),)]
 
 
-@run
+@in_virtual_time
 async def test_an_answer_that_cannot_be_passed_on_is_not_bought_again():
     page = RawReply(b"<html>busy</html>", headers={"content-type": "application/json"})
     async with Upstream(page, page, page) as first, Upstream(page) as second:
@@ -65,7 +66,7 @@ async def test_an_answer_that_cannot_be_passed_on_is_not_bought_again():
         assert [len(first.heard), len(second.heard)] == [1, 1]
 
 
-@run
+@in_virtual_time
 async def test_who_falls_silent_after_the_first_word_rests_too():
     async with (
         Upstream(PartialReply(WORDS, 400, "stall")) as first,
@@ -79,7 +80,7 @@ async def test_who_falls_silent_after_the_first_word_rests_too():
     assert [turn.error for turn in gateway.turns] == ["timeout", None]
 
 
-@run
+@in_virtual_time
 async def test_the_silence_of_the_first_is_not_the_seconds():
     encoder = get("openai_chat").stream_encoder(Request(stream=True))
     words = b"".join(encoder.feed(event) for event in unfold(WORDS))
@@ -99,7 +100,7 @@ async def test_who_has_had_its_time_is_not_asked_again(stream):
     async with (
         Upstream(MUTE, MUTE) as first,
         Upstream(MUTE, MUTE) as second,
-        serving(two(first, second, timeout=0.3, retries=2)) as gateway,
+        serving(two(first, second, timeout=1.0, retries=2)) as gateway,
     ):
         answer = await ask(gateway, stream=stream)
         assert answer.status == 504
@@ -107,7 +108,7 @@ async def test_who_has_had_its_time_is_not_asked_again(stream):
     assert [turn.failures for turn in gateway.turns] == [(("a", "timeout"), ("b", "timeout"))]
 
 
-@run
+@in_virtual_time
 async def test_patience_for_one_who_asks_for_it_is_no_silence():
     wait = Fault("rate_limit", "later", 429, retry_after=0.5)
     async with Upstream(wait, WORDS) as provider:

@@ -31,6 +31,7 @@ async def ask(gateway, model, fields, **more):
     return await post(gateway, "/v1/responses", json.dumps(body).encode()), body
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.finding("G5")
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("wire", WIRES)

@@ -95,6 +95,7 @@ def test_without_tools_it_answers_in_words_streamed_or_whole(model):
     assert not any("prompt_progress" in chunk for chunk in chunks)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "more", [{}, {"tools": TOOLS, "tool_choice": "required"}, {"tools": TOOLS, "tool_choice": "none"}]
 )
@@ -114,6 +115,7 @@ def test_a_choice_of_no_tool_gives_words(model):
     assert "tool_calls" not in message
 
 
+@pytest.mark.full
 def test_after_a_result_it_tells_the_result(model):
     call = {
         "id": "call00000",
@@ -187,6 +189,7 @@ def test_who_leaves_while_the_prompt_is_read_stops_that(model, monkeypatch):
     assert progress["processed"] < progress["total"] / 2
 
 
+@pytest.mark.full
 def test_two_at_once_and_a_third_that_waits(model):
     async def ask_all():
         asked = [body({"role": "user", "content": f"Say {word}."}, max_tokens=6) for word in ("one", "two", "three")]
@@ -196,6 +199,7 @@ def test_two_at_once_and_a_third_that_waits(model):
     assert [bool(answer["message"]["content"]) for answer in answers] == [True] * 3
 
 
+@pytest.mark.full
 def test_who_waits_and_leaves_is_never_begun(model):
     async def crowd():
         running = [asyncio.create_task(model.complete(body(max_tokens=6))) for _ in range(2)]
@@ -240,6 +244,7 @@ def test_a_client_hears_of_a_prompt_that_is_too_long(model):
         asyncio.run(stream())
 
 
+@pytest.mark.full
 def test_an_agent_uses_a_tool_and_answers(model):
     heard = []
 
@@ -269,6 +274,7 @@ def test_there_is_one_a_process_and_it_can_be_closed(model):
 BOUNDED = {"type": "object", "properties": {"code": {"type": "string", "pattern": "^[A-Z]{3}$"}}, "required": ["code"]}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("stream", [False, True])
 def test_what_it_could_not_be_told_is_told_to_who_asked(model, stream):
     request = Request(
@@ -293,6 +299,7 @@ def test_what_it_could_not_be_told_is_told_to_who_asked(model, stream):
     ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("strict", [False, True])
 def test_the_gateway_counts_it_among_the_losses(model, stream, strict):

@@ -185,7 +185,7 @@ def test_announcements_over_http(where):
 
     async def test():
         address = over_http(tools_list, listen)
-        async with address.serving() as url, McpClient(ServerSpec("s", url=url, timeout=20.0)) as client:
+        async with address.serving() as url, McpClient(ServerSpec("s", url=url, timeout=60.0)) as client:
             for _ in range(20):
                 assert set(client.tools) == {"pay"}
                 assert (await client.call(asked("pay"))).text == "paid"

@@ -90,6 +90,7 @@ def test_calls_side_by_side_get_their_own_answers():
     run(test())
 
 
+@pytest.mark.full
 def test_ten_thousand_calls_over_one_connection():
     async def test():
         async with McpClient(workshop()) as client:

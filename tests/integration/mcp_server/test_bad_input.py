@@ -148,6 +148,7 @@ def test_a_request_that_is_cancelled_is_stopped_and_not_answered(tmp_path):
         assert line.call("add", {"a": 1, "b": 2})["id"] != number
 
 
+@pytest.mark.full
 def test_ten_thousand_calls_over_one_line():
     many = 10_000
     with Line() as line:

@@ -174,7 +174,7 @@ def busy_runner():
     def hold() -> str:
         """Hold the thread."""
         began.set()
-        release.wait(20)
+        release.wait(SAFETY)
         return "held"
 
     @tool(effect="read")
@@ -383,7 +383,7 @@ def test_a_write_that_waits_for_a_thread_does_not_run_once_its_run_is_stopped():
         def hold() -> str:
             """Hold."""
             began.set()
-            release.wait(20)
+            release.wait(SAFETY)
             return "held"
 
         store = MemoryStore()
@@ -411,7 +411,7 @@ def test_a_write_that_began_in_a_thread_is_awaited_and_recorded():
         def pay() -> str:
             """Pay."""
             began.set()
-            release.wait(20)
+            release.wait(SAFETY)
             return "paid"
 
         store = MemoryStore()

@@ -338,7 +338,7 @@ def test_one_server_that_hangs_leaves_room_for_the_others():
     async def check():
         async with server(_never) as hanging, server(saying(OK)) as fine, opened(connections=2) as transport:
             waiting = [asyncio.ensure_future(whole(transport, hanging["url"])) for _ in range(4)]
-            await asyncio.wait_for(hanging["asked"].wait(), 1)
+            await asyncio.wait_for(hanging["asked"].wait(), SAFETY)
             assert (await whole(transport, fine["url"]))[2] == b"hi"
             for one in waiting:
                 one.cancel()

@@ -260,7 +260,7 @@ def test_a_process_can_be_killed():
 
 
 def test_a_process_that_dies_is_a_failure_of_its_call():
-    box = Toolbox(Entry(tool(leave), leave, Options(isolation="process", timeout=20.0)))
+    box = Toolbox(Entry(tool(leave), leave, Options(isolation="process", timeout=SAFETY)))
     (result,) = run(box, calls=[call("leave", code=3)])
     assert result_code(result) == "outcome_unknown"
     assert "died" in result.text
@@ -538,7 +538,7 @@ def marked(number: int) -> int:
 
 
 def test_a_tool_that_was_marked_as_one_runs_in_a_process():
-    box = Toolbox(marked).with_options(isolation="process", timeout=20.0)
+    box = Toolbox(marked).with_options(isolation="process", timeout=SAFETY)
     (result,) = run(box, calls=[call("marked", number=3)])
     assert result.text == "3"
 

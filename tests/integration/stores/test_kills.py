@@ -25,6 +25,7 @@ def effects(tmp_path):
     return tmp_path / "effects"
 
 
+@pytest.mark.one_in(3)
 def test_kills(place, store, effects):
     chance = random.Random(7)
     keys, expected = [], {}

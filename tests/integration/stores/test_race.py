@@ -1,5 +1,7 @@
 """Eight processes want the same five hundred calls: each is executed once."""
 
+import pytest
+
 from stores import worker
 from stores.servers import PROCESSES
 from stores.worker import executions
@@ -21,6 +23,7 @@ def race(place, effects, keys, **how):
     assert [racer.exitcode for racer in racers] == [0] * RACERS
 
 
+@pytest.mark.one_in(3)
 def test_race(place, store, tmp_path):
     effects = tmp_path / "effects"
     race(place, effects, KEYS)
@@ -40,6 +43,7 @@ def test_who_reclaims_is_one(place, store, wish, tmp_path):
     assert executions(effects) == dict.fromkeys(KEYS[:100], 1)
 
 
+@pytest.mark.one_in(3)
 def test_the_first_use_is_a_race_too(server, tmp_path):
     """Nobody has made the file or the table yet."""
     for number in range(3):

@@ -38,6 +38,7 @@ def run(url, effects, *, die=None, run_id="run"):
         store.close()
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.failure(2)
 @pytest.mark.parametrize("die", ["before the effect", "after the effect"])
 def test_killed_inside_of_the_tool(place, tmp_path, die):

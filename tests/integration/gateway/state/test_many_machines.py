@@ -91,6 +91,7 @@ async def statuses(client, count):
     return [reply.status for reply in replies]
 
 
+@pytest.mark.one_in(2)
 def test_limits_signatures_and_usage_are_shared_and_survive_a_machine(redis_url, usage, tmp_path):
     async def run():
         script = [*[HELLO] * 20, signed(1), HELLO, signed(2), HELLO]
