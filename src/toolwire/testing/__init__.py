@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> object:
     """Load the scripted provider, which needs an event loop, and the recordings on first use."""
-    if name in ("Partly", "Raw", "Recorded", "Upstream"):
+    if name in ("PartialReply", "RawReply", "Recorded", "Upstream"):
         from . import upstream
 
         return getattr(upstream, name)
