@@ -8,12 +8,12 @@ The request has two calls, one loss and token counts, and was streamed. Spans ar
 import time
 from tempfile import TemporaryFile
 
-from toolwire.gateway.asked import ClientRequest
-from toolwire.gateway.fronts import INGRESSES, Route
+from toolwire.gateway.client_request import ClientRequest
 from toolwire.gateway.log import AccessLog
 from toolwire.gateway.metrics import Metrics
 from toolwire.gateway.redact import Redactor
-from toolwire.gateway.turn import RequestLog
+from toolwire.gateway.request_log import RequestLog
+from toolwire.gateway.routes import INGRESSES, Route
 from toolwire.ir.losses import Loss
 from toolwire.ir.response import Usage
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from toolwire.gateway.app import Gateway
-from toolwire.gateway.fronts import match_route
+from toolwire.gateway.routes import match_route
 from toolwire.gateway.settings import parse_settings
 from toolwire.gateway.state import open_state, usage_address
 

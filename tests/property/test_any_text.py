@@ -12,8 +12,8 @@ import toolwire.text
 from toolwire.ir import Tool, ToolCall
 from toolwire.testing import TextVector, same
 from toolwire.testing.text_suite import read_pieces
-from toolwire.text.engine.offered import OfferedTools
-from toolwire.text.engine.signatures import FORMAT_MARKERS
+from toolwire.text.engine.markers import FORMAT_MARKERS
+from toolwire.text.engine.offered_tools import OfferedTools
 from waiting import cpu_guard
 from work_counter import assert_linear, count_work
 

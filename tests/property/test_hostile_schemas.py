@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from toolwire.ir.errors import ToolwireError
 from toolwire.schema.dialects import DIALECTS
 from toolwire.schema.lowering import _lower
-from toolwire.schema.read import parse_schema
+from toolwire.schema.parse import parse_schema
 from toolwire.schema.repair import _Repairer
 from toolwire.schema.validate import Validator
 from work_counter import count_work

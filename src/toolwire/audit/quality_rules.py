@@ -9,8 +9,8 @@ from ..ir.errors import SchemaError
 from ..ir.pointer import Object
 from ..ir.tools import Tool
 from ..schema.validate import validator
-from .alike import first_similar
 from .findings import Hit, rule
+from .similar import first_similar
 
 __all__: list[str] = []
 

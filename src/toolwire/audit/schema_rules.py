@@ -13,10 +13,10 @@ from ..schema.dialects import DIALECTS
 from ..schema.disjoint import are_disjoint
 from ..schema.lowering import lower
 from ..schema.nodes import Node, ObjectNode, UnionNode
+from ..schema.parse import ParsedSchema, parse_schema
 from ..schema.patterns import is_supported
-from ..schema.read import ParsedSchema, parse_schema
+from ..schema.provider_risk import provider_risks
 from ..schema.refs import recursive_definitions
-from ..schema.strain import provider_risks
 from .findings import Hit, rule_decorator
 
 __all__ = ["SCHEMA_CHECKS", "AuditedSchema", "schema_rule"]

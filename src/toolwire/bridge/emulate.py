@@ -24,9 +24,9 @@ from ..ir.request import Message, OutputFormat, Request
 from ..ir.response import Response
 from ..ir.tools import Tool
 from ..text import get
+from ..text.engine.event_builder import Diagnostic
 from ..text.engine.format import Format
 from ..text.engine.json_calls import JsonCalls
-from ..text.engine.writer import Diagnostic
 from .emulate_answer import AnswerReader
 from .emulate_history import FREEFORM, render_history
 

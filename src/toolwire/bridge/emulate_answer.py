@@ -20,8 +20,8 @@ from ..ir.events import (
 )
 from ..ir.response import Stop
 from ..ir.tools import Tool
+from ..text.engine.event_builder import Diagnostic
 from ..text.engine.format import Format, Parser
-from ..text.engine.writer import Diagnostic
 
 __all__ = ["AnswerReader"]
 

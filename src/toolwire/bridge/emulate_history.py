@@ -13,7 +13,7 @@ from ..ir.request import Message
 from ..ir.tools import Tool
 from ..text.engine.format import Format
 from .history import normalise
-from .places import message_index
+from .locations import message_index
 
 __all__ = ["FREEFORM", "render_history"]
 

@@ -16,8 +16,8 @@ from ..ir.response import Fault, Response
 from ..ir.tools import Tool
 from ..schema.lowering import Lowered
 from ..wire.protocol import Capabilities, Wire
-from .name_tool import resolve_breach
 from .names import NameMap
+from .resolve_breach import resolve_breach
 from .restorer import Restorer
 
 __all__ = ["Exchange"]

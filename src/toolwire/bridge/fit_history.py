@@ -19,16 +19,16 @@ from ..schema.lowering import Lowered
 from ..wire.media import guess_media_type, media_placeholder
 from ..wire.profiles import family_of
 from ..wire.protocol import Wire
-from ..wire.structured import structured_as_text
+from ..wire.structured_results import structured_as_text
 from .cache import fit_ttl
+from .deferred_media import DeferredMedia
 from .fit_system import ensure_user_message, hoist_system
 from .fit_tools import wrap_freeform
 from .foreign import own_artefacts, report_extra
 from .history import DraftMessage, gather, merge_drafts, normalise
 from .ids import IdAllocator
-from .moved import DeferredMedia
+from .locations import PartLocation, location_pointer, message_index
 from .names import NameMap
-from .places import PartLocation, location_pointer, message_index
 from .stored import compaction_summary, continues_stored
 
 __all__ = ["ERROR_MARK", "fit_history", "fit_results"]

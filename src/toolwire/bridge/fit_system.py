@@ -8,7 +8,7 @@ from ..ir.pointer import join
 from ..ir.request import Message, Request
 from ..wire.protocol import Wire
 from .history import DraftMessage
-from .places import message_index
+from .locations import message_index
 
 __all__ = ["ensure_user_message", "hoist_system"]
 

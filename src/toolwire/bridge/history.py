@@ -19,7 +19,7 @@ from ..ir.losses import Losses
 from ..ir.parts import Extra, Part, Text, ToolCall, ToolResult
 from ..ir.request import Message
 from ..ir.text import dumps
-from .places import PartLocation, location_pointer, message_locations
+from .locations import PartLocation, location_pointer, message_locations
 
 __all__ = ["INTERRUPTED", "DraftMessage", "gather", "merge_drafts", "normalise"]
 

@@ -24,8 +24,8 @@ from .fit_reasoning import fit_reasoning
 from .fit_tools import fit_tools
 from .foreign import report_extra
 from .history import DraftMessage
+from .locations import location_pointer, message_index
 from .names import NameMap
-from .places import location_pointer, message_index
 from .stored import find_stored
 
 __all__ = ["Prepared", "prepare"]

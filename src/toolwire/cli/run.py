@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..net.agent import Agent, Answer
     from ..net.client import ModelClient
     from ..run.records import Store
-    from ..run.requests import Approve
+    from ..run.steps import Approve
     from ..run.toolbox import Toolbox
 
 __all__ = ["add_to", "ask_person", "make_client"]

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from socket import socket
 
     from ..gateway.app import Gateway
+    from ..gateway.request_log import RequestLog
     from ..gateway.settings import Settings
-    from ..gateway.turn import RequestLog
 
 __all__ = ["add_to"]
 

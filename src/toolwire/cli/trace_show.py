@@ -48,7 +48,7 @@ def decode_client_request(trace: Trace) -> Request | None:
     """Decode the client's request; return None if it is not valid."""
     from msgspec.structs import replace
 
-    from ..gateway.fronts import match_route
+    from ..gateway.routes import match_route
     from ..stream.strict import parse_object
     from ..wire import get
 

@@ -28,26 +28,26 @@ from ..net.transports import open_transport
 from ..run.observe import Retriever
 from ..stream.strict import parse_object
 from ..wire import get
-from .answering import Dependencies, RequestHandler
 from .asgi import HttpExchange, Receive, Scope, Send, uncancel
-from .asked import ClientRequest
 from .cache import AnswerCache
+from .client_request import ClientRequest
+from .continuations import ContinuationStore, open_in_memory
 from .faults import RequestRefused, fault_from
-from .fronts import INGRESSES, Ingress, Route, allowed_methods, guess_ingress, match_route
-from .guard import OriginPolicy
+from .in_flight import InFlight
 from .keys import Caller, ClientKeys
 from .limits import InProcessLimiter, Limiter
 from .listing import VERSION, count_reply, model_entry, model_list
-from .memory import ContinuationStore, open_in_memory
+from .origin_policy import OriginPolicy
+from .request_handler import Dependencies, RequestHandler
+from .request_log import BeginSink, RequestLog, Sink
+from .routes import INGRESSES, Ingress, Route, allowed_methods, guess_ingress, match_route
 from .routing import Router, UnknownModel
 from .settings import LimitsRow, Settings
-from .turn import BeginSink, RequestLog, Sink
-from .under_way import InFlight
 from .upstreams import ConfiguredUpstream, upstreams_from_environment
 
 if TYPE_CHECKING:
     from ..mcp.server import Server
-    from .published import McpMount
+    from .mcp_mount import McpMount
 
 __all__ = ["Gateway", "ToolBindings"]
 
@@ -172,7 +172,7 @@ class Gateway:
             self._end_sessions_task = asyncio.ensure_future(self._mcp_mount.end_sessions())
 
     def _make_mcp_mount(self, server: Server) -> McpMount:
-        from .published import McpMount
+        from .mcp_mount import McpMount
 
         return McpMount(server, lambda: (self._origin_policy, self._keys, self._publish_for))
 

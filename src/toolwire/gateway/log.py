@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from ..ir.errors import ConfigError
 from ..ir.terminal import neutralise_json
-from .turn import RequestLog
+from .request_log import RequestLog
 
 __all__ = ["AccessLog", "JsonLogHandler", "LogFile", "Write", "to_logger", "to_stderr"]
 

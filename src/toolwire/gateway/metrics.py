@@ -13,8 +13,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from .asked import ClientRequest
-from .turn import RequestLog
+from .client_request import ClientRequest
+from .request_log import RequestLog
 
 if TYPE_CHECKING:
     from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, cast
 from ..ir.errors import MissingExtra, ToolwireError
 from ..ir.request import Request
 from ..net.otel import Instruments, OtelObserver, request_attributes, usage_attributes
-from .asked import ClientRequest
-from .turn import RequestLog
+from .client_request import ClientRequest
+from .request_log import RequestLog
 
 if TYPE_CHECKING:
     from contextvars import Token

@@ -23,13 +23,13 @@ from ..ir.request import Request
 from ..ir.response import Fault, Response, Usage
 from ..ir.text import finite_to_bytes
 from ..net.endpoint import Endpoint
-from ..net.question import EndpointRequest, redact_key
+from ..net.endpoint_request import EndpointRequest, redact_key
 from ..stream.strict import parse_object
 from ..wire.protocol import StreamEncoder
-from .asked import ClientRequest
-from .hosting import GatewayTools, TurnEvents, add_usage
+from .answer_stats import AnswerStats
+from .client_request import ClientRequest
+from .gateway_tools import GatewayTools, TurnEvents, add_usage
 from .routing import Target
-from .seen import AnswerStats
 from .splice import replace_model
 from .streams import PassThroughStream, Stream, TranslatedStream, expected_choices
 

@@ -27,11 +27,11 @@ from ..ir.losses import Loss
 from ..ir.pointer import JSON
 from ..net.http import Reply, Transport
 from .asgi import AsgiApp, AsgiMessage, Receive, Scope, Send
-from .fronts import guess_ingress
 from .keys import keys_in_request
+from .request_log import RequestLog
+from .routes import guess_ingress
 from .sanitise import Sanitiser
 from .trace import VERSION, RecordedAnswer, RecordedExchange, RecordedOutcome, Trace, record_chunks
-from .turn import RequestLog
 
 __all__ = ["Recorder", "trace_writer"]
 

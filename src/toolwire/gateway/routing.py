@@ -16,7 +16,7 @@ from random import Random
 from msgspec import Struct
 
 from ..ir.errors import ToolwireError
-from .asked import ClientRequest
+from .client_request import ClientRequest
 from .settings import ModelRow, TargetRow
 from .upstreams import ConfiguredUpstream
 

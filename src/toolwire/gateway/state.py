@@ -15,10 +15,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from msgspec import Struct
 
 from ..ir.errors import ConfigError
+from .continuations import ContinuationStore, open_in_memory
 from .limits import InProcessLimiter, Limiter
-from .memory import ContinuationStore, open_in_memory
+from .request_log import Sink
 from .settings import Settings, StateRow
-from .turn import Sink
 
 __all__ = ["State", "open_state", "usage_address"]
 
@@ -67,9 +67,9 @@ def _open_shared(
 ) -> tuple[Limiter, ContinuationStore, Callable[[], Awaitable[None]]]:
     if not url.startswith(_SCHEMES):
         raise ConfigError("state.url is not a Redis address", hint="use redis://host:6379/0, rediss://… or unix://…")
+    from .redis_continuations import RedisContinuations
     from .redis_limits import RedisLimiter
     from .redis_link import RedisLink
-    from .redis_memory import RedisContinuations
 
     link = RedisLink(url, time.monotonic)
     limiter = RedisLimiter(link, None if row.strict else local_limiter)

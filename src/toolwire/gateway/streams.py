@@ -15,12 +15,12 @@ from ..ir.errors import ToolwireError, TruncatedStream
 from ..ir.events import CallDelta, Event, ResponseEnd, ResponseStart, StreamFault, TextDelta
 from ..ir.request import Request
 from ..ir.response import Fault
-from ..net.question import EndpointRequest, redact_key
+from ..net.endpoint_request import EndpointRequest, redact_key
 from ..stream.sse import SSEDecoder
 from ..stream.strict import parse_object
 from ..wire.protocol import StreamEncoder, Wire
-from .fronts import INGRESSES, Ingress
-from .seen import AnswerStats
+from .answer_stats import AnswerStats
+from .routes import INGRESSES, Ingress
 
 __all__ = ["PassThroughStream", "Stream", "TranslatedStream", "expected_choices"]
 

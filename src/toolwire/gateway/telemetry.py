@@ -28,10 +28,10 @@ from .log import AccessLog, JsonLogHandler, LogFile, Write, to_logger, to_stderr
 from .metrics import Metrics
 from .record import Recorder, trace_writer
 from .redact import Redactor
+from .request_log import Sink
 from .sanitise import Sanitiser
 from .settings import Settings, UpstreamRow
 from .trace import Trace
-from .turn import Sink
 from .upstreams import known_keys, upstreams_from_environment
 
 __all__ = ["Telemetry", "open_telemetry"]

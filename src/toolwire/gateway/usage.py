@@ -16,7 +16,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from ..ir.errors import StoreError
-from .turn import RequestLog
+from .request_log import RequestLog
 
 __all__ = ["UsageRow", "UsageSink", "UsageStore", "UsageSum"]
 

@@ -24,7 +24,7 @@ from ..ir.request import Message, Request, Role
 from ..ir.tools import ToolChoice
 from ..ir.value import Value
 from ..text import get
-from ..text.engine.declare import ResultTemplate, ToolPrompt
+from ..text.engine.prompt import ResultTemplate, ToolPrompt
 from ..wire import get as get_wire
 from ..wire.protocol import Encoded
 from .grammar import build_grammar, unenforced_keywords

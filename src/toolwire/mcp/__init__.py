@@ -4,16 +4,16 @@ Server       the published tools, resources, prompts  toolwire.mcp.server
 serve_stdio  serve on standard input and output       toolwire.mcp.stdio
 HttpApp      serve over HTTP, an ASGI app             toolwire.mcp.http
 resource, prompt                                      toolwire.mcp.offers
-current_exchange: progress, logs, questions           toolwire.mcp.exchange
+current_exchange: progress, logs, questions           toolwire.mcp.request_context
 
 The client side, which uses MCP servers as toolboxes, is toolwire.mcp.client.
 """
 
 from __future__ import annotations
 
-from .exchange import current_exchange
 from .http import HttpApp
 from .offers import prompt, resource
+from .request_context import current_exchange
 from .server import Server
 from .stdio import serve_stdio
 

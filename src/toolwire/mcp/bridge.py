@@ -27,20 +27,20 @@ from ..net.transports import open_transport
 from ..stream.ndjson import NDJSONDecoder
 from ..wire.mcp import decode_tools
 from ..wire.mcp.errors import INTERNAL_ERROR, INVALID_REQUEST, RpcError
-from ..wire.mcp.greeting import ServerCard
+from ..wire.mcp.handshake import ServerCard
 from ..wire.mcp.headers import SESSION, HeaderArguments, find_header_arguments
 from ..wire.mcp.meta import PROGRESS_TOKEN, PROTOCOL_VERSION
-from ..wire.mcp.notices import CANCELLED, PROGRESS
+from ..wire.mcp.notifications import CANCELLED, PROGRESS
 from ..wire.mcp.rpc import LIMIT, Failure, Notification, RequestId, Result, RpcMessage, RpcRequest, failure_from, read
 from .client.config import ServerSpec
-from .client.greeting import ClientIdentity, NegotiatedProtocol
 from .client.http import LISTEN, Authorizer, HttpLink
+from .client.negotiation import ClientIdentity, NegotiatedProtocol
 from .client.stdio import StdioLink
 from .guard import AccessDenied, Guard
 from .http import DisconnectWatch, parse_headers, read_request_body
 from .output import OutputStream, is_full, open_output, reserve_stdout, write_line
-from .peer import SendMessage
-from .replies import ReplyWriter
+from .reply_writer import ReplyWriter
+from .server_protocol import SendMessage
 
 __all__ = ["BridgeApp", "StdioBridge", "stdio_to_http"]
 

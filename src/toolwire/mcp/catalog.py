@@ -11,7 +11,7 @@ from ..ir.pointer import JSON, Object
 from ..ir.tools import Tool
 from ..wire.mcp import encode_tools
 from ..wire.mcp.errors import INVALID_PARAMS, RpcError
-from ..wire.mcp.greeting import ServerCard
+from ..wire.mcp.handshake import ServerCard
 from ..wire.mcp.headers import HeaderArguments, find_header_arguments
 from ..wire.mcp.lists import Page
 from ..wire.mcp.meta import IDEMPOTENCY

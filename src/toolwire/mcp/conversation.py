@@ -25,10 +25,18 @@ from ..wire.mcp.rpc import (
     write,
     write_batch,
 )
-from .exchange import RequestContext, SendInputRequest
 from .listeners import Listener
-from .peer import CancelRequest, OpenSubscription, PeerAction, ResolveReply, SendMessage, ServeRequest, ServerProtocol
+from .request_context import RequestContext, SendInputRequest
 from .server import Server
+from .server_protocol import (
+    CancelRequest,
+    OpenSubscription,
+    PeerAction,
+    ResolveReply,
+    SendMessage,
+    ServeRequest,
+    ServerProtocol,
+)
 
 __all__ = ["Conversation", "Emit", "make_listener", "stateless_exchange"]
 

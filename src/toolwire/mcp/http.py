@@ -21,9 +21,9 @@ from ..wire.mcp.rpc import LIMIT, Notification, RpcMessage, RpcRequest, failure_
 from ..wire.mcp.versions import HANDSHAKE
 from .conversation import make_listener, stateless_exchange
 from .guard import AccessDenied, Guard
-from .peer import OpenSubscription, PeerAction, SendMessage, ServeRequest, serve_stateless
-from .replies import AsgiSend, Headers, ReplyWriter
+from .reply_writer import AsgiSend, Headers, ReplyWriter
 from .server import Server
+from .server_protocol import OpenSubscription, PeerAction, SendMessage, ServeRequest, serve_stateless
 from .sessions import HttpSession, HttpSessions
 
 __all__ = ["DisconnectWatch", "HttpApp", "parse_headers", "read_request_body"]

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from ..wire.mcp.notices import DISCARDABLE
+from ..wire.mcp.notifications import DISCARDABLE
 from ..wire.mcp.rpc import Notification, RpcMessage, write
 
 __all__ = ["OutputStream", "is_full", "open_output", "reserve_stdout", "write_line"]

@@ -42,11 +42,11 @@ from ..wire.mcp.meta import SERVER_INFO
 from ..wire.mcp.rpc import Failure, Result, failure_from
 from ..wire.mcp.versions import STATELESS
 from .catalog import Catalog
-from .exchange import InputNeeded, RequestContext, request_context_var
 from .listeners import Listeners
 from .offers import Prompt, Resource, make_contents, make_messages
-from .peer import SendMessage, ServeRequest
+from .request_context import InputNeeded, RequestContext, request_context_var
 from .request_state import RequestState
+from .server_protocol import SendMessage, ServeRequest
 
 __all__ = ["Server"]
 

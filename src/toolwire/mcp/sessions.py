@@ -10,9 +10,9 @@ from collections import OrderedDict
 from ..wire.mcp.errors import INVALID_REQUEST, RpcError
 from ..wire.mcp.rpc import Failure, RpcMessage
 from .conversation import Conversation
-from .peer import SendMessage, ServeRequest
-from .replies import ReplyWriter
+from .reply_writer import ReplyWriter
 from .server import Server
+from .server_protocol import SendMessage, ServeRequest
 
 __all__ = ["HttpSession", "HttpSessions"]
 

@@ -32,8 +32,8 @@ from ..ir.terminal import neutralise_line
 from ..stream.strict import LIMIT
 from ..text.engine.format import Format
 from .endpoint import Endpoint, resolve
+from .endpoint_request import EndpointRequest
 from .http import Reply, Transport, load_transport
-from .question import EndpointRequest
 from .replies import drain, is_document, read_reply_body, transport_losses
 from .retry import RetryPolicy, network_fault, resolve_retry_after
 from .transports import open_transport

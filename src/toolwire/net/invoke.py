@@ -13,14 +13,14 @@ from ..ir.pointer import Object
 from ..ir.value import Value
 from ..run.context import running
 from ..run.failures import NotExecuted
-from ..run.requests import ArgumentMismatch, Failed, Invoke, Returned, TimedOut
 from ..run.results import error_text
 from ..run.signature import FunctionSignature, function_signature
-from .collecting import collect_async_items, collect_items
-from .limited import LimitedOutcome, TimeLimitedCall, TimeLimiter
+from ..run.steps import ArgumentMismatch, Failed, Invoke, Returned, TimedOut
+from .collect import collect_async_items, collect_items
 from .process import run_in_process
 from .rate import Rates
 from .threads import ThreadPool
+from .time_limit import LimitedOutcome, TimeLimitedCall, TimeLimiter
 
 __all__ = ["InvokeOutcome", "Invoker"]
 

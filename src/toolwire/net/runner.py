@@ -30,7 +30,8 @@ from ..run.observe import Observer, notify_call
 from ..run.output import TruncatedOutputs
 from ..run.policy import Policy
 from ..run.records import Claim, Record, Store
-from ..run.requests import (
+from ..run.schedule import Schedule
+from ..run.steps import (
     Approve,
     ClaimKey,
     CompleteClaim,
@@ -43,13 +44,12 @@ from ..run.requests import (
     Step,
     Wait,
 )
-from ..run.schedule import Schedule
 from ..run.toolbox import Source, Toolbox
 from .dispatch import Dispatch, failed_result
+from .fast_path import FastPath, make_fast_path
 from .invoke import InvokeOutcome, Invoker
-from .limited import TimeLimitedCall
-from .straight import FastPath, make_fast_path
 from .threads import ThreadPool
+from .time_limit import TimeLimitedCall
 
 __all__ = ["Approver", "Runner"]
 

@@ -31,7 +31,9 @@ from .keys import derive_key, fingerprint, store_key
 from .output import LIMIT, TruncatedOutputs, cap_result
 from .policy import Ask, Deny, Policy, approval_hash
 from .records import DAY, Claim, Record
-from .requests import (
+from .results import annotate, error_text, from_record, refusal, to_record, unserialisable_result, value_result
+from .signature import function_signature
+from .steps import (
     Approve,
     ArgumentMismatch,
     ClaimKey,
@@ -45,8 +47,6 @@ from .requests import (
     Step,
     Wait,
 )
-from .results import annotate, error_text, from_record, refusal, to_record, unserialisable_result, value_result
-from .signature import function_signature
 from .toolbox import Entry, Toolbox
 
 __all__ = ["CallRun", "RunSettings"]

@@ -7,8 +7,8 @@ from typing import Literal, TypeAlias
 from ..ir.parts import ToolCall, ToolResult
 from ..ir.tools import Effect
 from .failures import NotExecuted, ToolError, Transient
-from .requests import ArgumentMismatch, Failed, Returned, TimedOut
 from .results import annotate, error_text, refusal, sized_result, unserialisable_result
+from .steps import ArgumentMismatch, Failed, Returned, TimedOut
 
 __all__ = ["EffectState", "classify"]
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from ..ir.pointer import JSON, Object, child_pointer
 from ..ir.text import dumps
 from .dialects import Dialect
-from .keys import is_legal
 from .patterns import is_supported
+from .property_names import is_legal
 
 __all__ = ["enum_length_problem", "is_conforming", "parameter_counts", "subschemas", "violations", "walk"]
 

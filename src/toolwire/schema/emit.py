@@ -15,14 +15,12 @@ from msgspec.structs import replace
 from ..ir.losses import Losses
 from ..ir.pointer import JSON, Object, join
 from ..ir.text import dumps
-from . import branches, leaves, records
 from . import codec as codecs
-from .budget import ParameterBudget
+from . import emit_objects, emit_scalars, emit_unions
 from .codec import Codec
 from .dialects import Dialect
-from .keys import PropertyNames, mentions_illegal
+from .emit_scalars import Emitted
 from .keywords import has_old_forms
-from .leaves import Emitted
 from .nodes import (
     AnyNode,
     ArrayNode,
@@ -38,7 +36,9 @@ from .nodes import (
     TupleNode,
     UnionNode,
 )
-from .read import ParsedSchema
+from .parameter_budget import ParameterBudget
+from .parse import ParsedSchema
+from .property_names import PropertyNames, mentions_illegal
 from .refs import recursive_definitions
 from .step_budget import StepBudget, json_size
 
@@ -131,7 +131,7 @@ class Emitter:
             node = _merge_branches(node) or node
         if isinstance(node, ObjectNode):
             self._root_object = node
-            return records.emit_object(self, node, 0, root=True)
+            return emit_objects.emit_object(self, node, 0, root=True)
         self.losses.add(
             node.at, "root", "rewritten", "arguments must be an object: the value is wrapped in `value`", "info"
         )
@@ -154,21 +154,21 @@ class Emitter:
         if self._count > MAX_NODES or self._remaining_size.exhausted or not self._remaining_size.spend(_size(node)):
             return self._emit_json_string(node, "too large")
         if isinstance(node, ObjectNode):
-            return records.emit_object(self, node, depth)
+            return emit_objects.emit_object(self, node, depth)
         if isinstance(node, StringNode):
-            return leaves.emit_string(self, node)
+            return emit_scalars.emit_string(self, node)
         if isinstance(node, NumberNode):
-            return leaves.emit_number(self, node)
+            return emit_scalars.emit_number(self, node)
         if isinstance(node, EnumNode):
-            return leaves.emit_enum(self, node)
+            return emit_scalars.emit_enum(self, node)
         if isinstance(node, ArrayNode):
             return self._emit_array(node, depth)
         if isinstance(node, UnionNode):
-            return branches.emit_union(self, node, depth)
+            return emit_unions.emit_union(self, node, depth)
         if isinstance(node, RefNode):
             return self._emit_ref(node, depth)
         if isinstance(node, TupleNode):
-            return records.emit_tuple(self, node, depth)
+            return emit_objects.emit_tuple(self, node, depth)
         if isinstance(node, BooleanNode):
             return Emitted(self.add_description({"type": "boolean"}, node, []))
         if isinstance(node, NullNode):
@@ -193,13 +193,13 @@ class Emitter:
             if self._can_repeat(node, keyword, value):
                 schema.update(value if keyword == "if" else {keyword: value})
                 continue
-            remarks = [*remarks, f"{keyword}: {leaves.shorten(value)}"]
+            remarks = [*remarks, f"{keyword}: {emit_scalars.shorten(value)}"]
             self.report_unenforced(node, keyword)
         if "default" in annotations:
             if "default" in can:
                 schema["default"] = annotations["default"]
             elif annotations["default"] is not None:
-                remarks = [*remarks, f"default: {leaves.shorten(annotations['default'])}"]
+                remarks = [*remarks, f"default: {emit_scalars.shorten(annotations['default'])}"]
             else:
                 self.report_omitted(node, "default", "a default of null means the same as absent")
         for keyword in ("title", "examples", "example", "deprecated"):

@@ -24,9 +24,9 @@ from .codec import Codec, apply_codec
 from .conform import is_conforming, violations
 from .dialects import DIALECTS, Dialect, dialect
 from .emit import Emitter
-from .leaves import Emitted
-from .read import ParsedSchema, parse_schema
-from .strain import provider_risks
+from .emit_scalars import Emitted
+from .parse import ParsedSchema, parse_schema
+from .provider_risk import provider_risks
 from .unchecked import unchecked_patterns
 
 __all__ = ["Lowered", "lower", "lower_all"]

@@ -7,8 +7,8 @@ patterns. The sum of both is estimated for each value and compared with a budget
 from __future__ import annotations
 
 from ..ir.pointer import JSON, Object
-from .effort import MAX_VISITS, ValidationCost
 from .patterns import MATCH_BUDGET, match_cost
+from .validation_cost import MAX_VISITS, ValidationCost
 
 __all__ = ["PatternCost"]
 

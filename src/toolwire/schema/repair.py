@@ -22,11 +22,11 @@ from ..stream.repair import Repaired, interpretations, repair_json
 from ..stream.strict import parse, type_label
 from .brackets import bracket_placements
 from .coerce import Coercion, coercion_budget
-from .envelope import unwrap, unwrap_members
 from .fits import fits
 from .nodes import Node, ObjectNode
-from .read import parse_schema
+from .parse import parse_schema
 from .steps import RepairStep
+from .unwrap_arguments import unwrap, unwrap_members
 from .validate import DEPTH, Problem, Validator, has_large_patterns, nesting_depth, validator
 
 __all__ = ["POLICIES", "Repair", "RepairPolicy", "RepairStep", "repair_arguments"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Literal, TypeAlias, get_args
 
 from ..ir.value import Value
-from ..stream.reading import GUESSES as _LEXICAL_GUESSES
-from ..stream.reading import LexicalStep
+from ..stream.repair_attempt import GUESSES as _LEXICAL_GUESSES
+from ..stream.repair_attempt import LexicalStep
 
 __all__ = ["RepairStep", "SchemaStep"]
 

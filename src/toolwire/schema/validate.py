@@ -16,13 +16,13 @@ from ..ir.pointer import JSON, join
 from ..ir.text import dumps, to_bytes
 from ..ir.value import Value
 from ..stream.strict import parse
-from .effort import ValidationCost
 from .formats import format_checks
 from .matching import PatternCost
 from .nullable import replace_nullable
 from .patterns import engine_options
 from .step_budget import json_size
 from .unchecked import remove_patterns, total_size, unchecked_patterns
+from .validation_cost import ValidationCost
 
 if TYPE_CHECKING:
     import jsonschema_rs

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from .reading import RepairAttempt, ambiguous_error, invalid_error, truncated_error
+from .repair_attempt import RepairAttempt, ambiguous_error, invalid_error, truncated_error
 
 __all__ = ["QUOTES", "StringReader"]
 

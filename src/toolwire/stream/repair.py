@@ -14,10 +14,10 @@ from ..ir.errors import BrokenJSON, ProtocolError
 from ..ir.pointer import JSON
 from ..ir.text import dumps
 from ..ir.value import Value
-from .mender import JsonRewriter
-from .reading import GUESSES, GuessKind, LexicalStep, RepairAttempt
+from .extract import check_trailing_text, find_end, find_start
+from .repair_attempt import GUESSES, GuessKind, LexicalStep, RepairAttempt
+from .rewriter import JsonRewriter
 from .strict import LIMIT, parse
-from .surroundings import check_trailing_text, find_end, find_start
 
 __all__ = ["GUESSES", "MAX_INTERPRETATIONS", "LexicalStep", "Repaired", "interpretations", "repair_json"]
 

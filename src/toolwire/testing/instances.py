@@ -28,7 +28,7 @@ from ..schema.nodes import (
     TupleNode,
     UnionNode,
 )
-from ..schema.read import ParsedSchema, parse_schema
+from ..schema.parse import ParsedSchema, parse_schema
 from ..schema.validate import Validator
 from .regex import generate_matching
 

@@ -9,8 +9,8 @@
 
 from __future__ import annotations
 
-from .engine.declare import ResultTemplate
 from .engine.format import Format
+from .engine.prompt import ResultTemplate
 from .engine.tag_families import invocations
 
 __all__ = ["FORMAT"]

@@ -7,9 +7,9 @@
 
 from __future__ import annotations
 
-from .engine.declare import ResultTemplate, ToolPrompt
 from .engine.format import Format
 from .engine.named_calls import NamedCalls
+from .engine.prompt import ResultTemplate, ToolPrompt
 
 __all__ = ["FORMAT"]
 

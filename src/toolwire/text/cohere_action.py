@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from .engine.declare import ResultTemplate
 from .engine.envelope import CallFields
 from .engine.format import Format
 from .engine.json_calls import JsonCalls
+from .engine.prompt import ResultTemplate
 
 __all__ = ["FORMAT"]
 

@@ -8,9 +8,9 @@
 
 from __future__ import annotations
 
-from .engine.declare import ResultTemplate
 from .engine.format import Format
 from .engine.header_calls import HeaderCalls
+from .engine.prompt import ResultTemplate
 
 __all__ = ["FORMAT"]
 

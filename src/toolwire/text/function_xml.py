@@ -9,8 +9,8 @@ The format of OpenHands, which is used for most models without native calls.
 
 from __future__ import annotations
 
-from .engine.declare import ResultTemplate, ToolPrompt
 from .engine.format import Format
+from .engine.prompt import ResultTemplate, ToolPrompt
 from .engine.tagged_calls import TaggedCalls
 
 __all__ = ["FORMAT"]

@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from .engine.declare import ResultTemplate
 from .engine.format import Format
 from .engine.literal_calls import LiteralCalls
+from .engine.prompt import ResultTemplate
 
 __all__ = ["FORMAT"]
 

@@ -8,8 +8,8 @@
 
 from __future__ import annotations
 
-from .engine.declare import ResultTemplate
 from .engine.format import Format
+from .engine.prompt import ResultTemplate
 from .engine.tag_families import arg_pairs
 
 __all__ = ["FORMAT"]

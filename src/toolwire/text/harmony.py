@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 from .engine.channel_calls import ChannelCalls
-from .engine.declare import ResultTemplate, ToolPrompt
 from .engine.format import Format
+from .engine.prompt import ResultTemplate, ToolPrompt
 
 __all__ = ["FORMAT"]
 

@@ -7,9 +7,9 @@
 
 from __future__ import annotations
 
-from .engine.declare import ToolPrompt
 from .engine.format import Format
 from .engine.json_calls import JsonCalls
+from .engine.prompt import ToolPrompt
 
 __all__ = ["FORMAT"]
 

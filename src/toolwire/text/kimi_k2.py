@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from .engine.declare import ResultTemplate, ToolPrompt
 from .engine.format import Format
 from .engine.header_calls import HeaderCalls
+from .engine.prompt import ResultTemplate, ToolPrompt
 
 __all__ = ["FORMAT"]
 

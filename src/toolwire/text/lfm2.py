@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from .engine.declare import ResultTemplate, ToolPrompt
 from .engine.format import Format
+from .engine.prompt import ResultTemplate, ToolPrompt
 from .engine.pythonic_calls import PythonicCalls
 
 __all__ = ["FORMAT"]

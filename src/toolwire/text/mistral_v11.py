@@ -7,9 +7,9 @@ The notation of earlier tokenizers, `[TOOL_CALLS][{…}]`, is read as well.
 
 from __future__ import annotations
 
-from .engine.declare import ResultTemplate, ToolPrompt
 from .engine.format import Format
 from .engine.mistral_calls import MistralCalls
+from .engine.prompt import ResultTemplate, ToolPrompt
 
 __all__ = ["FORMAT"]
 

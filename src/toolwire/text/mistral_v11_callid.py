@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from .engine.declare import ResultTemplate, ToolPrompt
 from .engine.format import Format
 from .engine.mistral_calls import MistralCalls
+from .engine.prompt import ResultTemplate, ToolPrompt
 
 __all__ = ["FORMAT"]
 

@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from .engine.declare import ResultTemplate, ToolPrompt
 from .engine.envelope import CallFields
 from .engine.format import Format
 from .engine.json_calls import JsonCalls
+from .engine.prompt import ResultTemplate, ToolPrompt
 
 __all__ = ["FORMAT"]
 

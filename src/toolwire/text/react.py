@@ -7,8 +7,8 @@ Action Input: {"a": 1}
 
 from __future__ import annotations
 
-from .engine.declare import ResultTemplate, ToolPrompt
 from .engine.format import Format
+from .engine.prompt import ResultTemplate, ToolPrompt
 from .engine.react_calls import ReactCalls
 
 __all__ = ["FORMAT"]

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from ..ir.pointer import JSON, Object
-from .sse_stream import join_mapped_surrogates
+from .base_decoder import join_mapped_surrogates
 
 __all__ = ["Fragments"]
 

@@ -16,7 +16,7 @@ from ..ir.losses import Losses
 from ..ir.parts import Extra
 from ..ir.pointer import JSON, Object, join
 from ..ir.request import Params
-from .shape import type_error
+from .fields import type_error
 
 __all__ = [
     "NO_PARAMS",

@@ -11,8 +11,8 @@ import uvicorn
 
 from toolwire.gateway.app import Gateway
 from toolwire.gateway.protocol import make_limited_protocol
+from toolwire.gateway.request_log import RequestLog
 from toolwire.gateway.settings import LimitsRow, parse_settings
-from toolwire.gateway.turn import RequestLog
 
 WIRES = ("anthropic", "gemini", "ollama", "openai_chat", "openai_responses")
 

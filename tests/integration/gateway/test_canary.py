@@ -17,11 +17,11 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from serving import upstream_rows
 
 from toolwire import Response, Text, ToolCall
-from toolwire.gateway.answering import RequestHandler
 from toolwire.gateway.app import Gateway
 from toolwire.gateway.keys import hash_key
 from toolwire.gateway.otel import OtelSink
 from toolwire.gateway.redact import Redactor
+from toolwire.gateway.request_handler import RequestHandler
 from toolwire.gateway.settings import parse_settings
 from toolwire.gateway.telemetry import open_telemetry
 from toolwire.ir.response import Fault, Stop

@@ -439,9 +439,9 @@ def test_one_dead_server_takes_none_of_the_others_down():
 
 def test_a_server_that_is_slow_to_start_is_understood_all_the_same(monkeypatch):
     """By then it was asked the older question, too, and refuses that."""
-    from toolwire.mcp.client import introduce
+    from toolwire.mcp.client import negotiate_link
 
-    monkeypatch.setattr(introduce, "_PROBE_TIMEOUT", 0.05)
+    monkeypatch.setattr(negotiate_link, "_PROBE_TIMEOUT", 0.05)
 
     async def test():
         async with McpClient(workshop()) as client:

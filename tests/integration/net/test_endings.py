@@ -18,9 +18,9 @@ from toolwire.net.stores.memory import MemoryStore
 from toolwire.run.context import CallContext
 from toolwire.run.failures import NotExecuted
 from toolwire.run.policy import Policy
-from toolwire.run.requests import Invoke
 from toolwire.run.results import result_code
 from toolwire.run.session import Budget
+from toolwire.run.steps import Invoke
 from toolwire.run.toolbox import Entry, Options, Toolbox
 from waiting import SAFETY, until, wait_until
 

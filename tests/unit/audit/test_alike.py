@@ -5,7 +5,7 @@ import random
 import pytest
 
 from toolwire import Tool
-from toolwire.audit.alike import SIMILARITY_THRESHOLD, first_similar
+from toolwire.audit.similar import SIMILARITY_THRESHOLD, first_similar
 from toolwire.audit.tools import audit_tools
 
 
@@ -55,7 +55,7 @@ def test_a_schema_is_read_once_for_all_rules(monkeypatch):
     monkeypatch.setattr(
         "toolwire.audit.schema_rules.parse_schema", lambda schema: times.append(schema) or parse_schema(schema)
     )
-    from toolwire.schema.read import parse_schema
+    from toolwire.schema.parse import parse_schema
 
     audit_tools([Tool("f", "d", {"type": "object", "properties": {"a": {"type": "string"}}})])
     assert len(times) == 1

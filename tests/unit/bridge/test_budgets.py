@@ -13,7 +13,7 @@ from toolwire.ir import Message, Request, Text, Tool
 from toolwire.schema.conform import parameter_counts
 from toolwire.schema.dialects import DIALECTS
 from toolwire.schema.lowering import lower
-from toolwire.schema.strain import estimated_states
+from toolwire.schema.provider_risk import estimated_states
 from work_counter import assert_linear, count_work
 
 HELLO = (Message("user", (Text("hi"),)),)

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from toolwire import Message, Request, Response, Text, Tool, ToolCall, fold
+from toolwire.gateway.answer_stats import AnswerStats
 from toolwire.gateway.downstream import ArrayFrames, Downstream
-from toolwire.gateway.fronts import INGRESSES
-from toolwire.gateway.seen import AnswerStats
+from toolwire.gateway.routes import INGRESSES
 from toolwire.gateway.streams import PassThroughStream, TranslatedStream
 from toolwire.ir.events import ResponseStart, StreamFault, TextStart
 from toolwire.ir.fold import unfold

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from toolwire.gateway.turn import RequestLog
+from toolwire.gateway.request_log import RequestLog
 from toolwire.gateway.usage import UsageSink
 from toolwire.ir.errors import StoreError
 from toolwire.ir.response import Usage

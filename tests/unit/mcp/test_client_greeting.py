@@ -6,7 +6,7 @@ import pytest
 
 from toolwire.ir.errors import ProtocolError
 from toolwire.mcp.client.failures import NotAuthorized, ServerRefused
-from toolwire.mcp.client.greeting import ClientIdentity, negotiate, read_late_discovery
+from toolwire.mcp.client.negotiation import ClientIdentity, negotiate, read_late_discovery
 from toolwire.wire.mcp.errors import RpcError
 from toolwire.wire.mcp.rpc import Failure, Notification, Result, RpcRequest
 

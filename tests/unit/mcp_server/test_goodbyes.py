@@ -9,11 +9,11 @@ from toolwire import tool
 from toolwire.mcp import Server, current_exchange, resource
 from toolwire.mcp.conversation import Conversation
 from toolwire.mcp.http import DisconnectWatch
-from toolwire.mcp.replies import ReplyWriter
+from toolwire.mcp.reply_writer import ReplyWriter
 from toolwire.mcp.sessions import HttpSessions
 from toolwire.mcp.stdio import LineServer
 from toolwire.run.toolbox import Toolbox
-from toolwire.wire.mcp.notices import Progress
+from toolwire.wire.mcp.notifications import Progress
 from toolwire.wire.mcp.rpc import Notification, RpcRequest, write
 from waiting import SAFETY, until
 

@@ -6,8 +6,15 @@ from toolwire import Tool, tool
 from toolwire.ir.errors import SchemaError
 from toolwire.mcp.catalog import Catalog
 from toolwire.mcp.offers import prompt, resource
-from toolwire.mcp.peer import CancelRequest, OpenSubscription, ResolveReply, SendMessage, ServeRequest, ServerProtocol
-from toolwire.wire.mcp.greeting import initialize_request
+from toolwire.mcp.server_protocol import (
+    CancelRequest,
+    OpenSubscription,
+    ResolveReply,
+    SendMessage,
+    ServeRequest,
+    ServerProtocol,
+)
+from toolwire.wire.mcp.handshake import initialize_request
 from toolwire.wire.mcp.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION, SUBSCRIPTION_ID
 from toolwire.wire.mcp.rpc import Failure, Notification, Result, RpcRequest
 from toolwire.wire.mcp.versions import HANDSHAKE, LATEST

@@ -10,10 +10,10 @@ from toolwire.ir.errors import ConfigError, StoreError
 from toolwire.ir.request import Message
 from toolwire.mcp import Server, current_exchange, prompt, resource
 from toolwire.mcp.conversation import Conversation
-from toolwire.mcp.exchange import InputNeeded
 from toolwire.mcp.guard import AccessDenied, Guard
 from toolwire.mcp.offers import make_contents, make_messages
 from toolwire.mcp.registry import server_json
+from toolwire.mcp.request_context import InputNeeded
 from toolwire.mcp.request_state import RequestState
 from toolwire.net.stores.memory import MemoryStore
 from toolwire.run.toolbox import Entry

@@ -16,7 +16,8 @@ from toolwire.run.keys import fingerprint
 from toolwire.run.output import TruncatedOutputs, cap_result
 from toolwire.run.policy import Policy, approval_hash, deny
 from toolwire.run.records import Record
-from toolwire.run.requests import (
+from toolwire.run.results import NOTES_KEY, result_code, to_record
+from toolwire.run.steps import (
     Approve,
     ArgumentMismatch,
     ClaimKey,
@@ -30,7 +31,6 @@ from toolwire.run.requests import (
     TimedOut,
     Wait,
 )
-from toolwire.run.results import NOTES_KEY, result_code, to_record
 from toolwire.run.toolbox import Entry, Options, Toolbox
 
 ARGUMENTS = {"amount": 3}

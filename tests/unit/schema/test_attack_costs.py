@@ -10,7 +10,7 @@ import pytest
 from toolwire.schema import lower, validator
 from toolwire.schema.dialects import DIALECTS
 from toolwire.schema.lowering import _lower
-from toolwire.schema.read import parse_schema
+from toolwire.schema.parse import parse_schema
 from toolwire.schema.repair import _Repairer
 from toolwire.schema.validate import Validator
 from work_counter import assert_linear, count_work

@@ -4,12 +4,12 @@ import pytest
 
 from toolwire import Tool
 from toolwire.audit.tools import audit_tools
-from toolwire.schema.effort import ValidationCost
 from toolwire.schema.fits import fits
 from toolwire.schema.lowering import lower
-from toolwire.schema.read import parse_schema
+from toolwire.schema.parse import parse_schema
 from toolwire.schema.repair import repair_arguments
 from toolwire.schema.validate import DEPTH, validator
+from toolwire.schema.validation_cost import ValidationCost
 from waiting import cpu_guard
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from toolwire.schema import lower
 from toolwire.schema.identifiers import Identifiers, old_draft_number
-from toolwire.schema.read import parse_schema
+from toolwire.schema.parse import parse_schema
 
 DOCUMENT = {
     "$id": "https://example.com/root.json",

@@ -16,8 +16,8 @@ from toolwire.schema.dialects import DIALECTS
 from toolwire.schema.disjoint import are_disjoint
 from toolwire.schema.fits import fits
 from toolwire.schema.nodes import EnumNode, StringNode
+from toolwire.schema.parse import parse_schema
 from toolwire.schema.patterns import automaton_size, engine_options, match_cost, matches, refusal
-from toolwire.schema.read import parse_schema
 from toolwire.schema.unchecked import unchecked_patterns
 from toolwire.testing.instances import instances
 from toolwire.testing.regex import generate_matching

@@ -5,7 +5,7 @@ import pytest
 from toolwire.schema import DIALECTS, Validator, lower
 from toolwire.schema.fits import json_equal
 from toolwire.schema.nodes import ArrayNode, ObjectNode, StringNode, UnionNode
-from toolwire.schema.read import parse_schema
+from toolwire.schema.parse import parse_schema
 
 STRICT = ["openai_strict", "anthropic_strict", "gemini"]
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"

@@ -9,7 +9,7 @@ import toolwire
 from recordings import WIRES
 from toolwire.ir import InvalidArguments, Message, Params
 from toolwire.schema import DIALECTS, lower, validator, violations
-from toolwire.testing.refusals import violation_outcome
+from toolwire.testing.violation_outcomes import violation_outcome
 from toolwire.wire import get
 
 VECTORS = Path(__file__).parents[2] / "vectors/schema"

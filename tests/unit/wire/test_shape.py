@@ -4,7 +4,7 @@ import pytest
 
 from toolwire.ir import ProtocolError
 from toolwire.ir.pointer import nearest_existing
-from toolwire.wire.shape import decode_list, read_string
+from toolwire.wire.fields import decode_list, read_string
 
 
 @pytest.mark.finding("Z3")

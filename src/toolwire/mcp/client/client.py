@@ -30,15 +30,15 @@ from ...wire.mcp.calls import InputRequired, call_request, read_result
 from ...wire.mcp.errors import METHOD_NOT_FOUND, RpcError
 from ...wire.mcp.lists import list_request
 from ...wire.mcp.meta import Meta, TraceContext, with_meta
-from ...wire.mcp.notices import PROGRESS, Progress, read_progress
+from ...wire.mcp.notifications import PROGRESS, Progress, read_progress
 from ...wire.mcp.rpc import Notification, RequestId, RpcMessage, RpcRequest
 from .config import ServerSpec
 from .connection import Build, ServerConnection
 from .failures import AmbiguousRetry, ServerGone
-from .greeting import ClientIdentity, NegotiatedProtocol
 from .http import Authorizer, Sender
 from .link import Link
 from .listing import ServerProblem, fetch_all_pages
+from .negotiation import ClientIdentity, NegotiatedProtocol
 from .questions import Handlers
 from .tool_list import ToolList
 

@@ -27,10 +27,10 @@ from ...wire.mcp.rpc import Failure, Result, RpcMessage, RpcRequest
 from ...wire.mcp.versions import LATEST_HANDSHAKE
 from .config import ServerSpec
 from .failures import AmbiguousRetry, ServerGone, ServerRefused
-from .greeting import ClientIdentity, NegotiatedProtocol
 from .http import Authorizer, HttpLink, Sender
-from .introduce import negotiate_over_link
 from .link import Link
+from .negotiate_link import negotiate_over_link
+from .negotiation import ClientIdentity, NegotiatedProtocol
 from .stdio import StdioLink
 
 __all__ = ["Build", "ServerConnection"]

@@ -21,12 +21,12 @@ from ...stream.sse import SSEDecoder
 from ...wire.mcp.errors import RpcError
 from ...wire.mcp.headers import SESSION, VERSION, HeaderArguments, request_headers
 from ...wire.mcp.meta import with_meta
-from ...wire.mcp.notices import Cancelled
+from ...wire.mcp.notifications import Cancelled
 from ...wire.mcp.rpc import LIMIT, Failure, Notification, Result, RpcMessage, RpcRequest, read, write
 from .config import ServerSpec
 from .failures import NotAuthorized, ServerGone, ServerRefused
-from .greeting import ClientIdentity, NegotiatedProtocol
 from .link import MessageHandler
+from .negotiation import ClientIdentity, NegotiatedProtocol
 
 __all__ = ["LISTEN", "Authorizer", "HttpLink", "Sender"]
 

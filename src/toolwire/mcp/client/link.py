@@ -8,7 +8,7 @@ from typing import Protocol, TypeAlias
 from ...wire.mcp.headers import HeaderArguments
 from ...wire.mcp.rpc import Failure, Notification, Result, RpcMessage, RpcRequest
 from .failures import ServerGone
-from .greeting import NegotiatedProtocol
+from .negotiation import NegotiatedProtocol
 
 __all__ = ["Link", "LostHandler", "MessageHandler"]
 

@@ -20,7 +20,7 @@ from ...ir.terminal import neutralise_line
 from ...stream.ndjson import NDJSONDecoder
 from ...wire.mcp.errors import RpcError
 from ...wire.mcp.headers import HeaderArguments
-from ...wire.mcp.notices import Cancelled
+from ...wire.mcp.notifications import Cancelled
 from ...wire.mcp.rpc import (
     LIMIT,
     Failure,
@@ -36,8 +36,8 @@ from ...wire.mcp.rpc import (
 from ...wire.mcp.rpc import read_batch as read_many
 from .config import ServerSpec
 from .failures import ServerGone
-from .greeting import NegotiatedProtocol
 from .link import LostHandler, MessageHandler
+from .negotiation import NegotiatedProtocol
 
 __all__ = ["StdioLink"]
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from ...ir.errors import StoreError
 from ...run.records import DAY, Claim, Record, RecordState
-from .judge import effective_state, may_claim, may_complete, new_record
+from .record_rules import effective_state, may_claim, may_complete, new_record
 
 __all__ = ["MemoryStore"]
 

@@ -22,7 +22,7 @@ from weakref import WeakSet
 
 from ...ir.errors import StoreError
 from ...run.records import DAY, Claim, Record, RecordState
-from .judge import effective_state, may_claim, new_record
+from .record_rules import effective_state, may_claim, new_record
 from .rows import COLUMNS, as_bytes, record_from_row
 
 __all__ = ["SqliteStore"]

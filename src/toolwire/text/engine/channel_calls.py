@@ -9,7 +9,7 @@ from typing import Literal
 from ...ir.parts import ToolCall
 from ...ir.text import dumps
 from .envelope import read_arguments
-from .offered import OfferedTools
+from .offered_tools import OfferedTools
 from .reader import Malformed, Parsing, Truncated, terminals
 from .style import ParseContext, StyleBase
 from .tagged_calls import TaggedCalls

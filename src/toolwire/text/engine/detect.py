@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from .signatures import FORMAT_MARKERS
+from .markers import FORMAT_MARKERS
 
 if TYPE_CHECKING:
     from .format import Format

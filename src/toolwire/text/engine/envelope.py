@@ -8,7 +8,7 @@ from __future__ import annotations
 from ...ir.errors import ProtocolError
 from ...ir.value import Value
 from ...stream.strict import parse
-from .json_end import read_json_value
+from .json_end_scanner import read_json_value
 from .reader import Malformed, Parsing, Terminals, Truncated
 from .style import ParseContext
 

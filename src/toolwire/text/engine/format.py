@@ -13,12 +13,12 @@ from ...ir.response import Stop
 from ...ir.text import to_bytes
 from ...ir.tools import Tool
 from ...ir.value import Value
-from .declare import ResultTemplate, ToolPrompt, render_tools
-from .machine import parse_turn
-from .offered import OfferedTools
+from .event_builder import Diagnostic, EventBuilder
+from .offered_tools import OfferedTools
+from .prompt import ResultTemplate, ToolPrompt, render_tools
 from .reader import Reader
 from .style import ParseContext, Style
-from .writer import Diagnostic, EventBuilder
+from .turn_parser import parse_turn
 
 __all__ = ["Format", "Parsed", "Parser", "Rendered"]
 

@@ -9,8 +9,8 @@ from ...ir.parts import ToolCall
 from ...ir.text import dumps
 from ...stream.strict import parse_arguments
 from .envelope import read_arguments
-from .json_end import read_json_value
-from .offered import OfferedTools
+from .json_end_scanner import read_json_value
+from .offered_tools import OfferedTools
 from .reader import Malformed, Parsing, Truncated, terminals
 from .style import ParseContext, StyleBase
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ...ir.parts import ToolCall
 from .literal import GEMMA, LiteralSyntax, read_key, read_literal, write_literal
-from .offered import OfferedTools
+from .offered_tools import OfferedTools
 from .reader import Malformed, Parsing, Truncated, terminals
 from .style import ParseContext, StyleBase
 

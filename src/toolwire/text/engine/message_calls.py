@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ...ir.parts import ToolCall
 from ...ir.text import dumps
 from .envelope import CallFields, read_envelope
-from .offered import OfferedTools
+from .offered_tools import OfferedTools
 from .reader import Parsing, Truncated, terminals
 from .style import ParseContext, StyleBase
 

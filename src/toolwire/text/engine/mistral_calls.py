@@ -8,7 +8,7 @@ from ...ir.parts import ToolCall
 from .envelope import CallFields
 from .header_calls import HeaderCalls
 from .json_calls import JsonCalls
-from .offered import OfferedTools
+from .offered_tools import OfferedTools
 from .reader import Parsing
 from .style import ParseContext, StyleBase
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ...ir.parts import ToolCall
 from ...ir.text import dumps
-from .offered import OfferedTools, convert_text
+from .offered_tools import OfferedTools, convert_text
 from .raw_value import ValueTags, read_raw_value
 from .reader import Parsing, Truncated, terminals
 from .style import ParseContext, StyleBase

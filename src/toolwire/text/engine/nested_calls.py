@@ -8,10 +8,10 @@ from typing import Any
 from ...ir.parts import ToolCall
 from ...ir.pointer import JSON, Object
 from ...ir.text import dumps
-from .offered import OfferedTools, child_schema, convert_text, schema_types
+from .event_builder import EventBuilder
+from .offered_tools import OfferedTools, child_schema, convert_text, schema_types
 from .reader import Malformed, Parsing, Truncated, terminals
 from .style import ParseContext, StyleBase
-from .writer import EventBuilder
 
 __all__ = ["NestedCalls"]
 

@@ -9,7 +9,7 @@ from ...ir.parts import ToolCall
 from ...ir.text import dumps
 from .json_calls import JsonCalls
 from .literal import PYTHON, read_literal, write_literal
-from .offered import OfferedTools
+from .offered_tools import OfferedTools
 from .reader import Malformed, Parsing, Truncated, terminals
 from .style import ParseContext, StyleBase
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ...ir.parts import ToolCall
 from ...ir.text import dumps
 from .envelope import read_arguments
-from .offered import OfferedTools, convert_text
+from .offered_tools import OfferedTools, convert_text
 from .reader import Malformed, Parsing, Truncated, terminals
 from .style import ParseContext, StyleBase
 

@@ -7,9 +7,9 @@ from typing import Protocol
 
 from ...ir.parts import ToolCall
 from ...ir.value import Value
-from .offered import OfferedTools
+from .event_builder import EventBuilder
+from .offered_tools import OfferedTools
 from .reader import Parsing, Reader
-from .writer import EventBuilder
 
 __all__ = ["ParseContext", "Style", "StyleBase"]
 

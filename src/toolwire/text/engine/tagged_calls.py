@@ -11,8 +11,8 @@ from ...ir.parts import ToolCall
 from ...ir.pointer import JSON
 from ...ir.text import dumps
 from .envelope import CallFields, read_envelope
-from .json_end import read_json_value
-from .offered import ANY, OfferedTools, Types, convert_text, json_type
+from .json_end_scanner import read_json_value
+from .offered_tools import ANY, OfferedTools, Types, convert_text, json_type
 from .raw_value import ValueTags, read_raw_value
 from .reader import ForeignFormat, Malformed, Parsing, Truncated, terminals
 from .style import ParseContext, StyleBase

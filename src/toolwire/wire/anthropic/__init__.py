@@ -13,12 +13,12 @@ from ...ir.pointer import JSON, Object
 from ...ir.request import Request
 from ...ir.response import Fault
 from ...ir.tools import Tool
+from ..fields import decode_list
 from ..protocol import Capabilities, Encoded, EncodedFault, Limits, StreamDecoder, StreamEncoder, Wire
-from ..shape import decode_list
 from . import fault, request
 from .blocks import NAME, PROVIDER
 from .limits import SIGNATURES
-from .places import DETECTION, locator
+from .locations import DETECTION, locator
 from .response import decode_response, encode_response
 from .tools import read_discovered_tools, read_tool, write_tool
 

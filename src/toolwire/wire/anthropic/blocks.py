@@ -13,8 +13,7 @@ from ...ir.errors import ProtocolError
 from ...ir.losses import Losses
 from ...ir.parts import Artefact, Extra, Media, Opaque, Part, Reasoning, Refusal, Text, ToolCall, ToolResult, part_label
 from ...ir.pointer import JSON, Object
-from ..media import media_placeholder
-from ..shape import (
+from ..fields import (
     decode_list,
     read_boolean,
     read_extra,
@@ -24,7 +23,8 @@ from ..shape import (
     type_error,
     write_extra,
 )
-from ..structured import structured_as_text
+from ..media import media_placeholder
+from ..structured_results import structured_as_text
 
 __all__ = ["NAME", "PROVIDER", "read_block", "read_blocks", "read_cache", "write_block", "write_blocks", "write_cache"]
 

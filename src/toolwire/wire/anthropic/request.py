@@ -15,9 +15,7 @@ from ...ir.losses import Losses
 from ...ir.parts import Extra
 from ...ir.pointer import JSON, Object, join
 from ...ir.request import Message, OutputFormat, Params, ReasoningConfig, Request, Role
-from ..params import NO_PARAMS, as_integer, param_table, read_params, restore_spelling, write_params
-from ..protocol import Encoded
-from ..shape import (
+from ..fields import (
     decode_list,
     read_boolean,
     read_extra,
@@ -26,8 +24,10 @@ from ..shape import (
     require_object,
     write_extra,
 )
+from ..params import NO_PARAMS, as_integer, param_table, read_params, restore_spelling, write_params
+from ..protocol import Encoded
 from .blocks import NAME, read_blocks, write_blocks
-from .places import count_leading_system
+from .locations import count_leading_system
 from .tools import read_choice, read_tool, write_choice, write_tool
 
 __all__ = ["DEFAULT_MAX_TOKENS", "decode_request", "encode_request"]

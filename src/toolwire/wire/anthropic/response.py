@@ -12,8 +12,7 @@ from ...ir.losses import Losses
 from ...ir.parts import Media, Part, Reasoning, ToolCall
 from ...ir.pointer import JSON, Object
 from ...ir.response import Response, Stop, StopReason, Usage
-from ..protocol import Encoded
-from ..shape import (
+from ..fields import (
     decode_list,
     read_extra,
     read_integer,
@@ -23,6 +22,7 @@ from ..shape import (
     restore_form,
     write_extra,
 )
+from ..protocol import Encoded
 from .blocks import NAME, read_block, write_block
 from .fault import read_fault
 

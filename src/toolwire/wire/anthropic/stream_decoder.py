@@ -30,9 +30,9 @@ from ...ir.parts import Artefact, Extra, Opaque, ToolCall
 from ...ir.pointer import Object
 from ...ir.text import dumps, unescape
 from ...stream.strict import parse_arguments
+from ..base_decoder import FAST_STRING, BaseStreamDecoder, is_utf8
+from ..fields import decode_list, read_optional_string, read_string, read_unknown, require_object
 from ..fragments import Fragments
-from ..shape import decode_list, read_optional_string, read_string, read_unknown, require_object
-from ..sse_stream import FAST_STRING, BaseStreamDecoder, is_utf8
 from .blocks import NAME, PROVIDER, read_block
 from .fault import read_fault
 from .response import is_truncated, read_stop, read_usage

@@ -30,8 +30,8 @@ from ...ir.pointer import Object
 from ...ir.request import Request
 from ...ir.response import Usage
 from ...ir.text import dumps, escape, to_bytes, unescape
-from ..event_writer import BaseStreamEncoder
-from ..shape import write_extra
+from ..base_encoder import BaseStreamEncoder
+from ..fields import write_extra
 from .blocks import NAME, PROVIDER
 from .fault import write_fault
 from .response import write_answer_block, write_stop, write_usage

@@ -13,7 +13,7 @@ from ...ir.losses import Losses, Severity
 from ...ir.pointer import JSON, Object, join
 from ...ir.request import Request
 from ...ir.tools import ChoiceMode, Tool, ToolChoice
-from ..shape import (
+from ..fields import (
     decode_list,
     read_boolean,
     read_extra,

@@ -18,12 +18,12 @@ from ...ir.response import Fault
 from ...ir.tools import Tool
 from ..protocol import Capabilities, EncodedFault, Limits, StreamDecoder, StreamEncoder, Wire
 from . import fault as faults
+from .field_names import NAME
 from .limits import SIGNATURES
+from .locations import DETECTION, locator
 from .parts import PROVIDER
-from .places import DETECTION, locator
 from .request import decode_request, encode_request
 from .response import decode_response, encode_response
-from .spelling import NAME
 from .tools import read_tools, write_tools
 
 __all__ = ["CODEC", "Gemini"]

@@ -28,8 +28,8 @@ from ..faults import (
 )
 from ..protocol import EncodedFault
 from ..signatures import Signature, add_breach
+from .field_names import NAME
 from .limits import SIGNATURES
-from .spelling import NAME
 
 __all__ = ["decode_error", "encode_error", "read_fault", "write_fault"]
 

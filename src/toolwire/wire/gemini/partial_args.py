@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from ...ir.errors import ProtocolError
 from ...ir.pointer import JSON, Object
-from ..shape import read_boolean, read_string, require_object, type_error
-from .spelling import to_camel_case
+from ..fields import read_boolean, read_string, require_object, type_error
+from .field_names import to_camel_case
 
 __all__ = ["PartialArguments"]
 

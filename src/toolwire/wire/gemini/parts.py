@@ -27,10 +27,10 @@ from ...ir.parts import (
     part_label,
 )
 from ...ir.pointer import JSON, Object
+from ..fields import decode_list, read_boolean, read_optional_string, read_string, require_object, type_error
 from ..media import guess_media_type
-from ..shape import decode_list, read_boolean, read_optional_string, read_string, require_object, type_error
-from .alphabet import read_base64, write_base64
-from .spelling import NAME, read_fields, to_camel_case, write_fields
+from .base64_form import read_base64, write_base64
+from .field_names import NAME, read_fields, to_camel_case, write_fields
 
 __all__ = ["PROVIDER", "read_part", "read_signature", "write_part", "write_result"]
 

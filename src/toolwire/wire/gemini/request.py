@@ -9,11 +9,11 @@ from ...ir.losses import Losses
 from ...ir.parts import Extra, Part
 from ...ir.pointer import JSON, Object, join
 from ...ir.request import Message, OutputFormat, Params, ReasoningConfig, Request, Role
+from ..fields import decode_list, read_boolean, read_optional_string, require_object
 from ..params import NO_PARAMS, as_integer, param_table, read_params, restore_spelling, write_params
 from ..protocol import Encoded
-from ..shape import decode_list, read_boolean, read_optional_string, require_object
+from .field_names import NAME, read_fields, write_fields
 from .parts import read_part, write_part
-from .spelling import NAME, read_fields, write_fields
 from .tools import read_choice, read_tools, write_choice, write_tools
 
 __all__ = ["decode_request", "encode_request"]

@@ -11,11 +11,11 @@ from ...ir.losses import Losses
 from ...ir.parts import Extra, Part, ToolCall
 from ...ir.pointer import JSON, Object
 from ...ir.response import Alternative, Fault, Response, Stop, StopReason, Usage
+from ..fields import decode_list, read_integer, read_optional_string, require_object
 from ..protocol import Encoded
-from ..shape import decode_list, read_integer, read_optional_string, require_object
 from .fault import read_fault
+from .field_names import NAME, read_fields, write_fields
 from .parts import read_part, write_part
-from .spelling import NAME, read_fields, write_fields
 
 __all__ = [
     "blocked_stop",

@@ -31,13 +31,13 @@ from ...ir.pointer import JSON, Object
 from ...ir.response import Stop
 from ...ir.text import dumps, escape
 from ...stream.array import ArrayDecoder
-from ..shape import read_integer, read_optional_string, read_string, read_unknown, require_object
-from ..sse_stream import BaseStreamDecoder
+from ..base_decoder import BaseStreamDecoder
+from ..fields import read_integer, read_optional_string, read_string, read_unknown, require_object
 from .fault import read_fault
+from .field_names import NAME, to_camel_case
 from .partial_args import PartialArguments
 from .parts import read_part, read_signature
 from .response import CANDIDATE, blocked_stop, read_stop, read_usage, stop_fault
-from .spelling import NAME, to_camel_case
 
 __all__ = ["GeminiStreamDecoder"]
 

@@ -32,11 +32,11 @@ from ...ir.pointer import Object
 from ...ir.request import Request
 from ...ir.response import Usage
 from ...ir.text import to_bytes, unescape
-from ..event_writer import BaseStreamEncoder
+from ..base_encoder import BaseStreamEncoder
 from .fault import write_fault
+from .field_names import NAME, write_fields
 from .parts import PROVIDER, write_part
 from .response import report_incomplete_call, stop_without_call, write_stop, write_usage
-from .spelling import NAME, write_fields
 
 __all__ = ["GeminiStreamEncoder"]
 

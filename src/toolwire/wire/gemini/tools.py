@@ -18,8 +18,8 @@ from ...ir.parts import Extra
 from ...ir.pointer import JSON, Object, join
 from ...ir.request import Request
 from ...ir.tools import Tool, ToolChoice
-from ..shape import decode_list, read_optional_string, read_string, require_object
-from .spelling import NAME, read_fields, to_camel_case, write_fields
+from ..fields import decode_list, read_optional_string, read_string, require_object
+from .field_names import NAME, read_fields, to_camel_case, write_fields
 
 __all__ = ["read_choice", "read_tools", "write_choice", "write_tools"]
 

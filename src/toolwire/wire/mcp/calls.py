@@ -17,7 +17,7 @@ from ...ir.pointer import Object
 from ...ir.text import dumps
 from ...ir.value import Value
 from ...stream.strict import type_label
-from ..shape import read_extra, read_optional_string, require_object, write_extra
+from ..fields import read_extra, read_optional_string, require_object, write_extra
 from .content import decode_content, encode_content
 from .errors import INVALID_PARAMS, RequestId, RpcError
 from .meta import SERVER_INFO, Meta, read_meta, with_meta

@@ -17,8 +17,8 @@ from typing import TypeAlias
 from ...ir.losses import Losses
 from ...ir.parts import Extra, Media, MediaKind, Opaque, Text
 from ...ir.pointer import JSON, Object
+from ..fields import decode_list, read_extra, read_optional_string, read_string, require_object, write_extra
 from ..media import guess_media_type, media_placeholder
-from ..shape import decode_list, read_extra, read_optional_string, read_string, require_object, write_extra
 from .tools import NAME
 from .versions import LATEST, since
 

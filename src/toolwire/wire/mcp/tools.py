@@ -15,9 +15,9 @@ from ...ir.errors import ProtocolError
 from ...ir.losses import Losses, Severity
 from ...ir.pointer import JSON, Object
 from ...ir.tools import Effect, Tool
+from ..detection import declared_tools, scorer
+from ..fields import decode_list, read_extra, read_optional_string, read_string, require_object, write_extra
 from ..protocol import Kind
-from ..shape import decode_list, read_extra, read_optional_string, read_string, require_object, write_extra
-from ..signs import declared_tools, scorer
 from .versions import LATEST, since
 
 __all__ = ["DETECTION", "NAME", "declarations", "decode_tools", "encode_tools", "list_tools"]

@@ -15,11 +15,11 @@ from ...ir.pointer import JSON, Object
 from ...ir.request import Request
 from ...ir.response import Fault
 from ...ir.tools import Tool
+from ..fields import decode_list
 from ..protocol import Capabilities, EncodedFault, Limits, StreamDecoder, StreamEncoder, Wire
-from ..shape import decode_list
 from . import fault as faults
 from .content import NAME
-from .places import DETECTION, locator
+from .locations import DETECTION, locator
 from .request import decode_request, encode_request
 from .response import decode_response, encode_response
 from .tools import read_tool, write_tool

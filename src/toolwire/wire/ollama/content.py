@@ -15,8 +15,8 @@ from itertools import accumulate
 from ...ir.losses import Losses
 from ...ir.parts import Media, Part, Reasoning, Refusal, Text, ToolCall, part_label
 from ...ir.pointer import JSON, Object
+from ..fields import decode_list, read_optional_string, type_error
 from ..media import media_placeholder
-from ..shape import decode_list, read_optional_string, type_error
 
 __all__ = ["FORM", "NAME", "LocatedPart", "read_content", "reasoning_text", "report_order", "write_content"]
 

@@ -17,8 +17,8 @@ from ...ir.losses import Losses
 from ...ir.parts import Extra, Media, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from ...ir.pointer import JSON, Object
 from ...ir.request import Message, Role
-from ..shape import decode_list, read_extra, read_optional_string, read_string, require_object, write_extra
-from ..structured import structured_as_text
+from ..fields import decode_list, read_extra, read_optional_string, read_string, require_object, write_extra
+from ..structured_results import structured_as_text
 from .content import FORM, NAME, LocatedPart, read_content, reasoning_text, report_order, write_content
 
 __all__ = [

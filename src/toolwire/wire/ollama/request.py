@@ -13,9 +13,17 @@ from ...ir.losses import Losses
 from ...ir.parts import Extra
 from ...ir.pointer import JSON, Object, join
 from ...ir.request import OutputFormat, Params, ReasoningConfig, Request
+from ..fields import (
+    decode_list,
+    read_boolean,
+    read_extra,
+    read_optional_string,
+    require_object,
+    type_error,
+    write_extra,
+)
 from ..params import NO_PARAMS, param_table, read_params, restore_spelling, write_params
 from ..protocol import Encoded
-from ..shape import decode_list, read_boolean, read_extra, read_optional_string, require_object, type_error, write_extra
 from .content import FORM, NAME
 from .messages import read_message, write_message
 from .tools import read_tool, write_tools

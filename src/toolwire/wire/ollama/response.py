@@ -13,8 +13,7 @@ from ...ir.parts import Part, ToolCall
 from ...ir.pointer import Object
 from ...ir.request import Message
 from ...ir.response import Response, Stop, StopReason, Usage
-from ..protocol import Encoded
-from ..shape import (
+from ..fields import (
     read_extra,
     read_integer,
     read_optional_string,
@@ -24,6 +23,7 @@ from ..shape import (
     type_error,
     write_extra,
 )
+from ..protocol import Encoded
 from .content import FORM, NAME, LocatedPart
 from .fault import read_fault
 from .messages import read_assistant, write_assistant

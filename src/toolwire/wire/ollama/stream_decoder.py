@@ -31,8 +31,8 @@ from ...ir.parts import Extra, Part, Reasoning, Text, ToolCall
 from ...ir.pointer import JSON, Object
 from ...ir.text import dumps, escape
 from ...stream.ndjson import NDJSONDecoder
-from ..shape import read_optional_string, read_unknown, require_object
-from ..sse_stream import BaseStreamDecoder
+from ..base_decoder import BaseStreamDecoder
+from ..fields import read_optional_string, read_unknown, require_object
 from .content import FORM, NAME
 from .fault import read_fault
 from .messages import THINKING_FORM, read_assistant

@@ -24,8 +24,8 @@ from ...ir.pointer import Object
 from ...ir.request import Request
 from ...ir.response import Usage
 from ...ir.text import to_bytes, unescape
-from ..event_writer import BaseStreamEncoder
-from ..shape import write_extra
+from ..base_encoder import BaseStreamEncoder
+from ..fields import write_extra
 from .content import FORM, NAME, write_content
 from .fault import write_fault
 from .messages import write_call

@@ -14,7 +14,7 @@ from ...ir.losses import Losses, Severity
 from ...ir.pointer import JSON, Object, join
 from ...ir.request import Request
 from ...ir.tools import Tool
-from ..shape import read_extra, read_optional_string, read_string, require_object, type_error, write_extra
+from ..fields import read_extra, read_optional_string, read_string, require_object, type_error, write_extra
 from .content import FORM, NAME
 
 __all__ = ["read_tool", "write_tool", "write_tools"]

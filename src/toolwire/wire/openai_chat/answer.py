@@ -13,7 +13,7 @@ from itertools import accumulate
 from ...ir.losses import Losses
 from ...ir.parts import Opaque, Part, Reasoning, Refusal, Text, ToolCall, part_label
 from ...ir.pointer import Object
-from ..shape import write_extra
+from ..fields import write_extra
 from .content import NAME, is_in_content, write_part
 from .messages import write_call, write_function
 

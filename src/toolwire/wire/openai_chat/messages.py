@@ -13,8 +13,8 @@ from ...ir.parts import Artefact, CallState, Extra, Media, Opaque, Part, Reasoni
 from ...ir.pointer import JSON, Object
 from ...ir.request import Message
 from ...stream.strict import parse_arguments
-from ..shape import decode_list, read_extra, read_optional_string, read_string, require_object, type_error, write_extra
-from ..structured import structured_as_text
+from ..fields import decode_list, read_extra, read_optional_string, read_string, require_object, type_error, write_extra
+from ..structured_results import structured_as_text
 from .content import NAME, is_in_content, read_answer_part, read_content, write_content
 
 __all__ = [

@@ -10,9 +10,9 @@ from ...ir.parts import Extra
 from ...ir.pointer import JSON, Object, join
 from ...ir.request import OutputFormat, Params, ReasoningConfig, Request
 from ...ir.tools import ToolChoice
+from ..fields import decode_list, read_boolean, read_extra, read_optional_string, require_object, write_extra
 from ..params import NO_PARAMS, keep_own_tier, param_table, read_params, restore_spelling, write_params
 from ..protocol import Encoded
-from ..shape import decode_list, read_boolean, read_extra, read_optional_string, require_object, write_extra
 from .content import NAME
 from .messages import read_message, write_message
 from .tools import read_choice, read_function, read_legacy_choice, read_tool, write_choice, write_tool

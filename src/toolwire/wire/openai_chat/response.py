@@ -12,9 +12,7 @@ from ...ir.losses import Losses
 from ...ir.parts import Extra, Part, Refusal, ToolCall
 from ...ir.pointer import JSON, Object
 from ...ir.response import Alternative, Fault, Response, Stop, StopReason, Usage
-from ..openai_fault import read_fault
-from ..protocol import Encoded
-from ..shape import (
+from ..fields import (
     decode_list,
     read_extra,
     read_integer,
@@ -25,6 +23,8 @@ from ..shape import (
     restore_form,
     write_extra,
 )
+from ..openai_fault import read_fault
+from ..protocol import Encoded
 from .answer import write_answer
 from .content import NAME
 from .messages import read_assistant

@@ -37,9 +37,9 @@ from ...ir.pointer import JSON, Object
 from ...ir.response import Stop
 from ...ir.text import dumps, unescape
 from ...stream.strict import parse_arguments
+from ..base_decoder import FAST_STRING, BaseStreamDecoder, is_utf8
+from ..fields import read_integer, read_optional_string, read_timestamp, read_unknown, require_object, type_error
 from ..openai_fault import read_fault
-from ..shape import read_integer, read_optional_string, read_timestamp, read_unknown, require_object, type_error
-from ..sse_stream import FAST_STRING, BaseStreamDecoder, is_utf8
 from .content import NAME, read_answer_part
 from .messages import REASONING_FIELDS, read_id, read_signature
 from .response import is_truncated, make_stop, read_usage, stop_fault

@@ -28,9 +28,9 @@ from ...ir.parts import Extra, part_label
 from ...ir.pointer import Object
 from ...ir.request import Request
 from ...ir.text import to_bytes
-from ..event_writer import BaseStreamEncoder
+from ..base_encoder import BaseStreamEncoder
+from ..fields import write_extra
 from ..openai_fault import write_fault
-from ..shape import write_extra
 from .answer import is_own_part
 from .content import NAME, write_part
 from .response import write_stop, write_usage

@@ -16,7 +16,7 @@ from ...ir.losses import Losses, Severity
 from ...ir.parts import Extra
 from ...ir.pointer import JSON, Object, join
 from ...ir.tools import ChoiceMode, Grammar, Tool, ToolChoice
-from ..shape import (
+from ..fields import (
     decode_list,
     read_boolean,
     read_extra,

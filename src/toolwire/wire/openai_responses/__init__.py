@@ -18,7 +18,7 @@ from .. import openai_fault
 from ..openai_limits import SIGNATURES
 from ..protocol import Capabilities, EncodedFault, Limits, StreamDecoder, StreamEncoder, Wire
 from .content import NAME
-from .places import DETECTION, locator
+from .locations import DETECTION, locator
 from .request import decode_request, encode_request
 from .response import decode_response, encode_response
 from .tools import read_discovered_tools, read_tools, write_tools

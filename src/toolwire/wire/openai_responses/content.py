@@ -7,8 +7,8 @@ from typing import TypeGuard
 from ...ir.losses import Losses
 from ...ir.parts import Extra, Media, Opaque, Part, Refusal, Text, part_label
 from ...ir.pointer import JSON, Object
+from ..fields import decode_list, read_extra, read_optional_string, read_string, require_object, type_error, write_extra
 from ..media import data_url, media_placeholder, split_data_url
-from ..shape import decode_list, read_extra, read_optional_string, read_string, require_object, type_error, write_extra
 
 __all__ = ["NAME", "is_content", "read_content", "read_part", "write_content", "write_part"]
 

@@ -31,8 +31,8 @@ from ...ir.parts import (
 from ...ir.pointer import JSON, Object
 from ...ir.request import Message
 from ...stream.strict import parse_arguments
-from ..shape import decode_list, read_extra, read_optional_string, read_string, require_object, type_error, write_extra
-from ..structured import structured_as_text
+from ..fields import decode_list, read_extra, read_optional_string, read_string, require_object, type_error, write_extra
+from ..structured_results import structured_as_text
 from .content import NAME, is_content, read_content, read_part, write_content
 from .reasoning import PROVIDER, is_own, read_reasoning, write_reasoning
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...ir.parts import Artefact, Reasoning
 from ...ir.pointer import JSON, Object
-from ..shape import decode_list, read_extra, read_optional_string, require_object, write_extra
+from ..fields import decode_list, read_extra, read_optional_string, require_object, write_extra
 from .content import NAME
 
 __all__ = ["PROVIDER", "is_own", "read_reasoning", "write_reasoning"]

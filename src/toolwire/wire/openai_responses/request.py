@@ -12,9 +12,9 @@ from ...ir.losses import Losses
 from ...ir.parts import Extra, Text
 from ...ir.pointer import JSON, Object, join
 from ...ir.request import Message, OutputFormat, Params, ReasoningConfig, Request
+from ..fields import read_boolean, read_extra, read_optional_string, require_object, write_extra
 from ..params import NO_PARAMS, keep_own_tier, param_table, read_params, restore_spelling, write_params
 from ..protocol import Encoded
-from ..shape import read_boolean, read_extra, read_optional_string, require_object, write_extra
 from .content import NAME
 from .items import read_items, write_items
 from .tools import read_choice, read_tools, write_choice, write_tools

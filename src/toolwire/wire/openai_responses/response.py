@@ -11,9 +11,7 @@ from ...ir.losses import Losses
 from ...ir.parts import Extra, Part, Refusal, ToolCall
 from ...ir.pointer import JSON, Object
 from ...ir.response import Fault, Response, Stop, StopReason, Usage
-from ..openai_fault import fault_code, read_fault
-from ..protocol import Encoded
-from ..shape import (
+from ..fields import (
     read_extra,
     read_integer,
     read_optional_string,
@@ -23,6 +21,8 @@ from ..shape import (
     restore_form,
     write_extra,
 )
+from ..openai_fault import fault_code, read_fault
+from ..protocol import Encoded
 from .content import NAME
 from .items import read_output, write_output
 

@@ -34,9 +34,9 @@ from ...ir.parts import CallKind, Opaque, Part, Reasoning, Refusal, Text, ToolCa
 from ...ir.pointer import JSON, Object
 from ...ir.response import Fault
 from ...stream.strict import parse_arguments
+from ..base_decoder import FAST_STRING, BaseStreamDecoder, is_utf8
+from ..fields import read_optional_string, read_string, read_timestamp, read_unknown, require_object
 from ..openai_fault import read_fault
-from ..shape import read_optional_string, read_string, read_timestamp, read_unknown, require_object
-from ..sse_stream import FAST_STRING, BaseStreamDecoder, is_utf8
 from .content import NAME
 from .items import read_output_item
 from .response import ECHO, read_response_fault, read_stop, read_usage

@@ -34,8 +34,8 @@ from ...ir.pointer import Object
 from ...ir.request import Request
 from ...ir.response import Fault, Stop, Usage
 from ...ir.text import to_bytes, unescape
-from ..event_writer import BaseStreamEncoder
-from ..shape import write_extra
+from ..base_encoder import BaseStreamEncoder
+from ..fields import write_extra
 from .content import NAME
 from .items import make_call_item, make_message_item, report_foreign, write_output_part
 from .reasoning import write_reasoning

@@ -8,8 +8,8 @@ from gateway.serving import WIRES, serving, upstream_rows
 from gateway.state.chatting import ChatClient
 
 from toolwire import tool
+from toolwire.gateway.continuations import InMemoryContinuations
 from toolwire.gateway.keys import hash_key
-from toolwire.gateway.memory import InMemoryContinuations
 from toolwire.gateway.settings import parse_settings
 from toolwire.gateway.state import open_state
 from toolwire.ir.parts import Artefact, Reasoning, Text, ToolCall

@@ -18,7 +18,7 @@ from ...ir.errors import ProtocolError
 from ...ir.pointer import JSON, Object
 from ...ir.value import Value
 from ...wire.mcp.errors import UNSUPPORTED_VERSION, is_modern
-from ...wire.mcp.greeting import (
+from ...wire.mcp.handshake import (
     INITIALIZED,
     ServerCard,
     discover_request,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ..ir.parts import Media, Part, Text
 from ..ir.request import Message
 from .history import DraftMessage
-from .places import PartLocation
+from .locations import PartLocation
 
 __all__ = ["DeferredMedia"]
 

@@ -9,8 +9,8 @@ from ...ir.parts import Media, Opaque, Part, Refusal, Text, ToolResult
 from ...ir.pointer import JSON, Object, join, split
 from ...ir.request import Request
 from ...ir.response import Response
+from ..detection import blocks, declared_tools, scorer
 from ..protocol import Kind
-from ..signs import blocks, declared_tools, scorer
 from .content import is_content
 
 __all__ = ["DETECTION", "locator"]

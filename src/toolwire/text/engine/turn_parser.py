@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from .event_builder import DiagnosticCode
 from .fences import Fences
+from .markers import foreign_markers
 from .reader import ForeignFormat, Malformed, Parsing, Truncated, terminals
-from .signatures import foreign_markers
 from .style import ParseContext
-from .writer import DiagnosticCode
 
 if TYPE_CHECKING:
     from .format import Format

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...ir.pointer import JSON, Object
 from ...ir.value import Value
-from ..shape import read_number, read_optional_string, type_error
+from ..fields import read_number, read_optional_string, type_error
 from .errors import RequestId
 from .rpc import Notification
 

@@ -9,7 +9,7 @@ from collections.abc import Coroutine, Generator
 from typing import Any, TypeAlias
 
 from ..run.context import CallContext, running
-from ..run.requests import Failed, Returned, TimedOut
+from ..run.steps import Failed, Returned, TimedOut
 from .deadlines import DeadlineHandle, DeadlineQueue, SharedTimers
 
 __all__ = ["LimitedOutcome", "TimeLimitedCall", "TimeLimiter"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ...ir.pointer import Object
 from ...ir.value import Value
 from ...stream.strict import type_label
-from ..shape import read_integer, read_optional_string, read_string, require_object
+from ..fields import read_integer, read_optional_string, read_string, require_object
 from .errors import INVALID_PARAMS, RequestId, RpcError
 from .meta import SERVER_INFO, Meta, with_meta
 from .rpc import Notification, RpcRequest

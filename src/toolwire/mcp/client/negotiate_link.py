@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 from ...ir.errors import ToolwireError
 from ...wire.mcp.rpc import Failure, Notification, Result, RpcRequest
-from .greeting import ClientIdentity, NegotiatedProtocol, negotiate, read_late_discovery
 from .link import Link
+from .negotiation import ClientIdentity, NegotiatedProtocol, negotiate, read_late_discovery
 
 __all__ = ["negotiate_over_link"]
 

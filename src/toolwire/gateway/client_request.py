@@ -14,7 +14,7 @@ from ..ir.request import Request
 from ..stream.strict import parse_object
 from ..wire import get
 from ..wire.protocol import Wire
-from .fronts import Route
+from .routes import Route
 
 __all__ = ["ClientRequest"]
 

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, TypeAlias
 
-from ..wire.mcp.notices import DISCARDABLE
+from ..wire.mcp.notifications import DISCARDABLE
 from ..wire.mcp.rpc import Failure, Notification, RpcMessage, write
-from .peer import SendMessage
+from .server_protocol import SendMessage
 
 __all__ = ["AsgiSend", "Headers", "ReplyWriter"]
 

@@ -9,8 +9,8 @@ from functools import partial
 from ...ir.pointer import JSON, Object, join, split
 from ...ir.request import Request
 from ...ir.response import Response
+from ..detection import blocks, declared_tools, scorer
 from ..protocol import Kind
-from ..signs import blocks, declared_tools, scorer
 
 __all__ = ["DETECTION", "count_leading_system", "locator"]
 

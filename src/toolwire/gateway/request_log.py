@@ -10,7 +10,7 @@ from msgspec import Struct
 from ..bridge.repair import CallRepair
 from ..ir.losses import Loss
 from ..ir.response import Usage
-from .asked import ClientRequest
+from .client_request import ClientRequest
 
 __all__ = ["BeginSink", "RequestLog", "Sink"]
 

@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 from ..ir.pointer import Object
 from . import codec as codecs
-from . import leaves
+from . import emit_scalars
 from .disjoint import are_disjoint, resolve_node
-from .keys import PropertyNames
-from .leaves import Emitted
+from .emit_scalars import Emitted
 from .nodes import AnyNode, ArrayNode, Node, NullNode, ObjectNode, RefNode, TupleNode, UnionNode
+from .property_names import PropertyNames
 
 if TYPE_CHECKING:
     from .emit import Emitter
@@ -152,6 +152,6 @@ def _schema_kinds(schema: Object) -> set[str]:
         return set().union(*(_schema_kinds(branch) for branch in schema["anyOf"]))
     declared_type = schema.get("type")
     if declared_type is None:
-        return set(leaves.TYPE_NAMES.values()) | {"object"}
+        return set(emit_scalars.TYPE_NAMES.values()) | {"object"}
     kinds = set(declared_type if type(declared_type) is list else [declared_type])
     return kinds | {"number"} if "integer" in kinds else kinds

@@ -12,7 +12,7 @@ import re
 from ..ir.errors import BrokenJSON
 from .locate import pointer_at
 from .quotes import QUOTES, StringReader
-from .reading import RepairAttempt, ambiguous_error, invalid_error, truncated_error
+from .repair_attempt import RepairAttempt, ambiguous_error, invalid_error, truncated_error
 
 __all__ = ["DEPTH", "JsonRewriter"]
 

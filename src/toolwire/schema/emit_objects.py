@@ -9,13 +9,13 @@ from msgspec.structs import replace
 from ..ir.pointer import Object
 from ..ir.text import dumps
 from . import codec as codecs
-from . import leaves
-from .budget import UNSET
+from . import emit_scalars
 from .codec import Codec, FieldCodec
 from .dialects import Dialect
-from .keys import PropertyNames
-from .leaves import Emitted
+from .emit_scalars import Emitted
 from .nodes import AnyNode, ArrayNode, EnumNode, NeverNode, Node, ObjectNode, TupleNode
+from .parameter_budget import UNSET
+from .property_names import PropertyNames
 
 if TYPE_CHECKING:
     from .emit import Emitter
@@ -73,7 +73,7 @@ def emit_object(emitter: Emitter, node: ObjectNode, depth: int, *, root: bool = 
     if node.rest is not None and not node.properties and dialect.maps == "entries" and not root:
         return _emit_map(emitter, node, depth)
     if not node.properties and node.rest is None and not dialect.empty_objects and not root:
-        return leaves.emit_enum(emitter, EnumNode(({},), annotations=node.annotations, at=node.at))
+        return emit_scalars.emit_enum(emitter, EnumNode(({},), annotations=node.annotations, at=node.at))
     keys = PropertyNames(dialect.property_name, node.properties)
     known: list[FieldCodec] = []
     properties: Object = {}
@@ -148,7 +148,7 @@ def _complete_object(
         if "additionalProperties" in dialect.keywords:
             out["additionalProperties"] = inner.schema or True
         else:
-            remarks = [f"additionalProperties: {leaves.shorten(inner.schema or True)}"]
+            remarks = [f"additionalProperties: {emit_scalars.shorten(inner.schema or True)}"]
             emitter.report_unenforced(node, "additionalProperties")
     elif node.closed and "additionalProperties" in dialect.keywords:
         out["additionalProperties"] = False

@@ -8,9 +8,9 @@ from functools import partial
 from ...ir.pointer import JSON, join, split
 from ...ir.request import Request
 from ...ir.response import Response
+from ..detection import declared_tools, scorer
 from ..protocol import Kind
-from ..signs import declared_tools, scorer
-from .spelling import NAME, single_fields
+from .field_names import NAME, single_fields
 
 __all__ = ["DETECTION", "locator"]
 

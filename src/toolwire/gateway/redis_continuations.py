@@ -11,9 +11,9 @@ from hashlib import sha256
 import msgspec
 
 from ..ir.errors import StoreError
-from .memory import ContinuationStore
+from .answer_stats import Continuation
+from .continuations import ContinuationStore
 from .redis_link import Command, RedisLink
-from .seen import Continuation
 
 __all__ = ["RedisContinuations"]
 

@@ -20,9 +20,9 @@ from ..ir.errors import ProtocolError
 from ..ir.pointer import Object
 from ..ir.value import Value
 from ..wire.mcp.errors import INVALID_PARAMS, INVALID_REQUEST, RequestId, RpcError, unknown_method, unsupported_version
-from ..wire.mcp.greeting import InitializeParams, read_initialize
+from ..wire.mcp.handshake import InitializeParams, read_initialize
 from ..wire.mcp.meta import SERVER_INFO, SUBSCRIPTION_ID, Meta, read_meta
-from ..wire.mcp.notices import CANCELLED, LEVELS, read_cancelled
+from ..wire.mcp.notifications import CANCELLED, LEVELS, read_cancelled
 from ..wire.mcp.rpc import Failure, Notification, Result, RpcMessage, RpcRequest, failure_from
 from ..wire.mcp.versions import LATEST_HANDSHAKE, STATELESS, negotiate_version
 from .catalog import Catalog

@@ -25,19 +25,19 @@ from ..net.replies import drain, is_document, read_reply_body, transport_losses
 from ..net.retry import RetryPolicy, network_fault, resolve_retry_after
 from ..net.runner import Runner
 from ..run.observe import Retriever
+from .answer_stats import Continuation
 from .asgi import HttpExchange, uncancel
-from .asked import ClientRequest
 from .cache import AnswerCache
+from .client_request import ClientRequest
+from .continuations import ContinuationStore, calls_without_artefacts, restore_continuations
 from .downstream import ArrayFrames, Downstream
 from .faults import as_gateway_fault, fault_from, is_gateway_fault
-from .hosting import GatewayTools
-from .memory import ContinuationStore, calls_without_artefacts, restore_continuations
+from .gateway_tools import GatewayTools
 from .outbound import OutboundRequest, PassThroughRequest, make_outbound
+from .request_log import RequestLog
 from .routing import Router, Target, select_capable_targets
-from .seen import Continuation
 from .settings import LimitsRow
 from .streams import Stream
-from .turn import RequestLog
 
 __all__ = ["Dependencies", "RequestHandler"]
 

@@ -10,8 +10,8 @@ from ...ir.pointer import JSON, join, split
 from ...ir.request import Request
 from ...ir.response import Response
 from ...ir.tools import Tool
+from ..detection import blocks, declared_tools, scorer
 from ..protocol import Kind
-from ..signs import blocks, declared_tools, scorer
 from .content import is_in_content
 
 __all__ = ["DETECTION", "locator"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from .reading import LexicalStep, RepairAttempt, ambiguous_error, invalid_error
+from .repair_attempt import LexicalStep, RepairAttempt, ambiguous_error, invalid_error
 
 __all__ = ["check_trailing_text", "find_end", "find_start"]
 

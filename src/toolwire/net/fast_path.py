@@ -13,11 +13,11 @@ from ..run.context import CallContext
 from ..run.gates import GATES
 from ..run.keys import KEY_ARGUMENT
 from ..run.output import cap_result
-from ..run.requests import ArgumentMismatch, Returned
 from ..run.results import error_text, sized_result, unserialisable_result
 from ..run.signature import function_signature
+from ..run.steps import ArgumentMismatch, Returned
 from ..run.toolbox import Entry
-from .limited import LimitedOutcome, TimeLimitedCall, TimeLimiter
+from .time_limit import LimitedOutcome, TimeLimitedCall, TimeLimiter
 
 __all__ = ["FastPath", "make_fast_path"]
 

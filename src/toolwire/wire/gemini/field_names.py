@@ -14,7 +14,7 @@ from collections.abc import Collection
 
 from ...ir.parts import Extra
 from ...ir.pointer import JSON, Object
-from ..shape import read_extra, write_extra
+from ..fields import read_extra, write_extra
 
 __all__ = ["NAME", "read_fields", "single_fields", "to_camel_case", "write_fields"]
 

@@ -12,8 +12,8 @@ from ..mcp.http import HttpApp
 from ..mcp.server import Server
 from .asgi import Receive, Scope, Send
 from .faults import RequestRefused
-from .guard import OriginPolicy
 from .keys import ClientKeys
+from .origin_policy import OriginPolicy
 
 __all__ = ["McpMount"]
 

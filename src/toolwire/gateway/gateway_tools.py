@@ -22,7 +22,7 @@ from ..ir.parts import Part, ToolCall, ToolResult
 from ..ir.request import Message, Request
 from ..ir.response import Fault, Response, Stop, Usage
 from ..net.runner import Runner
-from .seen import Continuation, call_fingerprint
+from .answer_stats import Continuation, call_fingerprint
 
 __all__ = ["GatewayTools", "TurnEvents", "add_usage", "with_gateway_tools"]
 

@@ -24,7 +24,7 @@ from ..schema.validate import validator
 from ..wire.mcp.calls import InputRequired
 from ..wire.mcp.errors import INVALID_PARAMS, RpcError, missing_capability
 from ..wire.mcp.meta import Meta
-from ..wire.mcp.notices import LogMessage, Progress, is_level_enabled
+from ..wire.mcp.notifications import LogMessage, Progress, is_level_enabled
 from ..wire.mcp.rpc import RpcMessage
 from ..wire.mcp.versions import STATELESS
 from .listeners import Listeners

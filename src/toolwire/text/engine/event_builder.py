@@ -28,7 +28,7 @@ from ...ir.text import dumps, escape
 from ...ir.value import Value
 from ...stream.scanner import Scanner
 from ...stream.strict import parse, parse_arguments
-from .offered import OfferedTools
+from .offered_tools import OfferedTools
 
 __all__ = ["Diagnostic", "DiagnosticCode", "EventBuilder"]
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from ..ir.parts import Artefact, Part, Reasoning, ToolCall
 from ..ir.request import Message, Request
-from .seen import Continuation, call_fingerprint
+from .answer_stats import Continuation, call_fingerprint
 from .settings import StateRow
 
 __all__ = [

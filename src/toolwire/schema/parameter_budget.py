@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from .dialects import Dialect
 from .nodes import ArrayNode, BooleanNode, EnumNode, Node, NullNode, ObjectNode, TupleNode, UnionNode
-from .read import ParsedSchema
+from .parse import ParsedSchema
 
 __all__ = ["UNSET", "ParameterBudget"]
 

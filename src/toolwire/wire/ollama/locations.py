@@ -10,8 +10,8 @@ from ...ir.pointer import JSON, Object, join, split
 from ...ir.request import Request
 from ...ir.response import Response
 from ...ir.tools import Tool
+from ..detection import declared_tools, scorer
 from ..protocol import Kind
-from ..signs import declared_tools, scorer
 
 __all__ = ["DETECTION", "locator"]
 
