@@ -186,7 +186,7 @@ def over(transport, era):
 def in_process():
     """Return µs of CPU from the bytes of a message to the bytes of its response; the peers' calls decode no message."""
     from toolwire import tool
-    from toolwire.mcp.conversation import Conversation
+    from toolwire.mcp.server.conversation import Conversation
 
     data = json.dumps(call(LATEST)).encode()
     validator = jsonschema_rs.validator_for(tool(mcp_peers.plus).input_schema)

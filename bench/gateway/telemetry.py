@@ -8,11 +8,11 @@ The request has two calls, one loss and token counts, and was streamed. Spans ar
 import time
 from tempfile import TemporaryFile
 
-from toolwire.gateway.client_request import ClientRequest
-from toolwire.gateway.log import AccessLog
-from toolwire.gateway.metrics import Metrics
-from toolwire.gateway.redact import Redactor
-from toolwire.gateway.request_log import RequestLog
+from toolwire.gateway.answer.client_request import ClientRequest
+from toolwire.gateway.observe.log import AccessLog
+from toolwire.gateway.observe.metrics import Metrics
+from toolwire.gateway.observe.redact import Redactor
+from toolwire.gateway.observe.request_log import RequestLog
 from toolwire.gateway.routes import INGRESSES, Route
 from toolwire.ir.losses import Loss
 from toolwire.ir.response import Usage
@@ -68,7 +68,7 @@ def otel():
     from opentelemetry.sdk.metrics.export import InMemoryMetricReader
     from opentelemetry.sdk.trace import TracerProvider
 
-    from toolwire.gateway.otel import OtelSink
+    from toolwire.gateway.observe.otel import OtelSink
 
     return OtelSink(TracerProvider(), MeterProvider([InMemoryMetricReader()]), clean=Redactor())
 

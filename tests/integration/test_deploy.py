@@ -14,7 +14,7 @@ import yaml
 from toolwire.gateway.app import Gateway
 from toolwire.gateway.routes import match_route
 from toolwire.gateway.settings import parse_settings
-from toolwire.gateway.state import open_state, usage_address
+from toolwire.gateway.shared.state import open_state, usage_address
 
 ROOT = Path(__file__).parent.parent.parent
 DEPLOY = ROOT / "deploy"

@@ -368,7 +368,7 @@ if __name__ == "__main__":
     import uvicorn
 
     from toolwire.mcp import HttpApp, Server
-    from toolwire.mcp.offers import find_offers
+    from toolwire.mcp.server.offers import find_offers
     from toolwire.run.toolbox import Toolbox
 
     module = sys.modules[__name__]

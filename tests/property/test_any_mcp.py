@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from toolwire import Media, Text, ToolCall, ToolResult, tool
 from toolwire.ir.text import dumps
 from toolwire.mcp import Server, prompt, resource
-from toolwire.mcp.conversation import Conversation
+from toolwire.mcp.protocol.calls import encode_result, read_result
+from toolwire.mcp.protocol.errors import RpcError
+from toolwire.mcp.protocol.headers import decode_value, encode_value
+from toolwire.mcp.protocol.rpc import read, write
+from toolwire.mcp.server.conversation import Conversation
 from toolwire.testing import same
-from toolwire.wire.mcp.calls import encode_result, read_result
-from toolwire.wire.mcp.errors import RpcError
-from toolwire.wire.mcp.headers import decode_value, encode_value
-from toolwire.wire.mcp.rpc import read, write
 from toolwire.wire.mcp.versions import KNOWN, LATEST
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)

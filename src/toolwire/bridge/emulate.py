@@ -26,7 +26,7 @@ from ..ir.tools import Tool
 from ..text import get
 from ..text.engine.event_builder import Diagnostic
 from ..text.engine.format import Format
-from ..text.engine.json_calls import JsonCalls
+from ..text.styles.json_calls import JsonCalls
 from .emulate_answer import AnswerReader
 from .emulate_history import FREEFORM, render_history
 

@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     text = sys.stdin.read() if arguments.arguments == "-" else arguments.arguments
     result = asyncio.run(_call_tool(arguments, parse_object(text)))
     if arguments.json:
-        from ..wire.mcp.calls import encode_result
+        from ..mcp.protocol.calls import encode_result
 
         print(json_text(encode_result(result)))
     else:

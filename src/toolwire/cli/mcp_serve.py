@@ -18,8 +18,8 @@ from .tools_file import load_tools, open_store_at
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from ..mcp.guard import Guard
-    from ..mcp.server import Server
+    from ..asgi.access import Guard
+    from ..mcp.server.server import Server
 
 __all__ = ["add_to", "make_guard", "make_server", "parse_address"]
 
@@ -92,7 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
         server = make_server(arguments)
     try:
         if guard is None:
-            from ..mcp.stdio import serve_stdio
+            from ..mcp.server.stdio import serve_stdio
 
             asyncio.run(serve_stdio(server))
         else:
@@ -105,8 +105,8 @@ def run(arguments: argparse.Namespace) -> int:
 def make_server(arguments: argparse.Namespace) -> Server:
     from pathlib import Path
 
-    from ..mcp.offers import find_offers
-    from ..mcp.server import Server
+    from ..mcp.server.offers import find_offers
+    from ..mcp.server.server import Server
     from ..run.toolbox import Toolbox
 
     module = load_tools(arguments.tools)
@@ -148,7 +148,7 @@ def _read_variable(name: str | None) -> str | None:
 
 
 def _serve_http(server: Server, arguments: argparse.Namespace, guard: Guard) -> None:
-    from ..mcp.http import HttpApp
+    from ..mcp.server.http import HttpApp
 
     try:
         import uvicorn
@@ -166,7 +166,7 @@ def _serve_http(server: Server, arguments: argparse.Namespace, guard: Guard) -> 
 
 def make_guard(arguments: argparse.Namespace, host: str) -> Guard:
     """Build the guard from the options; raise ConfigError for a non-local address without a token."""
-    from ..mcp.guard import LOCAL_HOSTS, Guard
+    from ..asgi.access import LOCAL_HOSTS, Guard
     from ..net.listening import refuse_open
 
     token = _read_variable(arguments.token_env)

@@ -39,7 +39,7 @@ def add_to(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ..mcp.registry import server_json
+    from ..mcp.server.registry import server_json
 
     module = load_tools(arguments.tools)
     described = arguments.description or (module.__doc__ or "").strip().partition("\n")[0]

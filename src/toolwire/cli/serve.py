@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from socket import socket
 
     from ..gateway.app import Gateway
-    from ..gateway.request_log import RequestLog
+    from ..gateway.observe.request_log import RequestLog
     from ..gateway.settings import Settings
 
 __all__ = ["add_to"]
@@ -70,9 +70,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 async def _serve(arguments: argparse.Namespace) -> None:
     from ..gateway.app import Gateway
+    from ..gateway.observe.telemetry import open_telemetry
     from ..gateway.serve import bind, serve
-    from ..gateway.state import open_state
-    from ..gateway.telemetry import open_telemetry
+    from ..gateway.shared.state import open_state
 
     settings = _load_settings(arguments)
     telemetry = open_telemetry(settings, os.environ, lines=arguments.quiet)

@@ -59,7 +59,7 @@ def add_to(commands: Any) -> None:
 
 
 def _create_key(arguments: argparse.Namespace) -> int:
-    from ..gateway.keys import hash_key, new_key
+    from ..gateway.shared.keys import hash_key, new_key
 
     name, path = arguments.name, _settings_path(arguments.config or CONFIG)
     if not _NAME(name):

@@ -17,7 +17,7 @@ from .tools_file import load_tools
 if TYPE_CHECKING:
     from ..gateway.app import ToolBindings
     from ..gateway.settings import Settings, ToolsRow
-    from ..mcp.server import Server
+    from ..mcp.server.server import Server
     from ..net.runner import Runner
     from ..run.observe import Observer
     from ..run.toolbox import Source
@@ -111,7 +111,7 @@ class ToolLoader:
         published = [open_row for open_row in rows.values() if open_row.row.publish]
         if not published:
             return None
-        from ..mcp.server import Server
+        from ..mcp.server.server import Server
 
         if len(published) > 1:
             raise ConfigError("only one row of [tools] may be published", hint="move the published tools into one row")

@@ -15,7 +15,7 @@ from .serve_keys import CONFIG, SUPPRESS
 from .show import json_text, table
 
 if TYPE_CHECKING:
-    from ..gateway.usage import UsageSum
+    from ..gateway.observe.usage import UsageSum
 
 __all__ = ["add_to"]
 
@@ -65,9 +65,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _load_sums(config: str, by: str, since: float) -> list[UsageSum]:
+    from ..gateway.observe.usage_stores import open_usage
     from ..gateway.settings import load_settings
-    from ..gateway.state import usage_address
-    from ..gateway.usage_stores import open_usage
+    from ..gateway.shared.state import usage_address
 
     address = usage_address(load_settings(Path(config)), os.environ)
     if address is None:

@@ -100,8 +100,8 @@ def _record(arguments: argparse.Namespace) -> int:
 
 async def _serve(settings: Settings, port: int | None) -> int:
     from ..gateway.app import Gateway
+    from ..gateway.observe.telemetry import open_telemetry
     from ..gateway.serve import bind, serve
-    from ..gateway.telemetry import open_telemetry
 
     telemetry = open_telemetry(settings, os.environ)
     try:

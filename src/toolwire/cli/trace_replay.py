@@ -15,7 +15,7 @@ from .show import json_text, losses_table, paint, table
 from .trace_show import decode_answer, decode_client_request
 
 if TYPE_CHECKING:
-    from ..gateway.trace import Trace
+    from ..gateway.observe.trace import Trace
     from ..ir.losses import Losses
     from ..ir.request import Request
     from ..ir.response import Response
@@ -24,7 +24,7 @@ __all__ = ["replay"]
 
 
 def replay(arguments: argparse.Namespace) -> int:
-    from ..gateway.trace import load_recording
+    from ..gateway.observe.trace import load_recording
     from ..wire import names
 
     trace = load_recording(Path(arguments.file))

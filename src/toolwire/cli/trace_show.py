@@ -14,7 +14,7 @@ from ..ir.text import dumps
 from .show import columns, json_text, losses_table, paint, table
 
 if TYPE_CHECKING:
-    from ..gateway.trace import RecordedAnswer, RecordedExchange, Trace
+    from ..gateway.observe.trace import RecordedAnswer, RecordedExchange, Trace
     from ..ir.parts import Part
     from ..ir.request import Request
     from ..ir.response import Response
@@ -25,7 +25,7 @@ _MAX_WIDTH = 80  # characters shown of arguments and results
 
 
 def show(arguments: argparse.Namespace) -> int:
-    from ..gateway.trace import load_recording
+    from ..gateway.observe.trace import load_recording
 
     trace = load_recording(Path(arguments.file))
     if arguments.json:

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ..asgi.http_exchange import HttpExchange, Receive, Scope, Send, uncancel
+from ..asgi.origin_policy import OriginPolicy, RequestRefused
 from ..ir.errors import ToolwireError
 from ..ir.pointer import JSON, Object
 from ..ir.response import Fault
@@ -28,25 +30,23 @@ from ..net.transports import open_transport
 from ..run.observe import Retriever
 from ..stream.strict import parse_object
 from ..wire import get
-from .asgi import HttpExchange, Receive, Scope, Send, uncancel
-from .cache import AnswerCache
-from .client_request import ClientRequest
-from .continuations import ContinuationStore, open_in_memory
-from .faults import RequestRefused, fault_from
+from .answer.cache import AnswerCache
+from .answer.client_request import ClientRequest
+from .answer.request_handler import Dependencies, RequestHandler
+from .answer.routing import Router, UnknownModel
+from .faults import fault_from
 from .in_flight import InFlight
-from .keys import Caller, ClientKeys
-from .limits import InProcessLimiter, Limiter
 from .listing import VERSION, count_reply, model_entry, model_list
-from .origin_policy import OriginPolicy
-from .request_handler import Dependencies, RequestHandler
-from .request_log import BeginSink, RequestLog, Sink
+from .observe.request_log import BeginSink, RequestLog, Sink
 from .routes import INGRESSES, Ingress, Route, allowed_methods, guess_ingress, match_route
-from .routing import Router, UnknownModel
 from .settings import LimitsRow, Settings
+from .shared.continuations import ContinuationStore, open_in_memory
+from .shared.keys import Caller, ClientKeys
+from .shared.limits import InProcessLimiter, Limiter
 from .upstreams import ConfiguredUpstream, upstreams_from_environment
 
 if TYPE_CHECKING:
-    from ..mcp.server import Server
+    from ..mcp.server.server import Server
     from .mcp_mount import McpMount
 
 __all__ = ["Gateway", "ToolBindings"]

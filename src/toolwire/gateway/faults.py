@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from ..ir.errors import StoredStateError, ToolwireError, UpstreamError
 from ..ir.response import Fault, FaultKind
 
-__all__ = ["RateLimited", "RequestRefused", "as_gateway_fault", "fault_from", "is_gateway_fault"]
+__all__ = ["RateLimited", "as_gateway_fault", "fault_from", "is_gateway_fault"]
 
 _KIND_BY_STATUS: dict[int, FaultKind] = {
     401: "authentication",
@@ -18,12 +18,6 @@ _KIND_BY_STATUS: dict[int, FaultKind] = {
     503: "overloaded",
 }
 _GATEWAY_KINDS = frozenset({"authentication", "permission", "billing"})
-
-
-class RequestRefused(ToolwireError):
-    """The client is not allowed to do this."""
-
-    default_status = 403
 
 
 class RateLimited(ToolwireError):

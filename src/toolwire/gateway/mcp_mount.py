@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
+from ..asgi.access import AccessDenied
+from ..asgi.access import Guard as McpGuard
+from ..asgi.http_exchange import Receive, Scope, Send
+from ..asgi.origin_policy import OriginPolicy, RequestRefused
 from ..ir.errors import ToolwireError
-from ..mcp.guard import AccessDenied
-from ..mcp.guard import Guard as McpGuard
-from ..mcp.http import HttpApp
-from ..mcp.server import Server
-from .asgi import Receive, Scope, Send
-from .faults import RequestRefused
-from .keys import ClientKeys
-from .origin_policy import OriginPolicy
+from ..mcp.server.http import HttpApp
+from ..mcp.server.server import Server
+from .shared.keys import ClientKeys
 
 __all__ = ["McpMount"]
 

@@ -16,10 +16,10 @@ from contextlib import contextmanager
 from logging import getLogger
 from typing import TYPE_CHECKING
 
+from ..asgi.http_exchange import AsgiApp
 from ..ir.errors import ConfigError, MissingExtra, ToolwireError
 from ..net.listening import refuse_open
 from .app import Gateway
-from .asgi import AsgiApp
 from .settings import Settings
 
 if TYPE_CHECKING:

@@ -21,26 +21,26 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from ..asgi.access import AccessDenied, Guard
 from ..ir.errors import ToolwireError
 from ..ir.pointer import Object
 from ..net.transports import open_transport
 from ..stream.ndjson import NDJSONDecoder
 from ..wire.mcp import decode_tools
-from ..wire.mcp.errors import INTERNAL_ERROR, INVALID_REQUEST, RpcError
-from ..wire.mcp.handshake import ServerCard
-from ..wire.mcp.headers import SESSION, HeaderArguments, find_header_arguments
-from ..wire.mcp.meta import PROGRESS_TOKEN, PROTOCOL_VERSION
-from ..wire.mcp.notifications import CANCELLED, PROGRESS
-from ..wire.mcp.rpc import LIMIT, Failure, Notification, RequestId, Result, RpcMessage, RpcRequest, failure_from, read
 from .client.config import ServerSpec
 from .client.http import LISTEN, Authorizer, HttpLink
 from .client.negotiation import ClientIdentity, NegotiatedProtocol
 from .client.stdio import StdioLink
-from .guard import AccessDenied, Guard
-from .http import DisconnectWatch, parse_headers, read_request_body
-from .output import OutputStream, is_full, open_output, reserve_stdout, write_line
-from .reply_writer import ReplyWriter
-from .server_protocol import SendMessage
+from .protocol.errors import INTERNAL_ERROR, INVALID_REQUEST, RpcError
+from .protocol.handshake import ServerCard
+from .protocol.headers import SESSION, HeaderArguments, find_header_arguments
+from .protocol.meta import PROGRESS_TOKEN, PROTOCOL_VERSION
+from .protocol.notifications import CANCELLED, PROGRESS
+from .protocol.rpc import LIMIT, Failure, Notification, RequestId, Result, RpcMessage, RpcRequest, failure_from, read
+from .server.http import DisconnectWatch, parse_headers, read_request_body
+from .server.output import OutputStream, is_full, open_output, reserve_stdout, write_line
+from .server.protocol import SendMessage
+from .server.reply_writer import ReplyWriter
 
 __all__ = ["BridgeApp", "StdioBridge", "stdio_to_http"]
 

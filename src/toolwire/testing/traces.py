@@ -10,8 +10,8 @@ from __future__ import annotations
 from itertools import pairwise
 from pathlib import Path
 
-from ..gateway.redact import REMOVED
-from ..gateway.trace import RecordedAnswer, Trace, load_recording
+from ..gateway.observe.redact import REMOVED
+from ..gateway.observe.trace import RecordedAnswer, Trace, load_recording
 from .upstream import PartialReply, Recorded, ScriptedReply
 
 __all__ = ["Trace", "load_trace", "script_of"]

@@ -1,4 +1,4 @@
-"""Tool calls written in text: one small data module per format, on one engine.
+"""Tool calls written in text: one data module per model family, on one engine.
 
     fmt = toolwire.text.get("hermes")
     fmt.parse(text, tools).calls                 # a whole turn
@@ -15,6 +15,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from ..ir.errors import ConfigError
+from .formats.table import MODULES
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -23,65 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["detect", "get", "names"]
 
-_BUILT_IN = (
-    "anthropic_legacy_xml",
-    "apertus",
-    "apriel",
-    "cline_xml",
-    "cohere_action",
-    "cohere_rplus",
-    "deepseek_dsml_v32",
-    "deepseek_dsml_v4",
-    "deepseek_v3",
-    "deepseek_v31",
-    "dots",
-    "ernie45",
-    "firefunction_v2",
-    "function_xml",
-    "functionary_v31",
-    "functionary_v32",
-    "functiongemma",
-    "gemma4",
-    "generic_json",
-    "gigachat3",
-    "glm45",
-    "glm47",
-    "gorilla",
-    "granite3",
-    "granite_20b_fc",
-    "harmony",
-    "hermes",
-    "hunyuan",
-    "hunyuan_a13b",
-    "inkling",
-    "internlm2",
-    "jamba",
-    "json_array",
-    "kimi_k2",
-    "kimi_k3",
-    "lfm2",
-    "llama3_json",
-    "llama4_pythonic",
-    "longcat",
-    "minicpm5",
-    "minimax_m2",
-    "minimax_m3",
-    "mistral_v11",
-    "mistral_v11_callid",
-    "mistral_v3_json",
-    "muse_glimmer",
-    "nemotron_v2",
-    "nexusraven",
-    "olmo3",
-    "phi4mini",
-    "poolside_v1",
-    "pythonic",
-    "qwen3_xml",
-    "react",
-    "seed_oss",
-    "step3",
-    "xlam",
-)
 _ALIASES = {"deepseek_r1": "deepseek_v3", "hy_v3": "hunyuan", "ling3": "glm47", "openhands": "function_xml"}
 """Other names of the same format."""
 
@@ -90,7 +32,7 @@ _loaded: dict[str, Format] = {}
 
 def names() -> list[str]:
     """Return the names of all formats, built-in and third-party."""
-    return sorted({*_BUILT_IN, *_entry_points()})
+    return sorted({*MODULES, *_entry_points()})
 
 
 def get(name: str) -> Format:
@@ -114,10 +56,10 @@ def detect(text: str) -> str | None:
 def _load(name: str) -> Format:
     form: Format
     name = _ALIASES.get(name, name)
-    if name in _BUILT_IN:
+    if name in MODULES:
         from importlib import import_module
 
-        form = import_module(f"{__name__}.{name}").FORMAT
+        form = getattr(import_module(f"{__name__}.formats.{MODULES[name]}"), name.upper())
         return form
     entries = _entry_points()
     if name not in entries:

@@ -10,8 +10,8 @@ from typing import Any
 import uvicorn
 
 from toolwire.gateway.app import Gateway
+from toolwire.gateway.observe.request_log import RequestLog
 from toolwire.gateway.protocol import make_limited_protocol
-from toolwire.gateway.request_log import RequestLog
 from toolwire.gateway.settings import LimitsRow, parse_settings
 
 WIRES = ("anthropic", "gemini", "ollama", "openai_chat", "openai_responses")

@@ -17,13 +17,13 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from serving import upstream_rows
 
 from toolwire import Response, Text, ToolCall
+from toolwire.gateway.answer.request_handler import RequestHandler
 from toolwire.gateway.app import Gateway
-from toolwire.gateway.keys import hash_key
-from toolwire.gateway.otel import OtelSink
-from toolwire.gateway.redact import Redactor
-from toolwire.gateway.request_handler import RequestHandler
+from toolwire.gateway.observe.otel import OtelSink
+from toolwire.gateway.observe.redact import Redactor
+from toolwire.gateway.observe.telemetry import open_telemetry
 from toolwire.gateway.settings import parse_settings
-from toolwire.gateway.telemetry import open_telemetry
+from toolwire.gateway.shared.keys import hash_key
 from toolwire.ir.response import Fault, Stop
 from toolwire.testing import PartialReply, RawReply, Upstream
 

@@ -18,7 +18,7 @@ import toolwire
 from toolwire import Message, Request, Response, Text, Tool, ToolCall, ToolResult
 from toolwire.ir.errors import StoreError
 from toolwire.ir.response import Stop
-from toolwire.mcp.server import Server
+from toolwire.mcp.server.server import Server
 from toolwire.net.jail import disk_jail
 from toolwire.net.runner import Runner
 from toolwire.net.stores import open_store

@@ -13,9 +13,9 @@ from serving import serving, upstream_rows
 
 import toolwire
 from toolwire import Response, Text, ToolCall, ToolResult
-from toolwire.gateway.answer_stats import Continuation
-from toolwire.gateway.continuations import InMemoryContinuations
-from toolwire.gateway.downstream import Downstream
+from toolwire.gateway.answer.answer_stats import Continuation
+from toolwire.gateway.answer.downstream import Downstream
+from toolwire.gateway.shared.continuations import InMemoryContinuations
 from toolwire.ir.response import Fault, Stop, Usage
 from toolwire.net.runner import Runner
 from toolwire.net.stores import open_store

@@ -12,12 +12,12 @@ from serving import serving, upstream_rows
 from toolwire import Message, Request, Response, Text, ToolCall, ToolResult
 from toolwire.ir.response import Stop
 from toolwire.mcp.client import McpServers
-from toolwire.mcp.server import Server
+from toolwire.mcp.protocol.errors import RpcError
+from toolwire.mcp.server.server import Server
 from toolwire.net.client import ModelClient
 from toolwire.net.h1 import H1Transport
 from toolwire.net.runner import Runner
 from toolwire.testing import Upstream
-from toolwire.wire.mcp.errors import RpcError
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "conjugate.py"
 WIRES = ("anthropic", "gemini", "ollama", "openai_chat", "openai_responses")
@@ -115,7 +115,7 @@ def test_an_unknown_tool_is_an_error_of_the_protocol():
 
 def test_the_doors_of_the_gateway_are_the_doors_of_its_tools():
     async def check():
-        from toolwire.gateway.keys import hash_key
+        from toolwire.gateway.shared.keys import hash_key
 
         document = {"upstreams": upstream_rows("http://127.0.0.1:9"), "keys": {"a": {"hash": hash_key("sk-a")}}}
         async with serving(document, publish=Server(toolbox())) as gateway:
@@ -130,7 +130,7 @@ def test_the_doors_of_the_gateway_are_the_doors_of_its_tools():
 
 def test_limits_and_accounts_hold_for_its_tools_too():
     async def check():
-        from toolwire.gateway.keys import hash_key
+        from toolwire.gateway.shared.keys import hash_key
 
         row = {"hash": hash_key("sk-a"), "requests_per_minute": 3}
         document = {"upstreams": upstream_rows("http://127.0.0.1:9"), "keys": {"a": row}}
@@ -153,7 +153,7 @@ def test_limits_and_accounts_hold_for_its_tools_too():
 
 def test_a_key_for_other_models_is_not_for_the_tools_of_these():
     async def check():
-        from toolwire.gateway.keys import hash_key
+        from toolwire.gateway.shared.keys import hash_key
 
         keys = {
             name: {"hash": hash_key(f"sk-{name}"), "models": models}

@@ -14,7 +14,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from serving import serving, upstream_rows
 
 from toolwire import Response, Text, tool
-from toolwire.gateway.otel import OtelSink
+from toolwire.gateway.observe.otel import OtelSink
 from toolwire.ir.response import Fault, Stop
 from toolwire.net.otel import OtelObserver
 from toolwire.net.runner import Runner

@@ -389,7 +389,7 @@ def test_a_hangup_opens_the_log_anew_whatever_the_settings_say(tmp_path: Path) -
 
 
 def test_a_reload_without_keys_does_not_open_the_door(tmp_path: Path) -> None:
-    from toolwire.gateway.keys import hash_key
+    from toolwire.gateway.shared.keys import hash_key
 
     keys = f'[server]\nhost = "0.0.0.0"\n[keys.a]\nhash = "{hash_key("sk-a")}"\n'
     config(tmp_path, "http://127.0.0.1:9", more=keys)

@@ -10,7 +10,7 @@ from mcp_client.driving import misbehaving, until, workshop
 from toolwire.mcp import bridge as bridge_module
 from toolwire.mcp.bridge import BridgeApp, StdioBridge
 from toolwire.mcp.client import ServerSpec
-from toolwire.wire.mcp.rpc import Notification, RpcRequest
+from toolwire.mcp.protocol.rpc import Notification, RpcRequest
 from waiting import SAFETY
 
 HELLO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}

@@ -12,10 +12,10 @@ from mcp_client.driving import McpClient, asked, cancel_once, run, toolbox_of, u
 from toolwire.ir.errors import ConfigError, ProtocolError
 from toolwire.mcp.client import McpServers, NotAuthorized, ServerGone, ServerRefused, ServerSpec
 from toolwire.mcp.client.login import Browser, Login
+from toolwire.mcp.protocol.errors import RpcError
 from toolwire.net.runner import Runner
 from toolwire.net.stores import open_store
 from toolwire.run.results import result_code
-from toolwire.wire.mcp.errors import RpcError
 from virtual_time import run_virtual
 from waiting import SAFETY
 

@@ -280,7 +280,7 @@ def test_the_key_of_the_call_is_handed_on(effects):
 
 
 def test_the_trace_goes_along():
-    from toolwire.wire.mcp.meta import TraceContext
+    from toolwire.mcp.protocol.meta import TraceContext
 
     async def test():
         spec = misbehaving()

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from toolwire.gateway.log import AccessLog, JsonLogHandler, LogFile, to_logger
-from toolwire.gateway.redact import Redactor
-from toolwire.gateway.request_log import RequestLog
+from toolwire.gateway.observe.log import AccessLog, JsonLogHandler, LogFile, to_logger
+from toolwire.gateway.observe.redact import Redactor
+from toolwire.gateway.observe.request_log import RequestLog
 from toolwire.ir.errors import ConfigError
 from toolwire.ir.losses import Loss
 from toolwire.ir.response import Usage

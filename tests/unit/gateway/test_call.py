@@ -2,7 +2,7 @@
 
 import asyncio
 
-from toolwire.gateway.asgi import HttpExchange
+from toolwire.asgi.http_exchange import HttpExchange
 
 SCOPE = {"method": "POST", "path": "/", "query_string": b"", "headers": []}
 

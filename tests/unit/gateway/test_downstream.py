@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from toolwire.gateway.downstream import Downstream
+from toolwire.gateway.answer.downstream import Downstream
 from virtual_time import run_virtual
 
 

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolwire.gateway.faults import RateLimited
-from toolwire.gateway.keys import Caller
-from toolwire.gateway.limits import InProcessLimiter
 from toolwire.gateway.settings import KeyRow
+from toolwire.gateway.shared.keys import Caller
+from toolwire.gateway.shared.limits import InProcessLimiter
 
 HASH = "0" * 64
 

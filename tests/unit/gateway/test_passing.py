@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from toolwire import Message, Request, Response, Text, Tool, ToolCall, fold
-from toolwire.gateway.answer_stats import AnswerStats
-from toolwire.gateway.downstream import ArrayFrames, Downstream
+from toolwire.gateway.answer.answer_stats import AnswerStats
+from toolwire.gateway.answer.downstream import ArrayFrames, Downstream
+from toolwire.gateway.answer.streams import PassThroughStream, TranslatedStream
 from toolwire.gateway.routes import INGRESSES
-from toolwire.gateway.streams import PassThroughStream, TranslatedStream
 from toolwire.ir.events import ResponseStart, StreamFault, TextStart
 from toolwire.ir.fold import unfold
 from toolwire.ir.losses import Losses

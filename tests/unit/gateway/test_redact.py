@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from toolwire.gateway.redact import Redactor
+from toolwire.gateway.observe.redact import Redactor
 from waiting import cpu_guard
 
 KEYS = [

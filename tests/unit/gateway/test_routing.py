@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
-from toolwire.gateway.routing import NoTarget, Router, UnknownModel
+from toolwire.gateway.answer.routing import NoTarget, Router, UnknownModel
+from toolwire.gateway.answer.splice import replace_model
 from toolwire.gateway.settings import parse_settings
-from toolwire.gateway.splice import replace_model
 from toolwire.gateway.upstreams import ConfiguredUpstream
 from toolwire.stream.strict import parse_object
 

@@ -6,8 +6,8 @@ from random import Random
 import pytest
 
 from toolwire import Response, Text, ToolCall
-from toolwire.gateway.redact import Redactor
-from toolwire.gateway.sanitise import Sanitiser
+from toolwire.gateway.observe.redact import Redactor
+from toolwire.gateway.observe.sanitise import Sanitiser
 from toolwire.ir.events import CallDelta, TextDelta
 from toolwire.ir.fold import fold, unfold
 from toolwire.ir.response import Stop

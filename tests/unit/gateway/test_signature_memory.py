@@ -2,8 +2,8 @@
 
 import asyncio
 
-from toolwire.gateway.answer_stats import Continuation
-from toolwire.gateway.continuations import InMemoryContinuations
+from toolwire.gateway.answer.answer_stats import Continuation
+from toolwire.gateway.shared.continuations import InMemoryContinuations
 from toolwire.ir.parts import Artefact
 
 

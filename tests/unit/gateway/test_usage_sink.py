@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from toolwire.gateway.request_log import RequestLog
-from toolwire.gateway.usage import UsageSink
+from toolwire.gateway.observe.request_log import RequestLog
+from toolwire.gateway.observe.usage import UsageSink
 from toolwire.ir.errors import StoreError
 from toolwire.ir.response import Usage
 from waiting import SAFETY, wait_until
@@ -93,7 +93,7 @@ def test_a_full_queue_drops_and_says_so(store, caplog):
 
 
 def test_what_failed_is_written_later(store, caplog, monkeypatch):
-    monkeypatch.setattr("toolwire.gateway.usage._FAILURE_DELAY", 0.05)
+    monkeypatch.setattr("toolwire.gateway.observe.usage._FAILURE_DELAY", 0.05)
     store.away.set()
     sink = UsageSink(store)
     sink(turn())
@@ -107,7 +107,7 @@ def test_what_failed_is_written_later(store, caplog, monkeypatch):
 
 
 def test_closing_does_not_wait_for_ever(store, caplog, monkeypatch):
-    monkeypatch.setattr("toolwire.gateway.usage._CLOSE_TIMEOUT", 0.3)
+    monkeypatch.setattr("toolwire.gateway.observe.usage._CLOSE_TIMEOUT", 0.3)
     store.away.set()
     sink = UsageSink(store)
     sink(turn())
@@ -117,7 +117,7 @@ def test_closing_does_not_wait_for_ever(store, caplog, monkeypatch):
 
 
 def test_closing_does_not_wait_for_a_store_that_hangs(store, caplog, monkeypatch):
-    monkeypatch.setattr("toolwire.gateway.usage._CLOSE_TIMEOUT", 0.3)
+    monkeypatch.setattr("toolwire.gateway.observe.usage._CLOSE_TIMEOUT", 0.3)
     hanging = threading.Event()
     store.add = lambda rows: hanging.wait(SAFETY)
     sink = UsageSink(store)

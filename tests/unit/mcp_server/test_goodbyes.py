@@ -7,14 +7,14 @@ import pytest
 
 from toolwire import tool
 from toolwire.mcp import Server, current_exchange, resource
-from toolwire.mcp.conversation import Conversation
-from toolwire.mcp.http import DisconnectWatch
-from toolwire.mcp.reply_writer import ReplyWriter
-from toolwire.mcp.sessions import HttpSessions
-from toolwire.mcp.stdio import LineServer
+from toolwire.mcp.protocol.notifications import Progress
+from toolwire.mcp.protocol.rpc import Notification, RpcRequest, write
+from toolwire.mcp.server.conversation import Conversation
+from toolwire.mcp.server.http import DisconnectWatch
+from toolwire.mcp.server.reply_writer import ReplyWriter
+from toolwire.mcp.server.sessions import HttpSessions
+from toolwire.mcp.server.stdio import LineServer
 from toolwire.run.toolbox import Toolbox
-from toolwire.wire.mcp.notifications import Progress
-from toolwire.wire.mcp.rpc import Notification, RpcRequest, write
 from waiting import SAFETY, until
 
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}}, "clientInfo": {}}

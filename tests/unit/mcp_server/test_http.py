@@ -6,10 +6,10 @@ import json
 import pytest
 
 from toolwire import tool
+from toolwire.asgi.access import Guard
 from toolwire.mcp import HttpApp, Server, current_exchange
-from toolwire.mcp.guard import Guard
-from toolwire.mcp.sessions import HttpSessions
-from toolwire.wire.mcp.errors import RpcError
+from toolwire.mcp.protocol.errors import RpcError
+from toolwire.mcp.server.sessions import HttpSessions
 from virtual_time import run_virtual
 
 LATEST = "2026-07-28"

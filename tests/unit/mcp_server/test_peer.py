@@ -4,9 +4,12 @@ import pytest
 
 from toolwire import Tool, tool
 from toolwire.ir.errors import SchemaError
-from toolwire.mcp.catalog import Catalog
-from toolwire.mcp.offers import prompt, resource
-from toolwire.mcp.server_protocol import (
+from toolwire.mcp.protocol.handshake import initialize_request
+from toolwire.mcp.protocol.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION, SUBSCRIPTION_ID
+from toolwire.mcp.protocol.rpc import Failure, Notification, Result, RpcRequest
+from toolwire.mcp.server.catalog import Catalog
+from toolwire.mcp.server.offers import prompt, resource
+from toolwire.mcp.server.protocol import (
     CancelRequest,
     OpenSubscription,
     ResolveReply,
@@ -14,9 +17,6 @@ from toolwire.mcp.server_protocol import (
     ServeRequest,
     ServerProtocol,
 )
-from toolwire.wire.mcp.handshake import initialize_request
-from toolwire.wire.mcp.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION, SUBSCRIPTION_ID
-from toolwire.wire.mcp.rpc import Failure, Notification, Result, RpcRequest
 from toolwire.wire.mcp.versions import HANDSHAKE, LATEST
 
 META = {PROTOCOL_VERSION: LATEST, CLIENT_CAPABILITIES: {}}

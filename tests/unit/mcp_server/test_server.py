@@ -6,20 +6,20 @@ import json
 import pytest
 
 from toolwire import Media, Text, Tool, tool
+from toolwire.asgi.access import AccessDenied, Guard
 from toolwire.ir.errors import ConfigError, StoreError
 from toolwire.ir.request import Message
 from toolwire.mcp import Server, current_exchange, prompt, resource
-from toolwire.mcp.conversation import Conversation
-from toolwire.mcp.guard import AccessDenied, Guard
-from toolwire.mcp.offers import make_contents, make_messages
-from toolwire.mcp.registry import server_json
-from toolwire.mcp.request_context import InputNeeded
-from toolwire.mcp.request_state import RequestState
+from toolwire.mcp.protocol.errors import RpcError
+from toolwire.mcp.protocol.meta import CLIENT_CAPABILITIES, IDEMPOTENCY_KEY, LOG_LEVEL, PROTOCOL_VERSION
+from toolwire.mcp.protocol.rpc import Failure, Notification, Result, RpcRequest, read, write
+from toolwire.mcp.server.conversation import Conversation
+from toolwire.mcp.server.offers import make_contents, make_messages
+from toolwire.mcp.server.registry import server_json
+from toolwire.mcp.server.request_context import InputNeeded
+from toolwire.mcp.server.request_state import RequestState
 from toolwire.net.stores.memory import MemoryStore
 from toolwire.run.toolbox import Entry
-from toolwire.wire.mcp.errors import RpcError
-from toolwire.wire.mcp.meta import CLIENT_CAPABILITIES, IDEMPOTENCY_KEY, LOG_LEVEL, PROTOCOL_VERSION
-from toolwire.wire.mcp.rpc import Failure, Notification, Result, RpcRequest, read, write
 
 LATEST = "2026-07-28"
 FORM = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -347,7 +347,7 @@ async def paid() -> str:
 @pytest.mark.parametrize(("is_given", "kept"), [(False, 1), (True, 3)])
 def test_without_a_store_only_calls_that_have_a_key_are_remembered(monkeypatch, is_given, kept):
     store = MemoryStore()
-    monkeypatch.setattr("toolwire.mcp.server.open_store", lambda _: store)
+    monkeypatch.setattr("toolwire.mcp.server.server.open_store", lambda _: store)
     ran.clear()
 
     async def work(talk):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolwire.mcp.offers import Resource
+from toolwire.mcp.server.offers import Resource
 from work_counter import count_work
 
 

@@ -10,17 +10,23 @@ from toolwire.ir.errors import EncodeError, ProtocolError, SchemaError
 from toolwire.ir.losses import Losses
 from toolwire.ir.parts import Media, Opaque, ToolCall, ToolResult
 from toolwire.ir.tools import Tool
+from toolwire.mcp.protocol.calls import InputRequired, call_request, encode_result, read_call, read_result
+from toolwire.mcp.protocol.content import decode_content, encode_content
+from toolwire.mcp.protocol.errors import HEADER_MISMATCH, INVALID_PARAMS, RpcError, is_modern, unsupported_version
+from toolwire.mcp.protocol.handshake import initialize_request, read_discovered, read_initialize, read_initialized
+from toolwire.mcp.protocol.headers import (
+    check_headers,
+    decode_value,
+    encode_value,
+    find_header_arguments,
+    request_headers,
+)
+from toolwire.mcp.protocol.lists import list_request, read_page
+from toolwire.mcp.protocol.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION, Meta, TraceContext, read_meta, with_meta
+from toolwire.mcp.protocol.notifications import is_level_enabled, read_cancelled, read_log, read_progress
+from toolwire.mcp.protocol.rpc import Failure, Notification, Result, RpcRequest, failure_from, read, read_batch, write
 from toolwire.testing import same
 from toolwire.wire.mcp import decode_tools, encode_tools
-from toolwire.wire.mcp.calls import InputRequired, call_request, encode_result, read_call, read_result
-from toolwire.wire.mcp.content import decode_content, encode_content
-from toolwire.wire.mcp.errors import HEADER_MISMATCH, INVALID_PARAMS, RpcError, is_modern, unsupported_version
-from toolwire.wire.mcp.handshake import initialize_request, read_discovered, read_initialize, read_initialized
-from toolwire.wire.mcp.headers import check_headers, decode_value, encode_value, find_header_arguments, request_headers
-from toolwire.wire.mcp.lists import list_request, read_page
-from toolwire.wire.mcp.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION, Meta, TraceContext, read_meta, with_meta
-from toolwire.wire.mcp.notifications import is_level_enabled, read_cancelled, read_log, read_progress
-from toolwire.wire.mcp.rpc import Failure, Notification, Result, RpcRequest, failure_from, read, read_batch, write
 from toolwire.wire.mcp.versions import HANDSHAKE, LATEST, era_of, negotiate_version, since
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "mcp.json").read_text(encoding="utf-8"))

@@ -26,12 +26,12 @@ from ...ir.errors import ProtocolError, ToolwireError
 from ...ir.parts import ToolCall, ToolResult
 from ...ir.pointer import JSON, Object
 from ...ir.tools import Tool
-from ...wire.mcp.calls import InputRequired, call_request, read_result
-from ...wire.mcp.errors import METHOD_NOT_FOUND, RpcError
-from ...wire.mcp.lists import list_request
-from ...wire.mcp.meta import Meta, TraceContext, with_meta
-from ...wire.mcp.notifications import PROGRESS, Progress, read_progress
-from ...wire.mcp.rpc import Notification, RequestId, RpcMessage, RpcRequest
+from ..protocol.calls import InputRequired, call_request, read_result
+from ..protocol.errors import METHOD_NOT_FOUND, RpcError
+from ..protocol.lists import list_request
+from ..protocol.meta import Meta, TraceContext, with_meta
+from ..protocol.notifications import PROGRESS, Progress, read_progress
+from ..protocol.rpc import Notification, RequestId, RpcMessage, RpcRequest
 from .config import ServerSpec
 from .connection import Build, ServerConnection
 from .failures import AmbiguousRetry, ServerGone

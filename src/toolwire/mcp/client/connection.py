@@ -21,10 +21,10 @@ from ...ir.pointer import Object
 from ...net.h1 import H1Transport
 from ...net.http import HttpTransport
 from ...net.transports import open_transport
-from ...wire.mcp.errors import METHOD_NOT_FOUND
-from ...wire.mcp.headers import HeaderArguments
-from ...wire.mcp.rpc import Failure, Result, RpcMessage, RpcRequest
 from ...wire.mcp.versions import LATEST_HANDSHAKE
+from ..protocol.errors import METHOD_NOT_FOUND
+from ..protocol.headers import HeaderArguments
+from ..protocol.rpc import Failure, Result, RpcMessage, RpcRequest
 from .config import ServerSpec
 from .failures import AmbiguousRetry, ServerGone, ServerRefused
 from .http import Authorizer, HttpLink, Sender

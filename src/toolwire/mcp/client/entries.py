@@ -22,8 +22,8 @@ from ...run.results import annotate
 from ...run.toolbox import Entry, Options
 from ...schema.validate import validator
 from ...wire.mcp import NAME
-from ...wire.mcp.content import decode_content
-from ...wire.mcp.errors import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR, RpcError
+from ..protocol.content import decode_content
+from ..protocol.errors import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR, RpcError
 from .client import McpClient
 from .failures import AmbiguousRetry, ServerGone, ServerRefused
 from .names import make_legal

@@ -18,11 +18,11 @@ from ...ir.terminal import neutralise_line
 from ...net.http import Reply
 from ...net.replies import read_reply_body
 from ...stream.sse import SSEDecoder
-from ...wire.mcp.errors import RpcError
-from ...wire.mcp.headers import SESSION, VERSION, HeaderArguments, request_headers
-from ...wire.mcp.meta import with_meta
-from ...wire.mcp.notifications import Cancelled
-from ...wire.mcp.rpc import LIMIT, Failure, Notification, Result, RpcMessage, RpcRequest, read, write
+from ..protocol.errors import RpcError
+from ..protocol.headers import SESSION, VERSION, HeaderArguments, request_headers
+from ..protocol.meta import with_meta
+from ..protocol.notifications import Cancelled
+from ..protocol.rpc import LIMIT, Failure, Notification, Result, RpcMessage, RpcRequest, read, write
 from .config import ServerSpec
 from .failures import NotAuthorized, ServerGone, ServerRefused
 from .link import MessageHandler

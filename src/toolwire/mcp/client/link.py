@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
-from ...wire.mcp.headers import HeaderArguments
-from ...wire.mcp.rpc import Failure, Notification, Result, RpcMessage, RpcRequest
+from ..protocol.headers import HeaderArguments
+from ..protocol.rpc import Failure, Notification, Result, RpcMessage, RpcRequest
 from .failures import ServerGone
 from .negotiation import NegotiatedProtocol
 

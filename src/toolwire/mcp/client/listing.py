@@ -17,8 +17,8 @@ from ...ir.tools import Tool
 from ...ir.value import Value
 from ...schema.validate import Validator, validator
 from ...wire.mcp import decode_tools
-from ...wire.mcp.headers import find_header_arguments
-from ...wire.mcp.lists import read_page
+from ..protocol.headers import find_header_arguments
+from ..protocol.lists import read_page
 
 __all__ = ["ServerProblem", "fetch_all_pages", "read_tools"]
 

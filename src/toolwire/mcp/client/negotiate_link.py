@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Iterator
 
 from ...ir.errors import ToolwireError
-from ...wire.mcp.rpc import Failure, Notification, Result, RpcRequest
+from ..protocol.rpc import Failure, Notification, Result, RpcRequest
 from .link import Link
 from .negotiation import ClientIdentity, NegotiatedProtocol, negotiate, read_late_discovery
 

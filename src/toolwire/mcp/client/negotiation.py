@@ -17,8 +17,9 @@ from collections.abc import Generator, Iterator
 from ...ir.errors import ProtocolError
 from ...ir.pointer import JSON, Object
 from ...ir.value import Value
-from ...wire.mcp.errors import UNSUPPORTED_VERSION, is_modern
-from ...wire.mcp.handshake import (
+from ...wire.mcp.versions import HANDSHAKE, LATEST, LATEST_HANDSHAKE, STATELESS
+from ..protocol.errors import UNSUPPORTED_VERSION, is_modern
+from ..protocol.handshake import (
     INITIALIZED,
     ServerCard,
     discover_request,
@@ -26,9 +27,8 @@ from ...wire.mcp.handshake import (
     read_discovered,
     read_initialized,
 )
-from ...wire.mcp.meta import IDEMPOTENCY, Meta
-from ...wire.mcp.rpc import Failure, Notification, Result, RpcRequest
-from ...wire.mcp.versions import HANDSHAKE, LATEST, LATEST_HANDSHAKE, STATELESS
+from ..protocol.meta import IDEMPOTENCY, Meta
+from ..protocol.rpc import Failure, Notification, Result, RpcRequest
 from .failures import NotAuthorized, ServerRefused
 
 __all__ = ["ClientIdentity", "NegotiatedProtocol", "negotiate", "read_late_discovery"]

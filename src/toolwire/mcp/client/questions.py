@@ -16,8 +16,8 @@ from ...ir.errors import ProtocolError
 from ...ir.pointer import JSON, Object
 from ...ir.value import Value
 from ...run.results import error_text
-from ...wire.mcp.errors import INTERNAL_ERROR, RpcError, unknown_method
-from ...wire.mcp.rpc import Failure, Result, RpcRequest, failure_from
+from ..protocol.errors import INTERNAL_ERROR, RpcError, unknown_method
+from ..protocol.rpc import Failure, Result, RpcRequest, failure_from
 
 __all__ = ["Handlers", "accept_defaults", "fill_defaults"]
 

@@ -18,10 +18,10 @@ from collections.abc import Mapping
 from ...ir.errors import ProtocolError
 from ...ir.terminal import neutralise_line
 from ...stream.ndjson import NDJSONDecoder
-from ...wire.mcp.errors import RpcError
-from ...wire.mcp.headers import HeaderArguments
-from ...wire.mcp.notifications import Cancelled
-from ...wire.mcp.rpc import (
+from ..protocol.errors import RpcError
+from ..protocol.headers import HeaderArguments
+from ..protocol.notifications import Cancelled
+from ..protocol.rpc import (
     LIMIT,
     Failure,
     Notification,
@@ -33,7 +33,7 @@ from ...wire.mcp.rpc import (
     read,
     write,
 )
-from ...wire.mcp.rpc import read_batch as read_many
+from ..protocol.rpc import read_batch as read_many
 from .config import ServerSpec
 from .failures import ServerGone
 from .link import LostHandler, MessageHandler

@@ -23,8 +23,8 @@ from collections.abc import Awaitable, Callable
 from ...ir.errors import ToolwireError
 from ...ir.pointer import JSON
 from ...ir.tools import Tool
-from ...wire.mcp.errors import RpcError
-from ...wire.mcp.headers import HeaderArguments, find_header_arguments
+from ..protocol.errors import RpcError
+from ..protocol.headers import HeaderArguments, find_header_arguments
 from .config import ServerSpec
 from .failures import ServerGone
 from .link import Link

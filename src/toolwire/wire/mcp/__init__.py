@@ -1,14 +1,10 @@
-"""MCP: tool declarations, calls and results between programs. JSON-RPC, both eras, sans-IO.
+"""MCP tool declarations: decode, encode, list.
 
-MCP carries no conversations with a model, so this is not a wire in the sense of `protocol.Wire`. It provides the
-building blocks of a server and a client.
+MCP carries no conversations with a model, so this is not a wire in the sense of `protocol.Wire`. It is a codec for
+declarations only; the protocol itself is in `toolwire.mcp.protocol`.
 
-    versions   the versions and their eras          rpc        messages, to bytes and back
-    errors     JSON-RPC errors: RpcError            meta       `_meta`: version, trace, progress, idempotency key
-    tools      declarations, annotations ↔ effects   calls      tools/call: ToolCall → ToolResult | InputRequired
-    content    content blocks ↔ parts               lists      pages, and the time for which they may be cached
-    greeting   initialize, server/discover          notices    progress, cancellation, logs
-    headers    headers of stateless HTTP
+    tools      declarations, annotations ↔ effects
+    versions   the protocol versions and their eras
 """
 
 from __future__ import annotations

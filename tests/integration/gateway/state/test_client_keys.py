@@ -7,7 +7,7 @@ import pytest
 from gateway.serving import serving, upstream_rows
 from gateway.state.plain_http import Http
 
-from toolwire.gateway.keys import hash_key
+from toolwire.gateway.shared.keys import hash_key
 from toolwire.ir.parts import Text
 from toolwire.ir.response import Response, Stop, Usage
 from toolwire.testing.upstream import RawReply, Upstream

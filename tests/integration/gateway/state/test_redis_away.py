@@ -10,10 +10,10 @@ from gateway.state.plain_http import Http
 from gateway.state.test_client_keys import FRONTS, KEY, ask, hello, said
 from stores.servers import Redis
 
-from toolwire.gateway.keys import hash_key
-from toolwire.gateway.redis_link import RedisLink
 from toolwire.gateway.settings import parse_settings
-from toolwire.gateway.state import open_state
+from toolwire.gateway.shared.keys import hash_key
+from toolwire.gateway.shared.redis_link import RedisLink
+from toolwire.gateway.shared.state import open_state
 from toolwire.ir.errors import StoreError
 from toolwire.testing.upstream import Upstream
 from virtual_time import run_virtual

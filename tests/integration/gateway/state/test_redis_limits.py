@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from toolwire.gateway.faults import RateLimited
-from toolwire.gateway.keys import Caller
-from toolwire.gateway.limits import InProcessLimiter
-from toolwire.gateway.redis_limits import RedisLimiter
-from toolwire.gateway.redis_link import RedisLink
 from toolwire.gateway.settings import KeyRow
+from toolwire.gateway.shared.keys import Caller
+from toolwire.gateway.shared.limits import InProcessLimiter
+from toolwire.gateway.shared.redis_limits import RedisLimiter
+from toolwire.gateway.shared.redis_link import RedisLink
 from toolwire.ir.errors import ConfigError, StoreError
 
 NOWHERE = "redis://me:geheim@127.0.0.1:1/0"

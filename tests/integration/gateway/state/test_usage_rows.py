@@ -10,11 +10,11 @@ from gateway.serving import serving, upstream_rows
 from gateway.state.plain_http import Http
 
 from toolwire.cli.main import main
-from toolwire.gateway.keys import hash_key
+from toolwire.gateway.observe.usage import UsageRow
+from toolwire.gateway.observe.usage_stores import open_usage
 from toolwire.gateway.settings import parse_settings
-from toolwire.gateway.state import open_state
-from toolwire.gateway.usage import UsageRow
-from toolwire.gateway.usage_stores import open_usage
+from toolwire.gateway.shared.keys import hash_key
+from toolwire.gateway.shared.state import open_state
 from toolwire.ir.errors import ConfigError, StoreError
 from toolwire.ir.parts import Text, ToolCall
 from toolwire.ir.response import Response, Stop, Usage

@@ -1,0 +1,73 @@
+"""Refuse requests that a browser was tricked into, and requests that two servers would parse differently."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from urllib.parse import urlsplit
+
+from ..ir.errors import ProtocolError, ToolwireError
+from ..wire.loopback import is_loopback
+
+__all__ = ["OriginPolicy", "RequestRefused"]
+
+_UNREPEATABLE_HEADERS = frozenset(
+    {b"host", b"content-length", b"authorization", b"x-api-key", b"x-goog-api-key", b"api-key", b"content-type"}
+)
+
+
+class RequestRefused(ToolwireError):
+    """The client is not allowed to do this."""
+
+    default_status = 403
+
+
+class OriginPolicy:
+    """Checks of the Host and Origin headers, and of repeated headers.
+
+    `hosts` are names of the gateway besides those of this machine. `origins` are pages that may send requests.
+    `open_to_all` is for a gateway with keys, where the name that a client uses for it does not matter.
+    """
+
+    def __init__(self, hosts: Iterable[str], origins: Iterable[str], *, open_to_all: bool) -> None:
+        self._hosts = frozenset(host.lower() for host in hosts)
+        self._origins = frozenset(origin.lower().rstrip("/") for origin in origins)
+        self._is_open_to_all = open_to_all
+
+    def check(self, raw_headers: list[tuple[bytes, bytes]]) -> None:
+        """Check the raw headers."""
+        host = origin = b""
+        seen: set[bytes] = set()
+        for name, value in raw_headers:
+            if name in _UNREPEATABLE_HEADERS:
+                if name in seen:
+                    raise ProtocolError(f"repeated header {name.decode()}")
+                seen.add(name)
+            if name == b"host":
+                host = value
+            elif name == b"origin":
+                origin = value
+        if not self._is_open_to_all and not self._is_allowed_host(host.decode("latin-1")):
+            raise RequestRefused(
+                "the Host header names an unknown host", hint="set server.hosts to the names that clients use"
+            )
+        if origin and not self._is_allowed_origin(origin.decode("latin-1").lower()):
+            raise RequestRefused(
+                "the Origin header names an unknown origin",
+                hint="set server.origins to the origins that may send requests",
+            )
+
+    def _is_allowed_host(self, host: str) -> bool:
+        name = _host_name(f"//{host}")
+        return name in self._hosts or is_loopback(name)
+
+    def _is_allowed_origin(self, origin: str) -> bool:
+        return origin in self._origins or is_loopback(_host_name(origin))
+
+
+def _host_name(url: str) -> str:
+    """Return the host name of a URL, or an empty string if the URL contains more than an address."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return ""
+    return "" if "@" in parts.netloc or parts.path or parts.query else parts.hostname or ""

@@ -1,0 +1,1 @@
+"""One client request, from routing to the last byte of its answer."""

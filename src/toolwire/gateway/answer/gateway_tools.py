@@ -1,0 +1,162 @@
+"""Tools run by the gateway. The model is offered them beside the client's tools; the client never sees their calls.
+
+A turn that calls only these tools is answered here, and the model is asked again. A turn that also calls the client's
+tools goes to the client with the client's calls. The gateway's calls and results of that turn are stored by call id,
+and put back into the history when the client returns.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from ...ir.errors import UpstreamError
+from ...ir.events import CallStart, Event, ResponseEnd, ResponseStart, UsageUpdate
+from ...ir.fold import Folder
+from ...ir.parts import Part, ToolCall, ToolResult
+from ...ir.request import Message, Request
+from ...ir.response import Fault, Response, Stop, Usage
+from ...net.runner import Runner
+from .answer_stats import Continuation, call_fingerprint
+
+__all__ = ["GatewayTools", "TurnEvents", "add_usage", "with_gateway_tools"]
+
+_MAX_TURNS = 16
+_KEY_SPACE = 1_000_000  # keys of one turn; those of the next turn follow them
+
+
+def with_gateway_tools(request: Request, runner: Runner) -> Request:
+    """Add the gateway's tools to `request`; a client's tool of the same name takes precedence."""
+    client_names = {tool.name for tool in request.tools}
+    added_tools = tuple(tool for tool in runner.box.tools if tool.name not in client_names)
+    forbidden = request.choice is not None and request.choice.mode != "auto"
+    return request if forbidden or not added_tools else replace(request, tools=(*request.tools, *added_tools))
+
+
+class GatewayTools:
+    """The turns of one request. `request` is the next request to the model."""
+
+    def __init__(self, runner: Runner, client: Request, run_id: str) -> None:
+        self.request = with_gateway_tools(client, runner)
+        self.continuations: dict[str, Continuation] = {}
+        self.earlier_parts: tuple[Part, ...] = ()  # parts sent to the client in earlier turns
+        self.usage: Usage | None = None
+        self.turns = 0
+        self._runner = runner
+        self._names = {tool.name for tool in self.request.tools[len(client.tools) :]}
+        self._run_id = run_id
+        self._earlier: list[ToolCall] = []
+
+    @property
+    def has_run_tools(self) -> bool:
+        """True if tools have run: starting over could run them twice."""
+        return bool(self._earlier)
+
+    def is_gateway_tool(self, name: str) -> bool:
+        return name in self._names
+
+    def gateway_calls(self, response: Response) -> list[ToolCall]:
+        return [call for call in response.calls if self.is_gateway_tool(call.name)]
+
+    def is_client_visible(self, response: Response) -> bool:
+        """Check whether the client gets the response: it has no call of ours, or also one of the client's."""
+        return len(self.gateway_calls(response)) == 0 or len(self.gateway_calls(response)) < len(response.calls)
+
+    async def run(self, response: Response) -> bool:
+        """Run our calls of this turn. Return whether the model must be asked again."""
+        calls = self.gateway_calls(response)
+        if not calls:
+            return False
+        earlier = tuple(self._earlier)
+        self._earlier += calls
+        results = await self._runner.run(calls, run_id=self._run_id, earlier=earlier)
+        if self.is_client_visible(response):
+            client_call = next(call for call in response.calls if not self.is_gateway_tool(call.name))
+            called = call_fingerprint(client_call.name, client_call.arguments, client_call.raw)
+            self.continuations[client_call.id] = Continuation(calls=tuple(calls), results=tuple(results), call=called)
+            return False
+        self.turns += 1
+        if self.turns >= _MAX_TURNS:
+            message = f"the model called the gateway's tools {_MAX_TURNS} times without finishing"
+            raise UpstreamError(Fault("server", message, 502, "no_end", retryable=False))
+        self._append_turn(response, results)
+        return True
+
+    def _append_turn(self, response: Response, results: list[ToolResult]) -> None:
+        assistant_message, result_message = Message("assistant", response.parts), Message("user", tuple(results))
+        self.request = replace(self.request, messages=(*self.request.messages, assistant_message, result_message))
+        self.earlier_parts = (*self.earlier_parts, *self.client_view(response).parts)
+        self.usage = add_usage(self.usage, response.usage)
+
+    def total_usage(self, response: Response) -> Usage | None:
+        """Add up the usage of all turns so far, including this one."""
+        return add_usage(self.usage, response.usage)
+
+    def client_view(self, response: Response) -> Response:
+        """Remove our calls from a turn."""
+        parts = tuple(
+            part for part in response.parts if not (isinstance(part, ToolCall) and self.is_gateway_tool(part.name))
+        )
+        stop = response.stop
+        if (
+            stop is not None
+            and stop.reason == "tool_calls"
+            and not any(isinstance(kept_part, ToolCall) for kept_part in parts)
+        ):
+            stop = replace(stop, reason="stop")
+        return replace(response, parts=parts, stop=stop)
+
+    def merged_response(self, response: Response) -> Response:
+        """Return the last turn, with the visible parts of the earlier turns."""
+        visible = self.client_view(response)
+        return replace(visible, parts=(*self.earlier_parts, *visible.parts), usage=add_usage(self.usage, visible.usage))
+
+
+class TurnEvents:
+    """The events of one turn for the client, who gets one response for any number of turns."""
+
+    def __init__(self, gateway_tools: GatewayTools) -> None:
+        self.response: Response | None = None  # the turn, once it is complete
+        self._gateway_tools = gateway_tools
+        self._folder = Folder()
+        self._hidden: set[int] = set()
+        self._has_client_call = False
+
+    def feed(self, event: Event) -> list[Event]:
+        self._folder.feed(event)
+        if isinstance(event, ResponseStart):
+            return [] if self._gateway_tools.turns else [event]
+        if isinstance(event, ResponseEnd):
+            return self._end_turn(event)
+        if isinstance(event, UsageUpdate):
+            return [UsageUpdate(add_usage(self._gateway_tools.usage, event.usage) or event.usage)]
+        key = getattr(event, "key", None)
+        if key is None:
+            return [event]
+        if isinstance(event, CallStart):
+            if self._gateway_tools.is_gateway_tool(event.name):
+                self._hidden.add(key)
+            else:
+                self._has_client_call = True
+        if key in self._hidden:
+            return []
+        return [replace(event, key=key + self._gateway_tools.turns * _KEY_SPACE)]
+
+    def _end_turn(self, event: ResponseEnd) -> list[Event]:
+        self.response = self._folder.response()
+        if not self._gateway_tools.is_client_visible(self.response):
+            return []
+        stops = event.stops
+        if self._hidden and not self._has_client_call:
+            stops = tuple(Stop("stop") if stop.reason == "tool_calls" else stop for stop in stops)
+        return [replace(event, stops=stops)]
+
+
+def add_usage(first: Usage | None, second: Usage | None) -> Usage | None:
+    if first is None or second is None:
+        return first or second
+    counts = ("input", "output", "cached", "cache_write", "reasoning", "tool_input")
+    return replace(first, **{name: _add_counts(getattr(first, name), getattr(second, name)) for name in counts})
+
+
+def _add_counts(first: int | None, second: int | None) -> int | None:
+    return None if first is None and second is None else (first or 0) + (second or 0)

@@ -1,0 +1,285 @@
+"""A client's request to one target, and the conversion of the answer: bytes in, bytes out. No I/O here.
+
+`PassThroughRequest` if client and upstream use the same wire and nothing has to be adapted: bytes are forwarded and observed.
+`TranslatedRequest` for everything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from ...bridge.emulate import Emulation
+from ...bridge.repair import CallRepair, CallRepairer, repair_calls
+from ...bridge.report_answer import AnswerReporter
+from ...ir.errors import ProtocolError, UpstreamError
+from ...ir.fold import unfold
+from ...ir.losses import Losses, require_lossless
+from ...ir.parts import ToolCall, ToolResult
+from ...ir.pointer import JSON
+from ...ir.request import Request
+from ...ir.response import Fault, Response, Usage
+from ...ir.text import finite_to_bytes
+from ...net.endpoint import Endpoint
+from ...net.endpoint_request import EndpointRequest, redact_key
+from ...stream.strict import parse_object
+from ...wire.protocol import StreamEncoder
+from .answer_stats import AnswerStats
+from .client_request import ClientRequest
+from .gateway_tools import GatewayTools, TurnEvents, add_usage
+from .routing import Target
+from .splice import replace_model
+from .streams import PassThroughStream, Stream, TranslatedStream, expected_choices
+
+__all__ = ["OutboundRequest", "PassThroughRequest", "TranslatedRequest", "make_outbound"]
+
+
+class OutboundRequest(Protocol):
+    @property
+    def endpoint(self) -> Endpoint: ...
+    @property
+    def body(self) -> bytes: ...
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+    @property
+    def losses(self) -> Losses: ...
+    @property
+    def stats(self) -> AnswerStats: ...
+    @property
+    def repairs(self) -> list[CallRepair]: ...
+
+    def decode_fault(self, status: int, data: bytes, headers: dict[str, str]) -> Fault: ...
+
+    def retry_request(self, data: bytes) -> OutboundRequest | None:
+        """Return the request to send instead of accepting this whole answer, at most once."""
+        ...
+
+    def read_answer(self, data: bytes) -> None:
+        """Accept a whole answer."""
+        ...
+
+    async def next_request(self) -> OutboundRequest | None:
+        """Return the request to send after this answer, whole or streamed, before the client's answer ends."""
+        ...
+
+    def encode_answer(self) -> bytes:
+        """Encode the accepted answer for the client."""
+        ...
+
+    def encode_stream(self) -> bytes:
+        """Encode the accepted answer as the stream that the client requested."""
+        ...
+
+    def open_stream(self) -> Stream:
+        """Convert the upstream's stream to the client's."""
+        ...
+
+
+def make_outbound(
+    client_request: ClientRequest, modified: Request | None, target: Target, gateway_tools: GatewayTools | None = None
+) -> OutboundRequest:
+    """Prepare a request. `changed` is the request with additions of the gateway; `hosting` runs the gateway's tools."""
+    endpoint = target.upstream.endpoint(target.model)
+    if modified is None and _can_pass_through(client_request, target, endpoint):
+        return PassThroughRequest(client_request, endpoint)
+    return TranslatedRequest(
+        client_request, client_request.request if modified is None else modified, target, gateway_tools
+    )
+
+
+def _can_pass_through(client_request: ClientRequest, target: Target, endpoint: Endpoint) -> bool:
+    vendor = endpoint.vendor
+    return (
+        endpoint.wire.name == client_request.wire.name
+        and target.row.emulate is None
+        and target.row.repair is None
+        and vendor.dialect is None
+        and vendor.id is None
+        and not any(field in client_request.document for field in vendor.fields)
+    )
+
+
+class PassThroughRequest:
+    """A request between equal wires, forwarded unchanged."""
+
+    def __init__(self, client_request: ClientRequest, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self.body = replace_model(client_request.body, client_request.document, endpoint.model)
+        self.headers = {**endpoint.headers, **client_request.headers}
+        self.losses = Losses()
+        self.stats = AnswerStats()
+        self.repairs: list[CallRepair] = []
+        self._client_request = client_request
+
+    def decode_fault(self, status: int, data: bytes, headers: dict[str, str]) -> Fault:
+        return redact_key(self.endpoint.key, self.endpoint.wire.decode_error(status, _parse_or_raw(data), headers))
+
+    def retry_request(self, data: bytes) -> OutboundRequest | None:
+        return None
+
+    def read_answer(self, data: bytes) -> None:
+        self._data = data
+        self._response = self.endpoint.wire.decode_response(parse_object(data))
+        if self._response.fault is not None:
+            raise UpstreamError(redact_key(self.endpoint.key, self._response.fault))
+        self.stats.add_response(self._response)
+
+    async def next_request(self) -> OutboundRequest | None:
+        return None
+
+    def encode_answer(self) -> bytes:
+        return self._data
+
+    def encode_stream(self) -> bytes:
+        encoder = self.endpoint.wire.stream_encoder(self._client_request.request_or_none)
+        return b"".join([encoder.feed(event) for event in unfold(self._response)])
+
+    def open_stream(self) -> Stream:
+        endpoint, client_request = self.endpoint, self._client_request
+        return PassThroughStream(
+            endpoint.wire, client_request.request_or_none, self.stats, client_request.ingress, endpoint.key
+        )
+
+
+class TranslatedRequest:
+    """A request to another wire, or to the same one with adaptations. `before` is the previous turn."""
+
+    def __init__(
+        self,
+        client_request: ClientRequest,
+        request: Request,
+        target: Target,
+        gateway_tools: GatewayTools | None = None,
+        *,
+        emulation: Emulation | None = None,
+        previous: TranslatedRequest | None = None,
+    ) -> None:
+        self.endpoint = target.upstream.endpoint(target.model)
+        self.losses: Losses = Losses() if previous is None else previous.losses
+        self.stats: AnswerStats = AnswerStats() if previous is None else previous.stats
+        self.repairs: list[CallRepair] = [] if previous is None else previous.repairs
+        self._client_request = client_request
+        self._request = request
+        self._target = target
+        self._gateway_tools = gateway_tools
+        self._events = None if gateway_tools is None else TurnEvents(gateway_tools)
+        self._endpoint_request = EndpointRequest(
+            request,
+            self.endpoint,
+            stream=client_request.stream,
+            text=_emulated_format(target, request) if emulation is None else None,
+            losses=self.losses,
+            emulation=emulation,
+            client=client_request.wire.capabilities,
+            is_alias=True,
+        )
+        if client_request.strict:
+            require_lossless(self.losses)
+        self.body = self._endpoint_request.body
+        self.headers = self.endpoint.headers
+        self._spent_usage: Usage | None = (
+            None if emulation is None or previous is None else previous._spent_usage
+        )  # on rejected answers
+        self._stream_encoder: StreamEncoder | None = None if previous is None else previous._stream_encoder
+
+    @property
+    def _encoder(self) -> StreamEncoder:
+        if self._stream_encoder is None:
+            self._stream_encoder = self._client_request.wire.stream_encoder(self._request)
+            self._stream_encoder.losses = self.losses
+        return self._stream_encoder
+
+    def decode_fault(self, status: int, data: bytes, headers: dict[str, str]) -> Fault:
+        return self._endpoint_request.decode_fault(status, data, headers)
+
+    def retry_request(self, data: bytes) -> OutboundRequest | None:
+        emulation = self._endpoint_request.emulation
+        if emulation is None:
+            return None
+        said = self._endpoint_request.decode_answer(data)
+        retry = emulation.retry(said)
+        if retry is None:
+            return None
+        self._spent_usage = add_usage(self._spent_usage, said.usage)
+        self.stats.usage = add_usage(
+            None if self._gateway_tools is None else self._gateway_tools.usage, self._spent_usage
+        )
+        return TranslatedRequest(
+            self._client_request, self._request, self._target, self._gateway_tools, emulation=retry, previous=self
+        )
+
+    def read_answer(self, data: bytes) -> None:
+        endpoint_request = self._endpoint_request
+        response = endpoint_request.restore_calls(endpoint_request.decode_answer(data))
+        if response.fault is not None:
+            raise UpstreamError(endpoint_request.sanitise_fault(response.fault))
+        if self._target.row.repair is not None:
+            repaired = repair_calls(response, self._request.tools, policy=self._target.row.repair)
+            response = repaired.response
+            self.repairs += repaired.repairs
+        if self._spent_usage is not None:
+            response = replace(response, usage=add_usage(self._spent_usage, response.usage))
+        self._response = response
+        self.stats.usage = response.usage if self._gateway_tools is None else self._gateway_tools.total_usage(response)
+
+    async def next_request(self) -> OutboundRequest | None:
+        gateway_tools = self._gateway_tools
+        if gateway_tools is None:
+            return None
+        response = self._response if self._events is None or self._events.response is None else self._events.response
+        if not await gateway_tools.run(response):
+            self.stats.add_gateway_calls(gateway_tools.continuations)
+            return None
+        return TranslatedRequest(
+            self._client_request, gateway_tools.request, self._target, gateway_tools, previous=self
+        )
+
+    def encode_answer(self) -> bytes:
+        document, new_losses = self._client_request.wire.encode_response(self._make_client_response())
+        self.losses.extend(new_losses)
+        return finite_to_bytes(document)
+
+    def encode_stream(self) -> bytes:
+        return b"".join([self._encoder.feed(event) for event in unfold(self._make_client_response())])
+
+    def _make_client_response(self) -> Response:
+        response = (
+            self._response if self._gateway_tools is None else self._gateway_tools.merged_response(self._response)
+        )
+        AnswerReporter(self._client_request.wire.name, self.losses).report_response(response)
+        self.stats.add_response(response)
+        return response
+
+    def open_stream(self) -> Stream:
+        repairer = None
+        if self._target.row.repair is not None:
+            repairer = CallRepairer(self._request.tools, policy=self._target.row.repair)
+            repairer.repairs = self.repairs
+        steps = [step.feed for step in (repairer, self._events) if step is not None]
+        is_first = self._gateway_tools is None or self._gateway_tools.turns == 0
+        return TranslatedStream(
+            self._endpoint_request,
+            self._client_request.wire.name,
+            self._encoder,
+            self.stats,
+            steps,
+            is_first=is_first,
+            choices=expected_choices(self._request, self.endpoint.wire),
+        )
+
+
+def _emulated_format(target: Target, request: Request) -> str | None:
+    """Return the text format for a model without native tool calls, if the request has tools or earlier calls."""
+    if target.row.emulate is None or request.tools:
+        return target.row.emulate
+    said = (part for message in request.messages for part in message.parts)
+    return target.row.emulate if any(isinstance(part, (ToolCall, ToolResult)) for part in said) else None
+
+
+def _parse_or_raw(data: bytes) -> JSON:
+    try:
+        return parse_object(data)
+    except ProtocolError:
+        return data

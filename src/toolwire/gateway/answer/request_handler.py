@@ -1,0 +1,428 @@
+"""Answer one request: try target after target until one accepts, then relay its answer, whole or as a stream.
+
+Until the first byte of the answer has been sent, transient failures are retried, on other targets first. After that, a
+failure is sent as an error event in the client's own protocol.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
+from logging import getLogger
+from secrets import token_hex
+from time import perf_counter
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ...asgi.http_exchange import HttpExchange, uncancel
+from ...ir.errors import EncodeError, LossError, ProtocolError, ToolwireError, UpstreamError
+from ...ir.events import ResponseStart, StreamFault
+from ...ir.losses import require_lossless
+from ...ir.response import Fault
+from ...net.http import Reply
+from ...net.replies import drain, is_document, read_reply_body, transport_losses
+from ...net.retry import RetryPolicy, network_fault, resolve_retry_after
+from ...net.runner import Runner
+from ...run.observe import Retriever
+from ..faults import as_gateway_fault, fault_from, is_gateway_fault
+from ..observe.request_log import RequestLog
+from ..settings import LimitsRow
+from ..shared.continuations import ContinuationStore, calls_without_artefacts, restore_continuations
+from .answer_stats import Continuation
+from .cache import AnswerCache
+from .client_request import ClientRequest
+from .downstream import ArrayFrames, Downstream
+from .gateway_tools import GatewayTools
+from .outbound import OutboundRequest, PassThroughRequest, make_outbound
+from .routing import Router, Target, select_capable_targets
+from .streams import Stream
+
+__all__ = ["Dependencies", "RequestHandler"]
+
+_log = getLogger("toolwire.gateway")
+_ERROR_LIMIT = 1024 * 1024
+_FAILOVER_KINDS = frozenset({"rate_limit", "overloaded", "timeout", "server", "not_found"})
+
+_INTERNAL_FAULT = Fault("server", "the gateway failed; see its log", 500)
+_IDLE_FAULT = Fault("timeout", "the upstream was silent for too long", 504, "timeout", retryable=True)
+_SHUTDOWN_FAULT = Fault("overloaded", "the gateway is shutting down", 503, "stopping", retryable=True)
+
+
+class Dependencies(Struct, frozen=True):
+    """Dependencies shared by all requests."""
+
+    router: Router
+    memory: ContinuationStore
+    limits: LimitsRow
+    clock: Callable[[], float]
+    cache: AnswerCache
+    runners: Mapping[str, Runner] = {}  # tools run by the gateway, by model pattern
+    retriever: Retriever | None = None
+
+    def runner_for(self, model: str) -> Runner | None:
+        return next((runner for pattern, runner in self.runners.items() if fnmatchcase(model, pattern)), None)
+
+
+class RequestHandler:
+    """One request in progress. `run` writes the answer, or raises if nothing has been written yet."""
+
+    def __init__(
+        self,
+        dependencies: Dependencies,
+        http_exchange: HttpExchange,
+        client_request: ClientRequest,
+        request_log: RequestLog,
+    ) -> None:
+        self._dependencies = dependencies
+        self._http_exchange = http_exchange
+        self._client_request = client_request
+        self._request_log = request_log
+        self._plan = select_capable_targets(
+            dependencies.router.plan(client_request.model, tools=client_request.has_tools), client_request
+        )
+        # each target has its own timeout, so a slow one leaves enough time for the next
+        self._deadline = dependencies.clock() + sum(target.upstream.row.timeout for target in self._plan)
+        self._continuations: Mapping[str, Continuation] = {}
+        self._stream: Stream | None = None
+        self._gateway_tools: GatewayTools | None = None
+        self._pending_end = b""  # the end of a stream, held back until the work before it is done
+        self._is_fully_sent = False  # the client has received everything up to the last event
+        self._cache_key = self._make_cache_key()
+        self._down = self._open_downstream() if client_request.stream else None
+
+    async def run(self) -> None:
+        cached_answer = None if self._cache_key is None else self._dependencies.cache.get(self._cache_key)
+        if cached_answer is not None:
+            self._request_log.upstream, self._request_log.upstream_model = "cache", self._plan[0].model
+            await self._http_exchange.respond(
+                200, {**self._response_headers(), "x-toolwire-cache": "hit"}, cached_answer
+            )
+            return
+        try:
+            await self._load_continuations()
+            await self._try_targets()
+        except asyncio.CancelledError:
+            if self._http_exchange.disconnected:
+                raise
+            uncancel()
+            is_idle_timeout = self._down is not None and self._down.idle_timed_out
+            await self._finish_with_fault(_IDLE_FAULT if is_idle_timeout else _SHUTDOWN_FAULT)
+        except Exception as error:  # must be reported if a tool has run or output was sent
+            has_begun = self._has_run_tools or (self._down is not None and self._http_exchange.started)
+            if self._http_exchange.ended or not has_begun:
+                raise
+            await self._finish_with_fault(self._fault_for_error(error))
+        finally:
+            if self._down is not None:
+                self._down.close()
+                self._request_log.first_chunk_seconds = self._down.time_to_first_chunk
+
+    @property
+    def _has_run_tools(self) -> bool:
+        return self._gateway_tools is not None and self._gateway_tools.has_run_tools
+
+    def _fault_for_error(self, error: Exception) -> Fault:
+        if isinstance(error, ToolwireError):
+            return fault_from(error)
+        _log.exception("request %s failed", self._request_log.id)
+        return _INTERNAL_FAULT
+
+    async def _load_continuations(self) -> None:
+        if self._client_request.may_have_calls() and self._dependencies.memory.has_any:
+            calls = calls_without_artefacts(self._client_request.request)
+            if calls:
+                self._continuations = await self._dependencies.memory.load(self._request_log.caller, calls)
+
+    def _make_cache_key(self) -> bytes | None:
+        client_request = self._client_request
+        if client_request.stream or client_request.strict or not self._plan[0].row.cache:
+            return None
+        return AnswerCache.key(
+            self._request_log.caller,
+            client_request.ingress.wire,
+            client_request.model,
+            client_request.headers,
+            client_request.body,
+        )
+
+    def _open_downstream(self) -> Downstream:
+        client_request = self._client_request
+        headers = {
+            "content-type": "application/json" if client_request.as_array else client_request.ingress.stream_type,
+            "cache-control": "no-cache",
+            "x-accel-buffering": "no",
+            "x-request-id": self._request_log.id,
+        }
+        return Downstream(
+            self._http_exchange,
+            headers,
+            b" " if client_request.as_array else client_request.ingress.ping,
+            ping_interval=self._dependencies.limits.ping,
+            idle_timeout=max(target.upstream.row.idle for target in self._plan),
+            frames=ArrayFrames() if client_request.as_array else None,
+        )
+
+    async def _try_targets(self) -> None:
+        plan, request_log = self._plan, self._request_log
+        while True:
+            target = plan[request_log.attempts % len(plan)]
+            request_log.attempts += 1
+            fault = await self._attempt(target)
+            if fault is None:
+                if request_log.error is None:
+                    self._dependencies.router.end_cooldown(target)
+                else:  # it failed after its first output
+                    self._dependencies.router.start_cooldown(target)
+                return
+            request_log.failures += ((target.upstream.name, fault.kind),)
+            final = fault.kind not in _FAILOVER_KINDS and not is_gateway_fault(fault)
+            if final or self._has_run_tools:
+                break
+            self._dependencies.router.start_cooldown(target, fault.retry_after)
+            if self._remaining_seconds() <= 0:
+                break  # the next target would get no time and be blamed for it
+            if request_log.attempts % len(plan) == 0:
+                rounds = request_log.attempts // len(plan) - 1
+                wait = None
+                if fault is not _IDLE_FAULT:  # it has used its time
+                    wait = RetryPolicy(target.upstream.row.retries).next_delay(fault, rounds, self._remaining_seconds())
+                if wait is None:
+                    break
+                await self._pause(wait)
+        await self._finish_with_fault(as_gateway_fault(fault, target.upstream.name))
+
+    async def _pause(self, seconds: float) -> None:
+        if self._down is None:
+            await asyncio.sleep(seconds)
+            return
+        with self._down.suspend_idle_timeout():
+            await asyncio.sleep(seconds)
+
+    def _remaining_seconds(self) -> float:
+        return self._deadline - self._dependencies.clock()
+
+    async def _attempt(self, target: Target) -> Fault | None:
+        """Try one target. Return None if the answer was written, else the fault that occurred before any output."""
+        started_at = perf_counter()
+        out = self._make_outbound_request(target)
+        request_log = self._request_log
+        request_log.upstream, request_log.upstream_model = target.upstream.name, target.model
+        request_log.provider = target.upstream.row.provider or out.endpoint.wire.provider
+        request_log.wire, request_log.passed_through = out.endpoint.wire.name, isinstance(out, PassThroughRequest)
+        request_log.overhead += perf_counter() - started_at
+        if self._down is not None:
+            self._down.note_activity()  # the silence of earlier targets does not count for this one
+        try:
+            return await self._send_request(target, out)
+        except asyncio.CancelledError:
+            if self._http_exchange.disconnected and self._is_fully_sent:
+                uncancel()  # the client has the last event and did not wait for the end of the connection
+                return None
+            if self._http_exchange.disconnected or self._down is None or not self._down.idle_timed_out:
+                out.stats.abandoned = self._http_exchange.disconnected
+                raise
+            uncancel()
+            self._down.restart_idle_timer()
+            return await self._fail_idle(self._down)
+        except (TimeoutError, ConnectionError) as error:
+            return network_fault(error, out.endpoint.origin)
+        except UpstreamError as error:
+            return error.fault
+        except LossError:
+            raise  # the client accepts no losses
+        except (ProtocolError, EncodeError) as error:
+            message = f"the upstream's answer cannot be passed on: {error.message}"
+            return Fault("server", message, 502, "bad_answer", retryable=False)  # it was billed; a retry would be too
+        finally:
+            self._record_stats(out)
+
+    def _make_outbound_request(self, target: Target) -> OutboundRequest:
+        runner = self._dependencies.runner_for(self._client_request.model) if target.row.tools else None
+        if runner is None and not self._continuations and not target.row.retrieve:
+            return make_outbound(self._client_request, None, target)
+        request = self._client_request.request
+        if self._continuations:
+            endpoint = target.upstream.endpoint(target.model)
+            request = restore_continuations(request, self._continuations, endpoint.wire.provider, endpoint.origin)
+        if target.row.retrieve and self._dependencies.retriever is not None:
+            request = replace(request, tools=tuple(self._dependencies.retriever.choose(request, request.tools)))
+        if runner is None:
+            return make_outbound(
+                self._client_request, None if request is self._client_request.request else request, target
+            )
+        self._gateway_tools = GatewayTools(
+            runner, request, token_hex(16)
+        )  # not the request id, which a client may choose
+        return make_outbound(self._client_request, self._gateway_tools.request, target, self._gateway_tools)
+
+    def _record_stats(self, out: OutboundRequest) -> None:
+        request_log, stats = self._request_log, out.stats
+        request_log.usage, request_log.stop, request_log.calls = stats.reported_usage(), stats.stop, tuple(stats.calls)
+        request_log.answer_id, request_log.answer_model = stats.id, stats.model
+        if request_log.usage is None:
+            request_log.usage = stats.estimate(out.body)
+            request_log.is_estimated = request_log.usage is not None
+        request_log.losses, request_log.repairs = tuple(out.losses), tuple(out.repairs)
+
+    async def _send_request(self, target: Target, out: OutboundRequest) -> Fault | None:
+        endpoint, row = out.endpoint, target.upstream.row
+        url = endpoint.url(stream=self._client_request.stream)
+        seconds = min(self._remaining_seconds(), row.timeout)
+        headers = (
+            {**out.headers, **self._request_log.forward_headers} if self._request_log.forward_headers else out.headers
+        )
+        async with target.upstream.transport.post(url, headers, endpoint.secrets, out.body, seconds) as reply:
+            if not 200 <= reply.status < 300:
+                return await _read_fault(reply, out)
+            if endpoint.vendor.transport is not None:
+                out.losses.extend(transport_losses(reply))
+                if self._client_request.strict:
+                    require_lossless(out.losses)
+            if self._down is not None and not is_document(reply):
+                self._stream = out.open_stream()
+                fault = await self._relay(reply, self._stream, self._down, out)
+                if fault is not None or self._stream.fault is not None:
+                    return fault
+                data = None
+            else:
+                data = await read_reply_body(reply, self._dependencies.limits.answer)
+        if data is not None:
+            retry = None if self._down is not None else out.retry_request(data)
+            if retry is not None:
+                return await self._send_request(target, retry)
+            out.read_answer(data)
+        next_outbound = await self._next_request(out)
+        if next_outbound is not None:
+            await self._write_pending_end()
+            return await self._send_request(target, next_outbound)
+        await self._finish_answer(out, is_buffered=data is not None)
+        return None
+
+    async def _next_request(self, out: OutboundRequest) -> OutboundRequest | None:
+        if self._down is None or self._gateway_tools is None:
+            return await out.next_request()
+        with self._down.suspend_idle_timeout():  # the upstream is idle while our own tools run
+            return await out.next_request()
+
+    async def _finish_answer(self, out: OutboundRequest, *, is_buffered: bool) -> None:
+        if self._down is not None:
+            if is_buffered:
+                self._pending_end = out.encode_stream()
+            await self._store_continuations(out)
+            await self._write_pending_end()
+            await self._down.end()
+            return
+        started_at = perf_counter()
+        written = out.encode_answer()
+        self._request_log.overhead += perf_counter() - started_at
+        await self._store_continuations(out)
+        if self._cache_key is not None:
+            self._dependencies.cache.put(self._cache_key, written, self._plan[0].row.cache)
+        await self._http_exchange.respond(
+            200, {**self._response_headers(), "x-toolwire-losses": str(len(out.losses))}, written
+        )
+
+    def _response_headers(self) -> dict[str, str]:
+        return {"content-type": "application/json", "x-request-id": self._request_log.id}
+
+    async def _store_continuations(self, out: OutboundRequest) -> None:
+        """Store continuations before the answer ends: the next request may arrive at once, at another machine."""
+        if out.stats.continuations:
+            model_and_origin = (out.endpoint.model, out.endpoint.origin)
+            continuations = {
+                call_id: continuation.bind(*model_and_origin)
+                for call_id, continuation in out.stats.continuations.items()
+            }
+            out.stats.continuations = {}
+            await self._dependencies.memory.save(self._request_log.caller, continuations)
+
+    async def _write_pending_end(self) -> None:
+        if self._pending_end and self._down is not None:
+            pending, self._pending_end = self._pending_end, b""
+            await self._down.write(pending)
+
+    async def _relay(self, reply: Reply, stream: Stream, down: Downstream, out: OutboundRequest) -> Fault | None:
+        """Relay the upstream's stream except its end. Return a fault if it failed before the first output."""
+        down.headers["x-toolwire-losses"] = str(len(out.losses))
+        remaining = self._dependencies.limits.answer
+        while not _is_finished(stream):
+            try:
+                data = await reply.read()
+            except TimeoutError as error:
+                return await self._fail_stream(stream.fail(network_fault(error, out.endpoint.origin)), stream, down)
+            except ConnectionError:
+                data = b""  # the decoder decides whether the stream was complete
+            if not data:
+                break
+            down.note_activity()
+            remaining -= len(data)
+            output = (
+                stream.feed(data) if remaining >= 0 else stream.fail(_too_large_fault(self._dependencies.limits.answer))
+            )
+            if stream.fault is not None:
+                return await self._fail_stream(output, stream, down)
+            if _is_finished(stream):
+                self._pending_end = output
+                if self._gateway_tools is None:  # else our tools run first
+                    await self._store_continuations(out)
+                    await self._write_pending_end()
+                    self._is_fully_sent = stream.ended and not self._client_request.as_array
+            elif output:
+                await down.write(output)
+        if stream.ended:
+            await drain(reply)
+        last = stream.close()
+        if stream.fault is not None:
+            return await self._fail_stream(self._pending_end + last, stream, down)
+        self._pending_end += last
+        return None
+
+    async def _fail_stream(self, last: bytes, stream: Stream, down: Downstream) -> Fault | None:
+        """End a failed stream, or return its fault for another target if nothing was sent yet."""
+        if not down.has_written:
+            return stream.fault
+        self._request_log.error = None if stream.fault is None else stream.fault.kind
+        await down.write(last)
+        await down.end()
+        return None
+
+    async def _fail_idle(self, down: Downstream) -> Fault | None:
+        if self._stream is None or not down.has_written:
+            return _IDLE_FAULT
+        return await self._fail_stream(self._stream.fail(_IDLE_FAULT), self._stream, down)
+
+    async def _finish_with_fault(self, fault: Fault) -> None:
+        """Report a fault, as a status if that is still possible, else as an event."""
+        if self._has_run_tools:
+            fault = replace(fault, retryable=False, retry_after=None)  # a retry would run our tools again
+        if self._down is None or not self._http_exchange.started:
+            raise UpstreamError(fault)
+        self._request_log.error = fault.kind
+        if self._stream is not None and self._down.has_written:
+            await self._down.write(self._stream.fail(fault))
+        else:
+            encoder = self._client_request.wire.stream_encoder(self._client_request.request_or_none)
+            await self._down.write(encoder.feed(ResponseStart()) + encoder.feed(StreamFault(fault)))
+        await self._down.end()
+
+
+def _is_finished(stream: Stream) -> bool:
+    return stream.ended or stream.should_stop
+
+
+async def _read_fault(reply: Reply, out: OutboundRequest) -> Fault:
+    if 300 <= reply.status < 400:
+        message = "the upstream redirects to another address; the key is not sent there"
+        return Fault("server", message, 502, "redirect", retryable=False)
+    try:
+        data = await read_reply_body(reply, _ERROR_LIMIT)
+    except (ProtocolError, TimeoutError, ConnectionError):
+        data = b""  # the status is enough
+    headers = dict(reply.headers)
+    return resolve_retry_after(out.decode_fault(reply.status, data, headers), headers)
+
+
+def _too_large_fault(limit: int) -> Fault:
+    return Fault("server", f"the stream has more than {limit} bytes", 502, "too_large", retryable=False)

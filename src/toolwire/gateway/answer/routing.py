@@ -1,0 +1,163 @@
+"""Choose the targets for a request, and their order.
+
+A name is looked up as it is, then by the patterns of the settings, then as `upstream/model`. The targets of a model are
+in random order by weight, followed by those of its fallback models; targets in cooldown come last. A request with tools
+goes only to models that accept tools, natively or by emulation. A request that refers to a conversation stored by a
+provider (`previous_response_id`) goes only to upstreams of its own wire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from random import Random
+
+from msgspec import Struct
+
+from ...ir.errors import ToolwireError
+from ..settings import ModelRow, TargetRow
+from ..upstreams import ConfiguredUpstream
+from .client_request import ClientRequest
+
+__all__ = ["NoTarget", "Router", "Target", "UnknownModel", "select_capable_targets"]
+
+_MAX_REMEMBERED = 1024  # names; clients may request any number of models
+
+
+class UnknownModel(ToolwireError):
+    """No row of the settings has this name. The front adds its pointer, and the path that lists the names."""
+
+    default_status = 404
+
+
+class NoTarget(ToolwireError):
+    """The model exists, but cannot serve this request."""
+
+    default_status = 400
+
+
+class Target(Struct, frozen=True):
+    """A model at an upstream, and its settings."""
+
+    upstream: ConfiguredUpstream
+    model: str
+    row: ModelRow
+
+    @property
+    def label(self) -> str:
+        return f"{self.upstream.name}/{self.model}"
+
+
+class Router:
+    def __init__(
+        self,
+        upstreams: Mapping[str, ConfiguredUpstream],
+        models: Mapping[str, ModelRow],
+        *,
+        cooldown: float,
+        clock: Callable[[], float],
+        random: Random | None = None,
+    ) -> None:
+        self._upstreams = upstreams
+        self._models = models
+        self._patterns = sorted((name for name in models if _is_pattern(name)), key=len, reverse=True)
+        self._cooldown = cooldown
+        self._clock = clock
+        self._random = random or Random()
+        self._single_targets: dict[str, Target] = {}  # models with a single target, where there is no choice
+        self._cooldown_until: dict[str, float] = {}  # end of the cooldown, by label
+
+    @property
+    def upstreams(self) -> list[str]:
+        return sorted(self._upstreams)
+
+    @property
+    def names(self) -> list[str]:
+        """The names to list for clients."""
+        return sorted(name for name in self._models if not _is_pattern(name))
+
+    def plan(self, model: str, *, tools: bool) -> list[Target]:
+        """List the targets for a request, in the order to try them."""
+        single_target = self._single_targets.get(model)
+        if single_target is not None and (single_target.row.tools or not tools):
+            return [single_target]
+        name, row = self._find_row(model)
+        plan: list[Target] = []
+        for alias in (name, *row.fallbacks):
+            plan += self._shuffle_weighted(self._make_targets(alias, model if alias == name else alias))
+        capable = [target for target in plan if target.row.tools or not tools]
+        if not capable:
+            raise NoTarget(f"{model!r} accepts no tools", hint="send no tools, or set `emulate` for the model")
+        if len(plan) == 1:
+            if len(self._single_targets) >= _MAX_REMEMBERED:
+                self._single_targets.clear()
+            self._single_targets[model] = plan[0]
+            return capable
+        now = self._clock()
+        return sorted(capable, key=lambda target: self._cooldown_until.get(target.label, 0.0) > now)
+
+    def start_cooldown(self, target: Target, retry_after: float | None = None) -> None:
+        """Start the cooldown of a target, for the time that it asked for or the default."""
+        now = self._clock()
+        if len(self._cooldown_until) >= _MAX_REMEMBERED:
+            cooling = {label: until for label, until in self._cooldown_until.items() if until > now}
+            self._cooldown_until = cooling if len(cooling) < _MAX_REMEMBERED else {}
+        self._cooldown_until[target.label] = now + (self._cooldown if retry_after is None else retry_after)
+
+    def end_cooldown(self, target: Target) -> None:
+        self._cooldown_until.pop(target.label, None)
+
+    def _find_row(self, model: str) -> tuple[str, ModelRow]:
+        head, mark, rest = _split_model_name(model)
+        for name in (model, f"{head}/{rest}"):
+            if name in self._models:
+                return name, self._models[name]
+        for pattern in self._patterns:
+            if fnmatchcase(model, pattern):
+                return pattern, self._models[pattern]
+        if mark and rest and head in self._upstreams:
+            return model, ModelRow(upstream=head, model=rest)
+        close_matches = get_close_matches(model, self.names, 1, 0.5)
+        hint = f"did you mean {close_matches[0]!r}?" if close_matches else ""
+        raise UnknownModel(f"unknown model {model[:200]!r}", hint=hint)
+
+    def _make_targets(self, name: str, requested: str) -> list[tuple[Target, float]]:
+        row = self._models[name] if name in self._models else self._find_row(name)[1]
+        rows = row.targets or (TargetRow(row.upstream or "", row.model),)
+        return [
+            (Target(self._upstreams[target_row.upstream], target_row.model or requested, row), target_row.weight)
+            for target_row in rows
+        ]
+
+    def _shuffle_weighted(self, weighted: list[tuple[Target, float]]) -> list[Target]:
+        if len(weighted) == 1:
+            return [weighted[0][0]]
+        # each gets a random key whose expectation grows with its weight (Efraimidis and Spirakis)
+        keyed_targets = [(self._random.random() ** (1 / weight), target) for target, weight in weighted]
+        return [target for _, target in sorted(keyed_targets, key=lambda pair: pair[0], reverse=True)]
+
+
+def select_capable_targets(plan: list[Target], requested: ClientRequest) -> list[Target]:
+    """List the targets that can resolve every reference of the request; StoredStateError if there is none."""
+    capable, refused = [], None
+    for target in plan:
+        wire = target.upstream.endpoint(target.model).wire.name
+        error = None if wire == requested.wire.name else requested.find_stored_state_error(wire)
+        if error is None:
+            capable.append(target)
+        else:
+            refused = refused or error
+    if refused is not None and not capable:
+        raise refused
+    return capable
+
+
+def _split_model_name(model: str) -> tuple[str, str, str]:
+    """Split `upstream/model` or `upstream:model` at the first mark; the model itself may contain either."""
+    slash, colon = model.partition("/"), model.partition(":")
+    return min(slash, colon, key=lambda parts: len(parts[0]))
+
+
+def _is_pattern(name: str) -> bool:
+    return any(mark in name for mark in "*?[")

@@ -1,0 +1,144 @@
+"""A span for each request to a model, below the client's span and above the upstream's.
+
+    gateway = Gateway(settings, sinks=[OtelSink()])
+
+Prompts and answers are never recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from ...ir.errors import MissingExtra, ToolwireError
+from ...ir.request import Request
+from ...net.otel import Instruments, OtelObserver, request_attributes, usage_attributes
+from ..answer.client_request import ClientRequest
+from .request_log import RequestLog
+
+if TYPE_CHECKING:
+    from contextvars import Token
+
+    from opentelemetry.context import Context
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import Span, TracerProvider
+
+__all__ = ["OtelSink", "from_environment"]
+
+
+class OtelSink:
+    def __init__(
+        self,
+        tracers: TracerProvider | None = None,
+        meters: MeterProvider | None = None,
+        *,
+        clean: Callable[[str], str] = str,
+    ) -> None:
+        self._instruments = Instruments(tracers, meters)
+        self._clean = clean
+
+    def begin(self, request_log: RequestLog, client_request: ClientRequest, headers: Mapping[str, str], /) -> None:
+        from opentelemetry.context import Context as Nothing
+        from opentelemetry.context import attach
+        from opentelemetry.trace import SpanKind, set_span_in_context
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+        propagator = TraceContextTextMapPropagator()
+        model = self._clean(client_request.model[:200])
+        span = self._instruments.tracer.start_span(
+            f"chat {model}",
+            propagator.extract(headers, Nothing()),
+            SpanKind.CLIENT,
+            {
+                "gen_ai.operation.name": "chat",
+                **request_attributes(_request_or_fallback(client_request), ""),
+                "gen_ai.request.model": model,
+            },
+            start_time=round(request_log.started * 1e9),
+        )
+        forward_headers: dict[str, str] = {}
+        span_context = set_span_in_context(span)
+        propagator.inject(forward_headers, span_context)
+        # work for this request, such as running tools, belongs below its span
+        request_log.forward_headers, request_log.span = forward_headers, (span, attach(span_context))
+
+    def __call__(self, request_log: RequestLog, /) -> None:
+        from opentelemetry.context import detach
+
+        if request_log.span is None:
+            return
+        span, token = cast("tuple[Span, Token[Context]]", request_log.span)
+        detach(token)
+        model = self._clean(request_log.model[:200])
+        attributes = request_attributes(Request(model if request_log.upstream else ""), request_log.provider)
+        attributes["gen_ai.operation.name"] = "chat"
+        if request_log.error is not None:
+            attributes["error.type"] = request_log.error
+        self._end_span(span, request_log, attributes)
+        self._instruments.record_answer(
+            attributes, request_log.seconds, request_log.usage, request_log.first_chunk_seconds
+        )
+
+    def _end_span(self, span: Span, request_log: RequestLog, attributes: Mapping[str, Any]) -> None:
+        from opentelemetry.trace import Status, StatusCode
+
+        if not span.is_recording():  # dropped by the sampler
+            return
+        span.set_attributes(
+            {
+                **attributes,
+                "gen_ai.request.model": self._clean(request_log.model[:200]),
+                **usage_attributes(request_log.usage),
+                "toolwire.ingress": request_log.ingress,
+                "toolwire.upstream": request_log.upstream,
+                "toolwire.request.id": self._clean(request_log.id),
+                "toolwire.attempts": request_log.attempts,
+                "toolwire.losses": len(request_log.losses),
+                "http.response.status_code": request_log.status,
+            }
+        )
+        for name, value in (("id", request_log.answer_id), ("model", request_log.answer_model)):
+            if value:
+                span.set_attribute(f"gen_ai.response.{name}", self._clean(value[:200]))
+        if request_log.stop is not None:
+            span.set_attribute("gen_ai.response.finish_reasons", (request_log.stop,))
+        if request_log.first_chunk_seconds is not None:
+            span.set_attribute("gen_ai.response.time_to_first_chunk", request_log.first_chunk_seconds)
+        if request_log.error is not None:
+            span.set_status(Status(StatusCode.ERROR))
+        span.end(round((request_log.started + request_log.seconds) * 1e9))
+
+
+def _request_or_fallback(client_request: ClientRequest) -> Request:
+    """Decode a request if possible; its errors are reported elsewhere."""
+    try:
+        return client_request.request
+    except ToolwireError:
+        return Request(client_request.model, stream=client_request.stream or None)
+
+
+def from_environment(clean: Callable[[str], str]) -> tuple[OtelSink, OtelObserver, Callable[[], None]]:
+    """Create a sink and an observer that export over OTLP as the OTEL_* variables configure.
+
+    The last item flushes and closes them.
+    """
+    try:
+        from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.metrics import MeterProvider
+        from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+        from opentelemetry.sdk.resources import SERVICE_NAME, OTELResourceDetector, Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError:
+        raise MissingExtra("OpenTelemetry is not installed", hint="pip install 'toolwire[otel]'") from None
+    resource = Resource.create({SERVICE_NAME: "toolwire"}).merge(OTELResourceDetector().detect())
+    tracers = TracerProvider(resource=resource)
+    tracers.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    meters = MeterProvider([PeriodicExportingMetricReader(OTLPMetricExporter())], resource)
+
+    def close() -> None:
+        tracers.shutdown()
+        meters.shutdown()
+
+    return OtelSink(tracers, meters, clean=clean), OtelObserver(tracers, meters), close

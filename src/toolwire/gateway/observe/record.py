@@ -1,0 +1,321 @@
+"""Record both sides of a gateway's exchanges, without code in the gateway itself.
+
+    recorder = Recorder(keep=into(Path("traces")), sanitiser=Sanitiser(Redactor()))
+    gateway = Gateway(settings, transports=recorder.transports(rows, environment), sinks=[recorder])
+    app = recorder.around(gateway)
+
+The parts of an exchange are matched by the task that handles it. Everything is sanitised before it is passed on.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from itertools import count
+from logging import getLogger
+from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
+
+import msgspec
+
+from ...asgi.http_exchange import AsgiApp, AsgiMessage, Receive, Scope, Send
+from ...ir.errors import ConfigError
+from ...ir.losses import Loss
+from ...ir.pointer import JSON
+from ...net.http import Reply, Transport
+from ..routes import guess_ingress
+from ..shared.keys import keys_in_request
+from .request_log import RequestLog
+from .sanitise import Sanitiser
+from .trace import VERSION, RecordedAnswer, RecordedExchange, RecordedOutcome, Trace, record_chunks
+
+__all__ = ["Recorder", "trace_writer"]
+
+_log = getLogger("toolwire.gateway")
+_MAX_RECORDED_BYTES = 16 * 1024 * 1024  # bytes of one body that are kept
+_STREAM_TYPES = ("text/event-stream", "application/x-ndjson")
+
+
+class _SideRecording:
+    """One side of an exchange in progress."""
+
+    def __init__(
+        self, recording_start: float, wire: str, path: str, headers: Mapping[str, str], **extra_fields: str
+    ) -> None:
+        self.recording_start = recording_start
+        self.offset_seconds = time.perf_counter() - recording_start
+        self.wire, self.path, self.headers, self.extra_fields = wire, path, dict(headers), extra_fields
+        self.query: dict[str, str] = {}
+        self.request_chunks: list[bytes] = []
+        self.status = 0
+        self.head_at = 0.0
+        self.answer_headers: dict[str, str] = {}
+        self.answer_chunks: list[tuple[float, bytes]] = []
+        self.error: str | None = None
+        self._remaining_bytes = _MAX_RECORDED_BYTES
+
+    def record_request_data(self, data: bytes) -> None:
+        if data and self._reserve(data):
+            self.request_chunks.append(data)
+
+    def record_head(self, status: int, headers: Mapping[str, str]) -> None:
+        self.status, self.answer_headers, self.head_at = (
+            status,
+            dict(headers),
+            time.perf_counter() - self.recording_start,
+        )
+
+    def record_answer_data(self, data: bytes) -> None:
+        if data and self._reserve(data):
+            self.answer_chunks.append((time.perf_counter() - self.recording_start, data))
+
+    def _reserve(self, data: bytes) -> bool:
+        self._remaining_bytes -= len(data)
+        if self._remaining_bytes < 0:
+            self.error = "too large to be recorded"
+        return self._remaining_bytes >= 0
+
+    def sanitise(self, sanitiser: Sanitiser) -> RecordedExchange:
+        path = sanitiser.sanitise_text(self.path)
+        return RecordedExchange(
+            self.wire,
+            path,
+            ms=round(self.offset_seconds * 1000, 3),
+            query=sanitiser.sanitise_query(self.query),
+            headers=sanitiser.sanitise_headers(self.headers),
+            body=_sanitise_body(b"".join(self.request_chunks), sanitiser),
+            answer=self._make_answer(sanitiser),
+            **self.extra_fields,
+        )
+
+    def _make_answer(self, sanitiser: Sanitiser) -> RecordedAnswer:
+        kind = self.answer_headers.get("content-type", "").partition(";")[0]
+        streamed = kind in _STREAM_TYPES
+        return RecordedAnswer(
+            self.status,
+            round(self.head_at * 1000, 3),
+            sanitiser.sanitise_headers(self.answer_headers),
+            None if streamed else _sanitise_body(b"".join(data for _, data in self.answer_chunks), sanitiser),
+            record_chunks(sanitiser.sanitise_pieces(self.answer_chunks, self.wire))
+            if streamed and self.answer_chunks
+            else (),
+            None if self.error is None else sanitiser.sanitise_text(self.error),
+        )
+
+
+class _Recording:
+    """An exchange in progress."""
+
+    def __init__(self, client_side: _SideRecording) -> None:
+        self.client_side = client_side
+        self.upstreams: list[_SideRecording] = []
+        self.secrets: list[str] = []
+        self.request_log: RequestLog | None = None
+
+
+class Recorder:
+    """A recorder, which is also a sink. `write_trace` gets every exchange with a model when it is over."""
+
+    def __init__(self, save_trace: Callable[[Trace], None], sanitiser: Sanitiser) -> None:
+        self._save_trace = save_trace
+        self._sanitiser = sanitiser
+        self._current_recording: ContextVar[_Recording | None] = ContextVar("toolwire_recording", default=None)
+
+    def __call__(self, request_log: RequestLog, /) -> None:
+        recording = self._current_recording.get()
+        if recording is not None:
+            recording.request_log = request_log
+
+    def wrap(self, app: AsgiApp) -> AsgiApp:
+        """Wrap the application to record its exchanges."""
+
+        async def recording_app(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] != "http" or scope["method"] != "POST":
+                await app(scope, receive, send)
+                return
+            recording = _start_recording(scope)
+            token = self._current_recording.set(recording)
+            try:
+                await app(
+                    scope,
+                    _recording_receive(receive, recording.client_side),
+                    _recording_send(send, recording.client_side),
+                )
+            finally:
+                self._current_recording.reset(token)
+                try:
+                    self._save_recording(recording)
+                except Exception:  # noqa: BLE001  # a full disk must not fail the request
+                    _log.exception("cannot record an exchange")
+
+        return recording_app
+
+    def transport(self, inner: Transport, upstream: str, wire: str) -> Transport:
+        """Wrap the transport to an upstream to record its exchanges."""
+        return _RecordingTransport(inner, upstream, wire, self._current_recording)
+
+    def _save_recording(self, recording: _Recording) -> None:
+        request_log = recording.request_log
+        if request_log is None or request_log.action != "generate":
+            return
+        sanitiser = self._sanitiser.with_more_secrets(recording.secrets)
+        recording.client_side.wire = request_log.ingress
+        recorded = datetime.fromtimestamp(request_log.started, UTC).isoformat(timespec="milliseconds")
+        self._save_trace(
+            Trace(
+                VERSION,
+                sanitiser.sanitise_text(request_log.id),
+                recorded.replace("+00:00", "Z"),
+                recording.client_side.sanitise(sanitiser),
+                tuple(side.sanitise(sanitiser) for side in recording.upstreams),
+                _make_outcome(request_log, sanitiser),
+            )
+        )
+
+
+class _RecordingTransport:
+    def __init__(
+        self, inner: Transport, upstream: str, wire: str, current_recording: ContextVar[_Recording | None]
+    ) -> None:
+        self._inner = inner
+        self._upstream = upstream
+        self._wire = wire
+        self._current_recording = current_recording
+
+    def post(
+        self, url: str, headers: Mapping[str, str], secrets: Mapping[str, str], body: bytes, seconds: float
+    ) -> AbstractAsyncContextManager[Reply]:
+        pending_reply = self._inner.post(url, headers, secrets, body, seconds)
+        recording = self._current_recording.get()
+        if recording is None:
+            return pending_reply
+        parts = urlsplit(url)
+        side = _SideRecording(
+            recording.client_side.recording_start,
+            self._wire,
+            parts.path,
+            {**headers, **secrets},
+            upstream=self._upstream,
+        )
+        side.query = dict(parse_qsl(parts.query))
+        side.record_request_data(body)
+        recording.upstreams.append(side)
+        recording.secrets += [value.rpartition(" ")[2] for value in secrets.values()]
+        return _record_post(pending_reply, side)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+@asynccontextmanager
+async def _record_post(pending_reply: AbstractAsyncContextManager[Reply], side: _SideRecording) -> AsyncIterator[Reply]:
+    try:
+        async with pending_reply as reply:
+            side.record_head(reply.status, reply.headers)
+            yield _RecordingReply(reply, side)
+    except (TimeoutError, ConnectionError) as error:
+        side.error = f"{type(error).__name__}: {error}"
+        raise
+
+
+class _RecordingReply:
+    def __init__(self, reply: Reply, side: _SideRecording) -> None:
+        self.status = reply.status
+        self.headers = reply.headers
+        self._reply = reply
+        self._side = side
+
+    async def read(self) -> bytes:
+        data = await self._reply.read()
+        self._side.record_answer_data(data)
+        return data
+
+
+def _start_recording(scope: Scope) -> _Recording:
+    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+    path: str = scope["path"]
+    recording = _Recording(_SideRecording(time.perf_counter(), guess_ingress(path, headers).wire, path, headers))
+    recording.client_side.query = dict(parse_qsl(scope["query_string"].decode("latin-1")))
+    recording.secrets = keys_in_request(headers, recording.client_side.query)
+    return recording
+
+
+def _recording_receive(receive: Receive, side: _SideRecording) -> Receive:
+    async def record_request_data() -> AsgiMessage:
+        message = await receive()
+        side.record_request_data(message.get("body", b""))
+        return message
+
+    return record_request_data
+
+
+def _recording_send(send: Send, side: _SideRecording) -> Send:
+    async def record_answer_data(message: AsgiMessage) -> None:
+        if message["type"] == "http.response.start":
+            headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in message["headers"]}
+            side.record_head(message["status"], headers)
+        else:
+            side.record_answer_data(message.get("body", b""))
+        await send(message)
+
+    return record_answer_data
+
+
+def _sanitise_body(data: bytes, sanitiser: Sanitiser) -> JSON:
+    if not data:
+        return None
+    try:
+        return sanitiser.sanitise_body(msgspec.json.decode(data))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return sanitiser.sanitise_non_json(data)
+
+
+def _make_outcome(request_log: RequestLog, sanitiser: Sanitiser) -> RecordedOutcome:
+    return RecordedOutcome(
+        sanitiser.sanitise_text(request_log.model),
+        request_log.upstream,
+        sanitiser.sanitise_text(request_log.upstream_model),
+        request_log.status,
+        request_log.error,
+        request_log.stream,
+        request_log.passed_through,
+        request_log.attempts,
+        round(request_log.seconds * 1000, 3),
+        None if request_log.first_chunk_seconds is None else round(request_log.first_chunk_seconds * 1000, 3),
+        round(request_log.overhead * 1000, 3),
+        request_log.stop,
+        request_log.usage,
+        tuple(sanitiser.sanitise_text(name) for name in request_log.calls),
+        tuple(
+            msgspec.convert(sanitiser.sanitise_document(msgspec.to_builtins(loss)), Loss) for loss in request_log.losses
+        ),
+        tuple(str(step) for repair in request_log.repairs for step in repair.steps),
+    )
+
+
+def trace_writer(folder: Path) -> Callable[[Trace], None]:
+    """Write each exchange to a file of its own, readable only by its owner."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"cannot write to {folder}: {error.strerror}") from None
+
+    numbers = count(2)
+
+    def write_trace(trace: Trace) -> None:
+        when = trace.recorded.replace(":", "").replace(".", "-")
+        stem = f"{when}-{trace.ingress.wire}-{trace.outcome.upstream or 'nowhere'}-{trace.id}".replace("[removed]", "x")
+        path = folder / f"{stem}.json"
+        while path.exists():  # a client may give several requests the same id
+            path = folder / f"{stem}-{next(numbers)}.json"
+        data = msgspec.json.format(msgspec.json.encode(trace), indent=2)
+        unfinished = path.with_suffix(".part")
+        with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
+            out.write(data + b"\n")
+        unfinished.replace(path)
+
+    return write_trace

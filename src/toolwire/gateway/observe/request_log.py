@@ -1,0 +1,63 @@
+"""The record of one request, for the log, the metrics, the usage accounts and the live view."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol, runtime_checkable
+
+from msgspec import Struct
+
+from ...bridge.repair import CallRepair
+from ...ir.losses import Loss
+from ...ir.response import Usage
+from ..answer.client_request import ClientRequest
+
+__all__ = ["BeginSink", "RequestLog", "Sink"]
+
+
+class RequestLog(Struct):
+    """A record that is filled while the request is answered. Times are in seconds."""
+
+    id: str
+    started: float  # seconds since 1970
+    ingress: str
+    action: str = ""  # the meaning of the path; empty for an unknown path
+    caller: str = ""  # the name of the client's key
+    model: str = ""  # the client's name for it
+    upstream: str = ""
+    upstream_model: str = ""
+    provider: str = ""
+    wire: str = ""
+    stream: bool = False
+    passed_through: bool = False  # bytes were forwarded unchanged
+    status: int = 0
+    error: str | None = None  # the kind of fault
+    attempts: int = 0
+    failures: tuple[tuple[str, str], ...] = ()  # upstreams that failed before any output, and the kind of fault
+    seconds: float = 0.0
+    first_chunk_seconds: float | None = None  # until the first chunk of a stream
+    overhead: float = 0.0  # time of the gateway itself, up to the first chunk
+    usage: Usage | None = None
+    is_estimated: bool = False  # by us: the upstream reported no usage
+    stop: str | None = None
+    answer_id: str = ""
+    answer_model: str = ""  # the model that the answer names
+    calls: tuple[str, ...] = ()
+    losses: tuple[Loss, ...] = ()
+    repairs: tuple[CallRepair, ...] = ()
+    has_begun: bool = False  # sinks were notified of its start
+    forward_headers: Mapping[str, str] = {}  # additional headers for the upstream
+    span: object = None  # the tracer's
+
+
+class Sink(Protocol):
+    """A callback for the end of a request. It must not wait; its exceptions are logged and have no other effect."""
+
+    def __call__(self, request_log: RequestLog, /) -> None: ...
+
+
+@runtime_checkable
+class BeginSink(Protocol):
+    """A sink that is also notified of the start of a request for a model."""
+
+    def begin(self, request_log: RequestLog, client_request: ClientRequest, headers: Mapping[str, str], /) -> None: ...

@@ -1,0 +1,202 @@
+"""Sanitise a recorded exchange: keep enough to replay it, remove personal data and credentials.
+
+Headers that identify the client, keys, cookies, user ids, values under names such as `password`, and everything that
+the redactor knows or recognises are replaced. A stream is checked as a whole, because a secret may span two pieces.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from ...ir.errors import ToolwireError
+from ...ir.events import CallDelta, CallEnd, Event, PartStart, ReasoningDelta, TextDelta, WholePart
+from ...ir.fold import fold, unfold
+from ...ir.pointer import JSON
+from ...ir.response import Response
+from ...ir.text import dumps, to_bytes
+from ...wire import get
+from .redact import REMOVED, Redactor
+
+__all__ = ["Sanitiser", "TimedChunk"]
+
+TimedChunk: TypeAlias = tuple[float, bytes]  # seconds since the request, and the data
+
+_SAFE_HEADERS = frozenset(
+    "accept accept-encoding anthropic-beta anthropic-version cache-control content-encoding content-length content-type date "
+    "openai-beta retry-after retry-after-ms traceparent transfer-encoding user-agent x-request-id x-should-retry".split()
+)
+_HEADER_FAMILIES = ("anthropic-ratelimit-", "x-ratelimit-", "x-toolwire-", "x-stainless-")
+_PERSONAL_FIELDS = (
+    "user",
+    "safety_identifier",
+    "prompt_cache_key",
+    "metadata",
+    "labels",
+)  # top-level fields of a request
+_SECRET_FIELDS = frozenset(
+    "password passwd passphrase secret clientsecret apikey accesstoken refreshtoken idtoken authtoken bearertoken token "
+    "sessiontoken privatekey secretkey authorization cookie setcookie credential credentials xapikey".split()
+)
+_SECRET_QUERY_FIELDS = frozenset({"key", "api_key", "token", "access_token"})
+_BASE64 = re.compile(r"(data:[\w.+/-]+;base64,)?([A-Za-z0-9+/_-]{512,}={0,2})").fullmatch
+# the same names in JSON that cannot be parsed, because it was truncated
+_NAMED_SECRET = re.compile(
+    r"""(?i)(\\?"(?:password|passphrase|(?:client_?)?secret|[a-z_]*api_?key|[a-z]+_token|private_?key)\\?"\s*:\s*\\?")[^"\\]*"""
+)
+_LINE = re.compile(rb"((?:data: ?)?)(.*?)([\r\n]*)", re.DOTALL).fullmatch
+_MEDIA_PREFIX_LENGTH = 64  # characters of base64: whole groups of four
+
+
+class Sanitiser:
+    def __init__(self, redactor: Redactor, *, shorten_media: bool = False) -> None:
+        self._redact = redactor
+        self._shorten = shorten_media
+
+    def with_more_secrets(self, secrets: Sequence[str]) -> Sanitiser:
+        return Sanitiser(self._redact.with_secrets(secrets), shorten_media=self._shorten)
+
+    def sanitise_headers(self, headers: Mapping[str, str]) -> dict[str, str]:
+        """Keep all names, but only values that do not identify the client."""
+        return {
+            name: self._redact(value) if name in _SAFE_HEADERS or name.startswith(_HEADER_FAMILIES) else REMOVED
+            for name, value in headers.items()
+        }
+
+    def sanitise_query(self, query: Mapping[str, str]) -> dict[str, str]:
+        return {
+            self._redact(name): REMOVED if name in _SECRET_QUERY_FIELDS else self._redact(value)
+            for name, value in query.items()
+        }
+
+    def sanitise_text(self, text: str) -> str:
+        return self._redact(text)
+
+    def sanitise_non_json(self, data: bytes) -> str:
+        """Sanitise a body that is not JSON."""
+        return _NAMED_SECRET.sub(rf"\1{REMOVED}", self._redact(data.decode("utf-8", "replace")))
+
+    def sanitise_body(self, document: JSON) -> JSON:
+        """Sanitise a request or an answer; some answers repeat their request."""
+        cleaned = self.sanitise_document(document)
+        if isinstance(cleaned, dict):
+            _drop_personal_fields(cleaned)
+            _drop_personal_fields(cleaned.get("response"))
+        return cleaned
+
+    def sanitise_document(self, value: JSON) -> JSON:
+        """Sanitise any JSON."""
+        if isinstance(value, str):
+            return self._sanitise_string(value)
+        if isinstance(value, dict):
+            return {self._redact(name): self._sanitise_field(name, item, value) for name, item in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self.sanitise_document(item) for item in value]
+        return value
+
+    def _sanitise_field(self, name: str, value: JSON, parent: Mapping[str, JSON]) -> JSON:
+        is_scalar = isinstance(value, (str, int, float)) and not isinstance(value, bool) and "logprob" not in parent
+        if is_scalar and re.sub(r"[-_ ]", "", name).lower() in _SECRET_FIELDS:
+            return REMOVED
+        return self.sanitise_document(value)
+
+    def _sanitise_string(self, text: str) -> str:
+        if self._shorten and (media := _BASE64(text)):
+            return (media[1] or "") + media[2][:_MEDIA_PREFIX_LENGTH]
+        if text[:1] not in ("{", "["):
+            return self._redact(text)
+        try:  # JSON in a string: the arguments of a call, the result of a tool
+            inner = msgspec.json.decode(text)
+        except (msgspec.DecodeError, RecursionError):
+            return _NAMED_SECRET.sub(rf"\1{REMOVED}", self._redact(text))
+        cleaned = self.sanitise_document(inner)
+        return text if cleaned == inner else dumps(cleaned)
+
+    def sanitise_pieces(self, pieces: Sequence[TimedChunk], wire: str | None) -> list[TimedChunk]:
+        """Sanitise the pieces of a stream, with the original boundaries.
+
+        If a value to remove spans several events, the stream is encoded again, one piece per event.
+        """
+        data = b"".join(piece for _, piece in pieces)
+        events, is_complete = ([], True) if wire is None else _decode_events(data, wire)
+        if all(self.sanitise_document(streamed_value) == streamed_value for streamed_value in _stream_values(events)):
+            return self._sanitise_lines(pieces, data)
+        if wire is None or not is_complete:
+            return [(pieces[-1][0], REMOVED.encode())]  # an incomplete stream cannot be encoded again
+        response = msgspec.convert(self.sanitise_document(msgspec.to_builtins(fold(events))), Response)
+        encoder = get(wire).stream_encoder()
+        encoded = [encoder.feed(event) for event in unfold(response)]
+        last_index = len(pieces) - 1
+        return [(pieces[min(number, last_index)][0], item) for number, item in enumerate(encoded) if item]
+
+    def _sanitise_lines(self, pieces: Sequence[TimedChunk], data: bytes) -> list[TimedChunk]:
+        lines = [(line, self._sanitise_line(line)) for line in data.splitlines(keepends=True)]
+        return list(pieces) if all(old == new for old, new in lines) else _resplit(pieces, lines)
+
+    def _sanitise_line(self, line: bytes) -> bytes:
+        head, payload, end = _LINE(line).groups()  # type: ignore[union-attr]  # matches every line
+        try:
+            document = msgspec.json.decode(payload)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            text = line.decode("utf-8", "surrogateescape")
+            return _NAMED_SECRET.sub(rf"\1{REMOVED}", self._redact(text)).encode("utf-8", "surrogateescape")
+        cleaned = self.sanitise_body(document)
+        return line if cleaned == document else bytes(head + to_bytes(cleaned) + end)
+
+
+def _drop_personal_fields(body: JSON) -> None:
+    for name in _PERSONAL_FIELDS if isinstance(body, dict) else ():
+        if body.get(name):
+            body[name] = _anonymise(body[name])
+
+
+def _anonymise(value: JSON) -> JSON:
+    return dict.fromkeys(value, REMOVED) if isinstance(value, dict) else REMOVED
+
+
+def _decode_events(data: bytes, wire: str) -> tuple[list[Event], bool]:
+    """Decode a stream as far as possible. Return the events, and whether they are complete."""
+    decoder = get(wire).stream_decoder()
+    events: list[Event] = []
+    try:
+        for line in data.splitlines(keepends=True):
+            events += decoder.feed(line)
+        events += decoder.close()
+    except ToolwireError:
+        return events, False
+    return events, True
+
+
+def _stream_values(events: list[Event]) -> Iterator[JSON]:
+    """Collect the contents of a stream from its pieces."""
+    texts: dict[tuple[type[Event], int], list[str]] = {}
+    for event in events:
+        if isinstance(event, (TextDelta, ReasoningDelta, CallDelta)):
+            texts.setdefault((type(event), event.key), []).append(event.text)
+        elif isinstance(event, CallEnd):
+            yield event.arguments
+        elif isinstance(event, (PartStart, WholePart)):
+            yield msgspec.to_builtins(event.part)
+    for pieces in texts.values():
+        yield "".join(pieces)
+
+
+def _resplit(pieces: Sequence[TimedChunk], lines: Sequence[tuple[bytes, bytes]]) -> list[TimedChunk]:
+    """Apply the boundaries of the old lines to the new ones; one inside a changed line moves to its end."""
+    ends: list[tuple[int, float]] = []
+    for seconds, piece in pieces:
+        ends.append(((ends[-1][0] if ends else 0) + len(piece), seconds))
+    boundaries: dict[int, float] = {}
+    ends.reverse()
+    old_offset = new_offset = 0
+    for old, new in lines:
+        while ends and ends[-1][0] <= old_offset + len(old):
+            end, seconds = ends.pop()
+            boundaries[new_offset + (end - old_offset if old == new else len(new))] = seconds
+        old_offset, new_offset = old_offset + len(old), new_offset + len(new)
+    data = b"".join(new for _, new in lines)
+    starts = [0, *boundaries]
+    return [(seconds, data[start:end]) for start, (end, seconds) in zip(starts, boundaries.items(), strict=False)]

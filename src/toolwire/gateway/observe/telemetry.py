@@ -1,0 +1,207 @@
+"""The log, metrics, traces and recordings of a gateway, as configured.
+
+telemetry = open_telemetry(settings, os.environ)
+gateway = Gateway(settings, sinks=telemetry.sinks, metrics=telemetry.metrics, transports=telemetry.transports())
+app = telemetry.around(gateway)
+…
+await telemetry.aclose()
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from logging import getLogger
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+
+from ...asgi.http_exchange import AsgiApp
+from ...ir.errors import ConfigError, MissingExtra
+from ...net.http import Transport
+from ...net.transports import open_transport
+from ...run.observe import Observer
+from ...wire.vendors import find, vendor_codec
+from ..settings import Settings, UpstreamRow
+from ..upstreams import known_keys, upstreams_from_environment
+from .log import AccessLog, JsonLogHandler, LogFile, Write, to_logger, to_stderr
+from .metrics import Metrics
+from .record import Recorder, trace_writer
+from .redact import Redactor
+from .request_log import Sink
+from .sanitise import Sanitiser
+from .trace import Trace
+
+__all__ = ["Telemetry", "open_telemetry"]
+
+_log = getLogger("toolwire.gateway")
+_OTLP = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+
+
+class Telemetry:
+    """The telemetry of a gateway. From its creation on, no secret gets into our logs.
+
+    `sinks` and `metrics` are for a Gateway, `observers` for the runners of its tools.
+    """
+
+    def __init__(self, settings: Settings, environment: Mapping[str, str], *, lines: bool = True) -> None:
+        self._settings = settings
+        self._lines = lines
+        self._environment = environment
+        self._exit_stack = ExitStack()
+        self._http: Transport | None = None
+        self._given_transports: Mapping[str, Transport] = {}
+        self._transports: dict[str, Transport] = {}
+        self._recorder: Recorder | None = None
+        self._file: LogFile | None = None
+        row = settings.log
+        self.redactor = Redactor(patterns=row.remove)
+        self.add_secrets(settings)
+        self._exit_stack.enter_context(self.redactor.install())
+        metrics = Metrics(clean=self.redactor)
+        self.metrics = metrics.page
+        self.sinks: list[Sink] = [metrics]
+        self.observers: list[Observer] = []
+        try:
+            self._add_sinks()
+        except BaseException:
+            self._exit_stack.close()
+            raise
+
+    def _add_sinks(self) -> None:
+        write = self._open_writer()
+        if write is not None:
+            self.sinks.append(AccessLog(write, self.redactor))
+        if self._settings.log.to != "logger":
+            self._add_log_handler(write or to_stderr())
+        self._recorder = self._make_recorder(write)
+        if self._recorder is not None:
+            self.sinks.append(self._recorder)
+        if self._wants_otel():
+            from . import otel
+
+            sink, observer, close = otel.from_environment(self.redactor)
+            self._exit_stack.callback(close)
+            self.sinks.append(sink)
+            self.observers.append(observer)
+
+    def add_secrets(self, settings: Settings) -> None:
+        """Add the keys and passwords of new settings to the redactor, and record the new upstreams."""
+        rows = _upstream_rows(settings, self._environment)
+        self.redactor.add_secrets(known_keys(rows, self._environment))
+        row = settings.state
+        environment_urls = [
+            self._environment.get(name, "") for name in (row.url_env, row.usage_env) if name is not None
+        ]
+        urls = [url for url in (row.url, row.usage, *environment_urls) if url and "://" in url]
+        self.redactor.add_secrets(urlsplit(url.strip()).password or "" for url in urls)
+        self._record_upstreams(rows)
+
+    def reopen(self) -> None:
+        """Reopen the log file after it was moved away."""
+        if self._file is not None:
+            try:
+                self._file.reopen()
+            except ConfigError as error:
+                _log.error("cannot reopen the log file; still writing to the old one: %s", error)
+
+    def transports(self, given: Mapping[str, Transport] | None = None) -> Mapping[str, Transport]:
+        """Return `given`, with recording transports for all upstreams if recording is on; later changes are visible."""
+        self._given_transports = given or {}
+        self._transports = dict(self._given_transports)
+        self._record_upstreams(_upstream_rows(self._settings, self._environment))
+        return self._transports
+
+    def _record_upstreams(self, rows: Mapping[str, UpstreamRow]) -> None:
+        if self._recorder is None:
+            return
+        connections = self._settings.limits.connections
+        self._http = self._http or open_transport(self._environment, connections=connections)
+        for name, row in rows.items():
+            self._transports[name] = self._recorder.transport(
+                self._given_transports.get(name, self._http), name, _wire_name(row)
+            )
+
+    def wrap(self, app: AsgiApp) -> AsgiApp:
+        return app if self._recorder is None else self._recorder.wrap(app)
+
+    async def aclose(self) -> None:
+        """Send pending data and close."""
+        if self._http is not None:
+            await self._http.aclose()
+        await asyncio.to_thread(self._exit_stack.close)
+
+    def _open_writer(self) -> Write | None:
+        row = self._settings.log
+        if row.file is not None:
+            self._file = LogFile(Path(row.file))
+            self._exit_stack.callback(self._file.close)
+            return self._file.write
+        if row.to == "logger":
+            return to_logger()
+        return to_stderr() if row.to == "stderr" or (row.to is None and self._lines) else None
+
+    def _add_log_handler(self, write: Write) -> None:
+        handler = JsonLogHandler(write)
+        logger = getLogger("toolwire")
+        logger.addHandler(handler)
+        self._exit_stack.callback(logger.removeHandler, handler)
+
+    def _make_recorder(self, write: Write | None) -> Recorder | None:
+        writers: list[Callable[[Trace], None]] = []
+        row = self._settings.trace
+        if row.record is not None:
+            writers.append(trace_writer(Path(row.record)))
+        if self._settings.log.bodies and write is not None:
+            writers.append(lambda trace: write(_format_line(trace)))
+        if not writers:
+            return None
+
+        def write_all(trace: Trace) -> None:
+            for writer in writers:
+                writer(trace)
+
+        return Recorder(write_all, Sanitiser(self.redactor, shorten_media=row.shorten_media or row.record is None))
+
+    def _wants_otel(self) -> bool:
+        wanted = self._settings.trace.otel
+        if wanted is not None:
+            return wanted
+        if self._environment.get("OTEL_SDK_DISABLED", "").lower() == "true":
+            return False
+        if not any(self._environment.get(name) for name in _OTLP):
+            return False
+        try:
+            import opentelemetry.sdk  # noqa: F401
+        except ImportError:  # a variable that was set for another program must not prevent the start
+            _log.warning(
+                "tracing is off: %s",
+                MissingExtra("OpenTelemetry is not installed", hint="pip install 'toolwire[otel]'"),
+            )
+            return False
+        return True
+
+
+def open_telemetry(settings: Settings, environment: Mapping[str, str], *, lines: bool = True) -> Telemetry:
+    """Open everything that is configured; ConfigError or MissingExtra if that is impossible.
+
+    `lines` is the default for writing each request as a line to standard error.
+    """
+    return Telemetry(settings, environment, lines=lines)
+
+
+def _upstream_rows(settings: Settings, environment: Mapping[str, str]) -> Mapping[str, UpstreamRow]:
+    return settings.upstreams or upstreams_from_environment(environment)
+
+
+def _wire_name(row: UpstreamRow) -> str:
+    if row.wire is not None:
+        return row.wire
+    return "openai_chat" if row.provider is None else vendor_codec(find(row.provider), None).name
+
+
+def _format_line(trace: Trace) -> str:
+    document = {"ts": trace.recorded, "level": "info", "event": "exchange", "request_id": trace.id}
+    return msgspec.json.encode({**document, **msgspec.to_builtins(trace)}).decode()

@@ -1,0 +1,174 @@
+"""Usage accounting: a row for every request that named a model, written by a thread of its own.
+
+Requests never wait for it. Rows go into a bounded queue. A row that does not fit, because the store is unavailable or
+too slow, is counted, logged and lost. Rows in the queue when the gateway stops are written before it exits.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from logging import getLogger
+from secrets import token_hex
+from time import monotonic, sleep
+from typing import Protocol
+
+from msgspec import Struct
+
+from ...ir.errors import StoreError
+from .request_log import RequestLog
+
+__all__ = ["UsageRow", "UsageSink", "UsageStore", "UsageSum"]
+
+_log = getLogger("toolwire.gateway")
+_QUEUE_SIZE = 20_000  # rows
+_BATCH = 1_000  # rows per transaction
+_WRITE_INTERVAL = 0.2  # seconds
+_FAILURE_DELAY = 1.0  # seconds after a failure
+_CLOSE_TIMEOUT = 5.0  # seconds at the end
+_MAX_NAME_LENGTH = 200  # characters of a name that a client chooses
+
+
+class UsageRow(Struct, frozen=True):
+    """The usage of one request. `id` is ours, so that a row that is written twice counts once.
+
+    `estimated` is set if the upstream did not report the number of tokens.
+    """
+
+    id: str
+    time: float
+    key: str
+    model: str
+    upstream: str
+    upstream_model: str
+    status: int
+    error: str | None
+    input: int
+    output: int
+    cached: int
+    reasoning: int
+    estimated: bool
+    calls: int
+    seconds: float
+
+
+class UsageSum(Struct, frozen=True, array_like=True):
+    """The totals of a group. `what` is a key, a model or a day."""
+
+    what: str
+    requests: int
+    errors: int
+    input: int
+    output: int
+    cached: int
+    reasoning: int
+    calls: int
+    seconds: float
+
+
+class UsageStore(Protocol):
+    def add(self, rows: list[UsageRow]) -> None:
+        """Add all rows or none; StoreError on failure."""
+        ...
+
+    def sums(self, by: str, since: float) -> list[UsageSum]:
+        """Sum up the rows by `key`, `model` or `day`."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def usage_row(request_log: RequestLog) -> UsageRow:
+    usage = request_log.usage
+    return UsageRow(
+        token_hex(12),
+        request_log.started,
+        request_log.caller,
+        request_log.model[:_MAX_NAME_LENGTH],
+        request_log.upstream,
+        request_log.upstream_model[:_MAX_NAME_LENGTH],
+        request_log.status,
+        request_log.error,
+        (usage and usage.input) or 0,
+        (usage and usage.output) or 0,
+        (usage and usage.cached) or 0,
+        (usage and usage.reasoning) or 0,
+        request_log.is_estimated,
+        len(request_log.calls),
+        round(request_log.seconds, 6),
+    )
+
+
+class UsageSink:
+    """A sink that writes to a store. `dropped` is the number of rows lost since the start."""
+
+    def __init__(self, store: UsageStore, *, queue: int = _QUEUE_SIZE) -> None:
+        self.dropped = 0
+        self._store = store
+        self._max_queued = queue
+        self._rows: deque[UsageRow] = deque()
+        self._reported_drops = 0  # rows whose loss was logged
+        self._failing = False
+        self._stop = threading.Event()
+        self._deadline = float("inf")
+        self._thread = threading.Thread(target=self._run, name="toolwire-usage", daemon=True)
+        self._thread.start()
+
+    def __call__(self, request_log: RequestLog, /) -> None:
+        if not request_log.model:
+            return  # a probe, a list of models, or a request without a valid key: no usage to account for
+        if len(self._rows) < self._max_queued:
+            self._rows.append(usage_row(request_log))
+        else:
+            self.dropped += 1
+
+    def close(self) -> None:
+        """Wait for pending rows to be written, some seconds at most."""
+        self._deadline = monotonic() + _CLOSE_TIMEOUT
+        self._stop.set()
+        self._thread.join(_CLOSE_TIMEOUT + _WRITE_INTERVAL)
+        self.dropped += len(self._rows)
+        self._log_dropped()
+        if self._thread.is_alive():
+            _log.error("the usage store does not respond")  # closing it would block too
+        else:
+            self._rows.clear()
+            self._store.close()
+
+    def _run(self) -> None:
+        while not self._stop.wait(_FAILURE_DELAY if self._failing else _WRITE_INTERVAL):
+            self._write_all()
+            self._log_dropped()
+        while self._rows and monotonic() < self._deadline:
+            self._write_all()
+            if self._failing:
+                sleep(_WRITE_INTERVAL)
+
+    def _write_all(self) -> None:
+        while self._rows:
+            batch = [self._rows[index] for index in range(min(_BATCH, len(self._rows)))]
+            try:
+                self._store.add(batch)
+            except StoreError as error:
+                if not self._failing:
+                    _log.error("cannot write usage: %s", error)
+                self._failing = True
+                return
+            except Exception:  # noqa: BLE001  # rows that can never be written must not block others
+                _log.exception("cannot write %d rows of usage", len(batch))
+                self.dropped += len(batch)
+                self._reported_drops += len(batch)
+            else:
+                self._log_recovered()
+            for _ in batch:
+                self._rows.popleft()
+
+    def _log_recovered(self) -> None:
+        if self._failing:
+            self._failing = False
+            _log.warning("usage is written again")
+
+    def _log_dropped(self) -> None:
+        if self.dropped > self._reported_drops:
+            _log.error("lost %d rows of usage: the queue is full", self.dropped - self._reported_drops)
+            self._reported_drops = self.dropped

@@ -1,0 +1,1 @@
+"""State that requests and gateway processes share: keys, rate limits, continuations, Redis."""

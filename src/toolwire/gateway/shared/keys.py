@@ -1,0 +1,87 @@
+"""Keys and their permissions. Keys are random, so one round of SHA-256 is enough to store them; lookup is by hash."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from hashlib import sha256
+from secrets import token_urlsafe
+
+from msgspec import Struct
+
+from ...asgi.origin_policy import RequestRefused
+from ...ir.errors import ToolwireError
+from ..settings import KeyRow
+
+__all__ = ["ANONYMOUS", "Caller", "ClientKeys", "UnknownKey", "hash_key", "keys_in_request", "new_key"]
+
+
+class UnknownKey(ToolwireError):
+    """The key is missing or unknown."""
+
+    default_status = 401
+
+
+class Caller(Struct, frozen=True):
+    """The owner of a key, and its permissions."""
+
+    name: str
+    row: KeyRow
+
+    def may_use(self, model: str) -> bool:
+        return "*" in self.row.models or any(fnmatchcase(model, pattern) for pattern in self.row.models)
+
+    def may_use_any_of(self, pattern: str) -> bool:
+        """Check whether the key may allow a model of this pattern, as far as two patterns can be compared."""
+        return any(fnmatchcase(allowed, pattern) or fnmatchcase(pattern, allowed) for allowed in self.row.models)
+
+    def check(self, model: str) -> None:
+        if not self.may_use(model):
+            raise RequestRefused(f"the key {self.name!r} does not allow the model {model[:200]!r}")
+
+
+ANONYMOUS = Caller("", KeyRow(""))
+
+
+class ClientKeys:
+    def __init__(self, rows: Mapping[str, KeyRow]) -> None:
+        self._by_hash = {row.hash: Caller(name, row) for name, row in rows.items()}
+
+    def __len__(self) -> int:
+        return len(self._by_hash)
+
+    def identify_or_none(self, headers: Mapping[str, str]) -> Caller | None:
+        """Like `identify`, but return None instead of raising."""
+        try:
+            return self.identify(headers, {})
+        except UnknownKey:
+            return None
+
+    def identify(self, headers: Mapping[str, str], query: Mapping[str, str]) -> Caller:
+        """Identify the client; Unknown if keys are required and none of those given is known."""
+        if not self._by_hash:
+            return ANONYMOUS
+        given_keys = keys_in_request(headers, query)
+        for key in given_keys:
+            known_caller = self._by_hash.get(hash_key(key))
+            if known_caller is not None:
+                return known_caller
+        message = "unknown key" if given_keys else "no key"
+        raise UnknownKey(message, hint="send Authorization: Bearer …, x-api-key, x-goog-api-key, api-key or ?key=")
+
+
+def keys_in_request(headers: Mapping[str, str], query: Mapping[str, str]) -> list[str]:
+    """Collect the keys in a request, from every place that clients use."""
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    given_keys = [token.strip() if scheme.lower() == "bearer" else ""]
+    given_keys += [headers.get(name, "") for name in ("x-api-key", "x-goog-api-key", "api-key")]
+    given_keys.append(query.get("key", ""))
+    return [key for key in given_keys if key]
+
+
+def hash_key(key: str) -> str:
+    return sha256(key.encode()).hexdigest()
+
+
+def new_key() -> str:
+    return "sk-tw-" + token_urlsafe(32)

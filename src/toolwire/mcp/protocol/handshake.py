@@ -1,0 +1,117 @@
+"""The first exchange of client and server: `initialize` in the handshake era, `server/discover` in the stateless era.
+
+Either way the client gets a `ServerCard`. A client of both eras sends `server/discover` first, and falls back to
+`initialize` on any error that is not specific to modern servers (`errors.is_modern`).
+"""
+
+from __future__ import annotations
+
+from ...ir.pointer import Object
+from ...ir.value import Value
+from ...stream.strict import type_label
+from ...wire.fields import read_integer, read_optional_string, read_string, require_object
+from ...wire.mcp.versions import KNOWN, LATEST_HANDSHAKE
+from .errors import INVALID_PARAMS, RequestId, RpcError
+from .meta import SERVER_INFO, Meta, with_meta
+from .rpc import Notification, RpcRequest
+
+__all__ = [
+    "INITIALIZED",
+    "InitializeParams",
+    "ServerCard",
+    "discover_request",
+    "initialize_request",
+    "read_discovered",
+    "read_initialize",
+    "read_initialized",
+]
+
+INITIALIZED = Notification("notifications/initialized")
+"""Sent by a client after the answer to `initialize`."""
+
+
+class InitializeParams(Value, frozen=True):
+    """The client's description of itself in `initialize`."""
+
+    version: str
+    capabilities: Object = {}
+    client: Object = {}
+
+
+class ServerCard(Value, frozen=True):
+    """The server's description of itself. `ttl_ms` and `scope`: for how long, and for whom, it may be cached."""
+
+    versions: tuple[str, ...] = KNOWN
+    capabilities: Object = {}
+    info: Object = {}
+    instructions: str | None = None
+    ttl_ms: int | None = None
+    scope: str | None = None
+
+    def initialize_result(self, version: str) -> Object:
+        """Return the result of `initialize`."""
+        out: Object = {"protocolVersion": version, "capabilities": self.capabilities, "serverInfo": self.info}
+        return self._with_instructions(out)
+
+    def discovered(self) -> Object:
+        """Return the result of `server/discover`."""
+        out: Object = {
+            "resultType": "complete",
+            "supportedVersions": list(self.versions),
+            "capabilities": self.capabilities,
+            "_meta": {SERVER_INFO: self.info},
+            "ttlMs": self.ttl_ms or 0,
+            "cacheScope": self.scope or "private",
+        }
+        return self._with_instructions(out)
+
+    def _with_instructions(self, out: Object) -> Object:
+        if self.instructions is not None:
+            out["instructions"] = self.instructions
+        return out
+
+
+def discover_request(request_id: RequestId, meta: Meta) -> RpcRequest:
+    return RpcRequest(request_id, "server/discover", with_meta({}, meta))
+
+
+def initialize_request(
+    request_id: RequestId, client: Object, capabilities: Object | None = None, version: str = LATEST_HANDSHAKE
+) -> RpcRequest:
+    params = {"protocolVersion": version, "capabilities": capabilities or {}, "clientInfo": client}
+    return RpcRequest(request_id, "initialize", params)
+
+
+def read_initialize(params: Object) -> InitializeParams:
+    """Read the params of `initialize`. Raise RpcError if they do not state a version."""
+    version = params.get("protocolVersion")
+    if type(version) is not str:
+        problem = "is missing" if version is None else f"must be a string, got {type_label(version)}"
+        raise RpcError(INVALID_PARAMS, f"protocolVersion {problem}", pointer="/params/protocolVersion")
+    capabilities, client = params.get("capabilities"), params.get("clientInfo")
+    return InitializeParams(
+        version, capabilities if type(capabilities) is dict else {}, client if type(client) is dict else {}
+    )
+
+
+def read_initialized(result: Object) -> ServerCard:
+    return ServerCard(
+        (read_string(result, "protocolVersion"),),
+        require_object(result.get("capabilities") or {}, "capabilities"),
+        require_object(result.get("serverInfo") or {}, "serverInfo"),
+        read_optional_string(result, "instructions"),
+    )
+
+
+def read_discovered(result: Object) -> ServerCard:
+    versions = result.get("supportedVersions")
+    known = tuple(item for item in versions if type(item) is str) if type(versions) is list else ()
+    meta = require_object(result.get("_meta") or {}, "_meta")
+    return ServerCard(
+        known,
+        require_object(result.get("capabilities") or {}, "capabilities"),
+        require_object(meta.get(SERVER_INFO) or {}, "_meta", SERVER_INFO),
+        read_optional_string(result, "instructions"),
+        read_integer(result, "ttlMs"),
+        read_optional_string(result, "cacheScope"),
+    )

@@ -1,0 +1,291 @@
+"""MCP over streamable HTTP, as an ASGI app: both eras at one URL.
+
+    app = HttpApp(server)                        uvicorn.run(app), or mounted in another app
+
+A request that states its version, in `_meta` or in a header, is stateless: it is served on its own, and cancelled
+when its client disconnects. `initialize` opens a session (`Mcp-HttpSession-Id`) of the handshake era. An answer without
+preceding messages is plain JSON; if other messages come first (progress, logs, questions), the response is an event
+stream.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeAlias
+
+from ...asgi.access import AccessDenied, Guard
+from ...wire.mcp.versions import HANDSHAKE
+from ..protocol.errors import INVALID_PARAMS, INVALID_REQUEST, RpcError
+from ..protocol.headers import SESSION, VERSION, check_headers
+from ..protocol.meta import PROTOCOL_VERSION, Meta, read_meta
+from ..protocol.rpc import LIMIT, Notification, RpcMessage, RpcRequest, failure_from, is_batch, read
+from .conversation import make_listener, stateless_exchange
+from .protocol import OpenSubscription, PeerAction, SendMessage, ServeRequest, serve_stateless
+from .reply_writer import AsgiSend, Headers, ReplyWriter
+from .server import Server
+from .sessions import HttpSession, HttpSessions
+
+__all__ = ["DisconnectWatch", "HttpApp", "parse_headers", "read_request_body"]
+
+Receiver: TypeAlias = Callable[[], Awaitable[Mapping[str, Any]]]
+_UNREPEATABLE_HEADERS = frozenset({"host", "origin", "authorization", "content-type"})
+_ALLOW: Headers = ((b"allow", b"POST, GET, DELETE"),)
+
+
+class HttpApp:
+    """`path` is the path to serve; None serves every path, for mounting in another app. `guard` controls access."""
+
+    def __init__(
+        self, server: Server, *, path: str | None = "/mcp", guard: Guard | None = None, limit: int = LIMIT
+    ) -> None:
+        self.server = server
+        self._path = path
+        self._guard = guard or Guard()
+        self._limit = limit
+        self._sessions = HttpSessions(server)
+
+    async def __call__(self, scope: Mapping[str, Any], receive: Receiver, send: AsgiSend) -> None:
+        if scope["type"] == "lifespan":
+            await self._handle_lifespan(receive, send)
+        elif scope["type"] == "http":
+            await self._serve(scope, receive, send)
+
+    async def _handle_lifespan(self, receive: Receiver, send: AsgiSend) -> None:
+        await receive()
+        sweep_task = asyncio.create_task(self.server.sweep_periodically())
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        sweep_task.cancel()
+        await self.close()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def close(self) -> None:
+        """End all sessions."""
+        await self._sessions.close()
+
+    async def _serve(self, scope: Mapping[str, Any], receive: Receiver, send: AsgiSend) -> None:
+        reply = ReplyWriter(send)
+        try:
+            if self._path is not None and scope["path"].rstrip("/") != self._path.rstrip("/"):
+                raise AccessDenied(404, f"MCP is served at {self._path}")
+            self._guard.check_address(scope.get("server"))
+            headers = parse_headers(scope["headers"])
+            principal = self._guard.admit(headers)
+            await self._dispatch_method(scope["method"], headers, principal, receive, reply)
+        except AccessDenied as denied:
+            error = RpcError(INVALID_REQUEST, denied.reason)
+            await reply.send_document(failure_from(error), denied.status, denied.headers)
+        except RpcError as error:
+            await reply.send_document(failure_from(error), error.status if error.status != 200 else 400)
+        finally:
+            reply.abandon()
+
+    async def _dispatch_method(
+        self, method: str, headers: Mapping[str, str], principal: str, receive: Receiver, reply: ReplyWriter
+    ) -> None:
+        if method == "POST":
+            await self._post(headers, principal, receive, reply)
+            return
+        if method not in ("GET", "DELETE") or SESSION not in headers:
+            raise AccessDenied(405, "method not allowed; send messages by POST", _ALLOW)
+        session = self._sessions.find(headers[SESSION], principal)
+        if method == "DELETE":
+            await self._sessions.end(headers[SESSION])
+            await reply.send_empty(200)
+        else:
+            await DisconnectWatch(receive).run_while_connected(session.stream(reply))
+
+    async def _post(self, headers: Mapping[str, str], principal: str, receive: Receiver, reply: ReplyWriter) -> None:
+        if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+            raise AccessDenied(415, "content-type must be application/json")
+        reply.accepts_stream = _accepts_type(headers.get("accept"), "text/event-stream")
+        if not reply.accepts_stream and not _accepts_type(headers.get("accept"), "application/json"):
+            raise AccessDenied(406, "accept must allow application/json or text/event-stream")
+        body = await read_request_body(headers, receive, self._limit)
+        if is_batch(body) and SESSION in headers:
+            await reply.send_batch(await self._sessions.find(headers[SESSION], principal).handle(body))
+            return
+        message = read(body, limit=self._limit)
+        if _is_stateless(message, headers):
+            await self._handle_stateless(message, headers, principal, DisconnectWatch(receive), reply)
+        else:
+            await self._handle_handshake(message, headers, principal, receive, reply)
+
+    async def _handle_stateless(
+        self,
+        message: RpcMessage,
+        headers: Mapping[str, str],
+        principal: str,
+        watch: DisconnectWatch,
+        reply: ReplyWriter,
+    ) -> None:
+        if not isinstance(message, RpcRequest):
+            await reply.send_empty(202 if isinstance(message, Notification) else 400)
+            return
+        try:
+            action = self._check_and_dispatch(message, headers)
+        except RpcError as error:
+            action = SendMessage(failure_from(error, message.id), error.status)
+        if isinstance(action, ServeRequest):
+            work = action
+            exchange = stateless_exchange(work, reply.emit, principal)
+            sent = await watch.run_while_connected(self.server.perform(work, exchange))
+            if sent is not None:
+                await reply.finish(sent)
+        elif isinstance(action, OpenSubscription):
+            await watch.run_while_connected(self._listen(action, reply))
+        elif isinstance(action, SendMessage):
+            await reply.send_document(action.message, action.status)
+
+    def _check_and_dispatch(self, request: RpcRequest, headers: Mapping[str, str]) -> PeerAction:
+        """Compare the headers with the body, then dispatch the request."""
+        meta = _required_meta(request)
+        tool = request.params.get("name") if request.method == "tools/call" else None
+        header_arguments = self.server.catalog.header_arguments(tool) if type(tool) is str else None
+        check_headers(headers, request, meta.version or "", header_arguments)
+        return serve_stateless(self.server.catalog, request, meta)
+
+    async def _listen(self, listen: OpenSubscription, reply: ReplyWriter) -> None:
+        """Send notifications until the client disconnects."""
+        listener = make_listener(listen, reply.emit)
+        reply.emit(listen.acknowledgement)
+        self.server.listeners.add(listener)
+        try:
+            await reply.keep_alive()
+        finally:
+            self.server.listeners.remove(listener)
+
+    async def _handle_handshake(
+        self, message: RpcMessage, headers: Mapping[str, str], principal: str, receive: Receiver, reply: ReplyWriter
+    ) -> None:
+        session, new_session_id = self._find_session(message, headers, principal)
+        if not isinstance(message, RpcRequest):
+            session.handle_one_way(session.peer.receive(message))
+            await reply.send_empty(202)
+            return
+        action = session.peer.receive(message)
+        if new_session_id is not None:
+            await self._reply_initialize(session, action, new_session_id, reply)
+        elif isinstance(action, ServeRequest):
+            await DisconnectWatch(receive).run_while_connected(session.serve(action, reply))
+        elif isinstance(action, SendMessage):
+            await reply.send_document(action.message, action.status)
+
+    async def _reply_initialize(
+        self, session: HttpSession, action: PeerAction, new_session_id: str, reply: ReplyWriter
+    ) -> None:
+        assert isinstance(action, SendMessage)
+        if session.peer.initialize_params is None:  # initialize was refused
+            await self._sessions.end(new_session_id)
+            await reply.send_document(action.message, action.status)
+        else:
+            await reply.send_document(action.message, action.status, ((SESSION.encode(), new_session_id.encode()),))
+
+    def _find_session(
+        self, message: RpcMessage, headers: Mapping[str, str], principal: str
+    ) -> tuple[HttpSession, str | None]:
+        """Return the session of a message; `initialize` opens one."""
+        if isinstance(message, RpcRequest) and message.method == "initialize" and SESSION not in headers:
+            return self._sessions.open(principal)
+        number = message.id if isinstance(message, RpcRequest) else None
+        if SESSION not in headers:
+            reason = "send initialize first and use its Mcp-Session-Id, or state the protocol version in _meta"
+            raise RpcError(INVALID_REQUEST, reason, request_id=number)
+        version = headers.get(VERSION)
+        if version is not None and version not in HANDSHAKE:
+            raise RpcError(INVALID_REQUEST, f"sessions do not support MCP version {version}", request_id=number)
+        return self._sessions.find(headers[SESSION], principal), None
+
+
+async def read_request_body(headers: Mapping[str, str], receive: Receiver, limit: int) -> bytes:
+    """Read the body of a request. Raise Denied if it exceeds the limit."""
+    declared = headers.get("content-length", "")
+    if declared.isdecimal() and len(declared) < 16 and int(declared) > limit:
+        raise AccessDenied(413, f"message is larger than {limit} bytes")
+    pieces, size = [], 0
+    while True:
+        event = await receive()
+        if event["type"] == "http.disconnect":
+            raise AccessDenied(400, "message is truncated: the client disconnected")
+        pieces.append(event.get("body", b""))
+        size += len(pieces[-1])
+        if size > limit:
+            raise AccessDenied(413, f"message is larger than {limit} bytes")
+        if not event.get("more_body"):
+            return b"".join(pieces)
+
+
+def parse_headers(raw: list[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Return the headers by name. Reject duplicates of headers that decide something, because they are ambiguous."""
+    headers: dict[str, str] = {}
+    for name, value in raw:
+        key = name.decode("latin-1").lower()
+        if key in headers and (key in _UNREPEATABLE_HEADERS or key.startswith("mcp-")):
+            raise AccessDenied(400, f"duplicate header {key}")
+        headers[key] = value.decode("latin-1")
+    return headers
+
+
+def _accepts_type(accept: str | None, wanted: str) -> bool:
+    if not accept:
+        return True
+    kinds = {media_range.partition(";")[0].strip().lower() for media_range in accept.split(",")}
+    return not kinds.isdisjoint({wanted, "*/*", f"{wanted.partition('/')[0]}/*"})
+
+
+def _is_stateless(message: RpcMessage, headers: Mapping[str, str]) -> bool:
+    """Return True if the message states its version in `_meta`, or a version without sessions in its header."""
+    params = message.params if isinstance(message, (RpcRequest, Notification)) else {}
+    meta = params.get("_meta")
+    if type(meta) is dict and PROTOCOL_VERSION in meta:
+        return True
+    version = headers.get(VERSION)
+    return version is not None and version not in HANDSHAKE and SESSION not in headers
+
+
+def _required_meta(request: RpcRequest) -> Meta:
+    """Return the `_meta` of a stateless request, in which the version is required."""
+    try:
+        meta = read_meta(request.params)
+    except RpcError as error:
+        raise error.with_request_id(request.id) from None
+    if meta.version is None:
+        raise RpcError(INVALID_PARAMS, f"_meta: {PROTOCOL_VERSION} is missing", status=400)
+    return meta
+
+
+class DisconnectWatch:
+    """Run work for as long as the client is connected."""
+
+    def __init__(self, receive: Receiver) -> None:
+        self._receive = receive
+
+    async def run_while_connected(self, work: Awaitable[Any]) -> Any:
+        """Return the result of the work, or cancel it and return None if the client disconnects."""
+        task = asyncio.current_task()
+        assert task is not None
+        initial_cancels, is_running, stopped = task.cancelling(), True, False
+
+        def stop(watched: asyncio.Future[None]) -> None:
+            nonlocal stopped
+            if is_running and not watched.cancelled():
+                stopped = task.cancel()
+
+        watch_task = asyncio.ensure_future(self._wait_for_disconnect())
+        watch_task.add_done_callback(stop)
+        try:
+            return await work
+        except asyncio.CancelledError:
+            if not stopped or task.cancelling() - 1 > initial_cancels:
+                raise  # the task was cancelled from outside, too
+            return None
+        finally:
+            is_running = False
+            watch_task.cancel()
+            if stopped:
+                task.uncancel()
+
+    async def _wait_for_disconnect(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass

@@ -1,0 +1,181 @@
+"""The request that a tool is serving: progress, logs, and questions to the client.
+
+    async def book(city: str) -> str:
+        exchange = current_exchange()
+        exchange.report(1, 3, "looking for hotels")
+        answer = await exchange.elicit("Which night?", {"type": "object", "properties": {"night": {"type": "string"}}})
+
+Questions work in both eras. In the handshake era the question is sent at once and its answer is awaited. In the
+stateless era the call ends at the question (`InputNeeded`), the client receives the list of missing answers, and
+sends the call again with them. The function then runs again from the start, and the question is answered at once. So
+ask before you change anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
+from typing import Any, TypeAlias
+
+from ...ir.pointer import JSON, Object
+from ...run.failures import ToolError, Transient
+from ...schema.validate import validator
+from ...wire.mcp.versions import STATELESS
+from ..protocol.calls import InputRequired
+from ..protocol.errors import INVALID_PARAMS, RpcError, missing_capability
+from ..protocol.meta import Meta
+from ..protocol.notifications import LogMessage, Progress, is_level_enabled
+from ..protocol.rpc import RpcMessage
+from .listeners import Listeners
+
+__all__ = ["InputNeeded", "RequestContext", "current_exchange", "request_context_var"]
+
+InputRequest: TypeAlias = tuple[str, Object]
+"""(method, params)"""
+SendInputRequest: TypeAlias = Callable[[str, Object], Awaitable[Object]]
+
+_CAPABILITIES = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
+
+
+_NO_LISTENERS = Listeners()
+
+
+class InputNeeded(Transient):
+    """The call needs an answer of the client. It had no effect yet, and an immediate retry would not help."""
+
+    def __init__(self) -> None:
+        super().__init__("the client must answer a question first", retry_after=float("inf"), before_effect=True)
+
+
+class RequestContext:
+    """One request, as seen by the function that serves it. `listeners` are all clients that are notified of changes."""
+
+    def __init__(
+        self,
+        meta: Meta,
+        version: str,
+        emit: Callable[[RpcMessage], None],
+        *,
+        client: Object | None = None,
+        capabilities: Object | None = None,
+        log_level: str | None = None,
+        answers: Object | None = None,
+        ask: SendInputRequest | None = None,
+        principal: str = "",
+    ) -> None:
+        self.meta = meta
+        self.version = version
+        self.client = client or {}
+        self.capabilities = capabilities or {}
+        self.principal = principal
+        self.answers: Object = answers or {}
+        self.unanswered: InputRequired | RpcError | None = None
+        self.listeners = _NO_LISTENERS
+        self._emit = emit
+        self._ask = ask
+        self._log_level = log_level
+        self._loop = asyncio.get_running_loop()
+        self._progress: float | None = None
+        self._count = 0
+
+    def report(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Send the progress of the work. Do nothing if the client did not ask for it, or if it does not grow."""
+        token = self.meta.progress_token
+        if token is None or (self._progress is not None and progress <= self._progress):
+            return
+        self._progress = progress
+        self._send(Progress(token, progress, total, message).to_notification())
+
+    def log(self, level: str, data: JSON, logger: str | None = None) -> None:
+        """Send a log line to the client, if the client asked for that level."""
+        if is_level_enabled(level, self._log_level):
+            self._send(LogMessage(level, data, logger).to_notification())
+
+    def _send(self, message: RpcMessage) -> None:
+        """Send a message, from the event loop or from the thread of a tool."""
+        try:
+            on_loop = asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            on_loop = False
+        if on_loop:
+            self._emit(message)
+        else:
+            self._loop.call_soon_threadsafe(self._emit, message)
+
+    def can(self, capability: str) -> bool:
+        """Return True if the client declared the capability: "elicitation", "sampling" or "roots"."""
+        return capability in self.capabilities
+
+    async def elicit(self, message: str, schema: Object, *, key: str | None = None) -> Object:
+        """Ask the user. Return {"action": "accept" | "decline" | "cancel", "content": …}; content is validated."""
+        params = {"message": message, "requestedSchema": schema}
+        found = await self.ask_all({self._question_key(key): ("elicitation/create", params)})
+        return next(iter(found.values()))
+
+    async def sample(self, messages: list[Object], *, max_tokens: int, key: str | None = None, **more: Any) -> Object:
+        """Ask the client's model."""
+        params = {"messages": messages, "maxTokens": max_tokens, **more}
+        found = await self.ask_all({self._question_key(key): ("sampling/createMessage", params)})
+        return next(iter(found.values()))
+
+    async def roots(self, *, key: str | None = None) -> list[Object]:
+        """Ask for the directories that the client works in."""
+        found = await self.ask_all({self._question_key(key): ("roots/list", {})})
+        roots = next(iter(found.values())).get("roots")
+        return roots if isinstance(roots, list) else []
+
+    def _question_key(self, key: str | None) -> str:
+        self._count += 1
+        return key or f"question_{self._count}"
+
+    async def ask_all(self, questions: Mapping[str, InputRequest]) -> dict[str, Object]:
+        """Ask several questions at once. The keys are chosen by the caller."""
+        missing: Object = {name: {} for name in map(_capability_of, questions.values()) if not self.can(name)}
+        if self.version in STATELESS:
+            if missing:
+                self.unanswered = missing_capability(missing)
+                raise InputNeeded
+            return self._collect_answers(questions)
+        if missing or self._ask is None:
+            raise ToolError(f"Cannot ask the client: it does not support {', '.join(missing) or 'server requests'}.")
+        return {key: await self._ask(method, params) for key, (method, params) in questions.items()}
+
+    def _collect_answers(self, questions: Mapping[str, InputRequest]) -> dict[str, Object]:
+        """Return the answers sent with the request. End the request if one is missing or does not match its schema."""
+        for key in questions:
+            if key in self.answers and type(self.answers[key]) is not dict:
+                problem = f"the answer to {key!r} must be an object"
+                self.unanswered = RpcError(INVALID_PARAMS, problem, pointer=f"/params/inputResponses/{key}")
+                raise InputNeeded
+        unanswered_keys = {
+            key: one for key, one in questions.items() if not _is_valid_answer(one, self.answers.get(key))
+        }
+        if unanswered_keys:
+            requests = {key: {"method": method, "params": params} for key, (method, params) in unanswered_keys.items()}
+            self.answers = {key: value for key, value in self.answers.items() if key not in unanswered_keys}
+            self.unanswered = InputRequired(requests)
+            raise InputNeeded
+        return {key: self.answers[key] for key in questions}
+
+
+def _capability_of(question: InputRequest) -> str:
+    return _CAPABILITIES.get(question[0], question[0])
+
+
+def _is_valid_answer(question: InputRequest, answer: Object | None) -> bool:
+    """Return True if there is an answer and, for an accepted form, the content matches the requested schema."""
+    if answer is None:
+        return False
+    method, params = question
+    if method != "elicitation/create" or answer.get("action") != "accept" or "requestedSchema" not in params:
+        return True
+    return validator(params["requestedSchema"]).accepts(answer.get("content") or {})
+
+
+request_context_var: ContextVar[RequestContext | None] = ContextVar("toolwire_mcp_exchange", default=None)
+
+
+def current_exchange() -> RequestContext | None:
+    """Return the request that is being served, inside a tool, a resource or a prompt; None elsewhere."""
+    return request_context_var.get()

@@ -1,0 +1,267 @@
+"""A toolbox published over MCP: for every client, both eras, every transport.
+
+    server = Server(my_module, name="weather", store=open_store("runs.db"))
+    await serve_stdio(server)                    toolwire.mcp.server.stdio
+    app = HttpApp(server)                        toolwire.mcp.server.http: an ASGI app
+
+Calls pass the gates of `toolwire.net.runner`. A write runs at most once per key: a client whose stream broke repeats
+the call with the same key in `_meta` and gets the answer of the first run. A failed tool, or a call with wrong
+arguments, is a result that the model reads (`isError`); an unknown tool is a protocol error.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import secrets
+import time
+from asyncio import sleep, to_thread, wrap_future
+from collections.abc import Awaitable, Callable, Sequence
+from contextvars import copy_context
+from functools import partial
+from typing import Any, TypeAlias
+
+from msgspec.structs import replace
+
+from ... import __version__
+from ...ir.errors import StoreError
+from ...ir.parts import Text, ToolResult
+from ...ir.pointer import Object
+from ...net.runner import Runner
+from ...net.stores import open_store
+from ...net.threads import ThreadPool
+from ...run.policy import Policy
+from ...run.records import Store
+from ...run.results import error_text, result_code
+from ...run.signature import function_signature
+from ...run.toolbox import Source
+from ...schema.validate import Validator, validator
+from ...wire.mcp.versions import STATELESS
+from ..protocol.calls import InputRequired, encode_result, read_call
+from ..protocol.errors import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, unknown_tool
+from ..protocol.meta import SERVER_INFO
+from ..protocol.rpc import Failure, Result, failure_from
+from .catalog import Catalog
+from .listeners import Listeners
+from .offers import Prompt, Resource, make_contents, make_messages
+from .protocol import SendMessage, ServeRequest
+from .request_context import InputNeeded, RequestContext, request_context_var
+from .request_state import RequestState
+
+__all__ = ["Server"]
+
+_log = logging.getLogger("toolwire.mcp")
+_MAX_KEY_LENGTH = 200
+_MAX_THREADS = 32
+_Worker: TypeAlias = Callable[[ServeRequest, RequestContext], Awaitable[Object]]
+
+
+class Server:
+    """The published tools, resources and prompts, and their execution. Transports deliver the messages.
+
+    `store` keeps calls by their idempotency keys; without one, calls with a key are kept for a day, or until the
+    process ends. `lease`: after so many seconds without a heartbeat a call is considered lost, and its outcome
+    unknown. `secret` signs the state of stateless calls: share it between processes that serve one URL.
+    """
+
+    def __init__(
+        self,
+        *sources: Source,
+        resources: Sequence[Resource] = (),
+        prompts: Sequence[Prompt] = (),
+        name: str = "toolwire",
+        version: str = __version__,
+        title: str | None = None,
+        instructions: str | None = None,
+        store: Store | None = None,
+        policy: Policy | None = None,
+        secret: bytes | None = None,
+        lease: float = 60.0,
+        ttl_ms: int = 60_000,
+        runner: Runner | None = None,
+    ) -> None:
+        self._store = store or open_store("memory:")
+        self.runner = runner or Runner(
+            *sources, store=self._store, policy=policy, lease=lease, keeps_keyless=store is not None
+        )
+        info = {"name": name, "version": version, **({"title": title} if title else {})}
+        tools = self.runner.box.tools
+        self.catalog = Catalog(tools, resources, prompts, info=info, instructions=instructions, ttl_ms=ttl_ms)
+        self.listeners = Listeners()
+        self._threads = ThreadPool(_MAX_THREADS)
+        self._request_state = RequestState(secret or secrets.token_bytes(32), time.time)
+        self._output_validators: dict[str, Validator] = {
+            tool.name: validator(tool.output_schema) for tool in tools if tool.output_schema is not None
+        }
+        self._handlers: dict[str, _Worker] = {
+            "tools/call": self._call_tool,
+            "resources/read": self._read_resource,
+            "prompts/get": self._get_prompt,
+            "completion/complete": self._complete,
+        }
+
+    def close(self) -> None:
+        self.runner.close()
+        self._threads.close()
+
+    async def sweep_periodically(self, interval: float = 3600.0) -> None:
+        """Remove expired records from the store at intervals, until cancelled."""
+        while True:
+            await sleep(interval)
+            try:
+                await to_thread(self._store.sweep)
+            except StoreError as error:
+                _log.warning("cannot remove expired records from the store: %s", error)
+
+    async def perform(self, work: ServeRequest, exchange: RequestContext) -> SendMessage:
+        """Return the answer to a request that runs a function."""
+        number = work.request.id
+        exchange.listeners = self.listeners
+        token = request_context_var.set(exchange)
+        try:
+            return SendMessage(Result(number, await self._handlers[work.request.method](work, exchange)))
+        except RpcError as error:
+            return SendMessage(failure_from(error, number), error.status)
+        except Exception as error:  # noqa: BLE001  # the author's own function may raise anything
+            _log.exception("%s failed", work.request.method)
+            return SendMessage(Failure(number, INTERNAL_ERROR, f"{work.request.method} failed: {error_text(error)}"))
+        finally:
+            request_context_var.reset(token)
+
+    async def _call_tool(self, work: ServeRequest, exchange: RequestContext) -> Object:
+        tool_call = read_call(work.request, work.meta)
+        call, key = tool_call.call, tool_call.meta.idempotency_key
+        box = self.runner.box
+        if box.find(call.name) is None:
+            raise unknown_tool(call.name, box.similar_names(call.name))
+        if tool_call.answers or tool_call.state is not None:
+            self._resume(work, exchange, tool_call.answers, tool_call.state)
+        keys = None if key is None else {call.id: _scope_key(key, exchange.principal)}
+        (result,) = await self.runner.run([call], keys=keys)
+        if exchange.unanswered is not None and result_code(result) == "failed":
+            return self._input_required(work, exchange)
+        if call.name in self._output_validators and not result.is_error:
+            result = self._validate_output(result)
+        return encode_result(result, version=work.version, server=self.catalog.info)
+
+    def _validate_output(self, result: ToolResult) -> ToolResult:
+        """Turn a result that does not match the tool's output schema into an error, because clients validate it."""
+        check = self._output_validators[result.name or ""]
+        if check.accepts(result.structured):
+            return result
+        problems = "; ".join(map(str, check.problems(result.structured)))
+        _log.error("the result of %s does not match its output schema: %s", result.name, problems)
+        message = (
+            f"{result.name} ran, but its result does not match its output schema: {problems}. Result: {result.text}"
+        )
+        return replace(result, parts=(Text(message),), structured=None, is_error=True)
+
+    def _resume(self, work: ServeRequest, exchange: RequestContext, answers: Object, state: str | None) -> None:
+        """Restore the answers for a repeated request that needed input: the earlier ones and the new ones."""
+        request = work.request
+        known = (
+            {} if state is None else self._request_state.open(state, request.method, request.params, exchange.principal)
+        )
+        exchange.answers = {**known, **answers}
+
+    def _input_required(self, work: ServeRequest, exchange: RequestContext) -> Object:
+        unanswered = exchange.unanswered
+        if not isinstance(unanswered, InputRequired):
+            assert isinstance(unanswered, RpcError)
+            raise unanswered
+        request = work.request
+        state = self._request_state.seal(exchange.answers, request.method, request.params, exchange.principal)
+        return {**replace(unanswered, state=state).to_json(), "_meta": {SERVER_INFO: self.catalog.info}}
+
+    async def _read_resource(self, work: ServeRequest, exchange: RequestContext) -> Object:
+        uri = work.request.params.get("uri")
+        found = self.catalog.find_resource(uri) if isinstance(uri, str) else None
+        stateless = work.version in STATELESS
+        if found is None:
+            code = INVALID_PARAMS if stateless else RESOURCE_NOT_FOUND
+            raise RpcError(code, f"Resource not found: {uri}", data={"uri": uri})
+        offer, variables = found
+        value = await self._run_function(work, exchange, offer.function, variables)
+        if isinstance(value, _InputRequiredReply):
+            return value.answer
+        out = {"contents": make_contents(value, str(uri), offer.media_type)}
+        return self._complete_result({**out, **self.catalog.cache_hints()} if stateless else out, work.version)
+
+    async def _get_prompt(self, work: ServeRequest, exchange: RequestContext) -> Object:
+        params = work.request.params
+        offer = self.catalog.find_prompt(params.get("name"))
+        value = await self._run_function(work, exchange, offer.function, _prompt_arguments(offer, params))
+        if isinstance(value, _InputRequiredReply):
+            return value.answer
+        out: Object = {"messages": make_messages(value, work.version)}
+        if offer.description is not None:
+            out["description"] = offer.description
+        return self._complete_result(out, work.version)
+
+    async def _run_function(
+        self, work: ServeRequest, exchange: RequestContext, function: Callable[..., Any], raw_arguments: Object
+    ) -> Any:
+        """Call the function of a resource or prompt. Return its value, or `_InputRequiredReply` if it needs input."""
+        params = work.request.params
+        answers, state = params.get("inputResponses"), params.get("requestState")
+        if isinstance(answers, dict) or isinstance(state, str):
+            self._resume(work, exchange, answers or {}, state)
+        try:
+            arguments = function_signature(function).bind_arguments(raw_arguments)
+        except Exception as error:
+            raise RpcError(INVALID_PARAMS, f"invalid arguments: {error_text(error)}") from error
+        try:
+            return await self._call_function(function, arguments)
+        except InputNeeded:
+            return _InputRequiredReply(self._input_required(work, exchange))
+
+    async def _call_function(self, function: Callable[..., Any], arguments: Object) -> Any:
+        if inspect.iscoroutinefunction(function):
+            return await function(**arguments)
+        return await wrap_future(self._threads.submit(partial(copy_context().run, function, **arguments)))
+
+    async def _complete(self, work: ServeRequest, exchange: RequestContext) -> Object:
+        params = work.request.params
+        ref, argument = params.get("ref"), params.get("argument")
+        if not isinstance(ref, dict) or not isinstance(argument, dict):
+            raise RpcError(INVALID_PARAMS, "ref and argument must be objects", pointer="/params")
+        values: list[str] = []
+        if ref.get("type") == "ref/prompt":
+            offer = self.catalog.find_prompt(ref.get("name"))
+            values = offer.completions(str(argument.get("name")), str(argument.get("value", "")))
+        first_values = values[:100]
+        completion = {"values": first_values, "total": len(values), "hasMore": len(values) > len(first_values)}
+        return self._complete_result({"completion": completion}, work.version)
+
+    def _complete_result(self, out: Object, version: str) -> Object:
+        if version in STATELESS:
+            out.update(resultType="complete", _meta={SERVER_INFO: self.catalog.info})
+        return out
+
+
+class _InputRequiredReply:
+    """An answer that requests input."""
+
+    __slots__ = ("answer",)
+
+    def __init__(self, answer: Object) -> None:
+        self.answer = answer
+
+
+def _scope_key(key: str, principal: str) -> str:
+    """Prefix the key with the principal, so that callers cannot share keys."""
+    if not 0 < len(key) <= _MAX_KEY_LENGTH:
+        raise RpcError(INVALID_PARAMS, f"idempotency key must have 1 to {_MAX_KEY_LENGTH} characters, got {len(key)}")
+    return f"{principal}/{key}" if principal else key
+
+
+def _prompt_arguments(offer: Prompt, params: Object) -> Object:
+    raw_arguments = params.get("arguments") or {}
+    if not isinstance(raw_arguments, dict):
+        raise RpcError(INVALID_PARAMS, "arguments must be an object", pointer="/params/arguments")
+    missing = [name for name in offer.parameters.get("required", ()) if name not in raw_arguments]
+    if missing:
+        raise RpcError(
+            INVALID_PARAMS, f"prompt {offer.name} requires {', '.join(missing)}", pointer="/params/arguments"
+        )
+    return raw_arguments

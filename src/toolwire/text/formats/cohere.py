@@ -1,0 +1,63 @@
+"""Calls of Cohere models."""
+
+from __future__ import annotations
+
+from ..engine.envelope import CallFields
+from ..engine.format import Format
+from ..engine.prompt import ResultTemplate
+from ..styles.json_calls import JsonCalls
+
+__all__ = ["COHERE_ACTION", "COHERE_RPLUS"]
+
+COHERE_ACTION = Format(
+    name="cohere_action",
+    title="JSON array between <|START_ACTION|> and <|END_ACTION|>",
+    families=("*command-r7b*", "*command-a*", "c4ai-command-a*", "*command-4*"),
+    calls=JsonCalls(
+        ("<|START_ACTION|>",),
+        ("<|END_ACTION|>",),
+        keys=CallFields(name=("tool_name",), arguments=("parameters",), id=("tool_call_id",), id_first=True),
+        array=True,
+    ),
+    reasoning=(("<|START_THINKING|>", "<|END_THINKING|>"),),
+    noise=(
+        "<|END_ACTION|>",
+        "<|START_RESPONSE|>",
+        "<|END_RESPONSE|>",
+        "<|START_TEXT|>",
+        "<|END_TEXT|>",
+        "<|END_OF_TURN_TOKEN|>",
+        "<|CHATBOT_TOKEN|>",
+    ),
+    halts=("<|START_TOOL_RESULT|>",),
+    results=ResultTemplate(
+        '<|START_TOOL_RESULT|>[{"tool_call_id": "{id}", "results": {"0": {json}}}]<|END_TOOL_RESULT|>', role="tool"
+    ),
+)
+"""Calls of Command R7B, Command A and later: an array of actions, numbered.
+
+<|START_ACTION|>[{"tool_call_id": "0", "tool_name": "f", "parameters": {}}]<|END_ACTION|>
+"""
+
+_OPEN = tuple(f"Action:{space}```json{line}" for line in ("\n", "\r\n") for space in (line, " ", ""))
+
+COHERE_RPLUS = Format(
+    name="cohere_rplus",
+    title="JSON array in a code block after Action:",
+    families=("*command-r-plus*", "*command-r"),
+    calls=JsonCalls(
+        _OPEN,
+        ("```",),
+        keys=CallFields(name=("tool_name",), arguments=("parameters",)),
+        array=True,
+        pad=("", "\n"),
+    ),
+    noise=("<|END_OF_TURN_TOKEN|>",),
+)
+"""Calls of Command R+: an array in a code block after "Action:".
+
+Action:
+```json
+[{"tool_name": "f", "parameters": {}}]
+```
+"""

@@ -1,0 +1,105 @@
+"""Calls of DeepSeek models."""
+
+from __future__ import annotations
+
+from ..engine.format import Format
+from ..engine.prompt import ResultTemplate, ToolPrompt
+from ..styles.header_calls import HeaderCalls
+from ..styles.tag_families import invocations
+
+__all__ = ["DEEPSEEK_DSML_V4", "DEEPSEEK_DSML_V32", "DEEPSEEK_V3", "DEEPSEEK_V31"]
+
+DEEPSEEK_V3 = Format(
+    name="deepseek_v3",
+    title="name and a JSON code block between special tokens",
+    families=("*deepseek-v3", "*deepseek-v3-0324*", "*deepseek-chat*", "*deepseek-r1*", "*deepseek-reasoner*"),
+    calls=HeaderCalls(
+        ("<｜tool▁call▁begin｜>function<｜tool▁sep｜>", "<｜tool▁call▁begin｜>"),
+        ("\n```json\n", "\n```\n", "\r\n```json\r\n"),
+        ("\n```<｜tool▁call▁end｜>", "```<｜tool▁call▁end｜>", "<｜tool▁call▁end｜>"),
+        "<｜tool▁calls▁begin｜>",
+        "<｜tool▁calls▁end｜>",
+        between="\n",
+    ),
+    noise=("<｜tool▁calls▁begin｜>", "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>", "<｜end▁of▁sentence｜>"),
+    halts=("<｜tool▁outputs▁begin｜>", "<｜tool▁output▁begin｜>"),
+    results=ResultTemplate("<｜tool▁output▁begin｜>{content}<｜tool▁output▁end｜>", role="tool"),
+)
+"""Calls of DeepSeek V3, R1 and its distillations: the name, then the arguments in a code block.
+
+<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f
+```json
+{"a": 1}
+```<｜tool▁call▁end｜><｜tool▁calls▁end｜>
+"""
+
+DEEPSEEK_V31 = Format(
+    name="deepseek_v31",
+    title="name and JSON between special tokens",
+    families=("*deepseek-v3.1*", "*deepseek-v3.2-exp*", "*deepseek-v3-1*"),
+    calls=HeaderCalls(
+        ("<｜tool▁call▁begin｜>",),
+        ("<｜tool▁sep｜>",),
+        ("<｜tool▁call▁end｜>",),
+        "<｜tool▁calls▁begin｜>",
+        "<｜tool▁calls▁end｜>",
+    ),
+    noise=("<｜tool▁calls▁begin｜>", "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>", "<｜end▁of▁sentence｜>"),
+    halts=("<｜tool▁outputs▁begin｜>", "<｜tool▁output▁begin｜>"),
+    declare=ToolPrompt("## Tools\n\nYou have access to the following tools:\n\n", "", entry="prose", join="\n\n"),
+    results=ResultTemplate("<｜tool▁output▁begin｜>{content}<｜tool▁output▁end｜>", role="tool"),
+)
+"""Calls of DeepSeek V3.1: the name, then the arguments.
+
+<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{"a": 1}<｜tool▁call▁end｜><｜tool▁calls▁end｜>
+"""
+
+DEEPSEEK_DSML_V32 = Format(
+    name="deepseek_dsml_v32",
+    title="<｜DSML｜invoke> in <｜DSML｜function_calls>",
+    families=("*deepseek-v3.2*",),
+    calls=invocations(
+        "<｜DSML｜function_calls>",
+        "</｜DSML｜function_calls>",
+        prefix="｜DSML｜",
+        bare=True,
+        type_attribute="string",
+        json_body=True,
+    ),
+    noise=("<｜end▁of▁sentence｜>",),
+    halts=("<function_results>",),
+    results=ResultTemplate("<function_results>\n<result>{content}</result>\n</function_results>", role="tool"),
+)
+"""Calls of DeepSeek V3.2: invocations whose arguments state whether they are strings.
+
+<｜DSML｜function_calls>
+<｜DSML｜invoke name="f">
+<｜DSML｜parameter name="a" string="false">1</｜DSML｜parameter>
+</｜DSML｜invoke>
+</｜DSML｜function_calls>
+"""
+
+DEEPSEEK_DSML_V4 = Format(
+    name="deepseek_dsml_v4",
+    title="<｜DSML｜invoke> in <｜DSML｜tool_calls>",
+    families=("*deepseek-v4*",),
+    calls=invocations(
+        "<｜DSML｜tool_calls>",
+        "</｜DSML｜tool_calls>",
+        prefix="｜DSML｜",
+        bare=True,
+        type_attribute="string",
+        json_body=True,
+    ),
+    noise=("<｜end▁of▁sentence｜>",),
+    halts=("<function_results>",),
+    results=ResultTemplate("<function_results>\n<result>{content}</result>\n</function_results>", role="tool"),
+)
+"""Calls of DeepSeek V4: invocations whose arguments state whether they are strings.
+
+<｜DSML｜tool_calls>
+<｜DSML｜invoke name="f">
+<｜DSML｜parameter name="a" string="false">1</｜DSML｜parameter>
+</｜DSML｜invoke>
+</｜DSML｜tool_calls>
+"""

@@ -1,0 +1,29 @@
+"""Calls of Nous Hermes, Qwen 2.5 and 3, Granite 4, SmolLM 3: a JSON object in tags.
+
+<tool_call>
+{"name": "f", "arguments": {"a": 1}}
+</tool_call>
+"""
+
+from __future__ import annotations
+
+from ..engine.format import Format
+from ..engine.prompt import ToolPrompt
+from ..styles.json_calls import JsonCalls
+
+__all__ = ["HERMES"]
+
+HERMES = Format(
+    name="hermes",
+    title="JSON object in <tool_call> tags",
+    families=("*hermes*", "*hermes*llama*", "qwen2*", "qwen3*", "qwq*", "granite-4*", "smollm3*", "reka-edge*"),
+    calls=JsonCalls(("<tool_call>",), ("</tool_call>",), pad=("\n", "\n")),
+    noise=("<|im_end|>", "<|end_of_text|>"),
+    halts=("<tool_response>",),
+    declare=ToolPrompt(
+        before=(
+            "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
+            "You are provided with function signatures within <tools></tools> XML tags:\n<tools>\n"
+        ),
+    ),
+)

@@ -1,0 +1,25 @@
+"""Calls of LFM 2 and 2.5: a list of Python calls between tokens; JSON is accepted too.
+
+<|tool_call_start|>[f(a="x")]<|tool_call_end|>
+"""
+
+from __future__ import annotations
+
+from ..engine.format import Format
+from ..engine.prompt import ResultTemplate, ToolPrompt
+from ..styles.pythonic_calls import PythonicCalls
+
+__all__ = ["LFM2"]
+
+LFM2 = Format(
+    name="lfm2",
+    title="list of Python calls between <|tool_call_start|> and <|tool_call_end|>",
+    families=("*lfm2*",),
+    calls=PythonicCalls(open=("<|tool_call_start|>",), close=("<|tool_call_end|>",), json=True),
+    noise=("<|im_end|>", "<|tool_call_end|>"),
+    halts=("<|tool_response_start|>",),
+    declare=ToolPrompt(
+        "List of tools: <|tool_list_start|>[", "]<|tool_list_end|>", entry="function", join=", ", explain=False
+    ),
+    results=ResultTemplate("<|tool_response_start|>{content}<|tool_response_end|>", role="tool"),
+)

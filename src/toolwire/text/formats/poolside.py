@@ -1,0 +1,21 @@
+"""Calls of Laguna: as `glm45`; a key without a value is left out.
+
+<tool_call>f
+<arg_key>a</arg_key>
+<arg_value>1</arg_value>
+</tool_call>
+"""
+
+from __future__ import annotations
+
+from ..engine.format import Format
+from ..styles.tag_families import arg_pairs
+
+__all__ = ["POOLSIDE_V1"]
+
+POOLSIDE_V1 = Format(
+    name="poolside_v1",
+    title="<arg_key> and <arg_value> in <tool_call>",
+    families=("*laguna*",),
+    calls=arg_pairs(),
+)

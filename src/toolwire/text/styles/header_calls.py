@@ -1,0 +1,91 @@
+"""Calls with the name in a header, followed by the arguments as JSON: `open NAME name_end {…} close`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ...ir.parts import ToolCall
+from ...ir.text import dumps
+from ...stream.strict import parse_arguments
+from ..engine.envelope import read_arguments
+from ..engine.json_end_scanner import read_json_value
+from ..engine.offered_tools import OfferedTools
+from ..engine.reader import Malformed, Parsing, Truncated, terminals
+from ..engine.style import ParseContext, StyleBase
+
+__all__ = ["HeaderCalls"]
+
+
+class HeaderCalls(StyleBase, frozen=True):
+    """`section_open` and `section_close` enclose all calls of a turn; they are special tokens, not text.
+
+    `header` parses the text before `name_end`: it must match, with a group `name` and optionally a group `id`.
+    """
+
+    open: tuple[str, ...]
+    name_end: tuple[str, ...]
+    close: tuple[str, ...] = ()
+    section_open: str = ""
+    section_close: str = ""
+    header: str = r"\s*(?P<name>[^\s<>{}\[\]]+)\s*"
+    write_header: str = "{name}"
+    between: str = ""
+
+    def openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
+        return self.open
+
+    def read(self, turn: ParseContext, opener: str) -> Parsing[None]:
+        reader = turn.reader
+        header, terminal = yield from reader.read_word(terminals(*self.name_end, "{", *self.close))
+        if terminal is None:
+            raise Truncated("the text ends inside a call's header")
+        found = re.fullmatch(self.header, header) or re.fullmatch(r"\s*(?P<name>[^\s<>{}]+)\s*", header)
+        if found is None:
+            raise Malformed(f"{header!r} is not the header of a call")
+        if terminal == "{":
+            reader.unread(terminal)
+        fields = found.groupdict()
+        if fields.get("name"):
+            turn.start_call(fields["name"], fields.get("id") or "")
+            yield from self._read_arguments(turn, closed=terminal in self.close)
+        else:
+            yield from self._read_nameless(turn, header)
+            yield from self._read_after(turn)
+
+    def _read_arguments(self, turn: ParseContext, *, closed: bool) -> Parsing[None]:
+        yield from turn.reader.read_spaces()
+        if closed or (yield from turn.reader.read_one_of(self.close)):
+            turn.writer.end_json(turn.reader.position)
+            return
+        yield from read_arguments(turn, terminals(*self.close, *self.open, self.section_close))
+        yield from self._read_after(turn)
+
+    def _read_nameless(self, turn: ParseContext, header: str) -> Parsing[None]:
+        """Read arguments after a header without a name: use the one tool that accepts them, if there is exactly one."""
+        pieces: list[str] = []
+        yield from read_json_value(turn.reader, pieces.append)
+        raw_arguments, _ = parse_arguments("".join(pieces))
+        fitting = [
+            name for name in turn.offered.names if all(turn.offered.may_have(name, key) for key in raw_arguments or ())
+        ]
+        turn.start_call(fitting[0] if raw_arguments is not None and len(fitting) == 1 else header.strip())
+        turn.writer.add_json_arguments("".join(pieces))
+        turn.writer.end_json(turn.reader.position)
+
+    def _read_after(self, turn: ParseContext) -> Parsing[None]:
+        if self.close:
+            yield from turn.close(self.close)
+
+    def write(self, calls: Sequence[ToolCall]) -> str:
+        written = [self._write_call(call, number) for number, call in enumerate(calls)]
+        return f"{self.section_open}{self.between.join(written)}{self.section_close}"
+
+    def _write_call(self, call: ToolCall, number: int) -> str:
+        said = re.fullmatch(self.header, call.id)
+        if said is not None and said["name"] == call.name:
+            header = call.id  # the id has name and number, counted over the conversation
+        else:
+            header = self.write_header.format(name=call.name, id=call.id, number=number)
+        text = call.text if call.arguments is None else dumps(call.arguments)
+        return f"{self.open[0]}{header}{self.name_end[0]}{text}{self.close[0] if self.close else ''}"

@@ -1,0 +1,121 @@
+"""Calls as JSON: one object in tags, several in an array, or bare at the start of the message."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...ir.parts import ToolCall
+from ...ir.text import dumps
+from ..engine.envelope import CallFields, read_envelope
+from ..engine.offered_tools import OfferedTools
+from ..engine.reader import Parsing, Terminals, terminals
+from ..engine.style import ParseContext, StyleBase
+
+__all__ = ["JsonCalls"]
+
+
+class JsonCalls(StyleBase, frozen=True):
+    """`open` call objects `close`. Several calls are an array, a sequence, or each in its own tags."""
+
+    open: tuple[str, ...] = ()
+    close: tuple[str, ...] = ()
+    bare: tuple[str, ...] = ()  # "{" or "[": a message that begins with it may be a call
+    bare_inline: tuple[str, ...] = ()  # the same, after other text
+    keys: CallFields = CallFields()
+    array: bool = False  # several calls are written as one array
+    between: str = "\n"  # the text between two calls
+    separators: tuple[str, ...] = (";", ",")
+    pad: tuple[str, str] = ("", "")  # the text after the opening and before the closing tag
+    write_open: bool = True
+
+    def openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
+        return self.open
+
+    def weak_openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
+        return (*self.bare, *self.inline_openers(offered))
+
+    def inline_openers(self, offered: OfferedTools) -> tuple[str, ...]:
+        return self.bare_inline if offered else ()
+
+    def read(self, turn: ParseContext, opener: str) -> Parsing[None]:
+        reader = turn.reader
+        bare = opener in self.bare or opener in self.bare_inline
+        if bare:
+            reader.unread(opener)
+        yield from reader.read_spaces()
+        array = (yield from reader.read_one_of(("[",))) is not None
+        yield from self.read_objects(turn, array=array, bare=bare)
+
+    def read_objects(self, turn: ParseContext, *, array: bool, bare: bool = False) -> Parsing[None]:
+        """Read the calls of an opened array, or a sequence of calls."""
+        if array:
+            yield from self._read_array(turn, sure=not bare)
+        more = not array
+        while more:
+            yield from read_envelope(turn, self.keys, self._give_up, is_certain=not bare)
+            more = yield from self._read_after_object(turn, closed=bare)
+        if array:
+            yield from self._read_after_object(turn, closed=bare)
+
+    def _read_array(self, turn: ParseContext, *, sure: bool) -> Parsing[None]:
+        reader = turn.reader
+        yield from reader.read_spaces()
+        found = yield from reader.read_one_of(("]",))
+        while found is None or found == ",":
+            yield from read_envelope(turn, self.keys, self._give_up, is_certain=sure)
+            reader.taken = []
+            yield from reader.read_spaces()
+            found = yield from reader.read_one_of(("]", ",", "["))
+            if found == "[":  # the array begins again; keep the call
+                turn.report_unclosed("a comma between two calls")
+                found = ","
+            if found is None:
+                turn.report_unclosed("the bracket after the calls")
+                break
+            if found == ",":
+                yield from reader.read_spaces()
+
+    def _read_after_object(self, turn: ParseContext, *, closed: bool) -> Parsing[bool]:
+        """Read up to the closing tag; return True if another call comes before it."""
+        reader = turn.reader
+        reader.taken = []
+        yield from reader.read_spaces()
+        if (yield from reader.read_one_of(self.separators)):
+            yield from reader.read_spaces()
+        if (yield from reader.read_one_of(self.close)):
+            reader.taken = None
+            return False
+        if (yield from reader.peek()) == "{":
+            return True
+        skipped, reader.taken = "".join(reader.taken), None
+        turn.writer.add_text(skipped)
+        if self.close and not closed:
+            turn.report_unclosed(self.close[0])
+        return False
+
+    @property
+    def _give_up(self) -> Terminals:
+        return terminals(*self.close, *self.open)
+
+    def write(self, calls: Sequence[ToolCall]) -> str:
+        objects = [self._write_object(call, number) for number, call in enumerate(calls)]
+        start = self.open[0] if self.open and self.write_open else ""
+        end = self.close[0] if self.close and self.write_open else ""
+        before, after = f"{start}{self.pad[0]}", f"{self.pad[1]}{end}"
+        if self.array:
+            return f"{before}[{', '.join(objects)}]{after}"
+        if not self.close and not self.pad[0]:
+            return before + self.between.join(objects)
+        return self.between.join(f"{before}{one}{after}" for one in objects)
+
+    def _write_object(self, call: ToolCall, number: int) -> str:
+        text = call.text if call.arguments is None else dumps(call.arguments)
+        keys = self.keys
+        if keys.name_is_key:
+            return f"{{{dumps(call.name)}: {text}}}"
+        body = f'"{keys.name[0]}": {dumps(call.name)}, "{keys.arguments[0]}": {text}'
+        if keys.id_last and call.id:
+            return f'{{{body}, "{keys.id[0]}": {dumps(call.id)}}}'
+        if keys.id_first:
+            return f'{{"{keys.id[0]}": {dumps(call.id or str(number))}, {body}}}'
+        return f"{{{body}}}"

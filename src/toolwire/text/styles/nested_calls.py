@@ -1,0 +1,193 @@
+"""Calls whose arguments are nested tags named after their keys, each tag after a token that no value contains."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...ir.parts import ToolCall
+from ...ir.pointer import JSON, Object
+from ...ir.text import dumps
+from ..engine.event_builder import EventBuilder
+from ..engine.offered_tools import OfferedTools, child_schema, convert_text, schema_types
+from ..engine.reader import Malformed, Parsing, Truncated, terminals
+from ..engine.style import ParseContext, StyleBase
+
+__all__ = ["NestedCalls"]
+
+_DEPTH = 64
+_ITEM = "item"
+_TEXT = frozenset({"string"})
+
+
+class NestedCalls(StyleBase, frozen=True):
+    """`mark`<tool_call> `mark`<invoke name="N"> `mark`<key>value`mark`</key> … ; a list is a sequence of <item>."""
+
+    mark: str
+    section: str = "tool_call"
+    call: str = "invoke"
+
+    def openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
+        return (f"{self.mark}<{self.section}>",)
+
+    def read(self, turn: ParseContext, opener: str) -> Parsing[None]:  # required by the protocol
+        reader = turn.reader
+        opening, closing = f'{self.mark}<{self.call} name="', f"{self.mark}</{self.section}>"
+        yield from reader.read_spaces()
+        yield from reader.expect(opening)
+        while True:
+            yield from self._read_call(turn)
+            reader.taken = []
+            yield from reader.read_spaces()
+            found = yield from reader.read_one_of((opening, closing))
+            if found != opening:
+                break
+        skipped, reader.taken = "".join(reader.taken), None
+        if found is None:
+            turn.writer.add_text(skipped)
+            turn.report_unclosed(closing)
+
+    def _read_call(self, turn: ParseContext) -> Parsing[None]:
+        reader, writer = turn.reader, turn.writer
+        name, end = yield from reader.read_word(terminals('">', "<", "\n"))
+        if end is None:
+            raise Truncated("the text ends inside a call's name")
+        if end != '">' or not name:
+            raise Malformed(f"{name!r} is not a tool name")
+        turn.start_call(name)
+        schema = turn.offered.schema(name)
+        try:
+            while (key := (yield from self._read_tag(turn))) != f"/{self.call}":
+                if key.startswith("/"):
+                    raise Malformed(f"<{key}> closes nothing")
+                yield from self._read_argument(turn, key, schema)
+        except Truncated:
+            writer.end_object("truncated", reader.position)
+            raise
+        except Malformed as error:
+            writer.add_diagnostic("malformed", reader.position, str(error))
+            writer.end_object("invalid", reader.position)
+            yield from reader.read_until(terminals(f"{self.mark}</{self.call}>"), _discard)
+            return
+        writer.end_object("complete", reader.position)
+
+    def _read_argument(self, turn: ParseContext, key: str, schema: Object) -> Parsing[None]:
+        output = _ArgumentOutput(
+            turn.writer, key, streams=schema_types(child_schema(schema, key, schema), schema) == _TEXT
+        )
+        try:
+            value = yield from self._read_value(turn, key, child_schema(schema, key, schema), schema, output)
+        except Malformed:
+            output.begin()
+            raise
+        output.end(value)
+
+    def _read_tag(self, turn: ParseContext) -> Parsing[str]:
+        """Read the next tag, without its brackets."""
+        yield from turn.reader.read_spaces()
+        yield from turn.reader.expect(f"{self.mark}<")
+        tag, end = yield from turn.reader.read_word(terminals(">"))
+        if end is None:
+            raise Truncated("the text ends inside a tag")
+        return tag
+
+    def _read_value(
+        self,
+        turn: ParseContext,
+        key: str,
+        schema: Any,
+        root: Any,
+        output: _ArgumentOutput | None = None,
+        depth: int = 0,
+    ) -> Parsing[JSON]:
+        if depth > _DEPTH:
+            raise Malformed(f"nested more than {_DEPTH} levels deep")
+        pieces: list[str] = []
+
+        def sink(piece: str) -> None:
+            pieces.append(piece)
+            if output is not None:
+                output.append(piece)
+
+        if (yield from turn.reader.read_until(terminals(self.mark), sink)) is None:
+            raise Truncated("the text ends inside an argument")
+        turn.reader.unread(self.mark)
+        types = schema_types(schema, root)
+        items: list[JSON] = []
+        members: Object = {}
+        while (tag := (yield from self._read_tag(turn))) != f"/{key}":
+            if tag.startswith("/") or tag in members:
+                raise Malformed(f"<{tag}> where </{key}> is expected")
+            if tag == _ITEM and "object" not in types:
+                items.append(
+                    (yield from self._read_value(turn, tag, child_schema(schema, 0, root), root, depth=depth + 1))
+                )
+            else:
+                members[tag] = yield from self._read_value(
+                    turn, tag, child_schema(schema, tag, root), root, depth=depth + 1
+                )
+        text = "".join(pieces)
+        if (items or members) and text.strip():
+            raise Malformed(f"text and tags mixed in <{key}>")
+        if items or members:
+            return items or members
+        if not text and "string" not in types and ("array" in types or "object" in types):
+            return [] if "array" in types else {}
+        return convert_text(text, types)
+
+    def write(self, calls: Sequence[ToolCall]) -> str:
+        body = "".join(self._write_call(call) for call in calls)
+        return f"{self.mark}<{self.section}>{body}{self.mark}</{self.section}>"
+
+    def _write_call(self, call: ToolCall) -> str:
+        given = "".join(self._write_value(key, value) for key, value in (call.arguments or {}).items())
+        return f'{self.mark}<{self.call} name="{call.name}">{given}{self.mark}</{self.call}>'
+
+    def _write_value(self, key: str, value: JSON) -> str:
+        if isinstance(value, dict):
+            inner = "".join(self._write_value(name, item) for name, item in value.items())
+        elif isinstance(value, list):
+            inner = "".join(self._write_value(_ITEM, item) for item in value)
+        else:
+            inner = value if isinstance(value, str) else dumps(value)
+        return f"{self.mark}<{key}>{inner}{self.mark}</{key}>"
+
+
+class _ArgumentOutput:
+    """Emit an argument: a string from its first character on, any other value when it is complete."""
+
+    def __init__(self, writer: EventBuilder, key: str, *, streams: bool) -> None:
+        self.writer = writer
+        self.key = key
+        self.streams = streams
+        self.has_begun = False
+        self.space: list[str] = []
+
+    def begin(self) -> None:
+        if not self.has_begun:
+            self.has_begun = True
+            self.writer.begin_argument(self.key)
+
+    def append(self, piece: str) -> None:
+        if not self.streams:
+            return
+        if not self.has_begun and piece.isspace():  # nested tags may follow
+            self.space.append(piece)
+            return
+        if not self.has_begun:
+            self.begin()
+            self.writer.add_json('"')
+            self.writer.add_string("".join(self.space))
+        self.writer.add_string(piece)
+
+    def end(self, value: JSON) -> None:
+        if self.has_begun:
+            self.writer.add_json('"')
+        else:
+            self.begin()
+            self.writer.add_json(dumps(value))
+        self.writer.end_argument(self.key, value)
+
+
+def _discard(piece: str) -> None:
+    del piece

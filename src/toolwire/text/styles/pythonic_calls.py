@@ -1,0 +1,187 @@
+"""Calls as Python: `[f(a='x', b=[1]), g()]`, with optional brackets and optional special tokens around them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ...ir.parts import ToolCall
+from ...ir.text import dumps
+from ..engine.literal import PYTHON, read_literal, write_literal
+from ..engine.offered_tools import OfferedTools
+from ..engine.reader import Malformed, Parsing, Truncated, terminals
+from ..engine.style import ParseContext, StyleBase
+from .json_calls import JsonCalls
+
+__all__ = ["PythonicCalls"]
+
+_NAME = re.compile(r"[^\W\d][\w.\-/:]*").fullmatch
+_KEY = re.compile(r"[^\W\d][\w\-]*").fullmatch
+_NAME_ENDS = ("(", ")", "[", "]", "{", "}", "<", ">", "'", '"', "\n", ",", ";", "=")
+
+
+class PythonicCalls(StyleBase, frozen=True):
+    """`open` [ calls ] `close`. A `bare` bracket opens calls if a known tool's name and a parenthesis follow."""
+
+    open: tuple[str, ...] = ()
+    close: tuple[str, ...] = ()
+    brackets: bool = True
+    bare: bool = False
+    json: bool = False  # a list of JSON calls is accepted too
+    separator: str = ", "
+    write_open: bool = True
+
+    def openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
+        return self.open
+
+    def weak_openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
+        return ("[",) if self.bare else ()
+
+    def inline_openers(self, offered: OfferedTools) -> tuple[str, ...]:
+        return self.weak_openers(offered)
+
+    def read(self, turn: ParseContext, opener: str) -> Parsing[None]:
+        reader = turn.reader
+        weak = opener == "["
+        yield from reader.read_spaces()
+        if weak and (yield from self._no_name(turn)):
+            raise Malformed("the bracket does not open a call")
+        bracket = weak or (yield from reader.read_one_of(("[",))) is not None
+        if self.json and (yield from self._is_json(turn, bracket=bracket)):
+            return
+        if bracket:
+            yield from reader.read_spaces()
+            if (yield from reader.read_one_of(("]",))) is None:
+                yield from self._read_calls(turn, weak=weak)
+        elif (yield from reader.read_one_of(self.close)) is None:
+            yield from self._read_calls(turn, weak=weak)
+        else:
+            return
+        if not weak:
+            yield from self._read_close(turn)
+
+    def _is_json(self, turn: ParseContext, *, bracket: bool) -> Parsing[bool]:
+        yield from turn.reader.read_spaces()
+        if (yield from turn.reader.peek()) != "{":
+            return False
+        yield from JsonCalls(self.open, self.close, array=True).read_objects(turn, array=bracket)
+        return True
+
+    def _read_calls(self, turn: ParseContext, *, weak: bool) -> Parsing[None]:
+        """Read calls up to the closing bracket, or up to the closing token around them."""
+        reader = turn.reader
+        while True:
+            yield from self._read_call(turn, weak=weak)
+            reader.taken = []
+            space = yield from reader.read_spaces()
+            found = yield from reader.read_one_of(("]", ",", ";"))
+            if found == "]" or (found is None and not (self.separator == "\n" and "\n" in space)):
+                break
+            if found is None and (yield from self._no_name(turn)):
+                break
+            yield from reader.read_spaces()
+            if found == "," and (yield from reader.read_one_of(("]",))):
+                break
+        skipped, reader.taken = "".join(reader.taken), None
+        if found is None:
+            turn.writer.add_text(skipped)
+        if found is None and weak:
+            turn.report_unclosed("the bracket after the calls")
+
+    def _no_name(self, turn: ParseContext) -> Parsing[bool]:
+        following = yield from turn.reader.peek()
+        return not (following.isalpha() or following == "_")
+
+    def _read_call(self, turn: ParseContext, *, weak: bool) -> Parsing[None]:
+        reader = turn.reader
+        name, end = yield from reader.read_word(terminals(*_NAME_ENDS), 128)
+        name = name.strip()
+        if end is None and (not name or _NAME(name)):
+            raise Truncated("the text ends inside a call's name")
+        if end != "(" or not _NAME(name) or (weak and not turn.offered.has_tool(name)):
+            reader.unread(end or "")
+            raise Malformed(f"{name!r} is not a call")
+        turn.start_call(name)
+        try:
+            yield from self._read_arguments(turn, name)
+        except Truncated:
+            turn.writer.end_object("truncated", reader.position)
+            raise
+        except Malformed as error:
+            turn.writer.add_diagnostic("malformed", reader.position, str(error))
+            turn.writer.end_object("invalid", reader.position)
+            yield from self._skip_rest(turn)
+            return
+        turn.writer.end_object("complete", reader.position)
+
+    def _read_arguments(self, turn: ParseContext, name: str) -> Parsing[None]:
+        reader = turn.reader
+        given = 0
+        yield from reader.read_spaces()
+        while (yield from reader.read_one_of((")",))) is None:
+            if given:
+                yield from reader.expect(",")
+                yield from reader.read_spaces()
+                if (yield from reader.read_one_of((")",))):
+                    return
+            if (yield from reader.read_one_of(("**",))):
+                yield from self._read_unpacked(turn)
+            else:
+                key = yield from self._read_key(turn, name, given)
+                turn.writer.begin_argument(key)
+                turn.writer.end_argument(key, (yield from read_literal(reader, PYTHON, turn.writer.add_json)))
+            given += 1
+            yield from reader.read_spaces()
+
+    def _read_unpacked(self, turn: ParseContext) -> Parsing[None]:
+        """Read `**{…}`: keys that are not identifiers."""
+        found = yield from read_literal(turn.reader, PYTHON, _discard)
+        if not isinstance(found, dict):
+            raise Malformed("** must be followed by a dictionary")
+        for key, value in found.items():
+            turn.writer.begin_argument(key)
+            turn.writer.add_json(dumps(value))
+            turn.writer.end_argument(key, value)
+
+    def _read_key(self, turn: ParseContext, name: str, given: int) -> Parsing[str]:
+        """Read `key=`; for a positional argument, return the tool's parameter at that position."""
+        reader = turn.reader
+        first = yield from reader.peek()
+        if first.isalpha() or first == "_":
+            key, end = yield from reader.read_word(terminals(*_NAME_ENDS), 128)
+            if end == "=" and _KEY(key.strip()):
+                return key.strip()
+            if end is None:
+                raise Truncated("the text ends inside an argument's name")
+            reader.unread(key + end)
+        keys = turn.offered.keys(name)
+        if keys is None or given >= len(keys):
+            raise Malformed("an argument has no name")
+        return keys[given]
+
+    def _skip_rest(self, turn: ParseContext) -> Parsing[None]:
+        rest: list[str] = []
+        found = yield from turn.reader.read_until(terminals("\n", *self.close, "]"), rest.append)
+        if found is not None:
+            turn.reader.unread(found)
+
+    def _read_close(self, turn: ParseContext) -> Parsing[None]:
+        if self.close:
+            yield from turn.close(self.close)
+
+    def write(self, calls: Sequence[ToolCall]) -> str:
+        body = self.separator.join(map(_write_call, calls))
+        start = self.open[0] if self.open and self.write_open else ""
+        end = self.close[0] if self.close and self.write_open else ""
+        return f"{start}[{body}]{end}" if self.brackets else f"{start}{body}{end}"
+
+
+def _write_call(call: ToolCall) -> str:
+    given = call.arguments or {}
+    if all(map(_KEY, given)):
+        return f"{call.name}({', '.join(f'{key}={write_literal(value, PYTHON)}' for key, value in given.items())})"
+    return f"{call.name}(**{write_literal(given, PYTHON)})"
+
+
+def _discard(piece: str) -> None:
+    del piece

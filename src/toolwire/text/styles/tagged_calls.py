@@ -1,0 +1,349 @@
+"""Calls in tags, each argument as the raw text between its tags (see `raw_value`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from html import escape, unescape
+from typing import Literal
+
+from ...ir.parts import ToolCall
+from ...ir.pointer import JSON
+from ...ir.text import dumps
+from ..engine.envelope import CallFields, read_envelope
+from ..engine.json_end_scanner import read_json_value
+from ..engine.offered_tools import ANY, OfferedTools, Types, convert_text, json_type
+from ..engine.raw_value import ValueTags, read_raw_value
+from ..engine.reader import ForeignFormat, Malformed, Parsing, Truncated, terminals
+from ..engine.style import ParseContext, StyleBase
+
+__all__ = ["TaggedCalls"]
+
+_ATTRIBUTE = re.compile(r"""(?<![\w-])([\w-]++)\s*+=\s*+("[^"]*+"|'[^']*+')""")
+_NO_NAME = re.compile(r"[<>{}\s`]").search
+_TYPE_NAMES = {"integer": "number"}
+_TEXT = frozenset({"string"})
+_NOT_TEXT = frozenset({"null", "boolean", "integer", "number", "object", "array"})
+_JSON_BEGINS = frozenset('[{"-+.0123456789tfnTFN \t\r\n')
+
+
+class TaggedCalls(StyleBase, frozen=True):
+    """`call_open` NAME `head_end` (`key_open` KEY `key_end` [`value_open`] VALUE `value_close`)* `call_close`.
+
+    Calls may be inside a section; `bare` calls may also be outside one.
+    """
+
+    call_open: str
+    call_close: str
+    key_open: str
+    value_close: str
+    value_open: str = ""
+    section_open: str = ""
+    section_close: str = ""
+    bare: bool = False
+    own_section: bool = False  # each call is written in its own section
+    index_attribute: str = ""  # the number of the call, counted from one
+    head_end: str = ">"
+    key_end: str = ">"
+    attribute: str = ""  # NAME is in this attribute of the tag; "" if it is the text itself
+    key_attribute: str = ""
+    type_attribute: Literal["", "string", "type"] = ""
+    trim: bool = False  # one line break on each side of a value belongs to the tags
+    cdata: bool = False
+    json_body: bool = False  # one JSON object is accepted instead of arguments in tags
+    one: bool = False  # one call per turn; its closer is the stop sequence
+    line: str = "\n"  # the text between tags
+
+    def openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
+        if not self.section_open:
+            return (self.call_open,)
+        return (self.section_open, self.call_open) if self.bare else (self.section_open,)
+
+    def read(self, turn: ParseContext, opener: str) -> Parsing[None]:
+        reader = turn.reader
+        if opener != self.section_open:
+            yield from self._read_call(turn, in_section=False)
+            yield from self._read_missing_closer(turn)
+            return
+        yield from reader.read_spaces()
+        object_follows = (yield from reader.peek()) == "{"
+        if object_follows and not self.json_body:
+            raise ForeignFormat(f"expected {self.call_open} after {opener}, got a JSON object")
+        if object_follows:
+            yield from read_envelope(turn, CallFields(), terminals(self.section_close))
+        else:
+            yield from reader.expect(self.call_open)
+            yield from self._read_call(turn, in_section=True)
+        while True:
+            reader.taken = []
+            yield from reader.read_spaces()
+            found = yield from reader.read_one_of((self.section_close, self.call_open))
+            if found != self.call_open:
+                break
+            yield from self._read_call(turn, in_section=True)
+        skipped, reader.taken = "".join(reader.taken), None
+        if found is None:
+            turn.report_unclosed(self.section_close)
+            turn.writer.add_text(skipped)
+
+    def closers(self) -> tuple[str, ...]:
+        return tuple(filter(None, (self.value_close, self.call_close, self.section_close)))
+
+    def _read_missing_closer(self, turn: ParseContext) -> Parsing[None]:
+        """Read the section's closer after a call whose section opener is missing."""
+        if not self.section_close or self.one:
+            return
+        reader = turn.reader
+        reader.taken = []
+        yield from reader.read_spaces()
+        found = yield from reader.read_one_of((self.section_close,))
+        skipped, reader.taken = "".join(reader.taken), None
+        if found is None:
+            turn.writer.add_text(skipped)
+
+    def _read_call(self, turn: ParseContext, *, in_section: bool) -> Parsing[None]:
+        reader = turn.reader
+        if not self.attribute:
+            yield from reader.read_spaces()
+        head, end = yield from reader.read_word(terminals(self.head_end, self.key_open, self.call_close))
+        if end is None:
+            prose = not self.attribute and bool(_NO_NAME(head.strip()))
+            raise (Malformed if prose else Truncated)("the text ends inside a call's name")
+        if end != self.head_end:
+            reader.unread(end)
+        name = _parse_attributes(head).get(self.attribute, "") if self.attribute else head.replace("\\n", "").strip()
+        if not name or (_NO_NAME(name) and name not in turn.offered.names):
+            raise Malformed(f"{head!r} is not a tool name")
+        empty = bool(self.attribute) and head.endswith("/")
+        if not empty and not (yield from self._is_call(turn, in_section=in_section)):
+            raise Malformed(f"expected an argument or the end of the call after {name!r}")
+        turn.start_call(name)
+        if not empty:
+            yield from _Arguments(self, turn, name, in_section=in_section).read()
+        if turn.writer.in_call:
+            turn.writer.end_object("complete", reader.position)
+
+    def _is_call(self, turn: ParseContext, *, in_section: bool) -> Parsing[bool]:
+        """Return whether the text after the name belongs to a call; a sentence that mentions the tag does not."""
+        reader = turn.reader
+        yield from reader.read_spaces()
+        tags = (self.key_open, self.call_close, *((self.section_close,) if in_section else ()))
+        found = yield from reader.read_one_of(tags)
+        if found is not None:
+            reader.unread(found)
+            return True
+        rest = reader.text[reader.at : reader.at + 64]
+        if reader.ended and any(tag.startswith(rest) for tag in tags):
+            return True
+        return self.json_body and (yield from reader.peek()) == "{"
+
+    def parse_key(self, head: str) -> str:
+        return _parse_attributes(head).get(self.key_attribute, "") if self.key_attribute else head.strip()
+
+    def write(self, calls: Sequence[ToolCall]) -> str:
+        line = self.line
+        written = [self._write_call(call, number) for number, call in enumerate(calls, 1)]
+        if self.section_open and self.own_section:
+            return line.join(f"{self.section_open}{line}{one}{line}{self.section_close}" for one in written)
+        body = line.join(written)
+        return f"{self.section_open}{line}{body}{line}{self.section_close}" if self.section_open else body
+
+    def _write_call(self, call: ToolCall, number: int) -> str:
+        head = f' {self.attribute}="{escape(call.name)}"' if self.attribute else call.name
+        if self.index_attribute:
+            head += f' {self.index_attribute}="{number}"'
+        lines = [f"{self.call_open}{head}{self.head_end.rstrip(chr(10))}"]
+        lines += [self._write_argument(key, value) for key, value in (call.arguments or {}).items()]
+        return self.line.join([*lines, self.call_close])
+
+    def _write_argument(self, key: str, value: JSON) -> str:
+        text = value if isinstance(value, str) else dumps(value)
+        head = f' {self.key_attribute}="{escape(key)}"' if self.key_attribute else key
+        if self.type_attribute == "string":
+            head += f' string="{"true" if isinstance(value, str) else "false"}"'
+        elif self.type_attribute == "type":
+            head += f' type="{_TYPE_NAMES.get(json_type(value), json_type(value))}"'
+        opening = f"{self.key_end}{self.line if self.value_open else ''}{self.value_open}"
+        edge = "\n" if self.trim else ""
+        return f"{self.key_open}{head}{opening}{edge}{text}{edge}{self.value_close}"
+
+
+class _Arguments:
+    """The arguments of one call."""
+
+    def __init__(self, style: TaggedCalls, turn: ParseContext, name: str, *, in_section: bool) -> None:
+        self.style = style
+        self.turn = turn
+        self.name = name
+        self.in_section = in_section
+        self.given: set[str] = set()
+        self.frame = ValueTags(
+            style.value_close,
+            style.call_open,
+            (style.key_open,),
+            style.call_close,
+            style.section_open if in_section else "",
+            style.section_close if in_section else "",
+            newline=style.trim,
+            eager=style.one,
+        )
+
+    def read(self) -> Parsing[None]:
+        turn = self.turn
+        try:
+            yield from self._read_arguments()
+        except Truncated:
+            if turn.writer.in_call:
+                turn.writer.end_object("truncated", turn.reader.position)
+            raise
+        except Malformed as error:
+            turn.writer.add_diagnostic("malformed", turn.reader.position, str(error))
+            turn.writer.end_object("invalid", turn.reader.position)
+            yield from turn.reader.read_until(terminals(self.style.call_close), _discard)
+
+    def _read_arguments(self) -> Parsing[None]:
+        reader, style = self.turn.reader, self.style
+        while True:
+            yield from reader.read_spaces()
+            found = yield from reader.read_one_of((style.key_open, style.call_close))
+            if found == style.call_close:
+                return
+            if found is None:
+                yield from self._read_unexpected()
+                return
+            yield from self._read_argument()
+
+    def _read_argument(self) -> Parsing[None]:
+        reader, style, writer = self.turn.reader, self.style, self.turn.writer
+        ends = terminals(style.key_end, style.value_close, style.call_close, style.key_open)
+        head, end = yield from reader.read_word(ends)
+        if end is None:
+            raise Truncated("the text ends inside an argument's name")
+        if end == style.value_close and "=" in head:  # <parameter=key=value</parameter>
+            key, _, text = head.partition("=")
+            writer.add_diagnostic("malformed", reader.position, f"the tag of the argument {key!r} is not closed")
+            self._emit_argument(key, convert_text(text, self.turn.offered.types(self.name, key)))
+            return
+        key = style.parse_key(head)
+        if style.value_open and end == style.key_end:
+            yield from reader.read_spaces()
+            yield from reader.read_one_of(("\\n",))  # a line break that was escaped once too often
+            end = (yield from reader.read_one_of((style.value_open,))) and style.key_end
+        if end != style.key_end:
+            if end is not None:
+                reader.unread(end)
+            if reader.ended and reader.at == len(reader.text):
+                raise Truncated("the text ends before an argument's value")
+            writer.add_diagnostic("malformed", reader.position, f"the argument {head!r} has no value")
+            return
+        yield from self._read_value(key, self._argument_types(key, head))
+        if not key:
+            raise Malformed("an argument has no name")
+
+    def _emit_argument(self, key: str, value: JSON) -> None:
+        writer = self.turn.writer
+        self.given.add(key)
+        writer.begin_argument(key)
+        writer.add_json(dumps(value))
+        writer.end_argument(key, value)
+
+    def _argument_types(self, key: str, head: str) -> Types:
+        kind = self.style.type_attribute
+        said = _parse_attributes(head).get(kind) if kind else None
+        if said is None:
+            return self.turn.offered.types(self.name, key)
+        if kind == "string":
+            return _TEXT if said == "true" else _NOT_TEXT
+        return frozenset({said})
+
+    def _read_value(self, key: str, types: Types) -> Parsing[None]:
+        """Read a value: a string is passed on as it arrives; a value of another type waits for its closer."""
+        reader, writer, style = self.turn.reader, self.turn.writer, self.style
+        if style.trim:
+            yield from reader.read_one_of(("\r\n", "\n"))
+        if types == ANY and (yield from reader.peek()) not in _JSON_BEGINS:
+            types = _TEXT
+        self.given.add(key)
+        pieces: list[str] = []
+        streams = types == _TEXT and not style.cdata
+        if streams:
+            writer.begin_argument(key)
+            writer.add_json('"')
+
+        def sink(piece: str) -> None:
+            pieces.append(piece)
+            if streams:
+                writer.add_string(piece)
+
+        closed = yield from read_raw_value(reader, self.frame, self._is_key, sink)
+        if not streams:
+            writer.begin_argument(key)
+        if not closed:
+            raise Truncated("the text ends inside an argument")
+        text = "".join(pieces)
+        value = convert_text(_strip_cdata(text) if style.cdata else text, types)
+        writer.add_json('"' if streams else dumps(value))
+        writer.end_argument(key, value)
+
+    def _is_key(self, text: str, at: int, is_certain: bool) -> bool | None:
+        stop = text.find(self.style.key_end, at, at + 256)
+        if stop < 0:
+            return None if len(text) - at < 256 else False
+        key = self.style.parse_key(text[at:stop])
+        if not is_certain:
+            return not _NO_NAME(key)
+        return bool(key) and not _NO_NAME(key) and key not in self.given and self.turn.offered.may_have(self.name, key)
+
+    def _read_unexpected(self) -> Parsing[None]:
+        """Handle text that is neither an argument nor the end of the call: a JSON object, a missing closer, or else."""
+        reader, writer, style = self.turn.reader, self.turn.writer, self.style
+        if style.json_body and (yield from reader.peek()) == "{":
+            yield from self._read_json()
+            return
+        rest = reader.text[reader.at :]
+        if reader.ended and style.call_close.startswith(rest):
+            reader.read_to(len(reader.text))
+            if style.one and reader.finished and self.turn.offered.has_required(self.name, self.given):
+                self.turn.report_unclosed(style.call_close)  # stopped at its stop sequence
+                return
+            raise Truncated("the text ends between two arguments")
+        if reader.ended and style.key_open.startswith(rest):
+            reader.read_to(len(reader.text))
+            raise Truncated("the text ends where an argument begins")
+        if self.in_section and (yield from reader.read_one_of((style.section_close,))):
+            reader.unread(style.section_close)
+            self.turn.report_unclosed(style.call_close)
+            return
+        nonsense: list[str] = []
+        end = yield from reader.read_until(terminals(style.call_close, self.frame.section_close), nonsense.append)
+        writer.add_diagnostic("malformed", reader.position, f"{''.join(nonsense)[:200]!r} is not an argument")
+        writer.end_object("invalid", reader.position)
+        if end is not None and end == self.frame.section_close:
+            reader.unread(end)
+
+    def _read_json(self) -> Parsing[None]:
+        reader, writer = self.turn.reader, self.turn.writer
+        try:
+            yield from read_json_value(reader, writer.add_json_arguments)
+        except Truncated:
+            writer.end_json(reader.position, is_truncated=True)
+            raise
+        except Malformed:
+            yield from reader.read_until(terminals(self.style.call_close), writer.add_broken_arguments)
+            writer.end_json(reader.position)
+            return
+        writer.end_json(reader.position)
+        yield from self.turn.close((self.style.call_close,))
+
+
+def _parse_attributes(head: str) -> dict[str, str]:
+    return {name: unescape(value[1:-1]) for name, value in _ATTRIBUTE.findall(head)}
+
+
+def _strip_cdata(text: str) -> str:
+    bare = text.strip()
+    return bare[9:-3] if bare.startswith("<![CDATA[") and bare.endswith("]]>") else text
+
+
+def _discard(piece: str) -> None:
+    del piece
