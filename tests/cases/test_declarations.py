@@ -23,7 +23,7 @@ def to(target, body, source="openai_chat"):
 
 
 @pytest.mark.case("1")
-def test_a_tool_without_parameters():
+def test_tool_without_parameters_is_declared_on_anthropic_and_gemini():
     body = chat({"type": "function", "function": {"name": "now"}})
     assert to("anthropic", body).body["tools"] == [
         {"name": "now", "input_schema": {"type": "object", "properties": {}}}
@@ -47,7 +47,7 @@ def test_strict_left_out_on_responses_is_unset_and_a_loss_on_chat():
 
 @pytest.mark.case("6")
 @pytest.mark.parametrize("target", ["anthropic", "openai_chat", "openai_responses"])
-def test_an_illegal_name_is_mapped_everywhere_and_back(target):
+def test_illegal_tool_name_is_mapped_and_restored(target):
     name = "server/tool.name"
     source = "gemini"
     body = {
@@ -80,7 +80,7 @@ def test_an_illegal_name_is_mapped_everywhere_and_back(target):
 
 
 @pytest.mark.case("7")
-def test_names_that_clean_to_the_same_stay_distinct_and_stable():
+def test_names_with_the_same_sanitised_form_stay_distinct_and_stable():
     one = to("openai_chat", gemini_tools("a.b", "a:b", "a_b"), "gemini").body["tools"]
     names = [tool["function"]["name"] for tool in one]
     assert len(set(names)) == 3
@@ -98,7 +98,7 @@ def gemini_tools(*names):
 
 
 @pytest.mark.case("8")
-def test_a_long_name_is_shortened_only_where_it_must_be():
+def test_long_name_is_shortened_only_for_wires_with_a_shorter_limit():
     name = "n" * 100
     body = {
         "model": "m",
@@ -113,13 +113,13 @@ def test_a_long_name_is_shortened_only_where_it_must_be():
 
 
 @pytest.mark.case("9")
-def test_one_call_at_a_time_makes_a_choice_on_anthropic():
+def test_disabling_parallel_calls_sets_the_tool_choice_on_anthropic():
     body = to("anthropic", chat(function("f"), parallel_tool_calls=False)).body
     assert body["tool_choice"] == {"type": "auto", "disable_parallel_tool_use": True}
 
 
 @pytest.mark.case("10")
-def test_two_calls_where_one_was_asked_for_are_passed_on_and_recorded():
+def test_parallel_calls_despite_a_limit_of_one_are_passed_on_and_reported():
     request = chat(function("f"), parallel_tool_calls=False)
     call = {"functionCall": {"name": "f", "args": {}}}
     answer = {"candidates": [{"content": {"role": "model", "parts": [call, call]}, "finishReason": "STOP"}]}
@@ -137,7 +137,7 @@ def test_a_forced_tool_on_gemini_has_mode_and_name():
 
 
 @pytest.mark.case("12")
-def test_allowed_tools_between_nested_and_flat():
+def test_allowed_tools_translate_between_nested_and_flat_form():
     nested = {"mode": "required", "tools": [{"type": "function", "function": {"name": n}} for n in ("f", "g")]}
     body = chat(function("f"), function("g"), tool_choice={"type": "allowed_tools", "allowed_tools": nested})
     flat = to("openai_responses", body).body
@@ -163,7 +163,7 @@ def test_a_forced_choice_and_a_thinking_budget_exclude_each_other():
 
 
 @pytest.mark.case("15")
-def test_a_grammar_between_nested_and_flat():
+def test_grammar_translates_between_nested_and_flat_form():
     nested = {"type": "grammar", "grammar": {"syntax": "lark", "definition": "start: x"}}
     body = chat({"type": "custom", "custom": {"name": "c", "format": nested}})
     flat = to("openai_responses", body).body
@@ -173,7 +173,7 @@ def test_a_grammar_between_nested_and_flat():
 
 @pytest.mark.case("16")
 @pytest.mark.parametrize("target", ["anthropic", "gemini"])
-def test_a_custom_tool_is_a_function_elsewhere_and_comes_back_as_text(target):
+def test_custom_tool_becomes_a_function_and_its_input_is_restored_as_text(target):
     body = chat({"type": "custom", "custom": {"name": "shell", "description": "run"}})
     body["messages"] += [
         {
@@ -205,7 +205,7 @@ def test_a_custom_tool_is_a_function_elsewhere_and_comes_back_as_text(target):
 
 
 @pytest.mark.case("17")
-def test_duplicate_names_are_refused_before_anthropic():
+def test_duplicate_tool_names_are_rejected_for_anthropic():
     with pytest.raises(EncodeError) as caught:
         to("anthropic", chat(function("f"), function("g"), function("f")))
     assert caught.value.pointer == "/tools/2/name"

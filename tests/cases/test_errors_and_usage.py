@@ -38,7 +38,7 @@ def test_gemini_output_includes_thoughts():
 
 
 @pytest.mark.case("85")
-def test_when_to_try_again_is_kept():
+def test_retry_delay_is_kept_across_wires():
     overloaded = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
     fault = get("anthropic").decode_error(529, overloaded, {"Retry-After": "7"})
     status, body, headers = get("openai_chat").encode_error(fault)
@@ -57,7 +57,7 @@ def test_when_to_try_again_is_kept():
 
 @pytest.mark.case("86")
 @pytest.mark.parametrize("wire", ["anthropic", "gemini", "openai_chat", "openai_responses"])
-def test_a_page_from_the_edge_becomes_json(wire):
+def test_html_error_page_of_a_proxy_becomes_a_json_error(wire):
     page = b"<html><head><title>413 Request Entity Too Large</title></head><body>cloudflare</body></html>"
     fault = get(wire).decode_error(413, page)
     assert (fault.kind, fault.status) == ("too_large", 413)
@@ -84,7 +84,7 @@ def test_a_failed_response_in_a_200_is_an_error_on_chat():
 
 @pytest.mark.case("88")
 @pytest.mark.parametrize("target", ["anthropic", "openai_chat", "openai_responses"])
-def test_a_malformed_call_is_an_error_that_can_be_asked_again(target):
+def test_malformed_gemini_call_is_a_retryable_error(target):
     body = {
         "candidates": [
             {"content": {}, "finishReason": "MALFORMED_FUNCTION_CALL", "finishMessage": "print(f(", "index": 0}
@@ -102,7 +102,7 @@ def test_a_malformed_call_is_an_error_that_can_be_asked_again(target):
 
 
 @pytest.mark.case("90")
-def test_the_provider_has_the_last_word_on_trying_again():
+def test_x_should_retry_header_decides_whether_an_error_is_retryable():
     for word, heard in (("false", False), ("TRUE", True), ("", None)):
         fault = get("openai_chat").decode_error(500, {"error": {"message": "x"}}, {"x-should-retry": word})
         assert fault.retryable is heard

@@ -57,7 +57,7 @@ def concepts(translation):
 
 
 @pytest.mark.case("20")
-def test_empty_arguments():
+def test_empty_arguments_string_is_read_as_an_empty_object():
     body = chat(user(), called(("a", "f", "")), result("a"))
     request = get("openai_chat").decode_request(body)
     assert request.messages[1].parts[0].arguments == {}
@@ -71,7 +71,7 @@ def test_empty_arguments():
     "text", ['{"a":1,"a":2}', '{"a":1e400}', '{"a":9223372036854775808}', '{"a":0.12345678901234567890}']
 )
 @pytest.mark.parametrize("target", ["anthropic", "gemini"])
-def test_arguments_that_no_object_holds(text, target):
+def test_arguments_without_exact_object_form_are_reported_as_a_loss(text, target):
     body = chat(user(), called(("a", "f", text)), result("a"))
     wire = get("openai_chat")
     assert wire.encode_request(wire.decode_request(body)).body == body
@@ -81,7 +81,7 @@ def test_arguments_that_no_object_holds(text, target):
 
 @pytest.mark.case("22")
 @pytest.mark.parametrize("text", ["[]", "null", '"x"', "3"])
-def test_arguments_that_are_no_object(text):
+def test_non_object_arguments_are_invalid_and_sent_as_raw_arguments(text):
     body = chat(user(), called(("a", "f", text)), result("a"))
     call = get("openai_chat").decode_request(body).messages[1].parts[0]
     assert (call.state, call.arguments, call.raw) == ("invalid", None, text)
@@ -95,7 +95,7 @@ def test_arguments_that_are_no_object(text):
 
 
 @pytest.mark.case("24")
-def test_text_behind_a_call():
+def test_text_after_a_call_keeps_its_position_or_is_reported_as_moved():
     turn = [{"type": "text", "text": "one"}, use("t1"), {"type": "text", "text": "two"}, use("t2")]
     body = anthropic(
         user(), {"role": "assistant", "content": turn}, {"role": "user", "content": [answer("t1"), answer("t2")]}
@@ -133,7 +133,7 @@ GEMINI_WITHOUT_IDS = {
 @pytest.mark.case("26")
 @pytest.mark.bad_input(43)
 @pytest.mark.parametrize("target", ["anthropic", "openai_chat", "openai_responses"])
-def test_calls_without_ids_get_stable_ones(target):
+def test_calls_without_ids_get_stable_ids(target):
     first = to(target, GEMINI_WITHOUT_IDS, "gemini").body
     assert first == to(target, GEMINI_WITHOUT_IDS, "gemini").body
     request = get(target).decode_request(first)
@@ -145,7 +145,7 @@ def test_calls_without_ids_get_stable_ones(target):
 
 
 @pytest.mark.case("27")
-def test_the_name_of_a_result_is_recovered():
+def test_tool_name_of_a_result_is_recovered_from_its_call():
     body = chat(user(), called(("a", "g", "{}"), ("b", "f", "{}")), result("a"), result("b"))
     parts = to("gemini", body).body["contents"][2]["parts"]
     assert [part["functionResponse"]["name"] for part in parts] == ["g", "f"]
@@ -165,7 +165,7 @@ def test_a_signature_stays_with_its_part():
 
 
 @pytest.mark.case("29")
-def test_calls_of_another_provider_get_the_stand_in():
+def test_calls_of_another_provider_get_a_placeholder_signature():
     body = chat(
         user(),
         called(("a", "f", "{}"), ("b", "g", "{}")),
@@ -204,7 +204,7 @@ def digest(blocks):
 
 
 @pytest.mark.case("30", "31")
-def test_thinking_goes_back_byte_for_byte():
+def test_thinking_blocks_are_sent_back_byte_for_byte():
     body = thinking_history()
     old, new = get("anthropic@2023-06-01"), get("anthropic")
     again = new.encode_request(toolwire.prepare(old.decode_request(body), new).request).body
@@ -213,7 +213,7 @@ def test_thinking_goes_back_byte_for_byte():
 
 
 @pytest.mark.case("32")
-def test_reasoning_that_is_dropped_takes_item_ids_with_it():
+def test_item_ids_are_removed_together_with_dropped_reasoning():
     reasoning = toolwire.Reasoning(
         summary=("s",),
         artefacts=(toolwire.ir.Artefact("openai", "encrypted", "x", "gpt-5"),),
@@ -231,7 +231,7 @@ def test_reasoning_that_is_dropped_takes_item_ids_with_it():
 
 @pytest.mark.case("34")
 @pytest.mark.parametrize("target", ["gemini", "openai_chat", "openai_responses"])
-def test_artefacts_never_go_to_another_provider(target):
+def test_artefacts_are_never_sent_to_another_provider(target):
     translated = to(target, thinking_history(), "anthropic")
     sent = json.dumps(translated.body)
     assert not any(secret in sent for secret in ("c2lnbmF0dXJl", "ZGF0YQ", "b25seQ", "let me see"))
@@ -240,7 +240,7 @@ def test_artefacts_never_go_to_another_provider(target):
 
 
 @pytest.mark.case("34")
-def test_artefacts_never_go_to_another_model():
+def test_artefacts_are_never_sent_to_another_model():
     own = toolwire.ir.Artefact("anthropic", "signature", "x", "claude-a")
     history = (
         toolwire.Message("assistant", (toolwire.Reasoning("t", artefacts=(own,)), toolwire.Text("a"))),
@@ -254,7 +254,7 @@ def test_artefacts_never_go_to_another_model():
 
 
 @pytest.mark.case("35", "37")
-def test_results_are_one_user_message_on_anthropic():
+def test_parallel_results_share_one_user_message_on_anthropic():
     body = chat(user(), called(("a", "f", "{}"), ("b", "g", "{}")), result("a"), result("b"), user("thanks"))
     messages = to("anthropic", body).body["messages"]
     assert [message["role"] for message in messages] == ["user", "assistant", "user"]
@@ -262,7 +262,7 @@ def test_results_are_one_user_message_on_anthropic():
 
 
 @pytest.mark.case("36")
-def test_results_stand_before_text():
+def test_results_are_placed_before_text_in_a_user_message():
     turn = {"role": "user", "content": [{"type": "text", "text": "well"}, answer("t1")]}
     body = anthropic(user(), {"role": "assistant", "content": [use("t1")]}, turn)
     old = get("anthropic@2023-06-01").decode_request(body)
@@ -274,7 +274,7 @@ def test_results_stand_before_text():
 @pytest.mark.case("38")
 @pytest.mark.bad_input(40)
 @pytest.mark.parametrize("target", ["anthropic", "gemini", "openai_responses"])
-def test_a_call_without_a_result_gets_one(target):
+def test_call_without_a_result_gets_an_interrupted_result(target):
     body = chat(user(), called(("a", "f", "{}"), ("b", "g", "{}")), result("a"), user("never mind"))
     translated = to(target, body)
     request = get(target).decode_request(translated.body)
@@ -325,7 +325,7 @@ def test_a_failed_result_is_marked():
 
 
 @pytest.mark.case("42")
-def test_strings_and_arrays_are_wrapped_for_gemini():
+def test_results_that_are_not_objects_are_wrapped_for_gemini():
     call = toolwire.ToolCall("a", "f", {})
     values = ["text", [1, 2], {"celsius": 22}, {"output": 1}, 3]
     written = toolwire.results([call.result(value) for value in values], "gemini")[0]["parts"]
@@ -339,7 +339,7 @@ def test_strings_and_arrays_are_wrapped_for_gemini():
 
 
 @pytest.mark.case("43")
-def test_an_image_in_a_result_on_chat():
+def test_image_in_a_result_moves_to_the_next_user_message_on_chat():
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBO"}}
     turn = {
         "role": "user",
@@ -356,7 +356,7 @@ def test_an_image_in_a_result_on_chat():
 
 @pytest.mark.case("44")
 @pytest.mark.parametrize("content", [{}, {"content": ""}, {"content": []}], ids=["absent", "empty", "no blocks"])
-def test_an_empty_result(content):
+def test_empty_result_is_kept_on_every_wire(content):
     turn = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", **content}]}
     body = anthropic(user(), {"role": "assistant", "content": [use("t1")]}, turn)
     wire = get("anthropic")
@@ -371,7 +371,7 @@ def test_an_empty_result(content):
 @pytest.mark.case("45")
 @pytest.mark.bad_input(38)
 @pytest.mark.parametrize("target", ["anthropic", "openai_chat", "openai_responses"])
-def test_ids_are_remapped_in_the_whole_history(target):
+def test_illegal_call_ids_are_remapped_in_the_whole_history(target):
     odd = ["x" * 200, "call_1|fc_1", "a\nb"]
     calls = [{"functionCall": {"id": i, "name": "f", "args": {}}} for i in odd]
     results = [{"functionResponse": {"id": i, "name": "f", "response": {"output": str(n)}}} for n, i in enumerate(odd)]
@@ -392,7 +392,7 @@ def test_ids_are_remapped_in_the_whole_history(target):
 
 @pytest.mark.case("46")
 @pytest.mark.bad_input(36)
-def test_ids_that_are_used_again_are_made_unique():
+def test_reused_call_ids_are_made_unique():
     turns = [m for n in range(3) for m in (called(("call_0", "f", f'{{"city": "{n}"}}')), result("call_0", str(n)))]
     sent = get("anthropic").decode_request(to("anthropic", chat(user(), *turns)).body)
     made = [p for m in sent.messages for p in m.parts if isinstance(p, toolwire.ToolCall)]
@@ -402,7 +402,7 @@ def test_ids_that_are_used_again_are_made_unique():
 
 
 @pytest.mark.case("46")
-def test_an_id_that_the_client_knows_already_comes_back_as_another():
+def test_call_id_already_used_in_the_request_is_replaced_in_the_response():
     request = chat(user(), called(("call_0", "f", "{}")), result("call_0"))
     upstream = {
         "candidates": [
@@ -418,7 +418,7 @@ def test_an_id_that_the_client_knows_already_comes_back_as_another():
 
 @pytest.mark.case("47")
 @pytest.mark.parametrize("target", ["anthropic", "gemini", "openai_responses"])
-def test_the_deprecated_function_call_is_a_call_with_an_id(target):
+def test_deprecated_function_call_is_read_as_a_call_with_an_id(target):
     body = {
         "model": "m",
         "messages": [
@@ -436,7 +436,7 @@ def test_the_deprecated_function_call_is_a_call_with_an_id(target):
 
 
 @pytest.mark.case("48")
-def test_system_messages_in_the_middle():
+def test_system_message_after_the_first_turn_is_kept_or_moved_with_a_loss():
     body = chat({"role": "system", "content": "one"}, user(), {"role": "developer", "content": "two"}, user("more"))
     new = to("anthropic", body).body
     assert new["system"] == "one"
@@ -453,7 +453,7 @@ def test_system_messages_in_the_middle():
 @pytest.mark.case("49")
 @pytest.mark.parametrize("arguments", [{"a": 1}, '{"a": 1}'])
 @pytest.mark.parametrize("target", ["anthropic", "gemini", "openai_responses"])
-def test_mistral_s_arguments_are_an_object_or_a_text_and_its_id_may_be_the_word_null(target, arguments):
+def test_mistral_arguments_may_be_an_object_and_the_id_null_is_replaced(target, arguments):
     call = {"id": "null", "type": "function", "function": {"name": "f", "arguments": arguments}}
     said = {"role": "assistant", "content": "", "tool_calls": [call]}
     body = chat(user(), said, {"role": "tool", "name": "f", "content": "ok"})
@@ -471,13 +471,13 @@ def test_mistral_s_arguments_are_an_object_or_a_text_and_its_id_may_be_the_word_
 
 @pytest.mark.case("50")
 @pytest.mark.parametrize(("target", "field"), [("anthropic", "messages"), ("gemini", "contents")])
-def test_consecutive_assistant_messages_are_one_turn(target, field):
+def test_consecutive_assistant_messages_are_merged_into_one_turn(target, field):
     body = chat(user(), {"role": "assistant", "content": "let me see"}, called(("a", "f", "{}")), result("a"))
     assert len(to(target, body).body[field]) == 3
 
 
 @pytest.mark.case("51")
-def test_a_prefilled_answer_is_refused_where_models_do_not_continue_one():
+def test_prefilled_answer_is_rejected_for_models_without_prefill_support():
     body = chat(user(), {"role": "assistant", "content": "{"})
     with pytest.raises(EncodeError, match="cannot continue") as caught:
         to("anthropic", {**body, "model": "claude-opus-4-6"})
@@ -487,7 +487,7 @@ def test_a_prefilled_answer_is_refused_where_models_do_not_continue_one():
 
 
 @pytest.mark.case("52")
-def test_a_paused_turn_is_echoed():
+def test_paused_turn_is_sent_back_unchanged():
     blocks = [{"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "x"}}]
     body = anthropic(user(), {"role": "assistant", "content": blocks}, model="claude-opus-4-8")
     old, new = get("anthropic@2023-06-01"), get("anthropic")

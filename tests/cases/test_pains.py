@@ -24,7 +24,7 @@ USER = Message("user", (toolwire.Text("hi"),))
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 
 
-def asked(*tools, **fields):
+def request_with(*tools, **fields):
     return toolwire.Request("m", (USER,), tools, params=Params(max_tokens=9), **fields)
 
 
@@ -64,11 +64,11 @@ ZOD = {
     "additionalProperties": False,
 }
 ZOD["properties"]["options"]["additionalProperties"] = False
-SAID_OTHERWISE = {"format": "pattern", "exclusiveMinimum": "minimum", "const": "enum"}
+REPLACED_KEYWORDS = {"format": "pattern", "exclusiveMinimum": "minimum", "const": "enum"}
 
 
 @pytest.mark.pain(1)
-def test_only_known_keywords_reach_gemini_and_every_removal_is_told():
+def test_only_known_keywords_reach_gemini_and_every_removal_is_reported():
     lowered = lower(ZOD, "gemini")
     for _, node, _ in walk(lowered.schema):
         assert set(node) <= lowered.dialect.keywords
@@ -78,7 +78,7 @@ def test_only_known_keywords_reach_gemini_and_every_removal_is_told():
         (at, keyword)
         for at, node, _ in walk(ZOD)
         for keyword in node
-        if keyword not in there.get(at, ()) and SAID_OTHERWISE.get(keyword) not in there.get(at, ("",))
+        if keyword not in there.get(at, ()) and REPLACED_KEYWORDS.get(keyword) not in there.get(at, ("",))
     ]
     assert len(removed) >= 9
     for at, keyword in removed:
@@ -109,7 +109,7 @@ POINTS = {
 
 @pytest.mark.pain(2)
 @pytest.mark.parametrize("name", [name for name, row in DIALECTS.items() if row.refs == "inline"])
-def test_references_are_inlined_where_there_are_none_and_mean_the_same(name):
+def test_inlined_references_accept_the_same_values(name):
     lowered = lower(POINTS, name)
     assert "$ref" not in json.dumps(lowered.schema)
     there, original = Validator(lowered.schema), validator(POINTS)
@@ -140,7 +140,7 @@ def test_a_reference_to_another_property_keeps_its_items(name):
 
 
 @pytest.mark.pain(4)
-def test_a_type_is_one_word_on_gemini():
+def test_type_is_never_a_list_on_gemini():
     for schema in SCHEMAS:
         assert not [at for at, node, _ in walk(lower(schema, "gemini").schema) if isinstance(node.get("type"), list)]
 
@@ -148,14 +148,14 @@ def test_a_type_is_one_word_on_gemini():
 @pytest.mark.pain(5)
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("tools", [(), (toolwire.Tool("search", kind="builtin", extra={"elsewhere": {}}),)])
-def test_no_wire_gets_an_empty_list_of_tools(wire, tools):
-    body, _ = written(asked(*tools, choice=toolwire.ToolChoice("auto")), wire)
+def test_empty_tool_list_is_not_sent_on_any_wire(wire, tools):
+    body, _ = written(request_with(*tools, choice=toolwire.ToolChoice("auto")), wire)
     assert not {"tools", "functionDeclarations", "tool_choice", "toolConfig"} & set(body)
 
 
 @pytest.mark.pain(5)
 @pytest.mark.parametrize("target", [wire for wire in WIRES if wire != "gemini"])
-def test_an_empty_list_that_came_is_not_passed_on(target):
+def test_empty_tool_list_of_a_client_is_not_passed_on(target):
     contents = [{"role": "user", "parts": [{"text": "hi"}]}]
     body = {"contents": contents, "tools": [{"functionDeclarations": []}]}
     assert "tools" not in toolwire.translate(body, source="gemini", target=target, model="m").body
@@ -176,21 +176,21 @@ TREE = {
 
 
 @pytest.mark.pain(6)
-def test_the_audit_names_the_cycle_before_anything_is_sent():
+def test_audit_reports_a_recursive_definition():
     found = audit_tools([toolwire.Tool("grow", "Grows a tree.", TREE)], select=["TW028"])
     assert [(finding.path, finding.level) for finding in found] == [("/input_schema/$defs/node", "error")]
 
 
 @pytest.mark.pain(6)
 @pytest.mark.parametrize("wire", WIRES)
-def test_a_tool_that_contains_itself_is_sent_all_the_same(wire):
-    body, _ = written(asked(toolwire.Tool("grow", "Grows a tree.", TREE, strict=True)), wire)
+def test_tool_with_a_recursive_schema_is_still_sent(wire):
+    body, _ = written(request_with(toolwire.Tool("grow", "Grows a tree.", TREE, strict=True)), wire)
     assert [declaration.get("function", declaration)["name"] for declaration in declared(body)] == ["grow"]
 
 
 @pytest.mark.pain(7)
 @pytest.mark.parametrize("name", DIALECTS)
-def test_a_definition_that_is_used_twice_does_not_contain_itself(name):
+def test_definition_used_twice_is_not_reported_as_recursive(name):
     assert not audit_tools([toolwire.Tool("move", "Moves.", POINTS)], select=["TW028"])
     lowered = lower(POINTS, name)
     assert lowered.conforms
@@ -199,7 +199,7 @@ def test_a_definition_that_is_used_twice_does_not_contain_itself(name):
 
 @pytest.mark.pain(8)
 @pytest.mark.parametrize("name", ["anthropic_strict", "gemini", "ollama"])
-def test_where_a_cycle_is_cut_something_stands_and_a_warning_is_given(name):
+def test_cut_cycle_leaves_a_typed_schema_and_a_warning(name):
     lowered = lower(TREE, name)
     assert all(node.keys() & {"type", "anyOf", "$ref"} for _, node, _ in walk(lowered.schema))
     cuts = [loss for loss in lowered.losses if "contains itself" in loss.detail]
@@ -214,7 +214,7 @@ def store(counts: dict[str, int], anything: Any, either: int | list[str] | dict[
 
 @pytest.mark.pain(9)
 @pytest.mark.parametrize("name", DIALECTS)
-def test_maps_unions_and_anything_come_back_as_they_were(name):
+def test_maps_unions_and_untyped_values_survive_the_round_trip(name):
     lowered = lower(toolwire.tool(store).input_schema, name)
     assert lowered.conforms
     for anything in ({"a": [1, None]}, [], "text", None, 1.5, True):
@@ -240,7 +240,7 @@ ROOTS = {
 @pytest.mark.pain(10)
 @pytest.mark.parametrize("name", DIALECTS)
 @pytest.mark.parametrize("root", ROOTS)
-def test_no_combinator_stands_at_the_root_and_its_rule_still_holds(root, name):
+def test_root_combinator_is_removed_and_still_validated(root, name):
     schema, good, bad = ROOTS[root]
     lowered = lower(schema, name)
     assert lowered.conforms and not {"anyOf", "oneOf", "allOf"} & set(lowered.schema)
@@ -252,9 +252,9 @@ def test_no_combinator_stands_at_the_root_and_its_rule_still_holds(root, name):
 
 @pytest.mark.pain(10)
 @pytest.mark.parametrize("root", ROOTS)
-def test_a_combinator_at_the_root_takes_no_other_tool_down(root):
+def test_root_combinator_of_one_tool_does_not_remove_other_tools(root):
     tools = [*objects(3), toolwire.Tool("odd", "Finds one.", ROOTS[root][0])]
-    body, losses = written(asked(*tools), "anthropic")
+    body, losses = written(request_with(*tools), "anthropic")
     assert [declaration["name"] for declaration in body["tools"]] == [tool.name for tool in tools]
     assert not [loss for loss in losses if loss.severity == "error"]
 
@@ -267,15 +267,15 @@ def search(query: str, limit: int = 10, sort: str | None = "newest", tags: dict[
 
 def restored(tool, arguments, wire):
     """A call as the model wrote it, as the caller gets it."""
-    prepared = toolwire.prepare(asked(tool), wire)
+    prepared = toolwire.prepare(request_with(tool), wire)
     answer = toolwire.Response("r", "m", (toolwire.ToolCall("c", tool.name, arguments),))
     return prepared.exchange.restore(answer).calls[0].arguments
 
 
 @pytest.mark.pain(11)
 @pytest.mark.parametrize("wire", ["openai_chat", "openai_responses"])
-def test_what_the_model_leaves_out_has_its_python_default(wire):
-    (sent,) = declared(written(asked(search), wire)[0])
+def test_null_for_an_optional_argument_restores_the_python_default(wire):
+    (sent,) = declared(written(request_with(search), wire)[0])
     assert sent_schema(sent)["required"] == ["query", "limit", "sort", "tags"]
     arguments = restored(search, {"query": "a", "limit": None, "sort": None, "tags": None}, wire)
     assert arguments == {"query": "a"}
@@ -286,10 +286,10 @@ def test_what_the_model_leaves_out_has_its_python_default(wire):
 
 @pytest.mark.pain(12)
 @pytest.mark.parametrize("wire", [wire for wire in WIRES if get(wire).capabilities.strict])
-def test_strict_is_said_only_of_schemas_that_are(wire):
+def test_strict_is_set_only_for_schemas_in_the_strict_subset(wire):
     strict = DIALECTS[f"{get(wire).dialect}_strict"]
     for schema in SCHEMAS:
-        body, losses = written(asked(toolwire.Tool("f", "Does it.", schema, strict=True)), wire)
+        body, losses = written(request_with(toolwire.Tool("f", "Does it.", schema, strict=True)), wire)
         (declaration,) = declared(body)
         if declaration.get("function", declaration).get("strict"):
             assert not violations(sent_schema(declaration), strict)
@@ -312,7 +312,7 @@ def tools_list(bad_output):
 
 @pytest.mark.pain(14)
 @pytest.mark.parametrize("wire", WIRES)
-def test_one_output_schema_that_is_none_takes_only_its_own_tool_out(wire):
+def test_tool_with_an_invalid_output_schema_is_dropped_alone(wire):
     translation = toolwire.translate(tools_list(["array"]), source="mcp", target=wire, kind="tools")
     names = [entry.get("function", entry)["name"] for entry in declared({"tools": translation.body})]
     assert names == [f"tool_{number}" for number in range(19) if number != 7]
@@ -321,7 +321,7 @@ def test_one_output_schema_that_is_none_takes_only_its_own_tool_out(wire):
 
 
 @pytest.mark.pain(14)
-def test_what_is_told_of_the_others_points_at_where_they_stand():
+def test_loss_paths_keep_the_original_index_of_each_tool():
     body = [{"name": 5}, {"name": "good"}, {"name": 6}, {"name": "not legal", "inputSchema": CITY}]
     translation = toolwire.translate(body, source="mcp", target="openai_chat", kind="tools")
     paths = {loss.path: loss.action for loss in translation.losses}
@@ -329,7 +329,7 @@ def test_what_is_told_of_the_others_points_at_where_they_stand():
 
 
 @pytest.mark.pain(14)
-def test_a_reply_with_a_tool_that_cannot_be_read_gives_the_others():
+def test_unreadable_tool_in_a_list_is_skipped_when_losses_are_collected():
     with pytest.raises(toolwire.ProtocolError) as caught:
         toolwire.list_tools(tools_list("x"), "mcp")
     assert caught.value.pointer == "/tools/7/outputSchema"
@@ -341,7 +341,7 @@ def test_a_reply_with_a_tool_that_cannot_be_read_gives_the_others():
 
 
 @pytest.mark.pain(14)
-def test_an_output_schema_that_leads_nowhere_harms_nobody():
+def test_unresolvable_reference_in_an_output_schema_drops_no_tool():
     body = tools_list({"type": "object", "$ref": "#/$defs/missing"})
     for wire in WIRES:
         translation = toolwire.translate(body, source="mcp", target=wire, kind="tools")
@@ -349,7 +349,7 @@ def test_an_output_schema_that_leads_nowhere_harms_nobody():
 
 
 @pytest.mark.pain(15)
-def test_what_cannot_be_enforced_is_refused_by_who_asks_for_it():
+def test_unenforceable_pattern_is_reported_and_rejected_in_strict_mode():
     """A pattern that no grammar takes: never silently unconstrained."""
     code = {"type": "string", "pattern": r"^(?=.*\d)[a-z]+$"}
     schema = {"type": "object", "properties": {"code": code}, "required": ["code"], "additionalProperties": False}
@@ -365,7 +365,7 @@ def test_what_cannot_be_enforced_is_refused_by_who_asks_for_it():
 
 
 @pytest.mark.pain(15)
-def test_a_schema_that_cannot_be_read_accepts_nothing():
+def test_invalid_schema_raises_instead_of_accepting_values():
     for broken in ({"type": "nope"}, {"type": "object", "properties": 5}, {"$ref": "#/missing"}):
         with pytest.raises(SchemaError) as caught:
             validator(broken)
@@ -375,7 +375,7 @@ def test_a_schema_that_cannot_be_read_accepts_nothing():
 @pytest.mark.one_in(3)
 @pytest.mark.pain(57)
 @pytest.mark.parametrize("wire", WIRES)
-def test_no_more_tools_are_sent_than_a_provider_takes(wire):
+def test_tools_above_the_provider_limit_are_dropped_and_reported(wire):
     cap = get(wire).limits.tools
     call = toolwire.ToolCall("c", "tool_8000", {"city": "Paris"})
     spoken = (USER, Message("assistant", (call,)), Message("user", (call.result("sun"),)))
@@ -389,7 +389,7 @@ def test_no_more_tools_are_sent_than_a_provider_takes(wire):
 
 
 @pytest.mark.pain(58)
-def test_the_cost_of_each_tool_is_told_for_each_provider():
+def test_token_cost_of_a_tool_is_estimated_for_each_provider():
     small = toolwire.Tool("small", "Looks up a city.", CITY)
     large = toolwire.Tool("large", "Moves along a line. " * 50, POINTS)
     for wire in WIRES:

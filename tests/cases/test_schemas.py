@@ -39,7 +39,7 @@ def chat_answer(arguments):
 
 
 @pytest.mark.case("4")
-def test_an_optional_property_of_a_strict_tool_is_nullable_there_and_absent_here():
+def test_optional_property_of_a_strict_tool_is_sent_as_nullable_and_null_is_removed():
     request = anthropic_request(TICKET, strict=True)
     sent = toolwire.translate(request, source="anthropic", target="openai_chat").body["tools"][0]["function"]
     assert sent["strict"] is True
@@ -50,7 +50,7 @@ def test_an_optional_property_of_a_strict_tool_is_nullable_there_and_absent_here
     assert back["content"][0]["input"] == {"title": "t", "severity": "low", "labels": {"a": "b"}}
 
 
-def test_calls_of_the_past_are_written_in_the_notation_of_the_target():
+def test_earlier_calls_are_encoded_for_the_lowered_schema():
     said = {"title": "t", "severity": "low", "labels": {"a": "b"}}
     messages = [
         USER,
@@ -84,7 +84,7 @@ def chat_stream(pieces):
 
 
 @pytest.mark.parametrize("text", [json.dumps(ARGUMENTS), json.dumps(ARGUMENTS, ensure_ascii=False, indent=1)])
-def test_arguments_are_lifted_while_they_arrive_however_they_are_cut(text):
+def test_streamed_arguments_are_restored_at_every_split(text):
     request = anthropic_request(TICKET, strict=True)
     for pieces in [[text], list(text), *[[text[:at], text[at:]] for at in range(1, len(text), 3)]]:
         stream = toolwire.translate_stream(source="openai_chat", target="anthropic", request=request)
@@ -93,7 +93,7 @@ def test_arguments_are_lifted_while_they_arrive_however_they_are_cut(text):
         assert call.arguments == LIFTED
 
 
-def test_a_string_passes_through_before_the_call_is_over():
+def test_string_argument_is_streamed_before_the_call_ends():
     request = anthropic_request(TICKET, strict=True)
     stream = toolwire.translate_stream(source="openai_chat", target="anthropic", request=request)
     start, first, *_ = chat_stream(['{"component": null, "title": "a long ti'])
@@ -102,7 +102,7 @@ def test_a_string_passes_through_before_the_call_is_over():
 
 @pytest.mark.case("76")
 @pytest.mark.parametrize("name", STRICT)
-def test_a_type_that_is_a_list(name):
+def test_list_of_types_is_lowered_and_restored(name):
     schema = {"type": "object", "properties": {"a": {"type": ["string", "null"]}}, "required": ["a"]}
     lowered = lower(schema, name)
     assert lowered.conforms
@@ -136,7 +136,7 @@ TREE = {
 
 @pytest.mark.case("78")
 @pytest.mark.parametrize("name", ["openai_strict", "anthropic_strict", "gemini"])
-def test_a_tree(name):
+def test_recursive_schema_is_lowered_and_its_values_restored(name):
     lowered = lower(TREE, name)
     value = {"root": {"v": "1", "kids": [{"v": "2", "kids": [{"v": "3", "kids": [{"v": "4", "kids": []}]}]}]}}
     assert lowered.conforms
@@ -146,7 +146,7 @@ def test_a_tree(name):
 
 
 @pytest.mark.case("79")
-def test_an_enum_of_numbers_on_gemini():
+def test_numeric_enum_is_sent_as_strings_to_gemini():
     schema = {"type": "object", "properties": {"n": {"type": "integer", "enum": [1, 2]}}, "required": ["n"]}
     lowered = lower(schema, "gemini")
     assert lowered.schema["properties"]["n"] == {"type": "string", "enum": ["1", "2"]}
@@ -155,7 +155,7 @@ def test_an_enum_of_numbers_on_gemini():
 
 @pytest.mark.case("80")
 @pytest.mark.parametrize("name", STRICT)
-def test_a_description_beside_a_reference_stays(name):
+def test_description_beside_a_reference_is_kept(name):
     schema = {
         "type": "object",
         "properties": {"a": {"$ref": "#/$defs/P", "description": "the place"}},
@@ -168,7 +168,7 @@ def test_a_description_beside_a_reference_stays(name):
 
 @pytest.mark.case("81")
 @pytest.mark.parametrize("name", ["openai_strict", "anthropic_strict", "gemini"])
-def test_all_of_two_objects_is_one_object(name):
+def test_all_of_two_objects_is_merged_into_one_object(name):
     one = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
     two = {"type": "object", "properties": {"b": {"type": "integer"}}, "required": ["b"]}
     lowered = lower({"type": "object", "properties": {"v": {"allOf": [one, two]}}, "required": ["v"]}, name)
@@ -178,7 +178,7 @@ def test_all_of_two_objects_is_one_object(name):
 
 @pytest.mark.case("81b")
 @pytest.mark.parametrize("target", ["anthropic", "openai_chat", "gemini"])
-def test_a_union_at_the_root_stands_under_one_property(target):
+def test_root_union_is_lowered_to_an_object_and_restored(target):
     schema = {
         "oneOf": [
             {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]},
@@ -193,7 +193,7 @@ def test_a_union_at_the_root_stands_under_one_property(target):
 
 @pytest.mark.case("81b")
 @pytest.mark.parametrize("name", ["openai", "anthropic", "gemini"])
-def test_one_of_several_required_properties_is_told_in_words(name):
+def test_alternative_required_properties_are_written_into_the_description(name):
     schema = {
         "type": "object",
         "properties": {"a": {"type": "string"}, "b": {"type": "string"}},
@@ -207,7 +207,7 @@ def test_one_of_several_required_properties_is_told_in_words(name):
 
 
 @pytest.mark.case("81c")
-def test_one_schema_that_cannot_be_fitted_takes_only_its_own_tool_out():
+def test_tool_whose_schema_cannot_be_lowered_is_dropped_alone():
     def declared(name, schema):
         return {"type": "function", "function": {"name": name, "parameters": schema}}
 
@@ -220,7 +220,7 @@ def test_one_schema_that_cannot_be_fitted_takes_only_its_own_tool_out():
     ]
 
 
-def test_a_schema_of_any_depth_is_lowered():
+def test_deeply_nested_schema_is_lowered():
     deep = {"type": "object", "properties": {}}
     for _ in range(300):
         deep = {"type": "object", "properties": {"a": deep}}
@@ -228,7 +228,7 @@ def test_a_schema_of_any_depth_is_lowered():
 
 
 @pytest.mark.case("81d")
-def test_exclusive_bounds_on_gemini():
+def test_exclusive_bounds_become_inclusive_on_gemini():
     whole = {"type": "object", "properties": {"n": {"type": "integer", "exclusiveMinimum": 0}}}
     assert lower(whole, "gemini").schema["properties"]["n"] == {"type": "integer", "minimum": 1}
     broken = {"type": "object", "properties": {"n": {"type": "number", "exclusiveMinimum": 0}}}
@@ -239,14 +239,14 @@ def test_exclusive_bounds_on_gemini():
 
 @pytest.mark.case("81e")
 @pytest.mark.parametrize("name", ["openai_strict", "anthropic_strict", "gemini"])
-def test_a_list_of_anything_has_items(name):
+def test_array_without_items_gets_an_items_schema(name):
     lowered = lower({"type": "object", "properties": {"l": {"type": "array"}}, "required": ["l"]}, name)
     assert lowered.schema["properties"]["l"]["items"]["type"] == "string"
     assert lowered.lift(lowered.encode({"l": [1, {"a": None}, "x"]})) == {"l": [1, {"a": None}, "x"]}
 
 
 @pytest.mark.case("81f")
-def test_noise_does_not_reach_gemini():
+def test_unsupported_annotations_are_not_sent_to_gemini():
     schema = {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "$id": "x",
@@ -261,7 +261,7 @@ def test_noise_does_not_reach_gemini():
 
 
 @pytest.mark.case("82")
-def test_what_a_dialect_cannot_enforce_is_checked_on_the_way_back():
+def test_constraint_outside_the_dialect_is_checked_on_returned_arguments():
     schema = {"type": "object", "properties": {"n": {"type": "number", "minimum": 0.5}}, "required": ["n"]}
     lowered = lower(schema, "anthropic_strict")
     assert "minimum" not in lowered.schema["properties"]["n"]
@@ -271,7 +271,7 @@ def test_what_a_dialect_cannot_enforce_is_checked_on_the_way_back():
 
 
 @pytest.mark.case("89")
-def test_ollama_is_told_in_words_what_it_would_drop():
+def test_keywords_ignored_by_ollama_are_written_into_the_description():
     schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 1, "description": "how many"}}}
     assert lower(schema, "ollama").schema["properties"]["n"]["description"] == "how many (minimum: 1)"
     counts = {"type": "object", "properties": {"m": {"type": "object", "additionalProperties": {"type": "integer"}}}}
@@ -279,7 +279,7 @@ def test_ollama_is_told_in_words_what_it_would_drop():
     assert told == 'additionalProperties: {"type":"integer"}'
 
 
-def test_strict_is_said_only_where_the_schema_qualifies():
+def test_strict_is_dropped_with_a_loss_when_the_schema_exceeds_the_limits():
     many = {"type": "object", "properties": {f"p{number}": {"type": "string"} for number in range(60)}}
     translation = toolwire.translate(
         {
@@ -295,7 +295,7 @@ def test_strict_is_said_only_where_the_schema_qualifies():
     assert ("/tools/0/function/strict", "strict") in {(loss.path, loss.concept) for loss in translation.losses}
 
 
-def test_the_costliest_strict_tools_give_way_to_the_budget_of_the_request():
+def test_costliest_tool_loses_strict_when_the_request_exceeds_its_budget():
     def tool(name, count):
         properties = {f"p{number}": {"type": "string"} for number in range(count)}
         parameters = {"type": "object", "properties": properties, "additionalProperties": False}
@@ -306,7 +306,7 @@ def test_the_costliest_strict_tools_give_way_to_the_budget_of_the_request():
     assert [declared.get("strict") for declared in translation.body["tools"]] == [True, None, True]
 
 
-def test_properties_with_names_that_are_words_of_the_wire_are_pointed_at():
+def test_loss_path_is_correct_for_a_property_named_like_a_wire_field():
     schema = {"type": "object", "properties": {"input_schema": {"type": "number", "minimum": 0.5}}}
     body = {
         "model": "m",
@@ -317,7 +317,7 @@ def test_properties_with_names_that_are_words_of_the_wire_are_pointed_at():
     assert "/tools/0/function/parameters/properties/input_schema/minimum" in paths
 
 
-def test_every_split_of_a_lifted_stream_means_the_same():
+def test_restored_arguments_are_equal_at_every_split_of_the_stream():
     request = anthropic_request(TICKET, strict=True)
     data = b"".join(chat_stream([json.dumps(ARGUMENTS)]))
     for first, second in list(every_split(data))[::7]:

@@ -148,7 +148,7 @@ def test_a_call_without_argument_deltas_is_an_empty_object():
 
 @pytest.mark.case("59")
 @pytest.mark.parametrize("target", ["anthropic", "openai_responses", "gemini"])
-def test_a_character_cut_in_its_surrogate_pair_arrives_whole(target):
+def test_surrogate_pair_split_across_deltas_is_joined(target):
     pieces = ['"a\\ud83d"', '"\\ude00b"', '"\\ud83d\\ude00"', '"\\ud83d"', '"c"']
     head, tail = chunk({"content": "@"}).decode().split('"@"')
     data = chunk({"role": "assistant", "content": ""}) + b"".join(f"{head}{piece}{tail}".encode() for piece in pieces)
@@ -160,7 +160,7 @@ def test_a_character_cut_in_its_surrogate_pair_arrives_whole(target):
 
 
 @pytest.mark.case("59")
-def test_utf8_cut_anywhere():
+def test_utf8_text_is_decoded_when_split_at_every_byte():
     text = "é😀\u0000\u2028"
     data = b"".join([chunk({"role": "assistant", "content": text}), chunk({}, "stop"), DONE])
     data = json.dumps(text, ensure_ascii=False).encode().join(data.split(json.dumps(text).encode()))
@@ -170,7 +170,7 @@ def test_utf8_cut_anywhere():
 
 
 @pytest.mark.case("60")
-def test_a_stop_with_calls_is_a_tool_call():
+def test_finish_reason_stop_with_calls_becomes_tool_calls():
     data = b"".join(
         [chunk({"role": "assistant"}), chunk(calls_delta(call(0, "{}", "a", "f"))), chunk({}, "stop"), DONE]
     )
@@ -181,7 +181,7 @@ def test_a_stop_with_calls_is_a_tool_call():
 
 @pytest.mark.case("61")
 @pytest.mark.parametrize("finish", ["length", "tool_calls", "stop"])
-def test_a_call_that_is_cut_off_is_truncated_whatever_the_finish_reason(finish):
+def test_incomplete_call_is_truncated_for_every_finish_reason(finish):
     data = b"".join(
         [chunk({"role": "assistant"}), chunk(calls_delta(call(0, '{"x": "y', "a", "f"))), chunk({}, finish), DONE]
     )
@@ -191,7 +191,7 @@ def test_a_call_that_is_cut_off_is_truncated_whatever_the_finish_reason(finish):
 
 
 @pytest.mark.case("62")
-def test_usage_is_written_for_who_asked_for_it():
+def test_usage_is_written_only_when_the_request_includes_it():
     usage = {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}
     data = b"".join([chunk({"role": "assistant", "content": "a"}), chunk({}, "stop"), chunk(None, usage=usage), DONE])
     assert fold(events_of("openai_chat", data)).usage.total == 3
@@ -208,7 +208,7 @@ def test_usage_is_written_for_who_asked_for_it():
 
 
 @pytest.mark.case("63")
-def test_usage_at_the_end_overwrites():
+def test_final_usage_overwrites_initial_usage():
     start = {
         "id": "m",
         "type": "message",
@@ -234,7 +234,7 @@ def test_usage_at_the_end_overwrites():
 
 
 @pytest.mark.case("64")
-def test_pings_are_written_as_each_wire_knows_them():
+def test_pings_are_written_in_the_form_of_each_wire():
     start = ResponseStart("r", "m")
     assert written("openai_chat", start, Ping()).endswith(b": ping\n\n")
     assert written("openai_responses", start, Ping()).endswith(b": ping\n\n")
@@ -248,7 +248,7 @@ def test_pings_are_written_as_each_wire_knows_them():
 
 @pytest.mark.case("65")
 @pytest.mark.parametrize("target", WIRES)
-def test_an_error_in_the_middle_is_an_error_on_the_other_wire(target):
+def test_mid_stream_error_is_translated_to_an_error_event(target):
     data = (
         b"event: message_start\ndata: "
         + json.dumps({"type": "message_start", "message": {"id": "m", "model": "c", "usage": {}}}).encode()
@@ -267,7 +267,7 @@ def test_an_error_in_the_middle_is_an_error_on_the_other_wire(target):
 @pytest.mark.case("66")
 @pytest.mark.parametrize("source", WIRES)
 @pytest.mark.parametrize("target", WIRES)
-def test_a_stream_that_is_cut_is_an_error(source, target):
+def test_truncated_stream_ends_in_an_error(source, target):
     if source == target:
         return
     whole = written(source, ResponseStart("r", "m"), *_two_items(), ResponseEnd((Stop("stop"),)))
@@ -289,7 +289,7 @@ def _two_items():
 
 
 @pytest.mark.case("67")
-def test_a_responses_stream_has_all_of_its_brackets():
+def test_responses_stream_has_all_start_and_done_events():
     out = frames(translated(b"".join(INTERLEAVED), "openai_chat", "openai_responses")[0])
     assert [event["sequence_number"] for event in out] == list(range(len(out)))
     kinds = [event["type"].removeprefix("response.") for event in out]
@@ -313,7 +313,7 @@ def test_a_responses_stream_has_all_of_its_brackets():
 
 
 @pytest.mark.case("68")
-def test_arguments_that_come_whole_are_preceded_by_a_delta():
+def test_complete_arguments_are_preceded_by_a_delta():
     parts = [{"functionCall": {"id": "a", "name": "f", "args": {}}}]
     data = (
         b"data: "
@@ -346,7 +346,7 @@ def gemini(*parts, **fields):
 
 
 @pytest.mark.case("69")
-def test_an_empty_part_with_a_signature_is_no_text():
+def test_empty_part_with_a_signature_adds_no_text():
     data = gemini({"text": "abc"}) + gemini({"text": "", "thoughtSignature": "c2ln"}, finishReason="STOP")
     events = events_of("gemini", data)
     assert [event.text for event in events if isinstance(event, TextDelta)] == ["abc"]
@@ -355,7 +355,7 @@ def test_an_empty_part_with_a_signature_is_no_text():
 
 
 @pytest.mark.case("70")
-def test_arguments_by_jsonpath_are_put_together():
+def test_partial_arguments_by_json_path_are_assembled():
     def part(*pieces, more=True, **fields):
         return {"functionCall": {"partialArgs": list(pieces), "willContinue": more, **fields}}
 
@@ -378,7 +378,7 @@ def test_a_blocked_prompt_is_a_content_filter_stop():
 
 
 @pytest.mark.case("73")
-def test_several_choices():
+def test_alternative_choices_are_kept_or_reported_as_lost():
     data = b"".join(
         [
             chunk({"role": "assistant", "content": "a"}),
@@ -410,7 +410,7 @@ def test_several_choices():
     ],
     ids=["CRLF", "CR", "BOM", "comments, no space", "several data lines"],
 )
-def test_how_a_stream_is_written_makes_no_difference(mangle):
+def test_equivalent_sse_framing_gives_the_same_events(mangle):
     data = b"".join(INTERLEAVED)
     assert events_of("openai_chat", mangle(data)) == events_of("openai_chat", data)
     decoder = get("openai_chat").stream_decoder()

@@ -38,7 +38,7 @@ def in_pieces(text, size):
     return [text[start : start + size] for start in range(0, len(text), size)]
 
 
-def cuttings(text):
+def splits_of(text):
     """Every cut in two, character by character, and some in many."""
     random = Random(text)
     yield list(text)
@@ -59,7 +59,7 @@ def _raw(found, key):
     return "".join(event.text for event in found if isinstance(event, CallDelta) and event.key == key)
 
 
-def words(found):
+def text_of(found):
     return "".join(event.text for event in found if isinstance(event, TextDelta))
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 KEY = "not-a-key"
 MODEL = "scripted"
-ASKED = "Read alpha.txt and beta.txt and tell me what they say."
+PROMPT = "Read alpha.txt and beta.txt and tell me what they say."
 
 
 class Agent(NamedTuple):
@@ -51,7 +51,7 @@ AGENTS = (
         "Claude Code",
         "@anthropic-ai/claude-code",
         "anthropic",
-        ("claude", "-p", ASKED, "--model", MODEL, "--allowedTools", "Read"),
+        ("claude", "-p", PROMPT, "--model", MODEL, "--allowedTools", "Read"),
         lambda url: {
             "ANTHROPIC_BASE_URL": url,
             "ANTHROPIC_API_KEY": KEY,
@@ -63,7 +63,7 @@ AGENTS = (
         "Codex",
         "@openai/codex",
         "openai_responses",
-        ("codex", "exec", "--skip-git-repo-check", "--sandbox", "read-only", ASKED),
+        ("codex", "exec", "--skip-git-repo-check", "--sandbox", "read-only", PROMPT),
         lambda url: {"TOOLWIRE_KEY": KEY},
         lambda path: ("exec_command", {"cmd": f"cat {path}"}),
         _codex_settings,
@@ -72,7 +72,7 @@ AGENTS = (
         "Gemini CLI",
         "@google/gemini-cli",
         "gemini",
-        ("gemini", "-p", ASKED, "--model", MODEL, "--skip-trust"),
+        ("gemini", "-p", PROMPT, "--model", MODEL, "--skip-trust"),
         lambda url: {"GEMINI_API_KEY": KEY, "GOOGLE_GEMINI_BASE_URL": url},
         lambda path: ("read_file", {"file_path": str(path)}),
         _gemini_settings,
@@ -81,7 +81,7 @@ AGENTS = (
         "Qwen Code",
         "@qwen-code/qwen-code",
         "openai_chat",
-        ("qwen", "-p", ASKED, "--auth-type", "openai"),
+        ("qwen", "-p", PROMPT, "--auth-type", "openai"),
         lambda url: {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": f"{url}/v1", "OPENAI_MODEL": MODEL},
         lambda path: ("read_file", {"file_path": str(path)}),
     ),
@@ -89,7 +89,7 @@ AGENTS = (
         "opencode",
         "opencode-ai",
         "openai_chat",
-        ("opencode", "run", "--model", f"toolwire/{MODEL}", ASKED),
+        ("opencode", "run", "--model", f"toolwire/{MODEL}", PROMPT),
         lambda url: {},
         lambda path: ("read", {"filePath": str(path)}),
         _opencode_settings,

@@ -51,12 +51,12 @@ Table: TypeAlias = dict[tuple[str, str], Outcome | None]
 
 async def attempt(agent: Agent, upstream: str, folder: Path) -> Outcome:
     """One run in an empty folder."""
-    files, home = furnished(folder)
+    files, home = prepare_folder(folder)
     script = [model_for(agent, upstream, files)] * 20
     async with Upstream(*script) as provider, serving(settings(upstream, provider.url)) as gateway:
         agent.settle(home, gateway.url)
         began = time.perf_counter()
-        said, problems = await spoken_by(agent, gateway.url, home, files.folder)
+        said, problems = await run_agent(agent, gateway.url, home, files.folder)
         seconds = time.perf_counter() - began
     heard = " ".join(said.split())
     if files.sentence in heard:
@@ -65,7 +65,7 @@ async def attempt(agent: Agent, upstream: str, folder: Path) -> Outcome:
     return Outcome(False, seconds, f"\n  {turns}\n  {heard[-600:]!r}\n  {problems[-1500:]!r}")
 
 
-def furnished(folder: Path) -> tuple[Files, Path]:
+def prepare_folder(folder: Path) -> tuple[Files, Path]:
     """The files to read, and a home without settings."""
     home, work = folder / "home", folder / "work"
     home.mkdir()
@@ -81,7 +81,7 @@ def settings(upstream: str, url: str) -> dict:
     return {"upstreams": upstream_rows(url), "models": {"*": row | ({"emulate": upstream} if emulated else {})}}
 
 
-async def spoken_by(agent: Agent, url: str, home: Path, work: Path) -> tuple[str, str]:
+async def run_agent(agent: Agent, url: str, home: Path, work: Path) -> tuple[str, str]:
     environment = {
         "PATH": f"{INSTALLED / '.bin'}:{os.environ['PATH']}",
         "HOME": str(home),

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from agents import Agent
-from shapes import FORMATS, Call, Said, spoken
+from shapes import FORMATS, Call, ModelAnswer, provider_answer
 
 from toolwire.ir.parts import Text, ToolCall, ToolResult
 from toolwire.ir.request import Request
@@ -42,8 +42,8 @@ def model_for(agent: Agent, upstream: str, files: Files) -> Callable[[Request], 
     def answer(request: Request) -> RawReply:
         stream = bool(request.stream)
         if upstream in FORMATS:
-            return spoken(upstream, _in_words(request, name, calls()), stream=stream)
-        return spoken(upstream, _natively(request, name, calls()), stream=stream)
+            return provider_answer(upstream, _as_text(request, name, calls()), stream=stream)
+        return provider_answer(upstream, _as_native_calls(request, name, calls()), stream=stream)
 
     def calls() -> tuple[Call, ...]:
         paths = [files.folder / "alpha.txt", files.folder / "beta.txt"]
@@ -52,28 +52,28 @@ def model_for(agent: Agent, upstream: str, files: Files) -> Callable[[Request], 
     return answer
 
 
-def _natively(request: Request, name: str, calls: tuple[Call, ...]) -> Said:
+def _as_native_calls(request: Request, name: str, calls: tuple[Call, ...]) -> ModelAnswer:
     if not any(tool.name == name for tool in request.tools):
-        return Said("A title")  # some ask for one, without tools
+        return ModelAnswer("A title")  # some ask for one, without tools
     results = [part for message in request.messages for part in message.parts if isinstance(part, ToolResult)]
     if not results:
-        return Said("I will read both.", calls)
+        return ModelAnswer("I will read both.", calls)
     made = [part for message in request.messages for part in message.parts if isinstance(part, ToolCall)]
     read = {}
     for call in made:
         texts = [result.text for result in results if result.call_id == call.id]
         read["alpha" if "alpha" in call.text else "beta"] = _word("".join(texts))
-    return Said(_sentence(read.get("alpha", "nothing"), read.get("beta", "nothing")))
+    return ModelAnswer(_sentence(read.get("alpha", "nothing"), read.get("beta", "nothing")))
 
 
-def _in_words(request: Request, name: str, calls: tuple[Call, ...]) -> Said:
+def _as_text(request: Request, name: str, calls: tuple[Call, ...]) -> ModelAnswer:
     words = "\n".join(part.text for message in request.messages for part in message.parts if isinstance(part, Text))
     if f'"{name}"' not in words:
-        return Said("A title")
+        return ModelAnswer("A title")
     if "<tool_response>" not in words.rpartition("</tools>")[2]:
-        return Said("I will read both.", calls)
+        return ModelAnswer("I will read both.", calls)
     found = [*WORD.findall(words), "nothing", "nothing"]
-    return Said(_sentence(found[0], found[1]))
+    return ModelAnswer(_sentence(found[0], found[1]))
 
 
 def _word(text: str) -> str:

@@ -18,7 +18,7 @@ def _vectors(name):
 
 @pytest.mark.one_in(7)
 @pytest.mark.parametrize("name", names())
-def test_text_format(name):
+def test_text_format_passes_the_suite(name):
     failed = []
     for check in text_checks(name, _vectors(name)):
         try:
@@ -34,7 +34,7 @@ def test_a_format_without_vectors_fails_the_suite():
             check()
 
 
-def test_every_vector_file_is_of_a_format():
+def test_every_vector_file_belongs_to_a_format():
     assert sorted(path.stem for path in VECTORS.glob("*.json")) == names()
 
 
@@ -46,7 +46,7 @@ def test_a_vector_without_a_source_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("fault", ["content", "calls", "diagnostics"])
-def test_a_wrong_expectation_is_noticed(fault):
+def test_wrong_expectation_fails_the_suite(fault):
     right = next(vector for vector in _vectors("hermes") if vector.calls)
     wrong = {"content": "x", "calls": (), "diagnostics": ("malformed",)}
     import msgspec

@@ -21,7 +21,7 @@ def _checks():
 
 @pytest.mark.one_in(5)
 @pytest.mark.parametrize("check", _checks())
-def test_wire(check):
+def test_wire_passes_the_suite(check):
     check()
 
 

@@ -20,7 +20,7 @@ class _Server(ThreadingHTTPServer):
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_address[1]}"
 
-    def will_say(self, body: dict, status: int = 200) -> None:
+    def will_answer(self, body: dict, status: int = 200) -> None:
         self.answer, self.content_type, self.status = json.dumps(body).encode(), "application/json", status
 
     def will_stream(self, data: bytes) -> None:

@@ -103,7 +103,7 @@ class Failure(Strict):
     error: str
 
 
-def judge_request(body: dict) -> None:
+def validate_request(body: dict) -> None:
     request = msgspec.convert(body, Request)
     assert request.format in ("", "json") or isinstance(request.format, dict)
     assert request.think in (True, False, "low", "medium", "high", "max")
@@ -114,15 +114,15 @@ def judge_request(body: dict) -> None:
             base64.b64decode(image, validate=True)
 
 
-def judge_response(body: dict) -> None:
+def validate_response(body: dict) -> None:
     assert msgspec.convert(body, Answer).message.role == "assistant"
 
 
-def judge_line(line: dict) -> None:
+def validate_line(line: dict) -> None:
     if "error" in line:
         msgspec.convert(line, Failure)
     else:
-        judge_response(line)
+        validate_response(line)
 
 
 class ResponseError(Exception):

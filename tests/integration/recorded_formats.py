@@ -108,7 +108,7 @@ class Call:
     def __repr__(self):
         return f"{self.name} {self.state} {self.raw}"
 
-    def says(self, theirs, *, in_part):
+    def matches(self, theirs, *, in_part):
         """The same call; `in_part`: as far as it came, white space aside."""
         if self.name != theirs["name"]:
             return False

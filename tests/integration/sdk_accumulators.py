@@ -6,8 +6,8 @@ import warnings
 
 import anthropic
 import openai
-from judges import KEY
 from openai.lib.streaming.chat import ChatCompletionStreamState
+from sdk_validation import KEY
 
 QUESTION = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 REFUSALS = (RuntimeError, TypeError, AttributeError, AssertionError, openai.OpenAIError, anthropic.AnthropicError)

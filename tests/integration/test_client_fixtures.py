@@ -11,7 +11,7 @@ from toolwire.testing.pair_checks import request_pair
 from toolwire.wire import get
 
 
-def test_the_same_wire_gives_the_body_back(recorded):
+def test_request_is_identical_after_decoding_and_encoding_on_its_wire(recorded):
     wire = get(recorded.wire)
     encoded = wire.encode_request(wire.decode_request(recorded.body))
     assert not differences(encoded.body, recorded.body)
@@ -19,14 +19,14 @@ def test_the_same_wire_gives_the_body_back(recorded):
     assert not list(encoded.losses)
 
 
-def test_the_same_wire_leaves_the_body_alone(recorded):
+def test_translation_to_the_same_wire_returns_the_same_object(recorded):
     assert toolwire.translate(recorded.body, source=recorded.wire, target=recorded.wire).body is recorded.body
     data = json.dumps(recorded.body).encode()
     translation = toolwire.translate_stream(source=recorded.wire, target=recorded.wire)
     assert translation.feed(data) is data
 
 
-def test_the_wire_is_recognised(recorded):
+def test_wire_is_detected(recorded):
     assert toolwire.detect(recorded.body) == toolwire.bridge.detect.Detected(recorded.bare_wire, "request")
     if recorded.stream:
         assert toolwire.detect(recorded.stream).wire == recorded.bare_wire
@@ -57,7 +57,7 @@ def pairs_in(request):
 
 
 @pytest.mark.parametrize("target", WIRES)
-def test_every_drop_is_in_the_losses(recorded, target):
+def test_every_dropped_field_is_reported_as_a_loss(recorded, target):
     """A field of the client's request that the target has no word for is named, with a pointer that finds it."""
     if target == recorded.bare_wire:
         return
@@ -78,7 +78,7 @@ def test_every_drop_is_in_the_losses(recorded, target):
 
 
 @pytest.mark.parametrize("target", WIRES)
-def test_what_the_client_accepted_can_be_carried_to_it_from_any_wire(recorded, target):
+def test_accepted_answer_survives_the_round_trip_over_any_wire(recorded, target):
     """The recorded answer goes to another wire and back, with the client's own request: it sees the same calls."""
     codec = get(recorded.wire)
     if recorded.stream:

@@ -52,7 +52,7 @@ BOTH = pytest.mark.parametrize("way", ["compose", "kubernetes"])
 
 
 @BOTH
-def test_the_settings_are_those_of_a_gateway_that_can_start(way):
+def test_deployed_settings_start_a_gateway(way):
     found = settings()[way]
     environment = {
         name: re.sub(r"\$\{.*?\}", "secret", value) if "://" in value else "key"
@@ -77,7 +77,7 @@ def test_every_secret_is_used_and_none_is_in_the_settings(way):
     assert all(row.key_env is None for row in found.upstreams.values())
 
 
-def test_the_command_is_ours():
+def test_image_command_is_a_valid_toolwire_command():
     [entrypoint], [command] = instruction("ENTRYPOINT"), instruction("CMD")
     entrypoint, command = json.loads(entrypoint), json.loads(command)
     assert entrypoint == ["toolwire"]
@@ -92,7 +92,7 @@ def test_the_command_is_ours():
             assert re.search(rf"^ +{option}\b", words.stdout, re.MULTILINE), option
 
 
-def test_the_settings_are_where_the_command_looks():
+def test_settings_are_mounted_where_the_command_reads_them():
     path = json.loads(instruction("CMD")[0])[2]
     [volume] = GATEWAY["volumes"]
     here, there, mode = volume.split(":")
@@ -119,7 +119,7 @@ def test_ports_are_the_same_everywhere():
     assert COMPOSE["services"]["balancer"]["ports"] == [f"127.0.0.1:{exposed}:{exposed}"]
 
 
-def test_probes_ask_what_is_there():
+def test_probes_use_existing_endpoints():
     actions = {
         name: match_route("GET", CONTAINER[f"{name}Probe"]["httpGet"]["path"], {}).action for name in ("liveness", "startup", "readiness")
     }  # fmt: skip
@@ -130,14 +130,14 @@ def test_probes_ask_what_is_there():
     assert match_route("GET", url, {}).action == "ready"
 
 
-def test_there_is_time_to_finish():
+def test_grace_period_covers_the_drain_time():
     pause = int(CONTAINER["lifecycle"]["preStop"]["exec"]["command"][1])
     usage = 5
     assert POD["terminationGracePeriodSeconds"] >= pause + settings()["kubernetes"].server.drain + usage
     assert int(GATEWAY["stop_grace_period"].rstrip("s")) >= settings()["compose"].server.drain + usage
 
 
-def test_there_are_three_and_they_find_what_they_share():
+def test_three_replicas_share_redis_and_postgres():
     assert DEPLOYMENT["replicas"] == GATEWAY["deploy"]["replicas"] == 3
     redis = settings()["kubernetes"].state.url.removeprefix("redis://").partition("/")[0]
     host, _, port = redis.partition(":")
@@ -151,7 +151,7 @@ def test_there_are_three_and_they_find_what_they_share():
     assert "@postgres:5432/" in GATEWAY["environment"]["TOOLWIRE_USAGE"]
 
 
-def test_nobody_is_root():
+def test_containers_do_not_run_as_root():
     assert instruction("USER") == ["10001"]
     assert "--uid 10001 " in DOCKERFILE
     assert POD["securityContext"]["runAsUser"] == 10001
@@ -159,7 +159,7 @@ def test_nobody_is_root():
         assert one["securityContext"]["readOnlyRootFilesystem"] is True
 
 
-def test_the_image_has_what_it_needs_of_the_repository():
+def test_image_copies_existing_files_and_known_extras():
     for line in instruction("COPY"):
         *sources, _ = shlex.split(line)
         for source in sources:
@@ -169,7 +169,7 @@ def test_the_image_has_what_it_needs_of_the_repository():
     assert (DEPLOY / GATEWAY["build"]["context"] / GATEWAY["build"]["dockerfile"]).is_file()
 
 
-def test_images_are_named_shortly():
+def test_image_names_have_no_registry_host():
     """No host of a registry: whoever runs it says where images come from."""
     images = [*instruction("FROM"), *(one["image"] for one in COMPOSE["services"].values())]
     for (kind, _), manifest in MANIFESTS.items():

@@ -26,7 +26,7 @@ LINK = re.compile(r"\]\(([^)#\s]+)(#[\w-]+)?\)")
 
 @pytest.mark.one_in(5)
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_code_blocks(page, tmp_path, monkeypatch):
+def test_code_blocks_run_and_print_the_documented_output(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"__name__": "docs"}
     printed = None
@@ -74,7 +74,7 @@ def check_targets(text):
 
 
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "docs/rules/README.md"], ids=lambda page: page.name)
-def test_links(page):
+def test_relative_links_resolve(page):
     for target, anchor in LINK.findall(page.read_text(encoding="utf-8")):
         if "://" not in target:
             linked = page.parent / target
@@ -88,7 +88,7 @@ def anchors(page):
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def test_generated_files_are_fresh():
+def test_generated_files_are_up_to_date():
     done = subprocess.run(
         [sys.executable, ROOT / "docs/generate.py", "--check"], capture_output=True, text=True, check=False
     )

@@ -26,7 +26,7 @@ WEATHER = Tool(
     },
 )
 CLOCK = Tool("get_time", "The time", {"type": "object", "properties": {"zone": {"type": "string"}}})
-ASKED = Request(
+REQUEST = Request(
     model="small-model",
     messages=(Message("system", (Text("Be brief."),)), Message("user", (Text("Weather in Paris?"),))),
     tools=(WEATHER, CLOCK),
@@ -34,7 +34,7 @@ ASKED = Request(
 ARGUMENTS = {"city": "Paris", "days": 2}
 
 
-def words_of(messages) -> str:
+def text_of(messages) -> str:
     return "\n".join(part.text for message in messages for part in message.parts if isinstance(part, Text))
 
 
@@ -55,10 +55,10 @@ class ScriptedModel:
 
     def stream(self, body) -> bytes:
         encoder = self.wire.stream_encoder()
-        return b"".join(encoder.feed(event) for event in _spoken_slowly(unfold(self._answer(body))))
+        return b"".join(encoder.feed(event) for event in _in_small_deltas(unfold(self._answer(body))))
 
 
-def _spoken_slowly(events):
+def _in_small_deltas(events):
     for event in events:
         if type(event).__name__ == "TextDelta":
             for start in range(0, len(event.text), 5):
@@ -95,13 +95,13 @@ def ask_streaming(request, form, model):
 @pytest.mark.parametrize("ask", [ask_whole, ask_streaming])
 @pytest.mark.parametrize("wire", toolwire.wire.names())
 @pytest.mark.parametrize("form", toolwire.text.names())
-def test_a_call_goes_out_comes_back_and_is_answered(form, wire, ask):
+def test_emulated_call_round_trips_over_every_wire_and_format(form, wire, ask):
     text = toolwire.text.get(form)
     call = ToolCall("call00000", "get_weather", ARGUMENTS)
-    spoken = text.render_call(call, ASKED.tools)
+    spoken = text.render_call(call, REQUEST.tools)
     assert not spoken.losses
     model = ScriptedModel(wire, spoken.text, "It will rain.")
-    answer = ask(ASKED, form, model)
+    answer = ask(REQUEST, form, model)
     (made,) = [part for part in answer.parts if isinstance(part, ToolCall)]
     assert (made.name, made.state) == ("get_weather", "complete")
     assert same(made.arguments, ARGUMENTS)
@@ -109,22 +109,24 @@ def test_a_call_goes_out_comes_back_and_is_answered(form, wire, ask):
     assert answer.stop.reason == "tool_calls"
     heard = model.heard[0]
     assert not heard.tools
-    assert "get_weather" in words_of(heard.messages)
+    assert "get_weather" in text_of(heard.messages)
     assert set(text.stops) <= set(heard.params.stop or ()) or wire == "openai_responses"  # which has no stop words
 
     replied = Message("user", (ToolResult(made.id, None, (Text("rain, 12 degrees"),)),))
     again = Request(
-        model="small-model", messages=(*ASKED.messages, Message("assistant", answer.parts), replied), tools=ASKED.tools
+        model="small-model",
+        messages=(*REQUEST.messages, Message("assistant", answer.parts), replied),
+        tools=REQUEST.tools,
     )
     final = ask(again, form, model)
     assert [part.text for part in final.parts] == ["It will rain."]
-    remembered = words_of(model.heard[1].messages)
-    assert text.render_call(made, ASKED.tools).text in remembered
+    remembered = text_of(model.heard[1].messages)
+    assert text.render_call(made, REQUEST.tools).text in remembered
     assert "rain, 12 degrees" in remembered
 
 
-def test_the_stream_says_when_to_stop():
-    emulation = emulate(ASKED, "function_xml")
+def test_restorer_signals_when_to_stop_the_stream():
+    emulation = emulate(REQUEST, "function_xml")
     reader = emulation.make_restorer()
     said = (
         "<function=get_weather>\n<parameter=city>Paris</parameter>\n</function>\nEXECUTION RESULT of [get_weather]: sun"
@@ -148,60 +150,60 @@ def test_the_stream_says_when_to_stop():
         (ToolChoice("allowed", ("get_weather",), required=True), "the function get_weather"),
     ],
 )
-def test_a_demanded_call_is_demanded_in_words(choice, told):
-    request = emulate(Request(messages=ASKED.messages, tools=ASKED.tools, choice=choice), "hermes").request
-    assert told in words_of(request.messages)
+def test_required_tool_choice_is_written_into_the_prompt(choice, told):
+    request = emulate(Request(messages=REQUEST.messages, tools=REQUEST.tools, choice=choice), "hermes").request
+    assert told in text_of(request.messages)
     assert request.choice is None
 
 
-def test_a_forbidden_call_is_neither_offered_nor_passed_on():
-    emulation = emulate(Request(messages=ASKED.messages, tools=ASKED.tools, choice=ToolChoice("none")), "hermes")
-    assert "get_weather" not in words_of(emulation.request.messages)
+def test_tool_choice_none_hides_tools_and_drops_calls():
+    emulation = emulate(Request(messages=REQUEST.messages, tools=REQUEST.tools, choice=ToolChoice("none")), "hermes")
+    assert "get_weather" not in text_of(emulation.request.messages)
     said = toolwire.text.get("hermes").render_call(ToolCall("x", "get_weather", ARGUMENTS)).text
     answer = emulation.restore(Response(parts=(Text(f"No.{said}"),), stop=Stop("stop")))
     assert [part.text for part in answer.parts] == ["No."]
     assert answer.stop == Stop("stop")
 
 
-def test_one_call_at_a_time_means_one():
-    emulation = emulate(Request(messages=ASKED.messages, tools=ASKED.tools, parallel=False), "hermes")
+def test_disabled_parallel_calls_keep_only_the_first_call():
+    emulation = emulate(Request(messages=REQUEST.messages, tools=REQUEST.tools, parallel=False), "hermes")
     calls = [ToolCall("a", "get_weather", ARGUMENTS), ToolCall("b", "get_time", {})]
     said = toolwire.text.get("hermes").render_calls(calls).text
     answer = emulation.restore(Response(parts=(Text(said),), stop=Stop("stop")))
     assert [part.name for part in answer.parts if isinstance(part, ToolCall)] == ["get_weather"]
 
 
-def test_an_answer_that_cannot_be_read_is_asked_for_again_once():
-    emulation = emulate(ASKED, "hermes")
+def test_unreadable_answer_is_retried_once():
+    emulation = emulate(REQUEST, "hermes")
     broken = Response(parts=(Text('<tool_call>{"name": get_weather}</tool_call>'),), stop=Stop("stop"))
     again = emulation.retry(broken)
     assert again is not None
-    told = words_of(again.request.messages[-1:])
+    told = text_of(again.request.messages[-1:])
     assert "could not be read" in told
     assert "<tool_call>" in told
     assert again.retry(broken) is None
 
 
-def test_an_answer_with_a_complete_call_is_never_asked_for_again():
-    emulation = emulate(ASKED, "hermes")
+def test_answer_with_a_complete_call_is_never_retried():
+    emulation = emulate(REQUEST, "hermes")
     said = toolwire.text.get("hermes").render_call(ToolCall("x", "get_weather", ARGUMENTS)).text
     assert emulation.retry(Response(parts=(Text(f"{said}<tool_call>{{broken"),), stop=Stop("stop"))) is None
 
 
-def test_a_missing_call_is_asked_for_where_one_was_demanded():
-    request = Request(messages=ASKED.messages, tools=ASKED.tools, choice=ToolChoice("required"))
+def test_missing_required_call_is_retried():
+    request = Request(messages=REQUEST.messages, tools=REQUEST.tools, choice=ToolChoice("required"))
     again = emulate(request, "function_xml").retry(Response(parts=(Text("It is sunny."),), stop=Stop("stop")))
     assert again is not None
-    assert "You have to call" in words_of(again.request.messages[-1:])
+    assert "You have to call" in text_of(again.request.messages[-1:])
 
 
-def test_a_server_that_takes_a_schema_is_given_one():
-    request = Request(messages=ASKED.messages, tools=ASKED.tools, choice=ToolChoice("required"))
+def test_required_call_can_be_constrained_by_an_output_schema():
+    request = Request(messages=REQUEST.messages, tools=REQUEST.tools, choice=ToolChoice("required"))
     output = emulate(request, "generic_json", constrain=True).request.output
     assert output is not None
     shapes = output.schema["properties"]["tool_call"]["anyOf"]
     assert [shape["properties"]["name"]["const"] for shape in shapes] == ["get_weather", "get_time"]
-    assert emulate(ASKED, "generic_json", constrain=True).request.output is None
+    assert emulate(REQUEST, "generic_json", constrain=True).request.output is None
     made = {"tool_call": {"name": "get_time", "arguments": {"zone": "UTC"}}}
     answer = emulate(request, "generic_json").restore(
         Response(parts=(Text(toolwire.ir.text.dumps(made)),), stop=Stop("stop"))
@@ -209,8 +211,8 @@ def test_a_server_that_takes_a_schema_is_given_one():
     assert [part.name for part in answer.parts if isinstance(part, ToolCall)] == ["get_time"]
 
 
-def test_a_call_that_was_cut_off_is_not_complete():
-    emulation = emulate(ASKED, "function_xml")
+def test_truncated_call_is_not_complete():
+    emulation = emulate(REQUEST, "function_xml")
     said = "<function=get_weather>\n<parameter=city>Paris</parameter>\n"
     cut = emulation.restore(Response(parts=(Text(said),), stop=Stop("length")))
     assert [part.state for part in cut.parts if isinstance(part, ToolCall)] == ["truncated"]
@@ -218,43 +220,43 @@ def test_a_call_that_was_cut_off_is_not_complete():
     assert [part.state for part in stopped.parts if isinstance(part, ToolCall)] == ["complete"]
 
 
-def test_ids_go_on_where_the_conversation_stopped():
+def test_call_ids_continue_the_numbering_of_the_conversation():
     before = (
         Message("assistant", (ToolCall("call00041", "get_weather", ARGUMENTS),)),
         Message("user", (ToolResult("call00041", "get_weather", (Text("rain"),)),)),
     )
-    emulation = emulate(Request(messages=(*ASKED.messages, *before), tools=ASKED.tools), "hermes")
+    emulation = emulate(Request(messages=(*REQUEST.messages, *before), tools=REQUEST.tools), "hermes")
     said = toolwire.text.get("hermes").render_call(ToolCall("x", "get_time", {})).text
     answer = emulation.restore(Response(parts=(Text(said),), stop=Stop("stop")))
     assert [part.id for part in answer.parts if isinstance(part, ToolCall)] == ["call00042"]
 
 
-def test_a_freeform_tool_is_a_function_with_one_input_and_comes_back_freeform():
+def test_freeform_tool_is_offered_as_a_function_and_restored():
     patch = Tool("patch", "Apply a patch", kind="freeform")
-    emulation = emulate(Request(messages=ASKED.messages, tools=(patch,)), "hermes")
+    emulation = emulate(Request(messages=REQUEST.messages, tools=(patch,)), "hermes")
     said = toolwire.text.get("hermes").render_call(ToolCall("x", "patch", {"input": "*** Begin"})).text
     (call,) = emulation.restore(Response(parts=(Text(said),), stop=Stop("stop"))).parts
     assert (call.kind, call.raw) == ("freeform", "*** Begin")
 
 
-def test_a_tool_that_only_its_provider_can_run_is_a_loss():
+def test_builtin_tool_is_reported_as_a_loss():
     search = Tool("web_search", kind="builtin")
-    emulation = emulate(Request(messages=ASKED.messages, tools=(search, WEATHER)), "hermes")
+    emulation = emulate(Request(messages=REQUEST.messages, tools=(search, WEATHER)), "hermes")
     assert [loss.path for loss in emulation.losses] == ["/tools/0"]
 
 
-def test_results_are_told_in_the_order_of_their_calls():
+def test_results_are_written_in_the_order_of_their_calls():
     """A format without ids has nothing else to tell them apart."""
     calls = (ToolCall("a", "get_weather", {"city": "Paris"}), ToolCall("b", "get_weather", {"city": "Rome"}))
     results = tuple(call.result(f"sunny in {call.arguments['city']}") for call in reversed(calls))
-    history = (*ASKED.messages, Message("assistant", calls), Message("user", results))
-    told = words_of(emulate(Request(messages=history, tools=ASKED.tools), "hermes").request.messages)
+    history = (*REQUEST.messages, Message("assistant", calls), Message("user", results))
+    told = text_of(emulate(Request(messages=history, tools=REQUEST.tools), "hermes").request.messages)
     assert told.index("sunny in Paris") < told.index("sunny in Rome")
 
 
-def test_a_call_that_nobody_answered_is_said_to_be_interrupted():
-    history = (*ASKED.messages, Message("assistant", (ToolCall("a", "get_weather", {"city": "Paris"}),)))
-    emulation = emulate(Request(messages=(*history, Message("user", (Text("Well?"),))), tools=ASKED.tools), "hermes")
-    told = words_of(emulation.request.messages)
+def test_missing_result_gets_a_placeholder_and_is_reported_as_a_loss():
+    history = (*REQUEST.messages, Message("assistant", (ToolCall("a", "get_weather", {"city": "Paris"}),)))
+    emulation = emulate(Request(messages=(*history, Message("user", (Text("Well?"),))), tools=REQUEST.tools), "hermes")
+    told = text_of(emulation.request.messages)
     assert told.index("No result") < told.index("Well?")
     assert [loss.concept for loss in emulation.losses] == ["missing result"]

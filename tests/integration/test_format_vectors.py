@@ -16,7 +16,7 @@ DEVIATIONS = json.loads(
     (Path(__file__).parents[1] / "vectors" / "recorded_deviations.json").read_text(encoding="utf-8")
 )
 AGREEING = 320
-OWED_TO = {
+DEVIATION_REASONS = {
     "unknown tool": 10,
     "never retract": 6,
     "text is kept": 6,
@@ -32,7 +32,7 @@ OWED_TO = {
 }
 
 
-def test_what_public_parsers_gave():
+def test_recordings_of_public_parsers_match_except_listed_deviations():
     found = {one.index: one for one in recordings() if one.disagreements()}
     listed = {row["vector"] for row in DEVIATIONS}
     unlisted = [
@@ -48,7 +48,7 @@ def test_what_public_parsers_gave():
 def test_every_deviation_is_listed_once_with_its_reason():
     found = recordings()
     assert len({row["vector"] for row in DEVIATIONS}) == len(DEVIATIONS)
-    assert Counter(row["promise"] for row in DEVIATIONS) == OWED_TO
+    assert Counter(row["promise"] for row in DEVIATIONS) == DEVIATION_REASONS
     assert Counter(row["right"] for row in DEVIATIONS) == {"ours": 19, "either": 17, "recording": 4}
     for row in DEVIATIONS:
         one = found[row["vector"]]
@@ -56,7 +56,7 @@ def test_every_deviation_is_listed_once_with_its_reason():
         assert row["reason"].strip(), row
 
 
-def test_how_much_the_rules_carry():
+def test_number_of_matches_per_comparison_rule_is_unchanged():
     """To the letter, and with one rule after the other: none of it may change unseen."""
     counts = [sum(not one.disagreements(RULES[:number]) for one in recordings()) for number in range(len(RULES) + 1)]
     assert counts == [274, 291, 300, 311, AGREEING], RULES
@@ -84,7 +84,7 @@ def test_every_split_gives_the_same_events(share):
 
 
 @pytest.mark.parametrize("share", range(8))
-def test_of_a_prefix_only_what_is_whole_is_complete(share):
+def test_prefix_yields_only_calls_that_are_complete_in_the_whole_text(share):
     for one in recordings()[share::8]:
         whole = [call for call in one.form.parse(one.text, one.tools).calls if call.state == "complete"]
         places = range(len(one.text))
@@ -97,7 +97,7 @@ def test_of_a_prefix_only_what_is_whole_is_complete(share):
                 assert same(call.arguments, there.arguments), (place, one.text)
 
 
-def test_the_file_must_be_there_where_ci_is_set(monkeypatch):
+def test_missing_recordings_fail_where_ci_is_set(monkeypatch):
     import recorded_formats
 
     monkeypatch.setattr(recorded_formats, "RECORDED", RECORDED.with_name("nowhere.jsonl"))

@@ -52,7 +52,7 @@ def test_unknown_fields_and_types_are_never_refused(wire):
 
 
 @pytest.mark.parametrize("wire", WIRES)
-def test_siblings_are_refused_or_come_back_as_they_were(wire):
+def test_siblings_are_rejected_or_round_trip_unchanged(wire):
     codec, changes, used = get(wire), [], set()
     for site, name, body in siblings(wire):
         try:

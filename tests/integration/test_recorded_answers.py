@@ -134,7 +134,7 @@ def problems_of(found, check):
 
 
 @pytest.mark.parametrize("provider", providers())
-def test_whole_answers_come_back_on_their_own_wire(provider):
+def test_whole_answers_round_trip_on_their_own_wire(provider):
     def check(one):
         written, losses = get(one.wire).encode_response(decoded(one))
         return differences(written, one.body) or [str(loss) for loss in losses]
@@ -143,7 +143,7 @@ def test_whole_answers_come_back_on_their_own_wire(provider):
     assert not reports, "\n".join(reports)
 
 
-def test_streams_end_in_an_error_only_where_they_are_cut_or_broken():
+def test_streams_end_in_an_error_only_when_truncated_or_broken():
     for one in answers():
         if one.data is None:
             continue
@@ -258,7 +258,7 @@ def sdks():
 
 
 @pytest.mark.parametrize("provider", providers())
-def test_a_folded_stream_is_what_the_official_client_accumulates(provider, sdks):
+def test_folded_stream_equals_what_the_official_client_accumulates(provider, sdks):
     """Compared in what every client reads. Fields that only one provider has are joined in another way by the SDKs."""
 
     def check(one):
@@ -281,7 +281,7 @@ def test_a_folded_stream_is_what_the_official_client_accumulates(provider, sdks)
 # other wires
 
 
-def there_and_back(response, reader, writer):
+def round_trip_losses(response, reader, writer):
     """What a whole answer loses on the way to `writer` and back without a loss that names it."""
     lost = []
     for target in (writer, reader):
@@ -297,7 +297,7 @@ def there_and_back(response, reader, writer):
     return lost
 
 
-def there_and_back_streamed(data, reader, writer):
+def streamed_round_trip_losses(data, reader, writer):
     """The same for a stream. Return what is lost, and the bytes on the other wire."""
     lost, first = [], b""
     for source, target in ((reader, writer), (writer, reader)):
@@ -354,12 +354,12 @@ PAIRS = [(source, target) for source, target in product(sorted({one.wire for one
 
 
 @pytest.mark.parametrize(("source", "target"), [pair for pair in PAIRS if pair[0] != pair[1]])
-def test_whole_answers_travel_to_another_wire_and_back(source, target):
+def test_whole_answers_round_trip_over_another_wire(source, target):
     def check(one):
         translation = toolwire.translate(one.body, source=source, target=target, kind="response")
         if translation.status != 200:
             return None if decoded(one).fault is not None else f"became an error: {translation.body}"
-        return there_and_back(decoded(one), get(source), get(target))
+        return round_trip_losses(decoded(one), get(source), get(target))
 
     reports = problems_of([one for one in wholes() if one.wire == source], check)
     assert not reports, "\n".join(reports)
@@ -367,9 +367,9 @@ def test_whole_answers_travel_to_another_wire_and_back(source, target):
 
 @pytest.mark.one_in(5)
 @pytest.mark.parametrize(("source", "target"), [pair for pair in PAIRS if pair[0] != pair[1]])
-def test_streams_travel_to_another_wire_and_back(source, target):
+def test_streams_round_trip_over_another_wire(source, target):
     def check(one):
-        lost, written = there_and_back_streamed(one.data, get(source), get(target))
+        lost, written = streamed_round_trip_losses(one.data, get(source), get(target))
         translation = toolwire.translate_stream(source=source, target=target)
         if translation.feed(one.data) + translation.close() != written:
             lost.append("translate_stream writes something else")

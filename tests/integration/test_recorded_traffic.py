@@ -10,9 +10,9 @@ from collections import Counter
 
 import pytest
 import recorded_traffic
-from judges import judge_request
 from recorded_shapes import changed, sites, variations
 from recorded_traffic import SKIPPED_PATHS, SKIPPED_PROVIDERS, exchanges, wire_exchanges
+from sdk_validation import validate_request
 
 import toolwire
 from recordings import WIRES
@@ -182,7 +182,7 @@ def test_accepted_request_is_translated_with_every_change_reported(exchange):
         for loss in translation.losses:
             resolve(exchange.request, loss.path)
             assert loss.detail
-        judge_request(target, translation.body)
+        validate_request(target, translation.body)
 
 
 def _translated(exchange, target):

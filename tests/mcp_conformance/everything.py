@@ -156,12 +156,12 @@ SCHEMA_2020_12 = {
 }
 
 
-def _told(**arguments) -> str:
+def _echo_arguments(**arguments) -> str:
     return f"JSON Schema 2020-12 tool called with: {json.dumps(arguments)}"
 
 
 json_schema_2020_12_tool = Entry(
-    Tool("json_schema_2020_12_tool", "A schema with everything in it", SCHEMA_2020_12, effect="read"), _told
+    Tool("json_schema_2020_12_tool", "A schema with everything in it", SCHEMA_2020_12, effect="read"), _echo_arguments
 )
 
 

@@ -32,7 +32,7 @@ def in_python(name, *arguments, **settings):
     return ServerSpec(name, command=str(place / f"mcp-server-{name}"), args=arguments, **settings)
 
 
-def asked(name, /, **arguments):
+def tool_call(name, /, **arguments):
     return ToolCall(f"call_{name}", name, arguments)
 
 
@@ -50,13 +50,13 @@ def test_everything():
         handlers = Handlers(elicit=accept_defaults, sample=_sampled, roots=list)
         async with McpClient(spec, handlers=handlers, watch=lambda *one: seen.append(one)) as client:
             assert not client.problems
-            assert (await client.call(asked("echo", message="hi"))).text == "Echo: hi"
-            assert "5" in (await client.call(asked("get-sum", a=2, b=3))).text
-            image = await client.call(asked("get-tiny-image"))
+            assert (await client.call(tool_call("echo", message="hi"))).text == "Echo: hi"
+            assert "5" in (await client.call(tool_call("get-sum", a=2, b=3))).text
+            image = await client.call(tool_call("get-tiny-image"))
             assert any(isinstance(part, Media) and part.kind == "image" for part in image.parts)
-            structured = await client.call(asked("get-structured-content", location="New York"))
+            structured = await client.call(tool_call("get-structured-content", location="New York"))
             assert set(structured.structured) == {"temperature", "conditions", "humidity"}
-            await client.call(asked("trigger-long-running-operation", duration=1, steps=2))
+            await client.call(tool_call("trigger-long-running-operation", duration=1, steps=2))
             resources = await client.resources()
             assert (await client.read(resources[0]["uri"]))[0]["uri"] == resources[0]["uri"]
             assert await client.prompts()
@@ -67,7 +67,7 @@ def test_everything():
 
 
 @pytest.mark.finding("U2")
-def test_everything_has_its_tools_twenty_times_in_a_row():
+def test_everything_server_lists_the_same_tools_twenty_times():
     """It announces a change of its tools as soon as it has been greeted."""
 
     async def names():
@@ -96,9 +96,9 @@ def test_filesystem(folder):
             runner = Runner(box)
             results = await runner.run(
                 [
-                    asked("read_text_file", path=str(folder / "note.txt")),
-                    asked("write_file", path=str(folder / "new.txt"), content="tea"),
-                    asked("read_text_file", path="/etc/passwd"),
+                    tool_call("read_text_file", path=str(folder / "note.txt")),
+                    tool_call("write_file", path=str(folder / "new.txt"), content="tea"),
+                    tool_call("read_text_file", path="/etc/passwd"),
                 ]
             )
             return [(result.is_error, result.text) for result in results]
@@ -115,8 +115,8 @@ def test_memory_in_the_agent_loop(tmp_path):
     entities = [{"name": "Ada", "entityType": "person", "observations": ["likes tea"]}]
     model = ScriptedModel(
         [
-            says(asked("create_entities", entities=entities)),
-            says(asked("search_nodes", query="tea")),
+            says(tool_call("create_entities", entities=entities)),
+            says(tool_call("search_nodes", query="tea")),
             lambda request: says("Ada does." if "Ada" in request.messages[-1].parts[0].text else "Nobody."),
         ]
     )
@@ -132,8 +132,8 @@ def test_memory_in_the_agent_loop(tmp_path):
 def test_time():
     async def test():
         async with McpClient(in_python("time", "--local-timezone", "UTC")) as client:
-            now = await client.call(asked("get_current_time", timezone="Europe/Paris"))
-            wrong = await client.call(asked("get_current_time", timezone="Nowhere/Land"))
+            now = await client.call(tool_call("get_current_time", timezone="Europe/Paris"))
+            wrong = await client.call(tool_call("get_current_time", timezone="Nowhere/Land"))
             return now, wrong
 
     now, wrong = run(test())
@@ -148,9 +148,9 @@ def test_git(folder):
     async def test():
         async with McpClient(in_python("git", "--repository", str(folder))) as client:
             assert not client.problems
-            log = await client.call(asked("git_log", repo_path=str(folder)))
+            log = await client.call(tool_call("git_log", repo_path=str(folder)))
             (folder / "note.txt").write_text("milk", encoding="utf-8")
-            return log.text, (await client.call(asked("git_diff_unstaged", repo_path=str(folder)))).text
+            return log.text, (await client.call(tool_call("git_diff_unstaged", repo_path=str(folder)))).text
 
     log, diff = run(test())
     assert "first" in log
@@ -163,12 +163,12 @@ def test_sqlite(tmp_path):
             box = servers.toolbox()
             results = await Runner(box).run(
                 [
-                    asked("create_table", query="CREATE TABLE tea (name TEXT)"),
-                    asked("write_query", query="INSERT INTO tea VALUES ('green')"),
-                    asked("read_query", query="SELECT name FROM tea"),
-                    asked("read_query", query="SELECT nonsense"),
-                    asked("sqlite_list_resources"),
-                    asked("sqlite_read_resource", uri="memo://insights"),
+                    tool_call("create_table", query="CREATE TABLE tea (name TEXT)"),
+                    tool_call("write_query", query="INSERT INTO tea VALUES ('green')"),
+                    tool_call("read_query", query="SELECT name FROM tea"),
+                    tool_call("read_query", query="SELECT nonsense"),
+                    tool_call("sqlite_list_resources"),
+                    tool_call("sqlite_read_resource", uri="memo://insights"),
                 ]
             )
             return [result.text for result in results]
@@ -180,7 +180,7 @@ def test_sqlite(tmp_path):
     assert "insights" in memo.lower()
 
 
-def test_all_of_them_as_one_toolbox(folder):
+def test_all_servers_form_one_toolbox(folder):
     async def test():
         specs = [
             in_node("everything"),

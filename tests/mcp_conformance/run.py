@@ -43,7 +43,7 @@ _UNSCORED = re.compile(r"^  [✓✗] ([\w./-]+) \(([\w-]+)\)$", re.MULTILINE)
 def main() -> int:
     _install()
     with _serving(sys.executable, HERE / "everything.py") as port:
-        rows = [_conform(name, options, port) for name, options in RUNS]
+        rows = [_run_suite(name, options, port) for name, options in RUNS]
     good = all(row["scored_failures"] == 0 for row in rows)
     table = _table(rows)
     print(table)
@@ -103,7 +103,7 @@ def _node(*arguments, **options):
     )
 
 
-def _conform(name: str, options, port: int) -> dict:
+def _run_suite(name: str, options, port: int) -> dict:
     suite = NODE / "node_modules" / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
     done = _node(suite, "server", "--url", f"http://localhost:{port}/mcp", *options, timeout=600)
     found = {scenario: (int(good), int(bad)) for scenario, good, bad in _RESULT.findall(done.stdout)}
@@ -146,15 +146,15 @@ def _write(table: str) -> None:
     PAGE.write_text(f"{before}{BEGIN}\n\n{table}\n\n{END}{rest.partition(END)[2]}", encoding="utf-8")
 
 
-EATEN = ("--method", "tools/call", "--tool-name", "conjugate", "--tool-arg", "verb=eat", "tense=past_simple")
+EAT_CALL = ("--method", "tools/call", "--tool-name", "conjugate", "--tool-arg", "verb=eat", "tense=past_simple")
 
 
 def _inspect() -> int:
     """The inspector's own command line, both ways, both eras: (options, what has to stand in the answer)"""
     asked = (
         (("--method", "tools/list", "--strict"), '"name": "conjugate"'),
-        ((*EATEN, "person=3sg"), '"text": "ate"'),
-        (EATEN, '"isError": true'),
+        ((*EAT_CALL, "person=3sg"), '"text": "ate"'),
+        (EAT_CALL, '"isError": true'),
     )
     serve = (sys.executable, "-m", "toolwire", "mcp", "serve", CONJUGATE, "--store", "memory:")
     count = 0
@@ -162,12 +162,12 @@ def _inspect() -> int:
         for target in (serve, (f"http://127.0.0.1:{port}/mcp",)):
             for era in ("legacy", "modern"):
                 for options, expected in asked:
-                    _inspected(target, (*options, "--protocol-era", era), expected)
+                    _run_inspector(target, (*options, "--protocol-era", era), expected)
                     count += 1
     return count
 
 
-def _inspected(target, options, expected: str) -> None:
+def _run_inspector(target, options, expected: str) -> None:
     inspector = NODE / "node_modules" / ".bin" / "mcp-inspector"
     path = ("-e", f"PYTHONPATH={ROOT / 'src'}")
     done = _node(inspector, "--cli", *path, *target, *options, timeout=120)

@@ -27,7 +27,7 @@ VERSIONS = ("2026-07-28", "2025-11-25")
 def main() -> int:
     suite._install()
     _install_servers()
-    rows = [_conform(version) for version in VERSIONS]
+    rows = [_run_suite(version) for version in VERSIONS]
     table = _table(rows)
     print(table)
     if "--write" in sys.argv:
@@ -54,7 +54,7 @@ def _install_servers() -> None:
     ready.write_text(wanted, encoding="utf-8")
 
 
-def _conform(version: str) -> dict:
+def _run_suite(version: str) -> dict:
     """One row: what the suite scores, and what it only shows."""
     program = suite.NODE / "node_modules" / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
     client = f"{sys.executable} {suite.HERE / 'client.py'}"

@@ -139,16 +139,18 @@ output_formats = st.one_of(
     st.builds(OutputFormat, st.just("json_schema"), st.just({"type": "object"}), st.just("answer")),
 )
 
-spoken = st.lists(st.one_of(some_words.map(Text), some_words.map(Refusal), calls(), reasonings), max_size=4).map(tuple)
+response_parts = st.lists(
+    st.one_of(some_words.map(Text), some_words.map(Refusal), calls(), reasonings), max_size=4
+).map(tuple)
 stops = st.sampled_from(["stop", "tool_calls", "length", "content_filter", "refusal"]).map(Stop)
 usages = st.builds(Usage, st.integers(0, 10**6), st.integers(0, 10**6))
 responses = st.builds(
     Response,
     st.sampled_from(["resp_1", "msg_1"]),
     st.just("m"),
-    spoken,
+    response_parts,
     stops,
     st.one_of(st.none(), usages),
     st.sampled_from([None, 1_700_000_000]),
-    st.lists(st.builds(Alternative, spoken, stops), max_size=1).map(tuple),
+    st.lists(st.builds(Alternative, response_parts, stops), max_size=1).map(tuple),
 )

@@ -23,7 +23,7 @@ def spellings(value):
 
 
 @given(value=json_values)
-def test_strict_reads_what_json_reads(value):
+def test_strict_parser_accepts_valid_json(value):
     for spelling in spellings(value):
         assert dumps(parse(spelling)) == dumps(value)
 
@@ -33,7 +33,7 @@ def test_strict_reads_what_json_reads(value):
         st.binary(max_size=60), text.map(str.encode), st.text('{}[]",:\\ \t\n0123456789.eE+-abutrnfls').map(str.encode)
     )
 )
-def test_strict_refuses_what_json_refuses(data):
+def test_strict_parser_accepts_nothing_that_json_rejects(data):
     try:
         value = parse(data)
     except ToolwireError:
@@ -67,7 +67,7 @@ def test_the_scanner_finds_every_argument_once(value, places):
 
 
 @given(garbage=st.text('{}[]",:\\ a1', max_size=40))
-def test_the_scanner_calls_nothing_complete_that_is_no_object(garbage):
+def test_scanner_reports_complete_only_for_objects(garbage):
     scanner = Scanner()
     scanner.feed(garbage)
     try:
@@ -83,13 +83,13 @@ def test_the_scanner_calls_nothing_complete_that_is_no_object(garbage):
 
 
 @given(words=text)
-def test_escaping_comes_back(words):
+def test_escape_round_trips(words):
     assert unescape(escape(words)) == words
     assert json.loads(b'"%b"' % escape(words)) == words
 
 
 @given(words=text, places=st.lists(st.integers(0, 10**4), max_size=8), ascii_only=st.booleans())
-def test_a_wrapped_input_is_passed_on_while_it_arrives(words, places, ascii_only):
+def test_wrapped_input_is_unwrapped_at_every_split(words, places, ascii_only):
     raw = json.dumps({"input": words}, ensure_ascii=ascii_only)
     edges = [0, *sorted(place % (len(raw) + 1) for place in places), len(raw)]
     unwrapper = FreeformUnwrapper(0)
@@ -104,7 +104,7 @@ def test_a_wrapped_input_is_passed_on_while_it_arrives(words, places, ascii_only
 @pytest.mark.parametrize(
     "raw", ['{"input": 3}', '{"other": "x"}', '{"input": "x", "input": "y"}', '{"input": "cut', "[]", ""]
 )
-def test_what_is_not_the_one_argument_is_not_complete(raw):
+def test_wrapped_call_without_a_valid_input_argument_is_not_complete(raw):
     arguments, state = parse_arguments(raw)
     for pieces in ([raw], list(raw)):
         unwrapper = FreeformUnwrapper(0)
@@ -117,7 +117,7 @@ def test_what_is_not_the_one_argument_is_not_complete(raw):
 @pytest.mark.parametrize(
     "raw", ['{"input": "x", "more": 1}', '{"more": 1, "input": "x"}', ' { "more": [], "input" : "x" }']
 )
-def test_arguments_beside_the_input_are_not_input(raw):
+def test_extra_arguments_beside_the_input_are_ignored(raw):
     arguments, state = parse_arguments(raw)
     for pieces in ([raw], list(raw)):
         unwrapper = FreeformUnwrapper(0)

@@ -84,7 +84,7 @@ SERVER = Server(add, resources=[notes], prompts=[review])
 
 
 @given(st.binary(max_size=60) | JSON.map(dumps).map(str.encode) | MESSAGES.map(dumps).map(str.encode))
-def test_a_message_is_read_or_refused(data):
+def test_message_is_read_or_rejected_with_a_protocol_error(data):
     try:
         message = read(data)
     except RpcError as error:
@@ -94,7 +94,7 @@ def test_a_message_is_read_or_refused(data):
 
 
 @given(st.lists(MESSAGES, min_size=1, max_size=4), st.booleans())
-def test_every_message_is_answered_or_passed_over(messages, greeted):
+def test_every_message_is_answered_or_ignored(messages, greeted):
     async def talk():
         heard = []
         conversation = Conversation(SERVER, heard.append)
@@ -124,7 +124,7 @@ PARTS = st.lists(
 
 
 @given(PARTS, JSON, st.booleans())
-def test_a_result_comes_back_as_it_was(parts, structured, is_error):
+def test_result_survives_the_round_trip(parts, structured, is_error):
     call = ToolCall("c", "t", {})
     result = ToolResult("c", "t", parts, structured, is_error)
     found = read_result(json.loads(dumps(encode_result(result))), call)
@@ -138,7 +138,7 @@ def test_a_result_comes_back_as_it_was(parts, structured, is_error):
 
 
 @given(PARTS, JSON, st.sampled_from(KNOWN))
-def test_every_version_gets_blocks_that_it_knows(parts, structured, version):
+def test_each_version_gets_only_block_types_it_defines(parts, structured, version):
     kinds = {"text", "image", "resource"} | ({"audio"} if version >= "2025-03-26" else set())
     kinds |= {"resource_link"} if version >= "2025-06-18" else set()
     out = encode_result(ToolResult("c", "t", parts, structured), version=version)
@@ -146,7 +146,7 @@ def test_every_version_gets_blocks_that_it_knows(parts, structured, version):
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=40))
-def test_any_text_can_stand_in_a_header(text):
+def test_any_text_can_be_encoded_as_a_header_value(text):
     said = encode_value(text)
     assert said.isascii()
     assert said.isprintable()

@@ -26,7 +26,7 @@ def spellings(value):
 
 
 @given(value=objects)
-def test_sound_arguments_pass_unchanged(value):
+def test_valid_arguments_pass_unchanged(value):
     for spelling in spellings(value):
         for policy in POLICIES:
             for finished in (True, False):
@@ -36,7 +36,7 @@ def test_sound_arguments_pass_unchanged(value):
 
 @pytest.mark.parametrize(("value", "schema"), SOUND, ids=dumps)
 @pytest.mark.parametrize("policy", POLICIES)
-def test_arguments_that_fit_pass_unchanged(value, schema, policy):
+def test_arguments_that_match_the_schema_pass_unchanged(value, schema, policy):
     for given_form in (value, *spellings(value)):
         found = repair_arguments(given_form, schema, policy=policy)
         assert (dumps(found.arguments), found.steps, found.problems) == (dumps(value), (), ())
@@ -55,7 +55,7 @@ def assert_part_of(value, whole):
 
 
 @given(value=json_values)
-def test_a_prefix_never_holds_what_the_whole_does_not(value):
+def test_repaired_prefix_contains_only_values_of_the_full_text(value):
     whole = {"value": value, "last": 1}
     spelling = json.dumps(whole, ensure_ascii=False)
     for cut in range(1, len(spelling)):
@@ -66,7 +66,7 @@ def test_a_prefix_never_holds_what_the_whole_does_not(value):
 
 
 @pytest.mark.parametrize(("value", "schema"), SOUND, ids=dumps)
-def test_a_prefix_of_a_vector_never_holds_what_the_whole_does_not(value, schema):
+def test_repaired_prefix_of_a_vector_contains_only_values_of_the_full_text(value, schema):
     for spelling in spellings(value):
         for cut in range(1, len(spelling)):
             for policy in POLICIES:
@@ -79,7 +79,7 @@ STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
 @given(value=objects, place=st.integers(0, 10**4), twice=st.booleans())
-def test_a_mark_too_few_or_too_many_is_never_silently_wrong(value, place, twice):
+def test_missing_or_doubled_punctuation_is_repaired_exactly_or_rejected(value, place, twice):
     """One comma, colon or bracket: it comes out as it was, or not at all."""
     text = json.dumps({"value": value, "last": "x"})
     masked = STRINGS.sub(lambda found: "s" * len(found.group()), text)
@@ -92,7 +92,7 @@ def test_a_mark_too_few_or_too_many_is_never_silently_wrong(value, place, twice)
 
 
 @given(text=st.one_of(BRACKETS, BRACKETS.map('{{"a": "{}'.format), st.text()))
-def test_any_text_is_read_or_refused(text):
+def test_any_text_is_repaired_or_rejected(text):
     for read in (repair_json, lambda text: list(interpretations(text))):
         try:
             read(text)
@@ -104,7 +104,7 @@ def test_any_text_is_read_or_refused(text):
 
 
 @given(text=st.one_of(BRACKETS, st.tuples(objects, BRACKETS).map(lambda pair: json.dumps(pair[0]) + pair[1])))
-def test_what_was_repaired_needs_no_repair(text):
+def test_repaired_value_needs_no_further_repair(text):
     try:
         found = [repair_json(text), *interpretations(text)]
     except BrokenJSON:
@@ -115,7 +115,7 @@ def test_what_was_repaired_needs_no_repair(text):
 
 
 @given(value=json_values)
-def test_python_writes_what_we_read(value):
+def test_python_repr_is_read_or_rejected_as_ambiguous(value):
     """`repr` of a value is the most common way of writing something that is almost JSON."""
     try:
         found = repair_json(repr({"value": value}))

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 from canonical import requests
 from hypothesis import given
-from judges import judge_request
+from sdk_validation import validate_request
 
 import toolwire
 from recordings import WIRES
@@ -18,7 +18,7 @@ from toolwire.wire import get
 
 @pytest.mark.parametrize("wire", WIRES)
 @given(request=requests())
-def test_it_is_legal_or_refused(wire, request):
+def test_encoded_request_is_valid_or_rejected(wire, request):
     codec = get(wire)
     try:
         prepared = toolwire.prepare(request, codec)
@@ -26,7 +26,7 @@ def test_it_is_legal_or_refused(wire, request):
     except ToolwireError:
         return
     body = parse_object(to_bytes(body))
-    judge_request(wire, body)
+    validate_request(wire, body)
     back = codec.decode_request(body)
     calls = [part for message in back.messages for part in message.parts if isinstance(part, ToolCall)]
     results = [part for message in back.messages for part in message.parts if isinstance(part, ToolResult)]
@@ -57,7 +57,7 @@ def test_preparing_is_a_pure_function(wire, request):
 
 @pytest.mark.parametrize("wire", WIRES)
 @given(request=requests())
-def test_what_fits_already_is_left_alone(wire, request):
+def test_preparing_twice_equals_preparing_once(wire, request):
     """Fitting twice is fitting once."""
     codec = get(wire)
     try:

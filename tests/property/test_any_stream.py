@@ -30,20 +30,20 @@ cuts = st.lists(st.integers(0, 10**6), max_size=12)
 
 
 @given(response=responses)
-def test_unfolding_and_folding_is_nothing(response):
+def test_fold_inverts_unfold(response):
     assert same(toolwire.fold(toolwire.unfold(response)), response)
 
 
 @pytest.mark.parametrize("wire", WIRES)
 @given(response=responses, places=cuts)
-def test_any_cutting_gives_the_same_events(wire, response, places):
+def test_events_do_not_depend_on_how_the_stream_is_split(wire, response, places):
     data = encoded(wire, response)
     assert decode_stream(get(wire), cut(data, places)) == decode_stream(get(wire), [data])
 
 
 @pytest.mark.parametrize("wire", WIRES)
 @given(response=responses)
-def test_the_stream_of_an_answer_says_what_the_whole_says(wire, response):
+def test_streamed_and_whole_responses_are_equal(wire, response):
     codec = get(wire)
     restored = Exchange().restore(response)
     streamed = toolwire.fold(decode_stream(codec, [encoded(wire, response)]))
@@ -61,7 +61,7 @@ def test_the_stream_of_an_answer_says_what_the_whole_says(wire, response):
 @pytest.mark.parametrize("target", WIRES)
 @pytest.mark.parametrize("source", WIRES)
 @given(response=responses, places=cuts)
-def test_words_and_calls_arrive_on_every_other_wire(source, target, response, places):
+def test_text_and_calls_survive_stream_translation(source, target, response, places):
     if source == target:
         return
     translation = toolwire.translate_stream(source=source, target=target)
@@ -78,7 +78,7 @@ def test_words_and_calls_arrive_on_every_other_wire(source, target, response, pl
         assert "not the JSON object" in translation.error.message
         return
     assert translation.error is None
-    assert said(arrived) == said(there)
+    assert text_of(arrived) == text_of(there)
     assert [(c.name, c.arguments) for c in arrived.calls if c.arguments is not None] == runnable(there, target)
 
 
@@ -89,13 +89,13 @@ def runnable(response, target):
     return [(call.name, {"input": call.raw} if call.kind == "freeform" else call.arguments) for call in calls]
 
 
-def said(response):
+def text_of(response):
     return "".join(part.text for part in response.parts if isinstance(part, (Text, Refusal)))
 
 
 @pytest.mark.parametrize("wire", WIRES)
 @given(response=responses, place=st.integers(0, 10**6))
-def test_what_is_cut_short_is_an_error_or_all_there(wire, response, place):
+def test_truncated_stream_raises_or_is_complete(wire, response, place):
     data = encoded(wire, response)
     whole = toolwire.fold(decode_stream(get(wire), [data]))
     decoder = get(wire).stream_decoder()

@@ -74,7 +74,7 @@ def whole(text):
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=8)
 @given(given_=arguments, second=st.booleans())
-def test_what_is_rendered_reads_back_or_is_a_loss(name, given_, second):
+def test_rendered_calls_parse_back_or_report_a_loss(name, given_, second):
     form = toolwire.text.get(name)
     tools = [tool(**{key: _TYPES[type(value)] for key, value in given_.items()}), Tool("other")]
     calls = [ToolCall("abcdefghi", "get_weather", given_), ToolCall("abcdefghj", "other", {})][
@@ -94,7 +94,7 @@ def test_what_is_rendered_reads_back_or_is_a_loss(name, given_, second):
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=8)
 @given(value=st.text(max_size=30).filter(whole))
-def test_a_string_without_delimiters_is_never_lost(name, value):
+def test_string_without_delimiters_is_rendered_without_loss(name, value):
     form = toolwire.text.get(name)
     plain = re.sub(r"[<>\[\]{}|`:\r]", "", value).replace("\n", " ")
     call = ToolCall("abcdefghi", "get_weather", {"city": plain})
@@ -104,7 +104,7 @@ def test_a_string_without_delimiters_is_never_lost(name, value):
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=15)
 @given(data=st.data())
-def test_any_text_cut_anywhere_gives_the_same_events(name, data):
+def test_events_do_not_depend_on_how_the_text_is_split(name, data):
     text = "".join(data.draw(st.lists(st.sampled_from(tokens(name)), max_size=14)))
     places = data.draw(st.lists(st.integers(0, len(text)), max_size=6))
     edges = [0, *sorted(places), len(text)]
@@ -118,7 +118,7 @@ def test_any_text_cut_anywhere_gives_the_same_events(name, data):
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=6)
 @given(words=st.text(max_size=40).filter(whole), place=st.integers(0, 40))
-def test_words_outside_of_calls_are_kept(name, words, place):
+def test_text_outside_calls_is_kept(name, words, place):
     plain = re.sub(r"[<>\[\]{}|`:]", "", words)
     parsed = toolwire.text.get(name).parse(plain, TOOLS)
     assert parsed.text == plain
@@ -173,7 +173,7 @@ def grown(seed, size):
 
 @pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", STYLES)
-def test_hostile_text_costs_linear_time(name):
+def test_hostile_text_is_parsed_in_linear_time(name):
     for seed in hostile(name):
         with cpu_guard():
             read_text(name, grown(seed, SIZE), SIZE)
@@ -190,7 +190,7 @@ def test_hostile_text_costs_linear_time(name):
         ("glm47", 1, SIZE // 16),
     ],
 )
-def test_hostile_text_in_small_pieces_costs_linear_time(name, chunk, size):
+def test_hostile_text_in_small_pieces_is_parsed_in_linear_time(name, chunk, size):
     for seed in list(hostile(name))[::2]:
         costs = [(most, count_work(lambda: read_text(name, grown(seed, most), chunk))) for most in (1_000, 4_000)]
         assert_linear(costs)
@@ -198,7 +198,7 @@ def test_hostile_text_in_small_pieces_costs_linear_time(name, chunk, size):
             read_text(name, grown(seed, size), chunk)
 
 
-def test_detection_costs_linear_time():
+def test_detection_takes_linear_time():
     for seed in ("<", ("<tool_call>x", "\n"), "Action:\n", "[", " ", ("[TOOL_CALLS]", "x"), ">>>", ("<function=", "a")):
         with cpu_guard():
             toolwire.text.detect(grown(seed, SIZE))

@@ -18,7 +18,7 @@ from toolwire.ir.events import StreamFault
 from toolwire.wire import get
 
 TOKEN = re.compile(rb"token-\d{9}")
-SOUND = ("words", "call", "late")
+VALID = ("words", "call", "late")
 # what may be answered to each; "error" is a stream that ends in an error event
 EXPECTED = {
     "stall": {"502", "504", "error"},
@@ -114,7 +114,7 @@ class Load:
         tokens = set(TOKEN.findall(answer.body))
         if tokens - {token}:
             self.wrong.append(f"{label}: {tokens} is not {token}")
-        if how in SOUND and (found != "ok" or tokens != {token}):
+        if how in VALID and (found != "ok" or tokens != {token}):
             self.wrong.append(f"{label}: {found}, {answer.body[:300]!r}")
         if how in EXPECTED and found not in EXPECTED[how]:
             self.wrong.append(f"{label}: {found}, {answer.body[-300:]!r}")

@@ -19,7 +19,7 @@ GARBAGE = b"data: {\xff\x00 not json\n\n<html>502</html>\n"
 
 
 def answer(request: Request) -> object:
-    token, how = _words(request).split(" ")[:2]
+    token, how = _user_text(request).split(" ")[:2]
     words = Response(parts=(Text(f"{token} says that it rains. " * 20),), stop=Stop("stop"), usage=USAGE)
     if how == "call":
         call = ToolCall(f"call-{token}", "get_weather", {"city": token})
@@ -41,7 +41,7 @@ def answer(request: Request) -> object:
     return words
 
 
-def _words(request: Request) -> str:
+def _user_text(request: Request) -> str:
     return next(part.text for message in request.messages for part in message.parts if isinstance(part, Text))
 
 

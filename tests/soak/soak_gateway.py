@@ -46,7 +46,7 @@ async def process(*command: str):
         await running.wait()
 
 
-async def said(running) -> dict:
+async def read_status(running) -> dict:
     running.send_signal(signal.SIGUSR1)
     return json.loads(await running.stdout.readline())
 
@@ -75,13 +75,13 @@ async def sampled(pid: int, samples: list[float], every: float) -> None:
 async def under_load(running, port: int, clients: int, seconds: float) -> list[str]:
     warm = Load(port)
     await warm.run(20, 3)
-    before, open_before = await said(running), files(running.pid)
+    before, open_before = await read_status(running), files(running.pid)
     load, samples = Load(port), []
     sampling = asyncio.create_task(sampled(running.pid, samples, seconds / 30))
     await load.run(clients, seconds)
     sampling.cancel()
     await asyncio.sleep(10)  # the longest that a stalled upstream is waited for, and more
-    after, open_after = await said(running), files(running.pid)
+    after, open_after = await read_status(running), files(running.pid)
     print(f"{sum(load.outcomes.values())} requests in {seconds:g} s, {clients} clients")
     for name, count in sorted(load.outcomes.items()):
         print(f"  {count:7} {name}")

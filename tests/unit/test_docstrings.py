@@ -14,12 +14,12 @@ MODULES = [
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_examples(name):
+def test_docstring_examples_pass(name):
     result = doctest.testmod(importlib.import_module(name))
     assert result.failed == 0
 
 
-def test_there_are_examples():
+def test_package_has_docstring_examples():
     finder = doctest.DocTestFinder(exclude_empty=True)
     examples = [test for name in MODULES for test in finder.find(importlib.import_module(name)) if test.examples]
     assert len(examples) >= 5

@@ -49,7 +49,7 @@ def test_every_bad_input_has_a_test():
     _check(dict(ledger.BAD_INPUTS), "bad_input")
 
 
-def test_every_bad_input_is_thrown_at_a_gateway():
+def test_every_bad_input_is_sent_to_a_gateway():
     assert sorted(ledger.GATEWAY_BAD_INPUTS) == list(range(1, 96))
     _check(dict(ledger.GATEWAY_BAD_INPUTS), "gateway_bad_input")
 
@@ -62,7 +62,7 @@ def test_every_failure_has_a_test():
     _check(dict(ledger.FAILURES), "failure")
 
 
-def test_what_comes_later_has_a_part_that_holds_today():
+def test_no_entry_is_both_deferred_and_partial():
     tables = (
         ledger.CASES,
         ledger.BAD_INPUTS,

@@ -20,24 +20,24 @@ def test_all_is_complete_and_sorted():
     assert set(toolwire.__all__) <= set(dir(toolwire))
 
 
-def test_a_name_that_is_not_there():
+def test_unknown_attribute_raises():
     with pytest.raises(AttributeError, match="no attribute 'nope'"):
         toolwire.nope
 
 
 @pytest.mark.parametrize("name", sorted(set(toolwire.__all__) - {"wire"}))
-def test_every_public_name_says_what_it_is(name):
+def test_every_public_name_has_a_docstring(name):
     assert getattr(toolwire, name).__doc__
 
 
-def test_importing_loads_nothing():
+def test_import_loads_no_heavy_modules():
     heavy = "asyncio msgspec pydantic jiter typing re httpx numpy torch importlib.metadata".split()
     program = f"import sys, toolwire; print([m for m in {heavy} if m in sys.modules])"
     bare = f"import sys; print([m for m in {heavy} if m in sys.modules])"
     assert run(program) == run(bare)
 
 
-def test_translating_loads_no_more_than_it_needs():
+def test_translation_loads_only_needed_modules():
     program = """
 import sys, toolwire
 toolwire.translate({"model": "m", "messages": [{"role": "user", "content": "x"}]}, source="openai_chat", target="anthropic")

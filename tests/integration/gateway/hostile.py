@@ -28,9 +28,11 @@ PATHS = {
     "openai_responses": "/v1/responses",
 }
 WEATHER = Tool("get_weather", "The weather", {"type": "object", "properties": {"city": {"type": "string"}}})
-ASKED = Request(messages=(Message("user", (Text("Weather in Paris?"),)),), tools=(WEATHER,))
-WORDS = Response(parts=(Text("It will rain in Paris."),), stop=Stop("stop"), usage=Usage(12, 5))
-ONE = Response(parts=(ToolCall("c1", "get_weather", {"city": "Paris"}),), stop=Stop("tool_calls"), usage=Usage(12, 9))
+REQUEST = Request(messages=(Message("user", (Text("Weather in Paris?"),)),), tools=(WEATHER,))
+TEXT_ANSWER = Response(parts=(Text("It will rain in Paris."),), stop=Stop("stop"), usage=Usage(12, 5))
+CALL_ANSWER = Response(
+    parts=(ToolCall("c1", "get_weather", {"city": "Paris"}),), stop=Stop("tool_calls"), usage=Usage(12, 9)
+)
 
 
 class Answer(NamedTuple):
@@ -69,7 +71,7 @@ def path_of(front: str, model: str = "openai_chat/m", *, stream: bool = False) -
     return PATHS[front].format(model=model, verb=verb)
 
 
-def body_of(front: str, request: Request = ASKED, model: str = "openai_chat/m", *, stream: bool = False) -> bytes:
+def body_of(front: str, request: Request = REQUEST, model: str = "openai_chat/m", *, stream: bool = False) -> bytes:
     whole = Request(model, request.messages, request.tools, request.choice, stream=stream)
     return to_bytes(get(front).encode_request(whole).body)
 
@@ -111,7 +113,7 @@ async def post(gateway: Serving, path: str, body: bytes, headers: dict[str, str]
 async def ask(
     gateway: Serving,
     front: str,
-    request: Request = ASKED,
+    request: Request = REQUEST,
     *,
     wire: str = "openai_chat",
     stream: bool = False,
@@ -151,7 +153,7 @@ async def _chunks(reader: asyncio.StreamReader) -> tuple[bytes, bool]:
     return b"".join(pieces), True
 
 
-def refused(answer: Answer, front: str, *statuses: int) -> Fault:
+def expect_error(answer: Answer, front: str, *statuses: int) -> Fault:
     """An error in the words of `front`, with one of these statuses (any 4xx where none is named)."""
     assert answer.status in (statuses or range(400, 500)), (answer.status, answer.body[:500])
     assert answer.headers["content-type"] == "application/json"
@@ -169,7 +171,7 @@ def refused(answer: Answer, front: str, *statuses: int) -> Fault:
     return get(front).decode_error(answer.status, document, answer.headers)
 
 
-def responded(answer: Answer, front: str, *, stream: bool = False) -> Response:
+def decode_answer(answer: Answer, front: str, *, stream: bool = False) -> Response:
     """What a client of `front` understands."""
     from toolwire import fold
 

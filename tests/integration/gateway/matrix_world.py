@@ -31,7 +31,7 @@ class World:
         self.clients: dict[str, Client] = {name: kind(gateway.url) for name, kind in CLIENTS.items()}
         self.straight: dict[str, Client] = {name: kind(upstream.url) for name, kind in CLIENTS.items()}
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         self.number += 1
         self.upstream.script.clear()
         self.upstream.heard.clear()
@@ -50,7 +50,7 @@ def settings(url: str) -> dict[str, Any]:
 
 
 @contextmanager
-def opened() -> Iterator[World]:
+def open_world() -> Iterator[World]:
     with asyncio.Runner() as runner:
         upstream = runner.run(Upstream(piece=37).__aenter__())
         context = serving(settings(upstream.url))

@@ -53,7 +53,7 @@ class Client(Protocol):
         """`choice` is None, "none", or the name of the tool that must be called."""
         ...
 
-    def words(self, text: str) -> list[Any]: ...
+    def user_message(self, text: str) -> list[Any]: ...
 
     def results(self, results: Sequence[Result]) -> list[Any]: ...
 
@@ -86,7 +86,7 @@ class Chat:
         said = [message.model_dump(exclude_none=True, include={"role", "content", "tool_calls"})]
         return Answer(message.content or "", calls, only.finish_reason, said)
 
-    def words(self, text):
+    def user_message(self, text):
         return [{"role": "user", "content": text}]
 
     def results(self, results):
@@ -125,7 +125,7 @@ class Responses:
             item.pop("parsed_arguments", None)  # the SDK's own, not the protocol's
         return Answer(response.output_text, calls, response.status, said)
 
-    def words(self, text):
+    def user_message(self, text):
         return [{"role": "user", "content": text}]
 
     def results(self, results):
@@ -171,7 +171,7 @@ class Messages:
         text = "".join(block.text for block in message.content if block.type == "text")
         return Answer(text, calls, message.stop_reason, [{"role": "assistant", "content": message.content}])
 
-    def words(self, text):
+    def user_message(self, text):
         return [{"role": "user", "content": text}]
 
     def results(self, results):
@@ -223,7 +223,7 @@ class Gemini:
             config["tool_config"] = {"function_calling_config": {"mode": "NONE"} if choice == "none" else forced}
         return types.GenerateContentConfig.model_validate(config)
 
-    def words(self, text):
+    def user_message(self, text):
         return [types.Content(role="user", parts=[types.Part(text=text)])]
 
     def results(self, results):

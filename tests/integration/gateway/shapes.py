@@ -18,7 +18,7 @@ class Call(NamedTuple):
     arguments: dict[str, Any]
 
 
-class Said(NamedTuple):
+class ModelAnswer(NamedTuple):
     """`thought` is for those who show and sign it; the others keep it to themselves."""
 
     text: str = ""
@@ -26,10 +26,10 @@ class Said(NamedTuple):
     thought: str = ""
 
 
-def spoken(upstream: str, said: Said, *, stream: bool) -> RawReply:
+def provider_answer(upstream: str, said: ModelAnswer, *, stream: bool) -> RawReply:
     """`upstream` is a wire, or a text format that a chat server without calls writes."""
     if upstream in _TEXTS:
-        said = Said(said.text + _TEXTS[upstream](said.calls))
+        said = ModelAnswer(said.text + _TEXTS[upstream](said.calls))
         upstream = "openai_chat"
     whole, chunks = _SHAPES[upstream]
     if not stream:
@@ -50,7 +50,7 @@ def _halves(text: str) -> tuple[str, str]:
 # --- OpenAI Chat
 
 
-def _chat_whole(said: Said) -> dict:
+def _chat_whole(said: ModelAnswer) -> dict:
     message: dict = {"role": "assistant", "content": said.text or None, "refusal": None, "annotations": []}
     if said.calls:
         message["tool_calls"] = [
@@ -65,7 +65,7 @@ def _chat_whole(said: Said) -> dict:
 _CHAT_USAGE = {"prompt_tokens": USAGE[0], "completion_tokens": USAGE[1], "total_tokens": sum(USAGE)}
 
 
-def _chat_chunks(said: Said) -> list[dict]:
+def _chat_chunks(said: ModelAnswer) -> list[dict]:
     deltas: list[dict] = [{"role": "assistant", "content": "" if said.text else None}]
     deltas += [{"content": half} for half in _halves(said.text) if half]
     for index, call in enumerate(said.calls):
@@ -85,7 +85,7 @@ def _chat_chunks(said: Said) -> list[dict]:
 # --- OpenAI Responses
 
 
-def _responses_items(said: Said) -> list[dict]:
+def _responses_items(said: ModelAnswer) -> list[dict]:
     words = {"type": "output_text", "text": said.text, "annotations": [], "logprobs": []}
     message = {"type": "message", "id": "msg_1", "status": "completed", "role": "assistant", "content": [words]}
     calls = [
@@ -104,7 +104,7 @@ def _responses_items(said: Said) -> list[dict]:
     return [thought] * bool(said.thought) + [message] * bool(said.text) + calls
 
 
-def _responses_whole(said: Said) -> dict:
+def _responses_whole(said: ModelAnswer) -> dict:
     return {
         "id": "resp_1",
         "object": "response",
@@ -131,7 +131,7 @@ def _responses_whole(said: Said) -> dict:
     }
 
 
-def _responses_chunks(said: Said) -> list[dict]:
+def _responses_chunks(said: ModelAnswer) -> list[dict]:
     whole = _responses_whole(said)
     begun = {**whole, "status": "in_progress", "output": [], "usage": None}
     events = [{"type": "response.created", "response": begun}, {"type": "response.in_progress", "response": begun}]
@@ -189,7 +189,7 @@ _ITEM_EVENTS = {"reasoning": _reasoning_events, "message": _message_events, "fun
 # --- Anthropic
 
 
-def _anthropic_blocks(said: Said) -> list[dict]:
+def _anthropic_blocks(said: ModelAnswer) -> list[dict]:
     thought = [{"type": "thinking", "thinking": said.thought, "signature": SIGNATURE}] if said.thought else []
     words = [{"type": "text", "text": said.text}] if said.text else []
     return (
@@ -197,7 +197,7 @@ def _anthropic_blocks(said: Said) -> list[dict]:
     )
 
 
-def _anthropic_whole(said: Said) -> dict:
+def _anthropic_whole(said: ModelAnswer) -> dict:
     return {
         "id": "msg_1",
         "type": "message",
@@ -210,7 +210,7 @@ def _anthropic_whole(said: Said) -> dict:
     }
 
 
-def _anthropic_chunks(said: Said) -> list[dict]:
+def _anthropic_chunks(said: ModelAnswer) -> list[dict]:
     whole = _anthropic_whole(said)
     usage = {"input_tokens": USAGE[0], "output_tokens": 1}
     begun = {**whole, "content": [], "stop_reason": None, "usage": usage}
@@ -238,7 +238,7 @@ def _anthropic_chunks(said: Said) -> list[dict]:
 # --- Gemini: STOP whatever it says; the first call of a turn is signed
 
 
-def _gemini_parts(said: Said) -> list[dict]:
+def _gemini_parts(said: ModelAnswer) -> list[dict]:
     parts: list[dict] = [{"text": said.thought, "thought": True}] if said.thought else []
     parts += [{"text": said.text}] if said.text else []
     for number, call in enumerate(said.calls):
@@ -251,16 +251,16 @@ _GEMINI_USAGE = {"promptTokenCount": USAGE[0], "candidatesTokenCount": USAGE[1],
 _GEMINI_HEAD = {"modelVersion": "gemini-3-pro", "responseId": "r1"}
 
 
-def _gemini_whole(said: Said) -> dict:
+def _gemini_whole(said: ModelAnswer) -> dict:
     content = {"role": "model", "parts": _gemini_parts(said)}
     candidate = {"content": content, "finishReason": "STOP", "index": 0}
     return {"candidates": [candidate], "usageMetadata": _GEMINI_USAGE, **_GEMINI_HEAD}
 
 
-def _gemini_chunks(said: Said) -> list[dict]:
+def _gemini_chunks(said: ModelAnswer) -> list[dict]:
     thought = [{"text": half, "thought": True} for half in _halves(said.thought) if half]
     words = [{"text": half} for half in _halves(said.text) if half]
-    parts = [*thought, *words, *_gemini_parts(Said(calls=said.calls))]
+    parts = [*thought, *words, *_gemini_parts(ModelAnswer(calls=said.calls))]
     chunks = [
         {"candidates": [{"index": 0, "content": {"role": "model", "parts": [part]}}], **_GEMINI_HEAD} for part in parts
     ]
@@ -275,21 +275,21 @@ _OLLAMA_HEAD = {"model": "qwen3", "created_at": "2026-08-21T18:48:22.196249Z"}
 _OLLAMA_END = {"done": True, "done_reason": "stop", "prompt_eval_count": USAGE[0], "eval_count": USAGE[1]}
 
 
-def _ollama_calls(said: Said) -> list[dict]:
+def _ollama_calls(said: ModelAnswer) -> list[dict]:
     return [
         {"id": call.id, "function": {"index": index, "name": call.name, "arguments": call.arguments}}
         for index, call in enumerate(said.calls)
     ]
 
 
-def _ollama_whole(said: Said) -> dict:
+def _ollama_whole(said: ModelAnswer) -> dict:
     message: dict = {"role": "assistant", "content": said.text}
     if said.calls:
         message["tool_calls"] = _ollama_calls(said)
     return {**_OLLAMA_HEAD, "message": message, **_OLLAMA_END}
 
 
-def _ollama_chunks(said: Said) -> list[dict]:
+def _ollama_chunks(said: ModelAnswer) -> list[dict]:
     messages: list[dict] = [{"role": "assistant", "content": half} for half in _halves(said.text) if half]
     messages += [{"role": "assistant", "content": "", "tool_calls": [call]} for call in _ollama_calls(said)]
     lines = [{**_OLLAMA_HEAD, "message": message, "done": False} for message in messages]

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, contextmanager
 
 import pytest
 import uvicorn
-from asking import HELLO, post
+from gateway_client import HELLO, post
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
@@ -32,19 +32,19 @@ CLIENT = "canary7client7key7abcdefgh"
 WRONG = "canary7wrong7key7abcdefgh"
 SECRET = "sk-canary7secret7in7a7body"
 PASSWORD = "canary7password"
-WORDS = "canary7words7of7a7prompt"  # a recording may have these; nothing else may
+PROMPT_TEXT = "canary7words7of7a7prompt"  # a recording may have these; nothing else may
 MARK = "canary7"
-SAID = Response(
+ANSWER = Response(
     id="r1",
-    parts=(Text(f"{WORDS} {SECRET}"), ToolCall("c1", "look", {"password": PASSWORD, "note": SECRET})),
+    parts=(Text(f"{PROMPT_TEXT} {SECRET}"), ToolCall("c1", "look", {"password": PASSWORD, "note": SECRET})),
     stop=Stop("tool_calls"),
 )
-TOOL = {"type": "function", "function": {"name": "look", "description": WORDS, "parameters": {"type": "object"}}}
+TOOL = {"type": "function", "function": {"name": "look", "description": PROMPT_TEXT, "parameters": {"type": "object"}}}
 BODY = {
     "model": "WIRE/m",
     "messages": [
-        {"role": "system", "content": WORDS},
-        {"role": "user", "content": f"{WORDS}; the key is {SECRET}"},
+        {"role": "system", "content": PROMPT_TEXT},
+        {"role": "user", "content": f"{PROMPT_TEXT}; the key is {SECRET}"},
         {
             "role": "assistant",
             "tool_calls": [
@@ -72,13 +72,13 @@ class Crash:
     """A sink that fails, with words of a body in its error."""
 
     def begin(self, turn, asked, headers):
-        raise RuntimeError(f"{WORDS} {headers}")
+        raise RuntimeError(f"{PROMPT_TEXT} {headers}")
 
     def __call__(self, turn):
-        raise RuntimeError(WORDS)
+        raise RuntimeError(PROMPT_TEXT)
 
 
-class Watched:
+class ObservedGateway:
     """A gateway that tells everything to everybody, and all that was told."""
 
     def __init__(self, folder, upstream):
@@ -178,7 +178,7 @@ def all_loggers_at_debug(out):
 def watch(tmp_path, *script, scene):
     async def play():
         async with Upstream(*script) as upstream:
-            watched = Watched(tmp_path, upstream)
+            watched = ObservedGateway(tmp_path, upstream)
             with all_loggers_at_debug(watched.heard):
                 async with watched.running():
                     await scene(watched)
@@ -190,28 +190,28 @@ def watch(tmp_path, *script, scene):
 def check(watched, *, answers=True):
     for name, text in watched.seen().items():
         assert MARK not in text, (name, [line for line in text.splitlines() if MARK in line][:3])
-    assert MARK not in watched.recordings().replace(WORDS, ""), "recordings"
+    assert MARK not in watched.recordings().replace(PROMPT_TEXT, ""), "recordings"
     if answers:
         assert MARK not in repr(watched.answers), watched.answers
 
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("wire", ["openai_chat", "anthropic", "gemini"])
-def test_success(tmp_path, wire, stream):
+def test_successful_exchange_leaks_no_secrets(tmp_path, wire, stream):
     async def scene(watched):
         await watched.ask(body={**BODY, "stream": stream}, wire=wire)
 
-    watched, upstream = watch(tmp_path, SAID, scene=scene)
+    watched, upstream = watch(tmp_path, ANSWER, scene=scene)
     check(watched, answers=False)  # the client gets what the model said to it
     assert watched.answers[0][0] == 200
     assert UPSTREAM in repr(upstream.heard[0].headers)
-    assert WORDS.encode() in upstream.heard[0].body
+    assert PROMPT_TEXT.encode() in upstream.heard[0].body
     for header in ("cookie", "x-odd"):
         assert header not in upstream.heard[0].headers
     assert "toolwire_requests_total{" in watched.page
     assert len(watched.spans.get_finished_spans()) == 1
     assert len(list((tmp_path / "traces").iterdir())) == 1
-    assert WORDS in watched.recordings()
+    assert PROMPT_TEXT in watched.recordings()
     for name in ("request_id", "ms", "upstream"):
         assert name in watched.lines()[-1] or name in watched.lines()[0]
     assert UPSTREAM not in repr(watched.answers)
@@ -219,7 +219,7 @@ def test_success(tmp_path, wire, stream):
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("wire", ["openai_chat", "anthropic"])
-def test_an_upstream_that_repeats_its_key(tmp_path, wire, stream):
+def test_upstream_key_echoed_in_an_error_is_not_leaked(tmp_path, wire, stream):
     script = (
         RawReply(json.dumps(ECHO).encode(), 401, JSON),
         RawReply(f"who is {UPSTREAM}?".encode(), 400, {"content-type": "text/plain", "x-key": UPSTREAM}),
@@ -237,24 +237,24 @@ def test_an_upstream_that_repeats_its_key(tmp_path, wire, stream):
 
 
 BAD = {
-    "cut off": b'{"model": "openai_chat/m", "messages": [{"content": "%b %b' % (WORDS.encode(), SECRET.encode()),
-    "no JSON": f"{WORDS} {SECRET}".encode(),
-    "not UTF-8": WORDS.encode() + b"\xff\xfe" + SECRET.encode(),
-    "twice": json.dumps({"model": "openai_chat/m"})[:-1].encode() + b', "x": "%b", "x": 1}' % WORDS.encode(),
-    "messages of a wrong kind": {"model": "WIRE/m", "messages": WORDS},
-    "content of a wrong kind": {"model": "WIRE/m", "messages": [{"role": "user", "content": {WORDS: SECRET}}]},
+    "cut off": b'{"model": "openai_chat/m", "messages": [{"content": "%b %b' % (PROMPT_TEXT.encode(), SECRET.encode()),
+    "no JSON": f"{PROMPT_TEXT} {SECRET}".encode(),
+    "not UTF-8": PROMPT_TEXT.encode() + b"\xff\xfe" + SECRET.encode(),
+    "twice": json.dumps({"model": "openai_chat/m"})[:-1].encode() + b', "x": "%b", "x": 1}' % PROMPT_TEXT.encode(),
+    "messages of a wrong kind": {"model": "WIRE/m", "messages": PROMPT_TEXT},
+    "content of a wrong kind": {"model": "WIRE/m", "messages": [{"role": "user", "content": {PROMPT_TEXT: SECRET}}]},
     "an unknown part": {
         "model": "WIRE/m",
-        "messages": [{"role": "user", "content": [{"type": "text", "text": [WORDS]}]}],
+        "messages": [{"role": "user", "content": [{"type": "text", "text": [PROMPT_TEXT]}]}],
     },
-    "tools of a wrong kind": {"model": "WIRE/m", "messages": [], "tools": [WORDS]},
+    "tools of a wrong kind": {"model": "WIRE/m", "messages": [], "tools": [PROMPT_TEXT]},
     "a key in the body": {**BODY, "api_key": SECRET},
     "an address in the body": {**BODY, "base_url": f"http://host/{SECRET}"},
 }
 
 
 @pytest.mark.parametrize("body", BAD.values(), ids=BAD)
-def test_bodies_that_cannot_be_read(tmp_path, body):
+def test_unreadable_bodies_leak_no_secrets(tmp_path, body):
     async def scene(watched):
         status, _, _ = await watched.ask(body=body, wire="anthropic")
         assert 400 <= status < 500
@@ -269,16 +269,16 @@ def test_bodies_that_cannot_be_read(tmp_path, body):
     [
         (PartialReply(then="stall"),),
         (PartialReply(then="reset"),),
-        (PartialReply(SAID, 150),),
-        (PartialReply(SAID, 150, "stall"),),
-        (RawReply(f"<html>{WORDS} {SECRET}</html>".encode(), 200, {"content-type": "text/html"}),),
+        (PartialReply(ANSWER, 150),),
+        (PartialReply(ANSWER, 150, "stall"),),
+        (RawReply(f"<html>{PROMPT_TEXT} {SECRET}</html>".encode(), 200, {"content-type": "text/html"}),),
         (RawReply(b'{"choices": "%b"}' % SECRET.encode(), 200, JSON),),
         (Fault("rate_limit", "slow down", 429),),
     ],
     ids=["silent", "reset", "cut", "silent later", "a page", "garbage", "too many requests"],
 )
 @pytest.mark.parametrize("stream", [False, True])
-def test_upstreams_that_fail(tmp_path, script, stream):
+def test_failing_upstreams_leak_no_secrets(tmp_path, script, stream):
     async def scene(watched):
         await watched.ask(
             body={**BODY, "stream": stream}, wire="anthropic" if "garbage" in repr(script) else "openai_chat"
@@ -291,7 +291,7 @@ def test_upstreams_that_fail(tmp_path, script, stream):
     assert not any(one in repr(watched.answers) for one in (UPSTREAM, CLIENT, PASSWORD))
 
 
-def test_wrong_keys_in_every_place(tmp_path):
+def test_rejected_client_keys_are_not_leaked(tmp_path):
     async def scene(watched):
         for headers in ({"authorization": f"Bearer {WRONG}"}, {"x-api-key": WRONG}, {"x-goog-api-key": WRONG}):
             assert (await watched.ask(headers=headers))[0] == 401
@@ -303,7 +303,7 @@ def test_wrong_keys_in_every_place(tmp_path):
     assert "/v1/chat/completions?key=[removed]" in watched.heard.getvalue()  # the server's own log has the line
 
 
-def test_secrets_in_places_that_are_shown(tmp_path):
+def test_secrets_in_model_names_and_ids_are_not_logged(tmp_path):
     async def scene(watched):
         await watched.ask(body={**BODY, "model": SECRET})
         await watched.ask(body={**BODY, "model": f"openai_chat/{SECRET}"})
@@ -314,10 +314,10 @@ def test_secrets_in_places_that_are_shown(tmp_path):
     check(watched, answers=False)
 
 
-def test_losses_that_are_refused(tmp_path):
+def test_rejected_losses_leak_no_secrets(tmp_path):
     async def scene(watched):
         headers = {**AUTH, "x-toolwire-strict": "1"}
-        status, _, _ = await watched.ask(body={**BODY, "logit_bias": {WORDS: 1}}, headers=headers, wire="gemini")
+        status, _, _ = await watched.ask(body={**BODY, "logit_bias": {PROMPT_TEXT: 1}}, headers=headers, wire="gemini")
         assert status == 400
 
     watched, upstream = watch(tmp_path, scene=scene)
@@ -325,9 +325,9 @@ def test_losses_that_are_refused(tmp_path):
     assert upstream.heard == []
 
 
-def test_a_fault_of_our_own(tmp_path, monkeypatch):
+def test_internal_error_leaks_no_secrets(tmp_path, monkeypatch):
     async def broken(self, target):
-        raise RuntimeError(f"{WORDS} {self._asked.body!r} {UPSTREAM} {SECRET}")
+        raise RuntimeError(f"{PROMPT_TEXT} {self._asked.body!r} {UPSTREAM} {SECRET}")
 
     monkeypatch.setattr(RequestHandler, "_attempt", broken)
 
@@ -340,7 +340,7 @@ def test_a_fault_of_our_own(tmp_path, monkeypatch):
     assert "builtins.RuntimeError" in watched.heard.getvalue()
 
 
-def test_who_does_not_clean_sees_them(tmp_path, monkeypatch):
+def test_canaries_are_visible_without_redaction(tmp_path, monkeypatch):
     """The same scene without a guard: the canaries are where they are looked for."""
     monkeypatch.setattr(Redactor, "__call__", lambda self, text: text)
     monkeypatch.setattr(Redactor, "filter", lambda self, record: True)
@@ -348,7 +348,7 @@ def test_who_does_not_clean_sees_them(tmp_path, monkeypatch):
     async def scene(watched):
         await watched.ask(body={**BODY, "model": f"openai_chat/{SECRET}"})
 
-    watched, _ = watch(tmp_path, SAID, scene=scene)
+    watched, _ = watch(tmp_path, ANSWER, scene=scene)
     seen = watched.seen()
     assert {name for name, text in seen.items() if MARK in text} == set(seen) - {"names of recordings"}
     assert SECRET in watched.recordings()

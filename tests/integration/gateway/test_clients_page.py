@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[3]
 
 
-def test_the_page_is_of_the_versions_that_are_pinned():
+def test_clients_matrix_page_matches_the_pinned_versions():
     pinned = json.loads((ROOT / "tests/clients/package.json").read_text("utf-8"))["optionalDependencies"]
     agents = runpy.run_path(str(ROOT / "tests/clients/agents.py"))["AGENTS"]
     rows = [

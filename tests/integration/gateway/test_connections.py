@@ -59,7 +59,7 @@ class Server:
             writer.close()
 
 
-def saying(*answers, then=None):
+def respond_with(*answers, then=None):
     """One after the other, the last for ever; `then` is what the server's coroutine gives back."""
 
     async def say(writer, number):
@@ -92,7 +92,7 @@ async def pieces_of(reply):
 
 @run
 async def test_a_request_is_written_and_its_answer_read():
-    async with Server(saying(OK)) as server, pool() as transport:
+    async with Server(respond_with(OK)) as server, pool() as transport:
         for _ in range(5):
             assert await ask(transport, server.url, headers={"content-type": "application/json"}) == (200, b"ok")
         assert server.connections == 1
@@ -113,13 +113,13 @@ async def test_a_request_is_written_and_its_answer_read():
     ids=["chunked", "100", "103", "gzip", "deflate"],
 )
 @run
-async def test_answers_in_every_framing(answer):
+async def test_answers_in_every_framing_are_read(answer):
     async def byte_by_byte(writer, _):
         for start in range(len(answer)):
             writer.write(answer[start : start + 1])
             await writer.drain()
 
-    async with Server(saying(answer)) as server, pool() as transport:
+    async with Server(respond_with(answer)) as server, pool() as transport:
         assert await ask(transport, server.url) == await ask(transport, server.url) == (200, b"ok")
         assert server.connections == 1
     async with Server(byte_by_byte) as server, pool() as transport:
@@ -127,8 +127,8 @@ async def test_answers_in_every_framing(answer):
 
 
 @run
-async def test_an_answer_that_ends_with_the_connection():
-    async with Server(saying(b"HTTP/1.1 200 OK\r\n\r\nok", then=False)) as server, pool() as transport:
+async def test_answer_without_length_ends_with_the_connection():
+    async with Server(respond_with(b"HTTP/1.1 200 OK\r\n\r\nok", then=False)) as server, pool() as transport:
         assert await ask(transport, server.url) == await ask(transport, server.url) == (200, b"ok")
         assert server.connections == 2
 
@@ -149,14 +149,14 @@ async def test_an_answer_that_ends_with_the_connection():
     ],
 )
 @run
-async def test_what_is_no_answer_is_an_error(answer):
-    async with Server(saying(answer, then=False)) as server, pool() as transport:
+async def test_malformed_answer_raises_connection_error(answer):
+    async with Server(respond_with(answer, then=False)) as server, pool() as transport:
         with pytest.raises(ConnectionError):
             await ask(transport, server.url)
 
 
 @run
-async def test_a_head_without_end_is_not_read_for_ever():
+async def test_unbounded_response_head_is_rejected():
     poured = 0
 
     async def pour(writer, _):
@@ -174,15 +174,15 @@ async def test_a_head_without_end_is_not_read_for_ever():
 
 
 @run
-async def test_a_connection_that_died_in_the_pool_is_not_the_callers_problem():
-    async with Server(saying(OK, then=False)) as server, pool() as transport:
+async def test_closed_pooled_connection_is_replaced():
+    async with Server(respond_with(OK, then=False)) as server, pool() as transport:
         for _ in range(20):
             assert await ask(transport, server.url) == (200, b"ok")
         assert server.requests == 20
 
 
 @run
-async def test_a_server_that_hangs_up_on_the_second_request_is_asked_once_more():
+async def test_request_is_retried_when_a_reused_connection_is_reset():
     async def say(writer, number):
         if number == 2:
             writer.transport.abort()
@@ -196,19 +196,19 @@ async def test_a_server_that_hangs_up_on_the_second_request_is_asked_once_more()
 
 
 @run
-async def test_words_that_nobody_asked_for_never_become_an_answer():
-    async with Server(saying(OK + OK.replace(b"ok", b"no"), OK)) as server, pool() as transport:
+async def test_unsolicited_response_is_never_used():
+    async with Server(respond_with(OK + OK.replace(b"ok", b"no"), OK)) as server, pool() as transport:
         for _ in range(3):
             assert await ask(transport, server.url) == (200, b"ok")
 
 
 @run
-async def test_what_one_reader_left_is_not_read_by_the_next():
+async def test_unread_body_is_not_read_by_the_next_request():
     answers = (
         b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nfirst",
         b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nsecond",
     )
-    async with Server(saying(*answers)) as server, pool() as transport:
+    async with Server(respond_with(*answers)) as server, pool() as transport:
         async with transport.post(server.url, {}, {}, b"", SAFETY) as reply:
             assert reply.status == 200
             await asyncio.sleep(0.05)
@@ -216,7 +216,7 @@ async def test_what_one_reader_left_is_not_read_by_the_next():
 
 
 @in_virtual_time
-async def test_the_time_for_an_answer():
+async def test_timeout_applies_before_and_during_the_answer():
     clock = asyncio.get_running_loop().time
 
     async def stall(writer, number):
@@ -232,7 +232,7 @@ async def test_the_time_for_an_answer():
 
 
 @run
-async def test_more_requests_than_connections_wait_their_turn():
+async def test_requests_over_the_connection_limit_wait():
     async def slowly(writer, _):
         await asyncio.sleep(0.02)
         writer.write(OK)
@@ -248,7 +248,7 @@ async def test_more_requests_than_connections_wait_their_turn():
 
 
 @run
-async def test_who_is_cancelled_lets_go_at_once():
+async def test_cancellation_closes_the_connection_immediately():
     async with pool(connections=1) as transport:
         asked, gone = asyncio.Event(), asyncio.Event()
 
@@ -275,10 +275,10 @@ async def test_who_is_cancelled_lets_go_at_once():
 
 
 @run
-async def test_a_small_body_that_unpacks_to_a_large_one_is_unpacked_as_it_is_read():
+async def test_gzip_bomb_is_decompressed_as_it_is_read():
     bomb = gzip.compress(bytes(50_000_000), 6)
     answer = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: %d\r\n\r\n" % len(bomb) + bomb
-    async with Server(saying(answer)) as server, pool() as transport:
+    async with Server(respond_with(answer)) as server, pool() as transport:
         tracemalloc.start()
         async with transport.post(server.url, {}, {}, b"", SAFETY) as reply:
             first = await reply.read()
@@ -290,7 +290,7 @@ async def test_a_small_body_that_unpacks_to_a_large_one_is_unpacked_as_it_is_rea
 
 
 @run
-async def test_a_slow_reader_makes_the_upstream_wait():
+async def test_slow_reader_applies_back_pressure_to_the_upstream():
     sent = 0
 
     async def pour(writer, _):
@@ -308,7 +308,7 @@ async def test_a_slow_reader_makes_the_upstream_wait():
 
 
 @run
-async def test_tls_is_checked():
+async def test_tls_certificate_is_verified():
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(TLS / "cert.pem", TLS / "key.pem")
     words = Response(parts=(Text("hi"),), stop=Stop("stop"))
@@ -324,7 +324,7 @@ async def test_tls_is_checked():
 
 
 @run
-async def test_nobody_is_there():
+async def test_unreachable_server_raises_connection_error():
     async with Upstream() as upstream:
         url = upstream.url
     async with pool() as transport:
@@ -336,14 +336,14 @@ async def test_nobody_is_there():
 
 @pytest.mark.parametrize("url", ["http:///x", "http://localhost/a b", "nonsense"])
 @run
-async def test_a_url_that_cannot_be_used(url):
+async def test_invalid_url_raises_config_error(url):
     async with pool() as transport:
         with pytest.raises(ConfigError):
             await ask(transport, url)
 
 
 @run
-async def test_a_header_cannot_hold_another():
+async def test_header_injection_is_rejected():
     async with pool() as transport:
         with pytest.raises(ConfigError):
             await ask(transport, "http://localhost/", headers={"x": "1\r\ny: 2"})

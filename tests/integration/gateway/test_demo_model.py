@@ -40,7 +40,7 @@ def url() -> Iterator[str]:
 
 @pytest.mark.one_in(7)
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_tutorial_gets_a_call_and_an_answer(name: str, url: str) -> None:
+def test_tutorial_program_gets_a_call_and_an_answer(name: str, url: str) -> None:
     environment = {
         **os.environ,
         "OPENAI_BASE_URL": f"{url}/v1",

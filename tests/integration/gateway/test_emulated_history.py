@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from gateway.hostile import WORDS, body_of, gateway_to, path_of, post, responded, run
+from gateway.hostile import TEXT_ANSWER, body_of, decode_answer, gateway_to, path_of, post, run
 
 from toolwire import Message, Request, Text, ToolCall, ToolResult
 
@@ -21,10 +21,10 @@ DONE = Request(
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("front", ["openai_chat", "anthropic"])
 @run
-async def test_calls_of_the_history_go_in_words_though_no_tools_are_offered(front, stream):
-    async with gateway_to(WORDS, document=PLAIN) as (gateway, provider):
+async def test_past_calls_are_sent_as_text_even_if_no_tools_are_offered(front, stream):
+    async with gateway_to(TEXT_ANSWER, document=PLAIN) as (gateway, provider):
         answer = await post(gateway, path_of(front, stream=stream), body_of(front, DONE, "plain", stream=stream))
-        assert responded(answer, front, stream=stream).text == WORDS.text
+        assert decode_answer(answer, front, stream=stream).text == TEXT_ANSWER.text
     [heard] = provider.heard
     assert b"tool_calls" not in heard.body and b'"role":"tool"' not in heard.body
     assert b"get_weather" in heard.body and b"rain" in heard.body

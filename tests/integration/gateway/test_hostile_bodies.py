@@ -6,16 +6,16 @@ import json
 
 import pytest
 from gateway.hostile import (
-    ONE,
+    CALL_ANSWER,
     SECRET,
-    WORDS,
+    TEXT_ANSWER,
     ask,
     body_of,
+    decode_answer,
+    expect_error,
     gateway_to,
     path_of,
     post,
-    refused,
-    responded,
     run,
 )
 from gateway.serving import WIRES
@@ -40,12 +40,12 @@ def bounded():
         yield
 
 
-async def refuses(front, body, *statuses):
+async def assert_rejected(front, body, *statuses):
     """Nothing of it reaches the upstream, and the gateway lives on."""
-    async with gateway_to(WORDS) as (gateway, provider):
-        fault = refused(await post(gateway, path_of(front), body), front, *statuses)
+    async with gateway_to(TEXT_ANSWER) as (gateway, provider):
+        fault = expect_error(await post(gateway, path_of(front), body), front, *statuses)
         assert not provider.heard
-        assert responded(await ask(gateway, front), front).text == WORDS.text
+        assert decode_answer(await ask(gateway, front), front).text == TEXT_ANSWER.text
     return fault
 
 
@@ -69,21 +69,21 @@ def with_call(front, arguments='{"a":1}', name="f", call_id="c1"):
 @pytest.mark.gateway_bad_input(1)
 @every_front
 @run
-async def test_not_utf8(front):
+async def test_body_that_is_not_utf8_is_rejected(front):
     body = body_of(front).replace(b"Paris", b"\xff\xfe")
-    assert "UTF-8" in (await refuses(front, body, 400)).message
+    assert "UTF-8" in (await assert_rejected(front, body, 400)).message
 
 
 @pytest.mark.gateway_bad_input(2)
 @every_front
 @run
-async def test_a_byte_order_mark(front):
-    await refuses(front, b"\xef\xbb\xbf", 400)
-    async with gateway_to(*[WORDS] * 5) as (gateway, provider):
+async def test_byte_order_mark_is_removed(front):
+    await assert_rejected(front, b"\xef\xbb\xbf", 400)
+    async with gateway_to(*[TEXT_ANSWER] * 5) as (gateway, provider):
         for wire in WIRES:
             model = f"{wire}/m"
             marked = b"\xef\xbb\xbf" + body_of(front, model=model)
-            assert responded(await post(gateway, path_of(front, model), marked), front).text == WORDS.text
+            assert decode_answer(await post(gateway, path_of(front, model), marked), front).text == TEXT_ANSWER.text
         # what we pass on is for servers that may not know the mark
         assert all(heard.body.startswith(b"{") for heard in provider.heard)
 
@@ -91,28 +91,28 @@ async def test_a_byte_order_mark(front):
 @pytest.mark.gateway_bad_input(3, 4, 5)
 @every_front
 @run
-async def test_no_object(front):
+async def test_body_that_is_not_an_object_is_rejected(front):
     for body in (b"", b"  \n", b"null", b"[]", b'"text"', b"7"):
-        await refuses(front, body, 400)
+        await assert_rejected(front, body, 400)
 
 
 @pytest.mark.gateway_bad_input(6)
 @every_front
 @run
-async def test_brackets_without_end(front):
-    await refuses(front, b"[" * 200_000, 400, 413)
-    await refuses(front, with_field(front, b'"x":' + b"[" * 200_000), 400, 413)
-    await refuses(front, with_field(front, b'"x":' + b'{"a":' * 100_000 + b"1" + b"}" * 100_000), 400, 413)
+async def test_excessive_nesting_is_rejected(front):
+    await assert_rejected(front, b"[" * 200_000, 400, 413)
+    await assert_rejected(front, with_field(front, b'"x":' + b"[" * 200_000), 400, 413)
+    await assert_rejected(front, with_field(front, b'"x":' + b'{"a":' * 100_000 + b"1" + b"}" * 100_000), 400, 413)
 
 
 @pytest.mark.gateway_bad_input(7)
 @pytest.mark.parametrize("front", ["anthropic", "openai_chat"])
 @run
-async def test_an_argument_of_ten_megabytes(front):
+async def test_ten_megabyte_argument_is_forwarded(front):
     text = json.dumps({"a": "x" * 10_000_000})
-    async with gateway_to(WORDS) as (gateway, provider):
+    async with gateway_to(TEXT_ANSWER) as (gateway, provider):
         answer = await post(gateway, path_of(front), with_call(front, text))
-        assert responded(answer, front).text == WORDS.text
+        assert decode_answer(answer, front).text == TEXT_ANSWER.text
     (made,) = [part for one in provider.heard[0].request.messages for part in one.parts if isinstance(part, ToolCall)]
     assert len(made.arguments["a"]) == 10_000_000
 
@@ -121,39 +121,39 @@ async def test_an_argument_of_ten_megabytes(front):
 @pytest.mark.gateway_bad_input(8)
 @pytest.mark.parametrize("front", WIRES)
 @run
-async def test_a_million_keys(front):
+async def test_body_with_a_million_keys_is_rejected(front):
     keys = b",".join(b'"k%d":%d' % (n, n) for n in range(1_000_000))
-    await refuses(front, with_field(front, keys), 400, 413)
+    await assert_rejected(front, with_field(front, keys), 400, 413)
 
 
 @pytest.mark.gateway_bad_input(9, 10)
 @every_front
 @pytest.mark.parametrize("key", ["name", "\\u006eame"])
 @run
-async def test_a_duplicate_key(front, key):
+async def test_duplicate_key_is_rejected(front, key):
     body = with_call(front).replace(b'"name":"f"', f'"name":"f","{key}":"rm"'.encode())
     assert body != with_call(front)
-    assert "duplicate" in (await refuses(front, body, 400)).message
+    assert "duplicate" in (await assert_rejected(front, body, 400)).message
 
 
 @pytest.mark.gateway_bad_input(11, 12, 13)
 @every_front
 @pytest.mark.parametrize("word", ["NaN", "-Infinity", "1e999", "7" * 5000])
 @run
-async def test_what_is_no_number(front, word):
-    await refuses(front, with_field(front, f'"x":{word}'.encode()), 400)
+async def test_invalid_number_is_rejected(front, word):
+    await assert_rejected(front, with_field(front, f'"x":{word}'.encode()), 400)
 
 
 @pytest.mark.gateway_bad_input(14)
 @every_front
 @run
-async def test_a_large_integer_survives_there_and_back(front):
+async def test_large_integer_survives_the_round_trip(front):
     number = 9007199254740993
     answer = Response(parts=(ToolCall("c2", "f", {"id": number}),), stop=Stop("tool_calls"))
     async with gateway_to(*[answer] * len(WIRES)) as (gateway, provider):
         for wire in WIRES:
             body = with_call(front, f'{{"id":{number}}}').replace(b"openai_chat/m", f"{wire}/m".encode())
-            came = responded(await post(gateway, path_of(front, f"{wire}/m"), body), front)
+            came = decode_answer(await post(gateway, path_of(front, f"{wire}/m"), body), front)
             assert came.calls[0].arguments == {"id": number}
     assert all(str(number).encode() in heard.body for heard in provider.heard)
 
@@ -161,8 +161,8 @@ async def test_a_large_integer_survives_there_and_back(front):
 @pytest.mark.gateway_bad_input(15)
 @every_front
 @run
-async def test_a_lone_surrogate(front):
-    await refuses(front, body_of(front).replace(b"Paris", b"\\ud800"), 400)
+async def test_lone_surrogate_is_rejected(front):
+    await assert_rejected(front, body_of(front).replace(b"Paris", b"\\ud800"), 400)
 
 
 def calling(*names):
@@ -179,12 +179,12 @@ def every_call(request: Request):
 @every_upstream
 @pytest.mark.parametrize("stream", [False, True])
 @run
-async def test_odd_names_come_back_as_the_client_wrote_them(wire, stream):
+async def test_unusual_tool_names_are_restored_for_the_client(wire, stream):
     names = ["a\x00b", "../../x", "a.b", "a/b", "a b", "wetter😀", "n" * 65, "n" * 129, "n" * 1000]
     asked = Request(messages=(Message("user", (Text("hi"),)),), tools=tuple(Tool(name, "", EMPTY) for name in names))
     front = "openai_chat" if wire != "openai_chat" else "ollama"
     async with gateway_to(every_call) as (gateway, provider):
-        came = responded(await ask(gateway, front, asked, wire=wire, stream=stream), front, stream=stream)
+        came = decode_answer(await ask(gateway, front, asked, wire=wire, stream=stream), front, stream=stream)
     assert [(call.name, call.arguments["n"]) for call in came.calls] == [(n, i) for i, n in enumerate(names)]
     sent = [tool.name for tool in provider.heard[0].request.tools]
     assert len(set(sent)) == len(names)
@@ -194,25 +194,27 @@ async def test_odd_names_come_back_as_the_client_wrote_them(wire, stream):
 @pytest.mark.gateway_bad_input(25)
 @every_upstream
 @run
-async def test_keys_that_mean_something_elsewhere(wire):
+async def test_special_object_keys_are_preserved(wire):
     arguments = {"__proto__": {"x": 1}, "constructor": 2, "__class__": 3}
     answer = Response(parts=(ToolCall("c", "get_weather", arguments),), stop=Stop("tool_calls"))
     async with gateway_to(answer) as (gateway, _):
-        assert responded(await ask(gateway, "openai_chat", wire=wire), "openai_chat").calls[0].arguments == arguments
+        assert (
+            decode_answer(await ask(gateway, "openai_chat", wire=wire), "openai_chat").calls[0].arguments == arguments
+        )
 
 
 @pytest.mark.gateway_bad_input(29, 33, 34)
 @every_front
 @pytest.mark.parametrize("name", ["gеt_weather", "rm_rf", "get_weather"])
 @run
-async def test_a_call_that_was_not_asked_for_is_told_as_it_is(front, name):
+async def test_unsolicited_call_is_passed_through_unchanged(front, name):
     from msgspec.structs import replace
 
     from toolwire import ToolChoice
 
     asked = replace(_asked(), choice=ToolChoice("none"))
     async with gateway_to(calling(name)) as (gateway, _):
-        came = responded(await ask(gateway, front, asked, wire="gemini"), front)
+        came = decode_answer(await ask(gateway, front, asked, wire="gemini"), front)
     assert [call.name for call in came.calls] == [name]
 
 
@@ -223,11 +225,11 @@ def _asked():
 @pytest.mark.gateway_bad_input(30)
 @every_front
 @run
-async def test_invisible_characters_in_a_description_are_left_alone(front):
+async def test_invisible_characters_in_a_description_are_preserved(front):
     words = "safe\u200b\u202e\U000e0041"
     asked = Request(messages=(Message("user", (Text("hi"),)),), tools=(Tool("f", words, EMPTY),))
-    async with gateway_to(WORDS) as (gateway, provider):
-        responded(await ask(gateway, front, asked, wire="anthropic"), front)
+    async with gateway_to(TEXT_ANSWER) as (gateway, provider):
+        decode_answer(await ask(gateway, front, asked, wire="anthropic"), front)
     assert provider.heard[0].request.tools[0].description == words
 
 
@@ -240,7 +242,7 @@ def conversation(*pairs, results):
     )
 
 
-def told(request):
+def calls_with_results(request):
     """Each call's number, and what is said of it."""
     parts = [part for one in request.messages for part in one.parts]
     results = {part.call_id: part.text for part in parts if isinstance(part, ToolResult)}
@@ -264,13 +266,13 @@ def told(request):
     ids=["twice", "empty", "newline", "unknown", "missing", "two results", "reverse"],
 )
 @run
-async def test_ids_and_results_that_do_not_fit(front, wire, ids, results, expected):
-    async with gateway_to(WORDS) as (gateway, provider):
+async def test_mismatched_ids_and_results_are_repaired_or_rejected(front, wire, ids, results, expected):
+    async with gateway_to(TEXT_ANSWER) as (gateway, provider):
         answer = await ask(gateway, front, conversation(*ids, results=results), wire=wire)
         if answer.status != 200:
-            refused(answer, front, 400)
+            expect_error(answer, front, 400)
             return
-    sent = told(provider.heard[0].request)
+    sent = calls_with_results(provider.heard[0].request)
     assert [number for number, _ in sent] == list(range(len(ids)))
     for (_, text), wanted in zip(sent, expected, strict=True):
         assert text == wanted or (wanted is None and text)  # a stand-in where the wire asks for one
@@ -279,21 +281,21 @@ async def test_ids_and_results_that_do_not_fit(front, wire, ids, results, expect
 @pytest.mark.gateway_bad_input(36)
 @every_upstream
 @run
-async def test_the_same_id_in_two_turns(wire):
+async def test_same_call_id_in_two_turns_keeps_its_results_apart(wire):
     once = conversation("a", results=[("a", "first")]).messages
     twice = Request(
         messages=(*once, *conversation("a", results=[("a", "second")]).messages), tools=(Tool("f", "", EMPTY),)
     )
     front = "anthropic" if wire != "anthropic" else "openai_chat"
-    async with gateway_to(WORDS) as (gateway, provider):
-        responded(await ask(gateway, front, twice, wire=wire), front)
-    assert [text for _, text in told(provider.heard[0].request)] == ["first", "second"]
+    async with gateway_to(TEXT_ANSWER) as (gateway, provider):
+        decode_answer(await ask(gateway, front, twice, wire=wire), front)
+    assert [text for _, text in calls_with_results(provider.heard[0].request)] == ["first", "second"]
 
 
 @pytest.mark.gateway_bad_input(43)
 @pytest.mark.parametrize("wire", ["anthropic", "openai_chat", "openai_responses"])
 @run
-async def test_gemini_calls_without_ids_and_the_same_name_twice(wire):
+async def test_gemini_calls_without_ids_are_matched_with_their_results(wire):
     call = {"functionCall": {"name": "f", "args": {"n": 0}}}
     other = {"functionCall": {"name": "f", "args": {"n": 1}}}
     results = [{"functionResponse": {"name": "f", "response": {"output": text}}} for text in ("0", "1")]
@@ -303,8 +305,8 @@ async def test_gemini_calls_without_ids_and_the_same_name_twice(wire):
         {"role": "user", "parts": results},
     ]
     body = json.dumps({"contents": contents, "tools": [{"functionDeclarations": [{"name": "f"}]}]}).encode()
-    async with gateway_to(WORDS) as (gateway, provider):
-        responded(await post(gateway, path_of("gemini", f"{wire}/m"), body), "gemini")
+    async with gateway_to(TEXT_ANSWER) as (gateway, provider):
+        decode_answer(await post(gateway, path_of("gemini", f"{wire}/m"), body), "gemini")
     parts = [part for one in provider.heard[0].request.messages for part in one.parts]
     made = [part for part in parts if isinstance(part, ToolCall)]
     given = {part.call_id: part.text for part in parts if isinstance(part, ToolResult)}
@@ -316,21 +318,21 @@ async def test_gemini_calls_without_ids_and_the_same_name_twice(wire):
 @pytest.mark.gateway_bad_input(44)
 @every_upstream
 @run
-async def test_a_thousand_parallel_calls(wire):
+async def test_thousand_parallel_calls_keep_their_ids_and_results(wire):
     ids = [f"c{number}" for number in range(1000)]
     asked = conversation(*ids, results=[(call_id, call_id[1:]) for call_id in reversed(ids)])
     front = "anthropic" if wire != "anthropic" else "openai_chat"
     async with gateway_to(calling(*["f"] * 1000)) as (gateway, provider):
-        came = responded(await ask(gateway, front, asked, wire=wire), front)
-    assert all(str(number) == text for number, text in told(provider.heard[0].request))
+        came = decode_answer(await ask(gateway, front, asked, wire=wire), front)
+    assert all(str(number) == text for number, text in calls_with_results(provider.heard[0].request))
     assert len({call.id for call in came.calls}) == 1000
 
 
 @every_front
 @run
-async def test_nothing_of_ours_is_in_an_error(front):
-    async with gateway_to(ONE) as (gateway, _):
+async def test_error_contains_no_secrets_or_source_paths(front):
+    async with gateway_to(CALL_ANSWER) as (gateway, _):
         answer = await post(gateway, path_of(front), b"{")
-    assert refused(answer, front, 400)
+    assert expect_error(answer, front, 400)
     said = answer.body.decode() + str(answer.headers)
     assert SECRET not in said and "site-packages" not in said and "src/toolwire" not in said

@@ -8,20 +8,20 @@ import tracemalloc
 
 import pytest
 from gateway.hostile import (
-    ASKED,
-    ONE,
+    CALL_ANSWER,
+    REQUEST,
     SECRET,
-    WORDS,
+    TEXT_ANSWER,
     ask,
     body_of,
     connect,
+    decode_answer,
+    expect_error,
     gateway_to,
     path_of,
     read_answer,
     recorded,
-    refused,
     request_bytes,
-    responded,
     run,
 )
 from gateway.serving import WIRES
@@ -40,11 +40,11 @@ every_front = pytest.mark.parametrize("front", WIRES)
 STREAM = {"content-type": "text/event-stream"}
 
 
-def stream_of(wire, response=ONE):
+def stream_of(wire, response=CALL_ANSWER):
     """The bytes of a sound stream."""
     from toolwire.ir.fold import unfold
 
-    encoder = get(wire).stream_encoder(ASKED)
+    encoder = get(wire).stream_encoder(REQUEST)
     return b"".join(encoder.feed(event) for event in unfold(response))
 
 
@@ -90,7 +90,7 @@ BAD_ARGUMENTS = (
 @every_front
 @pytest.mark.parametrize("stream", [False, True])
 @run
-async def test_arguments_that_are_no_object(front, stream):
+async def test_arguments_that_are_not_an_object_are_never_runnable(front, stream):
     """A wire that carries text carries them as they are; for the others the answer is an error, or a stop that is none of "run it"."""
     lines = [
         RawReply(chat_call_stream(text), headers=STREAM) if stream else RawReply(to_bytes(chat_call(text)))
@@ -100,15 +100,15 @@ async def test_arguments_that_are_no_object(front, stream):
         for text in BAD_ARGUMENTS:
             answer = await ask(gateway, front, stream=stream)
             if answer.status == 200 and not stream:
-                came = responded(answer, front)
+                came = decode_answer(answer, front)
                 assert not [call for call in came.calls if call.state == "complete"] or came.stop.reason == "length"
             elif answer.status == 200:
-                _nothing_to_run(answer.body, front, text)
+                _assert_nothing_to_run(answer.body, front, text)
             else:
-                refused(answer, front, 502)
+                expect_error(answer, front, 502)
 
 
-def _nothing_to_run(body, front, text):
+def _assert_nothing_to_run(body, front, text):
     decoder = get(front).stream_decoder()
     events = [*decoder.feed(body), *decoder.close()]
     if not [event for event in events if isinstance(event, StreamFault)]:
@@ -122,24 +122,24 @@ def _nothing_to_run(body, front, text):
 @every_front
 @pytest.mark.parametrize("stream", [False, True])
 @run
-async def test_empty_arguments(front, stream):
+async def test_empty_arguments_become_an_empty_object(front, stream):
     line = RawReply(chat_call_stream(""), headers=STREAM) if stream else RawReply(to_bytes(chat_call("")))
     async with gateway_to(line) as (gateway, _):
-        came = responded(await ask(gateway, front, stream=stream), front, stream=stream)
+        came = decode_answer(await ask(gateway, front, stream=stream), front, stream=stream)
     assert came.calls[0].arguments == {}
 
 
 @pytest.mark.gateway_bad_input(59, 60)
 @every_front
 @run
-async def test_a_stream_cut_anywhere_arrives_whole(front):
+async def test_stream_split_anywhere_arrives_complete(front):
     words = Response(
         parts=(Text("Zürich 😀 \u2028 日本"), ToolCall("c", "get_weather", {"city": "Köln 😀"})),
         stop=Stop("tool_calls"),
     )
     async with gateway_to(*[words] * len(WIRES), upstream={"piece": 3}) as (gateway, _):
         for wire in WIRES:
-            came = responded(await ask(gateway, front, wire=wire, stream=True), front, stream=True)
+            came = decode_answer(await ask(gateway, front, wire=wire, stream=True), front, stream=True)
             assert came.text == words.text
             assert [call.arguments for call in came.calls] == [{"city": "Köln 😀"}]
 
@@ -159,55 +159,55 @@ SSE = [wire for wire in WIRES if wire != "ollama"]
 @pytest.mark.gateway_bad_input(61, 62, 63)
 @every_front
 @run
-async def test_server_sent_events_in_every_spelling(front):
+async def test_server_sent_events_are_read_in_every_valid_form(front):
     for wire in SSE:
         await _every_spelling(front, wire)
 
 
 async def _every_spelling(front, wire):
-    sound = stream_of(wire, WORDS)
+    sound = stream_of(wire, TEXT_ANSWER)
     spellings = [*_line_ends(sound), sound.replace(b"data: ", b"data:"), _multi_line(sound), b"\xef\xbb\xbf" + sound]
     async with gateway_to(*(RawReply(one, headers=STREAM) for one in spellings)) as (gateway, _):
         for _ in spellings:
-            came = responded(await ask(gateway, front, wire=wire, stream=True), front, stream=True)
-            assert came.text == WORDS.text
+            came = decode_answer(await ask(gateway, front, wire=wire, stream=True), front, stream=True)
+            assert came.text == TEXT_ANSWER.text
 
 
 @pytest.mark.gateway_bad_input(64)
 @pytest.mark.parametrize("front", ["openai_chat", "anthropic"])
 @pytest.mark.parametrize("wire", ["openai_chat", "anthropic"])
 @run
-async def test_a_flood_of_comments(front, wire):
+async def test_comment_flood_is_bounded_by_the_answer_limit(front, wire):
     """Passed on where bytes pass, left out elsewhere, and bounded by the limit on an answer."""
     flood = b": ping\n\n" * 100_000
     lines = [
-        RawReply(flood + stream_of(wire, WORDS), headers=STREAM),
-        RawReply(flood * 3 + stream_of(wire, WORDS), headers=STREAM),
+        RawReply(flood + stream_of(wire, TEXT_ANSWER), headers=STREAM),
+        RawReply(flood * 3 + stream_of(wire, TEXT_ANSWER), headers=STREAM),
     ]
     async with gateway_to(*lines, document={"limits": {"answer": 1_000_000}}) as (gateway, _):
         with cpu_guard():
-            came = responded(await ask(gateway, front, wire=wire, stream=True), front, stream=True)
+            came = decode_answer(await ask(gateway, front, wire=wire, stream=True), front, stream=True)
             answer = await ask(gateway, front, wire=wire, stream=True)
-        assert came.text == WORDS.text
+        assert came.text == TEXT_ANSWER.text
         if answer.status == 200:
             assert "bytes" in fault_in(answer, front).message
         else:
-            refused(answer, front, 502)
+            expect_error(answer, front, 502)
 
 
 @pytest.mark.gateway_bad_input(65, 66)
 @pytest.mark.parametrize("front", WIRES)
 @run
-async def test_what_comes_after_the_end_and_an_end_that_does_not_come(front):
-    sound = stream_of("openai_chat", WORDS)
+async def test_missing_done_marker_and_trailing_data_are_tolerated(front):
+    sound = stream_of("openai_chat", TEXT_ANSWER)
     for data in (
         sound.replace(b"data: [DONE]\n\n", b""),
         sound + b'data: {"choices":[{"index":0,"delta":{"content":"more"}}]}\n\n',
         sound + b"\xff\xff",
     ):
         async with gateway_to(RawReply(data, headers=STREAM)) as (gateway, _):
-            came = responded(await ask(gateway, front, stream=True), front, stream=True)
-            assert came.text == WORDS.text
+            came = decode_answer(await ask(gateway, front, stream=True), front, stream=True)
+            assert came.text == TEXT_ANSWER.text
 
 
 OUT_OF_ORDER = [
@@ -228,11 +228,13 @@ OUT_OF_ORDER = [
 @pytest.mark.gateway_bad_input(67, 68)
 @every_front
 @run
-async def test_events_that_make_no_sense(front):
+async def test_malformed_events_end_in_an_error_or_an_answer(front):
     """In a stream and instead of one, over the same wire and another: an error in the client's words, or an answer."""
     for wire in ("anthropic", "openai_chat"):
         lines = [RawReply(noise, headers=STREAM) for noise in OUT_OF_ORDER]
-        lines += [RawReply(stream_of(wire, WORDS)[:300] + b"\n\n" + noise, headers=STREAM) for noise in OUT_OF_ORDER]
+        lines += [
+            RawReply(stream_of(wire, TEXT_ANSWER)[:300] + b"\n\n" + noise, headers=STREAM) for noise in OUT_OF_ORDER
+        ]
         async with gateway_to(*lines, document={"limits": {"cooldown": 0.0}}) as (gateway, _):
             for _ in lines:
                 answer = await ask(gateway, front, wire=wire, stream=True)
@@ -240,13 +242,13 @@ async def test_events_that_make_no_sense(front):
                     decoder = get(front).stream_decoder()
                     [*decoder.feed(answer.body), *decoder.close()]  # it has its end
                 else:
-                    refused(answer, front, 502)
+                    expect_error(answer, front, 502)
 
 
 @pytest.mark.gateway_bad_input(68, 69)
 @every_front
 @run
-async def test_two_calls_at_once_with_gaps_between_their_numbers(front):
+async def test_interleaved_calls_with_index_gaps_are_separated(front):
     def delta(index, **call):
         return {"tool_calls": [{"index": index, **call}]}
 
@@ -262,19 +264,19 @@ async def test_two_calls_at_once_with_gaps_between_their_numbers(front):
     events.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]})
     data = b"".join(b"data: " + to_bytes({"id": "x", **one}) + b"\n\n" for one in events) + b"data: [DONE]\n\n"
     async with gateway_to(RawReply(data, headers=STREAM)) as (gateway, _):
-        came = responded(await ask(gateway, front, stream=True), front, stream=True)
+        came = decode_answer(await ask(gateway, front, stream=True), front, stream=True)
     assert [call.arguments["city"] for call in came.calls] == ["Paris", "Rome"]
 
 
 @pytest.mark.gateway_bad_input(70)
 @every_front
 @run
-async def test_words_that_look_like_events_stay_words(front):
+async def test_text_that_looks_like_events_stays_text(front):
     text = 'x\n\ndata: {"choices":[]}\n\nevent: error\ndata: [DONE]\n\n\r\n\r\n{"done":true}\n'
     said = Response(parts=(Text(text),), stop=Stop("stop"))
     async with gateway_to(*[said] * len(WIRES)) as (gateway, _):
         for wire in WIRES:
-            came = responded(await ask(gateway, front, wire=wire, stream=True), front, stream=True)
+            came = decode_answer(await ask(gateway, front, wire=wire, stream=True), front, stream=True)
             assert came.text == text
 
 
@@ -283,42 +285,42 @@ async def test_words_that_look_like_events_stay_words(front):
 @every_front
 @pytest.mark.parametrize("then", ["cut", "reset"])
 @run
-async def test_an_upstream_that_dies_in_the_middle_of_a_call(front, then):
+async def test_upstream_failure_during_a_streamed_call_is_an_error(front, then):
     long = Response(parts=(ToolCall("c1", "get_weather", {"city": "Paris " * 100}),), stop=Stop("tool_calls"))
     for wire in WIRES:
         size = len(stream_of(wire, long)) * 2 // 3
-        async with gateway_to(PartialReply(long, size, then), ONE) as (gateway, _):
+        async with gateway_to(PartialReply(long, size, then), CALL_ANSWER) as (gateway, _):
             answer = await ask(gateway, front, wire=wire, stream=True)
             if answer.status == 200:
                 assert fault_in(answer, front).kind == "server"
             else:
-                refused(answer, front, 502)  # it had not said a word that could be passed on
+                expect_error(answer, front, 502)  # it had not said a word that could be passed on
             # the next request is not hurt by it
-            assert responded(await ask(gateway, front, wire=wire), front).calls
+            assert decode_answer(await ask(gateway, front, wire=wire), front).calls
 
 
 @pytest.mark.gateway_bad_input(71)
 @every_front
 @run
-async def test_an_upstream_that_dies_in_a_whole_answer(front):
-    ways = [PartialReply(ONE, size, then) for size in (None, 0, 20) for then in ("cut", "reset")]
+async def test_upstream_failure_during_an_unstreamed_answer_is_a_502(front):
+    ways = [PartialReply(CALL_ANSWER, size, then) for size in (None, 0, 20) for then in ("cut", "reset")]
     async with gateway_to(*ways) as (gateway, _):
         for _ in ways:
-            refused(await ask(gateway, front), front, 502)
+            expect_error(await ask(gateway, front), front, 502)
 
 
 @pytest.mark.gateway_bad_input(72)
 @every_front
 @pytest.mark.parametrize("stream", [False, True])
 @run
-async def test_a_page_instead_of_an_answer(front, stream):
+async def test_html_page_instead_of_an_answer_is_a_502(front, stream):
     page = b"<!doctype html><html><body>Sign in to continue</body></html>"
     types = ["text/html", "application/json", "text/event-stream", ""]
     lines = [RawReply(page, headers={"content-type": kind}) for kind in types]
     for wire in ("anthropic", "gemini", "openai_chat"):
         async with gateway_to(*lines) as (gateway, _):
             for _ in types:
-                refused(await ask(gateway, front, wire=wire, stream=stream), front, 502)
+                expect_error(await ask(gateway, front, wire=wire, stream=stream), front, 502)
 
 
 BOMB = gzip.compress(b" " * 50_000_000, 6)
@@ -329,11 +331,11 @@ BOMB = gzip.compress(b" " * 50_000_000, 6)
 @every_front
 @pytest.mark.parametrize("stream", [False, True])
 @run
-async def test_a_small_answer_that_unpacks_to_a_large_one(front, stream):
+async def test_gzip_bomb_answer_is_rejected_with_bounded_memory(front, stream):
     headers = {"content-encoding": "gzip", "content-type": "text/event-stream" if stream else "application/json"}
     async with gateway_to(RawReply(BOMB, headers=headers), document={"limits": {"answer": 1_000_000}}) as (gateway, _):
         tracemalloc.start()
-        refused(await ask(gateway, front, stream=stream), front, 502)
+        expect_error(await ask(gateway, front, stream=stream), front, 502)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
     assert peak < 10_000_000
@@ -345,7 +347,7 @@ async def test_a_small_answer_that_unpacks_to_a_large_one(front, stream):
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("size", [None, 30])
 @in_virtual_time
-async def test_an_upstream_that_says_nothing_more(front, stream, size):
+async def test_stalled_upstream_times_out_and_is_disconnected(front, stream, size):
     clock = asyncio.get_running_loop().time
     rows = {"timeout": 0.5, "idle": 0.3}
     long = Response(parts=(Text("It rains. " * 100),), stop=Stop("stop"))
@@ -356,19 +358,19 @@ async def test_an_upstream_that_says_nothing_more(front, stream, size):
         if answer.status == 200:
             assert fault_in(answer, front).kind == "timeout"
         else:
-            refused(answer, front, 502, 504)
+            expect_error(answer, front, 502, 504)
         await provider.disconnected()
 
 
 @every_front
 @pytest.mark.parametrize("status", [400, 404, 422])
 @run
-async def test_what_the_upstream_has_against_the_request_is_the_clients_to_hear(front, status):
+async def test_upstream_request_error_is_passed_to_the_client(front, status):
     async with gateway_to(Fault("invalid_request", "max_tokens is too large", status)) as (gateway, _):
-        assert "max_tokens" in refused(await ask(gateway, front), front).message
+        assert "max_tokens" in expect_error(await ask(gateway, front), front).message
 
 
-AGAINST_US = (
+GATEWAY_FAULTS = (
     Fault("authentication", "invalid key", 401),
     Fault("permission", "not for you", 403),
     Fault("server", "oh", 500),
@@ -378,28 +380,28 @@ AGAINST_US = (
 
 @every_front
 @run
-async def test_what_the_upstream_has_against_us_is_not_the_clients_fault(front):
-    async with gateway_to(*AGAINST_US * len(WIRES)) as (gateway, _):
+async def test_upstream_error_about_the_gateway_is_a_gateway_error(front):
+    async with gateway_to(*GATEWAY_FAULTS * len(WIRES)) as (gateway, _):
         for wire in WIRES:
-            for _ in AGAINST_US:
+            for _ in GATEWAY_FAULTS:
                 answer = await ask(gateway, front, wire=wire)
                 assert answer.status != 500  # that would be ours
-                refused(answer, front, 502, 503, 504, 529)
+                expect_error(answer, front, 502, 503, 504, 529)
 
 
 @every_front
 @run
-async def test_how_long_to_wait_is_passed_on(front):
+async def test_retry_after_is_passed_on(front):
     async with gateway_to(*[Fault("rate_limit", "slow down", 429, retry_after=7.0)] * len(WIRES)) as (gateway, _):
         for wire in WIRES:
             answer = await ask(gateway, front, wire=wire)
-            assert refused(answer, front, 429).retry_after == 7.0
+            assert expect_error(answer, front, 429).retry_after == 7.0
             assert answer.headers["retry-after"] == "7"
 
 
 @every_front
 @run
-async def test_a_key_that_the_upstream_repeats_is_not_repeated_by_us(front):
+async def test_upstream_key_echoed_in_an_error_is_removed(front):
     error = {"message": f"Incorrect API key provided: {SECRET}", "type": "invalid_request_error"}
     leak = to_bytes({"type": "error", "error": error})
     lines = [
@@ -422,18 +424,18 @@ async def test_a_redirect_is_not_followed():
         gateway,
         provider,
     ):
-        refused(await ask(gateway, "openai_chat"), "openai_chat", 502)
+        expect_error(await ask(gateway, "openai_chat"), "openai_chat", 502)
         assert len(provider.heard) == 1
 
 
 @run
-async def test_a_client_that_reads_slowly_makes_the_upstream_wait():
+async def test_slow_client_applies_back_pressure_to_the_upstream():
     """Neither the whole answer in memory, nor a byte lost."""
     long = Response(parts=(Text("It rains and rains. " * 500_000),), stop=Stop("stop"))  # 10 MB
     async with gateway_to(long, upstream={"delta": 20_000, "piece": 65536}) as (gateway, provider):
         tracemalloc.start()
         reader, writer = await connect(gateway)
-        body = body_of("openai_chat", ASKED, "anthropic/m", stream=True)
+        body = body_of("openai_chat", REQUEST, "anthropic/m", stream=True)
         before = tracemalloc.get_traced_memory()[0]
         writer.write(request_bytes(path_of("openai_chat"), body))
         await provider.wait_for_requests()
@@ -443,18 +445,18 @@ async def test_a_client_that_reads_slowly_makes_the_upstream_wait():
         tracemalloc.stop()
         reader._transport.resume_reading()
         answer = await read_answer(reader)
-        assert responded(answer, "openai_chat", stream=True).text == long.text
+        assert decode_answer(answer, "openai_chat", stream=True).text == long.text
         writer.close()
     assert held < 45_000_000
 
 
 @run
-async def test_a_client_that_does_not_read_at_all_is_let_go():
+async def test_client_that_never_reads_is_disconnected():
     long = Response(parts=(Text("It rains and rains. " * 500_000),), stop=Stop("stop"))
     limits = {"limits": {"slow_client": 0.4}}
     async with gateway_to(long, document=limits, upstream={"delta": 20_000, "piece": 65536}) as (gateway, provider):
         reader, writer = await connect(gateway)
-        writer.write(request_bytes(path_of("openai_chat"), body_of("openai_chat", ASKED, "anthropic/m", stream=True)))
+        writer.write(request_bytes(path_of("openai_chat"), body_of("openai_chat", REQUEST, "anthropic/m", stream=True)))
         await provider.wait_for_requests()
         reader._transport.pause_reading()
         await provider.disconnected()

@@ -6,7 +6,7 @@ import asyncio
 import json
 from contextlib import asynccontextmanager
 
-from gateway.hostile import WORDS, body_of, connect, path_of, post, recorded, request_bytes, run
+from gateway.hostile import TEXT_ANSWER, body_of, connect, path_of, post, recorded, request_bytes, run
 from gateway.serving import serving
 
 from toolwire import Response
@@ -18,7 +18,7 @@ NEWER = {"model": "m", "stream": True, "messages": [{"role": "oracle", "content"
 CHUNK = b'data: {"id":"1","object":"chat.completion.chunk","created":0,"model":"m","choices":[{"index":0,"delta":{"content":"Rain"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
 
 
-def to_bare(line):
+def unparsing_upstream(line):
     """An upstream that reads nothing of what it is asked."""
     provider = Upstream(line)
     provider._routes = []
@@ -26,8 +26,8 @@ def to_bare(line):
 
 
 @run
-async def test_a_stream_passes_though_its_request_cannot_be_read():
-    async with to_bare(RawReply(CHUNK, streamed=True)) as provider:
+async def test_stream_is_passed_through_for_an_unparseable_request():
+    async with unparsing_upstream(RawReply(CHUNK, streamed=True)) as provider:
         rows = {"a": {"base_url": provider.url, "wire": "openai_chat", "retries": 0}}
         async with serving({"upstreams": rows, "models": {"m": {"upstream": "a"}}}) as gateway:
             answer = await post(gateway, "/v1/chat/completions", json.dumps(NEWER).encode())
@@ -36,8 +36,8 @@ async def test_a_stream_passes_though_its_request_cannot_be_read():
 
 
 @run
-async def test_a_request_that_the_next_target_cannot_be_asked_ends_in_an_error_event():
-    async with to_bare(PartialReply(Response(), None, "stall")) as first, Upstream(WORDS) as second:
+async def test_untranslatable_fallback_ends_in_an_error_event():
+    async with unparsing_upstream(PartialReply(Response(), None, "stall")) as first, Upstream(TEXT_ANSWER) as second:
         document = {
             **PINGS,
             "upstreams": {
@@ -54,8 +54,8 @@ async def test_a_request_that_the_next_target_cannot_be_asked_ends_in_an_error_e
 
 
 @run
-async def test_a_failure_behind_a_ping_is_told_though_the_request_cannot_be_read():
-    async with to_bare(PartialReply(Response(), None, "stall")) as provider:
+async def test_failure_after_a_ping_is_reported_for_an_unparseable_request():
+    async with unparsing_upstream(PartialReply(Response(), None, "stall")) as provider:
         rows = {"a": {"base_url": provider.url, "wire": "openai_chat", "retries": 0, "timeout": 0.3}}
         async with serving({**PINGS, "upstreams": rows, "models": {"m": {"upstream": "a"}}}) as gateway:
             answer = await post(gateway, "/v1/chat/completions", json.dumps(NEWER).encode())
@@ -64,7 +64,7 @@ async def test_a_failure_behind_a_ping_is_told_though_the_request_cannot_be_read
     assert gateway.turns[0].error == "timeout"
 
 
-class Unhurried:
+class SlowClosingTransport:
     """A way to an upstream that takes its time to close."""
 
     status = 200
@@ -88,9 +88,9 @@ class Unhurried:
 
 
 @run
-async def test_who_has_the_end_of_a_broken_answer_has_not_gone_away():
+async def test_client_that_received_the_error_is_not_logged_as_disconnected():
     said = CHUNK.partition(b'"finish_reason":"stop"')[0] + b'"finish_reason":null}]}\n\n'
-    way = Unhurried(said)
+    way = SlowClosingTransport(said)
     rows = {"a": {"base_url": "http://localhost", "wire": "openai_chat", "retries": 0}}
     document = {"upstreams": rows, "models": {"m": {"upstream": "a"}}}
     async with serving(document, transports={"a": way}) as gateway:
@@ -101,7 +101,7 @@ async def test_who_has_the_end_of_a_broken_answer_has_not_gone_away():
 
 
 @run
-async def test_who_hangs_up_behind_the_last_word_has_not_gone_away():
+async def test_disconnect_after_the_last_event_is_not_logged_as_client_gone():
     lingering = Recorded(((0.0, CHUNK), (0.2, b": bye\n\n")), 200, {"content-type": "text/event-stream"})
     async with Upstream(lingering) as provider:
         rows = {"a": {"base_url": provider.url, "wire": "openai_chat", "retries": 0}}

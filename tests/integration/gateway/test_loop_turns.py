@@ -10,7 +10,7 @@ import asyncio
 import sys
 
 import pytest
-from gateway.hostile import WORDS, ask, body_of, gateway_to, path_of, post, run
+from gateway.hostile import TEXT_ANSWER, ask, body_of, gateway_to, path_of, post, run
 
 from toolwire import Message, Request, Response, Text, Tool, ToolCall
 from toolwire.ir.response import Stop, Usage
@@ -79,7 +79,7 @@ CALL = Response(parts=(ToolCall("c1", "t0", {"city": "a" * 40 + "!"}),), stop=St
 async def test_second_client_is_answered_within_a_bounded_number_of_turns(attack):
     body = ATTACKS[attack]()
     models = {"m": {"upstream": "anthropic", "repair": "aggressive"}}
-    async with gateway_to(WORDS, CALL, CALL, document={"models": models}) as (gateway, _):
+    async with gateway_to(TEXT_ANSWER, CALL, CALL, document={"models": models}) as (gateway, _):
         assert (await ask(gateway, "openai_chat")).status == 200  # everything is imported and connected
         async with Turns() as turns:
             first = asyncio.ensure_future(post(gateway, path_of("openai_chat"), body))

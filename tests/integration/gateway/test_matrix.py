@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
-from judges import judge_request
-from matrix_world import World, opened
+from matrix_world import World, open_world
+from sdk_validation import validate_request
 from sdks import CLIENTS, IMAGE, Answer, Client, Function, Result
-from shapes import FORMATS, SIGNATURE, WIRES, Call, Said, spoken
+from shapes import FORMATS, SIGNATURE, WIRES, Call, ModelAnswer, provider_answer
 
 from toolwire.ir.parts import Media, Reasoning, Text, ToolCall, ToolResult
 from toolwire.ir.request import Request
@@ -29,7 +29,7 @@ QUESTION = "How is the weather?"
 
 @pytest.fixture(scope="module")
 def world():
-    with opened() as made:
+    with open_world() as made:
         yield made
 
 
@@ -64,8 +64,10 @@ class Cell(NamedTuple):
         assert None not in requests
         return requests
 
-    def ask(self, history: list, *said: Said, choice: str | None = None, tools: tuple[Function, ...] = TOOLS) -> Answer:
-        self.world.upstream.script[:] = [spoken(self.upstream, one, stream=self.stream) for one in said]
+    def ask(
+        self, history: list, *said: ModelAnswer, choice: str | None = None, tools: tuple[Function, ...] = TOOLS
+    ) -> Answer:
+        self.world.upstream.script[:] = [provider_answer(self.upstream, one, stream=self.stream) for one in said]
         question = self.client.ask(f"m-{self.upstream}", history, tools, choice, stream=self.stream)
         return self.world.run(question)
 
@@ -73,10 +75,10 @@ class Cell(NamedTuple):
         self, calls: tuple[Call, ...], reply: Callable[[Call], Result], words: str = "", thought: str = ""
     ) -> tuple[Answer, Answer]:
         """The turn with the calls, and the one after all of them were answered, the last first."""
-        history = self.client.words(QUESTION)
-        first = self.ask(history, Said(words, calls, thought))
+        history = self.client.user_message(QUESTION)
+        first = self.ask(history, ModelAnswer(words, calls, thought))
         results = self.client.results([reply(call) for call in reversed(first.calls)])
-        return first, self.ask([*history, *first.said, *results], Said("All done."))
+        return first, self.ask([*history, *first.said, *results], ModelAnswer("All done."))
 
 
 @pytest.fixture(params=[False, True], ids=["whole", "stream"])
@@ -94,14 +96,14 @@ def cell(request, world, upstream, stream):
     world.forget()
     yield Cell(world, world.clients[request.param], upstream, stream)
     for heard in world.upstream.heard:
-        judge_request(heard.wire, json.loads(heard.body))
+        validate_request(heard.wire, json.loads(heard.body))
 
 
 def parts_of(request: Request, kind: type) -> list[Any]:
     return [part for message in request.messages for part in message.parts if isinstance(part, kind)]
 
 
-def words_of(request: Request) -> str:
+def text_of(request: Request) -> str:
     return "\n".join(part.text for part in parts_of(request, Text))
 
 
@@ -112,10 +114,10 @@ def same_calls(answer: Answer, calls: tuple[Call, ...]) -> bool:
 def check_offered(cell: Cell) -> None:
     """Every request offered both tools."""
     for request in cell.asked:
-        assert words_of(request).count(QUESTION) == 1
+        assert text_of(request).count(QUESTION) == 1
         if cell.emulated:
             assert not request.tools
-            assert all(tool.name in words_of(request) and tool.description in words_of(request) for tool in TOOLS)
+            assert all(tool.name in text_of(request) and tool.description in text_of(request) for tool in TOOLS)
         else:
             offered = [Function(tool.name, tool.description, plain(tool.input_schema)) for tool in request.tools]
             assert offered == list(TOOLS)
@@ -150,12 +152,12 @@ def check_turn(cell: Cell, first: Answer, last: Answer, calls: tuple[Call, ...])
 
 
 @pytest.mark.one_in(3)
-def test_one_call(cell):
+def test_one_call_and_its_result_round_trip(cell):
     first, last = cell.after((cell.paris,), lambda call: Result(call, "sunny"), words="I will check.")
     check_turn(cell, first, last, (cell.paris,))
     assert first.text.strip() == "I will check."
     if cell.emulated:
-        assert "sunny" in words_of(cell.asked[1])
+        assert "sunny" in text_of(cell.asked[1])
     else:
         assert results_by_city(cell.asked[1])["Paris"].text == "sunny"
 
@@ -165,14 +167,14 @@ def test_two_parallel_calls_of_one_tool(cell):
     check_turn(cell, first, last, (cell.paris, cell.rome))
     if cell.emulated:
         # by their place alone: the order of the calls, whatever that of the results was
-        assert re.findall("sunny in (Paris|Rome)", words_of(cell.asked[1])) == ["Paris", "Rome"]
+        assert re.findall("sunny in (Paris|Rome)", text_of(cell.asked[1])) == ["Paris", "Rome"]
     else:
         told = {city: result.text for city, result in results_by_city(cell.asked[1]).items()}
         assert told == {"Paris": "sunny in Paris", "Rome": "sunny in Rome"}
 
 
 @pytest.mark.parametrize("upstream", ["anthropic", "gemini", "openai_responses"], indirect=True)
-def test_a_thought_goes_back_to_the_model_that_had_it(cell):
+def test_signed_reasoning_is_returned_to_its_model(cell):
     first, last = cell.after(
         (cell.paris, cell.rome), lambda call: Result(call, "sunny"), "I will check.", "Two cities, two calls."
     )
@@ -181,11 +183,11 @@ def test_a_thought_goes_back_to_the_model_that_had_it(cell):
     assert proofs == ([] if cell.upstream == "gemini" else [SIGNATURE])  # Gemini signs the call, see check_turn
 
 
-def test_an_error_result(cell):
+def test_error_result_is_flagged_or_marked(cell):
     first, last = cell.after((cell.paris,), lambda call: Result(call, "no such city", is_error=True))
     check_turn(cell, first, last, (cell.paris,))
     if cell.emulated:
-        said = words_of(cell.asked[1])
+        said = text_of(cell.asked[1])
         assert "no such city" in said
         assert ("error: no such city" in said) is cell.client.flags_errors
         return
@@ -196,24 +198,24 @@ def test_an_error_result(cell):
     assert result.text == f"{mark}no such city"
 
 
-def test_an_image_result(cell):
+def test_image_result_reaches_the_upstream(cell):
     first, last = cell.after((cell.paris,), lambda call: Result(call, "a picture", image=True))
     check_turn(cell, first, last, (cell.paris,))
     request = cell.asked[1]
     inside = [part for result in parts_of(request, ToolResult) for part in result.parts if isinstance(part, Media)]
     [picture] = inside + parts_of(request, Media)
     assert (picture.kind, picture.media_type, picture.data) == ("image", "image/png", IMAGE)
-    assert "a picture" in (words_of(request) if cell.emulated else results_by_city(request)["Paris"].text)
+    assert "a picture" in (text_of(request) if cell.emulated else results_by_city(request)["Paris"].text)
 
 
-def test_a_forced_tool(cell):
-    answer = cell.ask(cell.client.words(QUESTION), Said(calls=(cell.paris,)), choice="get_weather")
+def test_forced_tool_choice_is_translated(cell):
+    answer = cell.ask(cell.client.words(QUESTION), ModelAnswer(calls=(cell.paris,)), choice="get_weather")
     assert same_calls(answer, (cell.paris,))
     assert answer.stop == cell.client.stops[0]
     [request] = cell.asked
     if cell.emulated:
-        assert "You have to call the function get_weather now" in words_of(request)
-        assert "get_time" not in words_of(request)
+        assert "You have to call the function get_weather now" in text_of(request)
+        assert "get_time" not in text_of(request)
     elif cell.upstream == "ollama":
         [turn] = cell.world.gateway.turns
         assert request.choice is None
@@ -223,27 +225,27 @@ def test_a_forced_tool(cell):
         assert (request.choice.mode, request.choice.names) == ("tool", ("get_weather",))
 
 
-def test_no_tool_may_be_called(cell):
-    answer = cell.ask(cell.client.words(QUESTION), Said("I cannot know."), choice="none")
+def test_tool_choice_none_is_translated(cell):
+    answer = cell.ask(cell.client.words(QUESTION), ModelAnswer("I cannot know."), choice="none")
     assert (answer.text, answer.calls, answer.stop) == ("I cannot know.", [], cell.client.stops[1])
     [request] = cell.asked
     if cell.emulated:
-        assert "get_weather" not in words_of(request)
+        assert "get_weather" not in text_of(request)
     elif cell.upstream == "ollama":
         assert not request.tools
     else:
         assert request.choice == ToolChoice("none")
 
 
-def test_no_tool_is_there(cell):
-    answer = cell.ask(cell.client.words(QUESTION), Said("It is sunny."), tools=())
+def test_request_without_tools_is_translated(cell):
+    answer = cell.ask(cell.client.words(QUESTION), ModelAnswer("It is sunny."), tools=())
     assert (answer.text, answer.calls, answer.stop) == ("It is sunny.", [], cell.client.stops[1])
     [request] = cell.asked
-    assert (request.tools, request.choice, words_of(request)) == ((), None, QUESTION)
+    assert (request.tools, request.choice, text_of(request)) == ((), None, QUESTION)
 
 
-def test_the_model_calls_nothing(cell):
-    answer = cell.ask(cell.client.words(QUESTION), Said("Why do you ask?"))
+def test_text_answer_without_calls_is_returned(cell):
+    answer = cell.ask(cell.client.words(QUESTION), ModelAnswer("Why do you ask?"))
     assert (answer.text, answer.calls, answer.stop) == ("Why do you ask?", [], cell.client.stops[1])
     check_offered(cell)
     assert cell.asked[0].choice in (None, ToolChoice("auto"))

@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from matrix_world import World, opened
+from matrix_world import World, open_world
 from sdks import CLIENTS, Function, Result
-from shapes import Call, Said, spoken
+from shapes import Call, ModelAnswer, provider_answer
 
 from toolwire.ir.parts import ToolCall, ToolResult
 from toolwire.ir.request import Request
@@ -16,7 +16,7 @@ TOOL = Function("get_weather", "The weather", {"type": "object", "properties": {
 
 @pytest.fixture(scope="module")
 def world():
-    with opened() as made:
+    with open_world() as made:
         yield made
 
 
@@ -43,10 +43,10 @@ def _without_id(value):
 
 def converse(world: World, sdk: str, model: str, turns: list[RawReply]) -> list[str]:
     """A conversation in which every turn but the last has calls; each result says the city of its call, the last first."""
-    world.forget()
+    world.reset()
     client = world.clients[sdk]
     world.upstream.script[:] = turns
-    history = client.words("How is the weather?")
+    history = client.user_message("How is the weather?")
     seen = []
     for turn in turns:
         answer = world.run(client.ask(model, history, (TOOL,), None, stream=turn.streamed))
@@ -78,9 +78,13 @@ def pairs_of(request: Request) -> list[tuple[str, str]]:
     # before its own wire a client gets the bytes as they are, and has no ids to pair by
     [(sdk, wire) for sdk in CLIENTS for wire in ("gemini", "ollama") if sdk != wire],
 )
-def test_calls_without_ids(world, sdk, wire, stream):
-    told = [Said(calls=calls("Paris", "Rome", call_id="")), Said(calls=calls("Oslo", call_id="")), Said("Done.")]
-    seen = converse(world, sdk, f"m-{wire}", [without_ids(spoken(wire, one, stream=stream)) for one in told])
+def test_calls_without_ids_are_paired_with_their_results(world, sdk, wire, stream):
+    told = [
+        ModelAnswer(calls=calls("Paris", "Rome", call_id="")),
+        ModelAnswer(calls=calls("Oslo", call_id="")),
+        ModelAnswer("Done."),
+    ]
+    seen = converse(world, sdk, f"m-{wire}", [without_ids(provider_answer(wire, one, stream=stream)) for one in told])
     assert seen == ["Paris", "Rome", "Oslo"]
     last = world.upstream.heard[-1].request
     assert pairs_of(last) == [("Paris", "Paris"), ("Rome", "Rome"), ("Oslo", "Oslo")]
@@ -89,17 +93,23 @@ def test_calls_without_ids(world, sdk, wire, stream):
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize("wire", ["openai_chat", "openai_responses", "anthropic", "gemini", "ollama"])
 @pytest.mark.parametrize("sdk", CLIENTS)
-def test_an_id_in_two_turns(world, sdk, wire, stream):
+def test_id_used_in_two_turns_is_paired_by_turn(world, sdk, wire, stream):
     """Some models number their calls anew in every turn."""
-    told = [Said(calls=calls(city, call_id="call_0")) for city in ("Paris", "Rome")]
-    seen = converse(world, sdk, f"m-{wire}", [spoken(wire, one, stream=stream) for one in (*told, Said("Done."))])
+    told = [ModelAnswer(calls=calls(city, call_id="call_0")) for city in ("Paris", "Rome")]
+    seen = converse(
+        world, sdk, f"m-{wire}", [provider_answer(wire, one, stream=stream) for one in (*told, ModelAnswer("Done."))]
+    )
     assert seen == ["Paris", "Rome"]
     assert pairs_of(world.upstream.heard[-1].request) == [("Paris", "Paris"), ("Rome", "Rome")]
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize("sdk", CLIENTS)
-def test_emulated_calls_in_two_turns(world, sdk, stream):
-    told = [Said(calls=calls("Paris", "Rome", call_id="")), Said(calls=calls("Oslo", call_id="")), Said("Done.")]
-    seen = converse(world, sdk, "m-hermes", [spoken("hermes", one, stream=stream) for one in told])
+def test_emulated_calls_in_two_turns_reach_the_client(world, sdk, stream):
+    told = [
+        ModelAnswer(calls=calls("Paris", "Rome", call_id="")),
+        ModelAnswer(calls=calls("Oslo", call_id="")),
+        ModelAnswer("Done."),
+    ]
+    seen = converse(world, sdk, "m-hermes", [provider_answer("hermes", one, stream=stream) for one in told])
     assert seen == ["Paris", "Rome", "Oslo"]

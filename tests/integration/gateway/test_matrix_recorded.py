@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
-from judges import judge_chunks, judge_response
-from matrix_world import opened
+from matrix_world import open_world
+from sdk_validation import validate_chunks, validate_response
 from sdks import CLIENTS, Answer
-from shapes import FORMATS, WIRES, Call, Said, spoken
+from shapes import FORMATS, WIRES, Call, ModelAnswer, provider_answer
 
 from recordings import RECORDED, Recorded
 from toolwire.ir.fold import fold
@@ -29,7 +29,7 @@ SDK_OF = {
 
 @pytest.fixture(scope="module")
 def world():
-    with opened() as made:
+    with open_world() as made:
         yield made
 
 
@@ -38,7 +38,7 @@ def ask(world, client, wire: str, answer: RawReply) -> Answer:
     return world.run(client.ask(f"m-{wire}", client.words("hi"), (), None, stream=answer.streamed))
 
 
-def seen_in(answer: Answer) -> list[tuple[str, dict]]:
+def calls_in(answer: Answer) -> list[tuple[str, dict]]:
     assert len({call.id for call in answer.calls}) == len(answer.calls)
     return [(call.name, call.arguments) for call in answer.calls]
 
@@ -58,12 +58,12 @@ def recorded_answers() -> list[Recorded]:
 @pytest.mark.one_in(7)
 @pytest.mark.parametrize("sdk", CLIENTS)
 @pytest.mark.parametrize("recorded", recorded_answers(), ids=repr)
-def test_a_recorded_answer_says_the_same_through_the_gateway(recorded, sdk, world):
+def test_recorded_answer_is_equivalent_through_the_gateway(recorded, sdk, world):
     client, wire = world.clients[sdk], recorded.bare_wire
     answer = raw(wire, recorded.stream, recorded.answer.get("json"))
     straight = ask(world, world.straight[SDK_OF[wire]], wire, answer)
     through = ask(world, client, wire, answer)
-    assert seen_in(through) == seen_in(straight)
+    assert calls_in(through) == calls_in(straight)
     assert [call.id for call in through.calls] == [call.id for call in straight.calls]
     assert through.text == straight.text
     assert through.stop == client.stops[not straight.calls]
@@ -99,13 +99,15 @@ def vectors_with_calls() -> list:
 def test_the_calls_of_a_vector_reach_every_client(wire, vector, sdk, world):
     client = world.clients[sdk]
     answer = ask(world, client, wire, raw(wire, vector.data, vector.body))
-    assert seen_in(answer) == [(call.name, call.arguments) for call in decoded(wire, vector).calls]
+    assert calls_in(answer) == [(call.name, call.arguments) for call in decoded(wire, vector).calls]
     assert answer.stop == client.stops[0]
 
 
 @pytest.mark.parametrize("upstream", [*WIRES, *FORMATS])
-@pytest.mark.parametrize("said", [Said("Hi."), Said("Hi.", (Call("c1", "f", {"a": 1}), Call("c2", "g", {})), "Hm.")])
-def test_the_shapes_of_the_matrix_are_the_providers(upstream, said):
+@pytest.mark.parametrize(
+    "said", [ModelAnswer("Hi."), ModelAnswer("Hi.", (Call("c1", "f", {"a": 1}), Call("c2", "g", {})), "Hm.")]
+)
+def test_matrix_answers_match_the_provider_types(upstream, said):
     wire = upstream if upstream in WIRES else "openai_chat"
-    judge_response(wire, json.loads(spoken(upstream, said, stream=False).body))
-    judge_chunks(wire, spoken(upstream, said, stream=True).body)
+    validate_response(wire, json.loads(provider_answer(upstream, said, stream=False).body))
+    validate_chunks(wire, provider_answer(upstream, said, stream=True).body)

@@ -26,7 +26,7 @@ CALLS = {
     "unknown verb": {"verb": "flurb", "tense": "past_simple", "person": "3sg"},
     "missing argument": {"verb": "eat", "tense": "past_simple"},
 }
-ASKED = Request("m", (Message("user", (Text("Conjugate."),)),))
+REQUEST = Request("m", (Message("user", (Text("Conjugate."),)),))
 
 
 def toolbox():
@@ -40,10 +40,10 @@ def calls(result):
     return Response(parts=(ToolCall("c1", "conjugate", result),), stop=Stop("tool_calls"))
 
 
-ENDS = Response(parts=(Text("Done."),), stop=Stop("stop"))
+FINAL_ANSWER = Response(parts=(Text("Done."),), stop=Stop("stop"))
 
 
-def seen(result):
+def normalized_result(result):
     """What a model is told."""
     return (result.text.removeprefix("[tool error] "), result.is_error)
 
@@ -55,30 +55,30 @@ async def directly(arguments):
 
 async def over_a_wire(wire, arguments):
     runner = Runner(toolbox())
-    async with Upstream(calls(arguments), ENDS) as upstream:
+    async with Upstream(calls(arguments), FINAL_ANSWER) as upstream:
         client = ModelClient("m", base_url=upstream.url, wire=wire, key="k")
         async with client:
-            response = await client.ask(Request("m", ASKED.messages, runner.box.tools))
+            response = await client.ask(Request("m", REQUEST.messages, runner.box.tools))
             results = await runner.run(response.calls)
-            talk = (*ASKED.messages, Message("assistant", response.parts), Message("user", tuple(results)))
+            talk = (*REQUEST.messages, Message("assistant", response.parts), Message("user", tuple(results)))
             await client.ask(Request("m", talk, runner.box.tools))
-        return _told(upstream)
+        return _result_text(upstream)
 
 
 async def through_the_gateway(wire, arguments):
-    async with Upstream(calls(arguments), ENDS) as upstream:
+    async with Upstream(calls(arguments), FINAL_ANSWER) as upstream:
         document = {"upstreams": upstream_rows(upstream.url), "models": {"m": {"upstream": wire}}}
         async with serving(document, runners={"*": Runner(toolbox())}) as gateway:
             client = ModelClient("m", base_url=gateway.url, wire="openai_chat", key="k")
             async with client:
-                await client.ask(ASKED)
-        return _told(upstream)
+                await client.ask(REQUEST)
+        return _result_text(upstream)
 
 
-def _told(upstream):
+def _result_text(upstream):
     parts = [part for one in upstream.heard[-1].request.messages for part in one.parts]
     (result,) = [part for part in parts if isinstance(part, ToolResult)]
-    text, _ = seen(result)
+    text, _ = normalized_result(result)
     return text
 
 
@@ -95,7 +95,7 @@ async def over_mcp(arguments, name="conjugate"):
 
 
 @pytest.mark.parametrize("kind", CALLS)
-def test_the_same_answer_every_way(kind):
+def test_toolbox_answers_the_same_over_every_path(kind):
     async def check():
         text, is_error = await directly(CALLS[kind])
         assert is_error == (kind != "fine")
@@ -107,13 +107,13 @@ def test_the_same_answer_every_way(kind):
     asyncio.run(check())
 
 
-def test_an_unknown_tool_is_an_error_of_the_protocol():
+def test_unknown_tool_is_a_protocol_error():
     with pytest.raises(RpcError) as caught:
         asyncio.run(over_mcp({}, "no_such_tool"))
     assert caught.value.code == -32602
 
 
-def test_the_doors_of_the_gateway_are_the_doors_of_its_tools():
+def test_gateway_keys_protect_published_tools():
     async def check():
         from toolwire.gateway.shared.keys import hash_key
 
@@ -128,7 +128,7 @@ def test_the_doors_of_the_gateway_are_the_doors_of_its_tools():
     asyncio.run(check())
 
 
-def test_limits_and_accounts_hold_for_its_tools_too():
+def test_rate_limits_and_request_logs_apply_to_published_tools():
     async def check():
         from toolwire.gateway.shared.keys import hash_key
 
@@ -151,7 +151,7 @@ def test_limits_and_accounts_hold_for_its_tools_too():
     asyncio.run(check())
 
 
-def test_a_key_for_other_models_is_not_for_the_tools_of_these():
+def test_key_for_other_models_cannot_use_published_tools():
     async def check():
         from toolwire.gateway.shared.keys import hash_key
 

@@ -4,7 +4,7 @@ import asyncio
 import json
 
 import pytest
-from asking import ASK, HELLO, post
+from gateway_client import CHAT_REQUEST, HELLO, post
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
@@ -24,7 +24,7 @@ TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = f"00-{TRACE}-b7ad6b7169203331-01"
 
 
-class Seen:
+class OtelCapture:
     def __init__(self):
         self.exporter, self.reader = InMemorySpanExporter(), InMemoryMetricReader()
         self.tracers = TracerProvider()
@@ -41,9 +41,9 @@ class Seen:
         return {metric.name: metric.data.data_points for metric in found}
 
 
-def ask(*script, body=ASK, headers=None):
+def ask(*script, body=CHAT_REQUEST, headers=None):
     async def scene():
-        seen = Seen()
+        seen = OtelCapture()
         async with (
             Upstream(*script) as upstream,
             serving({"upstreams": upstream_rows(upstream.url)}, sinks=[seen.sink]) as it,
@@ -55,9 +55,9 @@ def ask(*script, body=ASK, headers=None):
 
 
 @pytest.mark.parametrize("wire", ["openai_chat", "anthropic"], ids=["the same wire", "another wire"])
-def test_a_request_is_one_span_by_the_conventions(wire):
+def test_request_is_one_span_following_the_conventions(wire):
     how = {"temperature": 0.5, "stream": True, "stream_options": {"include_usage": True}}
-    seen, _ = ask(HELLO, body={**ASK, "model": f"{wire}/m", **how})
+    seen, _ = ask(HELLO, body={**CHAT_REQUEST, "model": f"{wire}/m", **how})
     (span,) = seen.spans
     assert (span.name, span.kind, span.parent) == (f"chat {wire}/m", SpanKind.CLIENT, None)
     found = dict(span.attributes)
@@ -85,7 +85,7 @@ def test_a_request_is_one_span_by_the_conventions(wire):
     assert names | {"gen_ai.client.token.usage"} == set(seen.histograms)
 
 
-def test_the_trace_goes_through():
+def test_trace_context_is_propagated():
     seen, heard = ask(HELLO, headers={"traceparent": PARENT, "tracestate": "vendor=1"})
     (span,) = seen.spans
     assert f"{span.context.trace_id:032x}" == TRACE
@@ -94,7 +94,7 @@ def test_the_trace_goes_through():
     assert heard[0].headers["tracestate"] == "vendor=1"
 
 
-def test_a_trace_begins_here_where_there_is_none():
+def test_trace_starts_at_the_gateway_without_a_valid_parent():
     seen, heard = ask(HELLO, headers={"traceparent": "nonsense"})
     (span,) = seen.spans
     assert heard[0].headers["traceparent"].split("-")[1:3] == [
@@ -103,7 +103,7 @@ def test_a_trace_begins_here_where_there_is_none():
     ]
 
 
-def test_a_failure_has_a_type():
+def test_failure_sets_the_error_type_and_status():
     seen, _ = ask(Fault("rate_limit", "slow down, sk-0123456789", 429))
     (span,) = seen.spans
     assert (span.attributes["error.type"], span.status.status_code) == ("rate_limit", StatusCode.ERROR)
@@ -113,20 +113,20 @@ def test_a_failure_has_a_type():
     assert "sk-0123456789" not in span.to_json()
 
 
-def test_nothing_that_was_said_is_in_it(monkeypatch):
+def test_span_contains_no_message_text(monkeypatch):
     monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "true")
-    body = {**ASK, "messages": [{"role": "user", "content": "the words of a prompt"}], "stop": ["words too"]}
+    body = {**CHAT_REQUEST, "messages": [{"role": "user", "content": "the words of a prompt"}], "stop": ["words too"]}
     seen, _ = ask(HELLO, body=body)
     assert "words" not in json.dumps(json.loads(seen.spans[0].to_json()))
 
 
-def test_tools_that_the_gateway_runs_lie_under_the_request():
+def test_gateway_tool_span_is_a_child_of_the_request_span():
     def look(a: int) -> str:
         """Look."""
         return f"seen {a}"
 
     async def scene():
-        seen = Seen()
+        seen = OtelCapture()
         runner = Runner(tool(look, effect="read"), observers=[OtelObserver(seen.tracers)])
         script = (HELLO, Response(parts=(Text("Done"),), stop=Stop("stop")))
         async with (

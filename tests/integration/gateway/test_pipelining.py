@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
-from gateway.hostile import WORDS, body_of, connect, gateway_to, path_of, request_bytes, run
+from gateway.hostile import TEXT_ANSWER, body_of, connect, gateway_to, path_of, request_bytes, run
 
 STREAM = request_bytes(path_of("openai_chat"), body_of("openai_chat", stream=True))
 SLOW = {"piece": 16, "pace": 0.02}
 
 
 @run
-async def test_a_client_that_goes_away_with_a_request_in_the_queue_takes_the_upstream_with_it():
-    async with gateway_to(WORDS, WORDS, upstream=SLOW) as (gateway, provider):
+async def test_disconnect_with_a_queued_request_cancels_the_upstream_request():
+    async with gateway_to(TEXT_ANSWER, TEXT_ANSWER, upstream=SLOW) as (gateway, provider):
         reader, writer = await connect(gateway)
         writer.write(STREAM)
         await reader.readuntil(b"data: ")
@@ -25,8 +25,8 @@ async def test_a_client_that_goes_away_with_a_request_in_the_queue_takes_the_ups
 
 
 @run
-async def test_nonsense_behind_a_request_in_the_queue_is_not_answered_within_a_stream():
-    async with gateway_to(WORDS, WORDS, upstream=SLOW) as (gateway, _):
+async def test_invalid_data_after_a_queued_request_does_not_corrupt_the_stream():
+    async with gateway_to(TEXT_ANSWER, TEXT_ANSWER, upstream=SLOW) as (gateway, _):
         reader, writer = await connect(gateway)
         writer.write(STREAM)
         await reader.readuntil(b"data: ")

@@ -10,7 +10,7 @@ import sys
 from contextlib import asynccontextmanager
 
 import pytest
-from asking import HELLO, post
+from gateway_client import HELLO, post
 from serving import listening, upstream_rows
 
 from toolwire import Response, Text
@@ -65,7 +65,7 @@ def record(tmp_path, *script, front="anthropic", wire="openai_chat", upstream_op
     return answer, file
 
 
-def test_both_sides_are_there(tmp_path):
+def test_recording_contains_both_sides_of_the_exchange(tmp_path):
     _, file = record(tmp_path, HELLO)
     trace = load_trace(file)
     assert re.fullmatch(r"[\dT-]+Z-anthropic-openai_chat-r-7.json", file.name)
@@ -82,7 +82,7 @@ def test_both_sides_are_there(tmp_path):
     assert 0 <= there.ms <= there.answer.ms <= trace.ingress.answer.ms <= trace.outcome.ms
 
 
-def test_a_stream_keeps_its_cuts_and_its_times(tmp_path):
+def test_recorded_stream_keeps_its_pieces_and_times(tmp_path):
     (_, _, body), file = record(tmp_path, HELLO, stream=True, upstream_options={"piece": 50, "pace": 0.001})
     trace = load_trace(file)
     pieces = trace.upstreams[0].answer.pieces
@@ -93,7 +93,7 @@ def test_a_stream_keeps_its_cuts_and_its_times(tmp_path):
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("in_time", [False, True])
-def test_a_recording_is_a_script(tmp_path, stream, in_time):
+def test_recording_can_be_replayed_as_a_script(tmp_path, stream, in_time):
     (status, _, body), file = record(tmp_path / "first", HELLO, stream=stream)
     trace = load_trace(file)
     script = script_of(trace, in_time=in_time)
@@ -112,7 +112,7 @@ def test_failures_are_recorded_and_replayed(tmp_path):
     assert status == 502
 
 
-def test_what_is_not_for_a_model_is_not_recorded(tmp_path):
+def test_requests_that_call_no_model_are_not_recorded(tmp_path):
     async def scene():
         async with Upstream() as upstream, recording(upstream, tmp_path) as url:
             await post(url, "/v1/messages/count_tokens", {"model": "anthropic/m", "messages": [], "max_tokens": 1})
@@ -122,7 +122,7 @@ def test_what_is_not_for_a_model_is_not_recorded(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_every_exchange_has_a_file_of_its_own(tmp_path):
+def test_every_exchange_is_written_to_its_own_file(tmp_path):
     trace = load_trace(record(tmp_path / "first", HELLO)[1])
     keep = trace_writer(tmp_path / "many")
     for _ in range(3):
@@ -130,7 +130,7 @@ def test_every_exchange_has_a_file_of_its_own(tmp_path):
     assert [load_trace(file) for file in (tmp_path / "many").iterdir()] == [trace] * 3
 
 
-def test_a_disk_that_is_full_hurts_nobody(tmp_path, caplog):
+def test_failed_recording_does_not_affect_the_answer(tmp_path, caplog):
     async def scene():
         folder = tmp_path / "gone"
         async with Upstream(HELLO) as upstream, recording(upstream, folder) as url:
@@ -173,7 +173,7 @@ def test_replay_offline(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(("target", "keeps"), [("anthropic", False), ("anthropic@2023-06-01", True)])
-def test_what_only_a_version_lacks_says_which_and_what_to_do(tmp_path, capsys, target, keeps):
+def test_loss_caused_by_an_api_version_names_the_version_and_the_fix(tmp_path, capsys, target, keeps):
     _, file = record(tmp_path, HELLO, front="openai_chat", temperature=0.5, seed=7)
     assert main(["trace", "replay", str(file), "--to", target, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
@@ -186,7 +186,7 @@ def test_what_only_a_version_lacks_says_which_and_what_to_do(tmp_path, capsys, t
 
 
 @pytest.mark.parametrize("alike", [True, False])
-def test_replay_really_sends(tmp_path, capsys, monkeypatch, alike):
+def test_replay_with_a_url_sends_the_request_and_compares_the_calls(tmp_path, capsys, monkeypatch, alike):
     monkeypatch.setenv("A_KEY", "the-key-of-it")
     _, file = record(tmp_path, HELLO)
     answer = HELLO if alike else Response(parts=(Text("No."),), stop=Stop("stop"))
@@ -227,7 +227,7 @@ def test_wrong_usage(tmp_path, monkeypatch, capsys, arguments, words):
     assert words in capsys.readouterr().err
 
 
-def test_a_version_of_the_future_is_refused(tmp_path):
+def test_newer_trace_version_is_rejected(tmp_path):
     _, file = record(tmp_path, HELLO)
     file.write_text(file.read_text().replace('"toolwire_trace": 1', '"toolwire_trace": 2'))
     with pytest.raises(ConfigError, match="version 2"):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from serving import serving, upstream_rows
-from shapes import Said, spoken
+from shapes import ModelAnswer, provider_answer
 
 from toolwire.ir.parts import Text
 from toolwire.ir.request import Request
@@ -33,7 +33,7 @@ def small_model(request: Request) -> RawReply:
         text = "Let me see.\n<function=get_weather>\n<parameter=location>Paris</parameter>\n</function>\nIt rains."
     for stop in request.params.stop or ():
         text = text.partition(stop)[0]
-    return spoken("openai_chat", Said(text), stream=bool(request.stream))
+    return provider_answer("openai_chat", ModelAnswer(text), stream=bool(request.stream))
 
 
 async def run(program: tuple[str, ...]) -> tuple[str, list[str]]:
@@ -64,13 +64,13 @@ def test_the_program_gets_a_call_and_an_answer(program):
     assert models in (["gpt-4o"] * 2, ["claude-sonnet-4-20250514"] * 2)
 
 
-def test_a_name_with_its_provider_is_a_name():
+def test_model_name_with_a_provider_prefix_is_resolved():
     """As PydanticAI and others write it, for clients that pass it on as it is."""
 
     async def ask() -> str:
         import openai
 
-        async with Upstream(spoken("openai_chat", Said("Hi."), stream=False)) as upstream:
+        async with Upstream(provider_answer("openai_chat", ModelAnswer("Hi."), stream=False)) as upstream:
             models = {"openai/gpt-4o": {"upstream": "openai_chat", "model": "small"}}
             async with serving({"upstreams": upstream_rows(upstream.url), "models": models}) as gateway:
                 async with openai.AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key="not-a-key") as client:

@@ -75,7 +75,7 @@ def ask(model: str = "m", *, stream: bool = False) -> dict[str, object]:
     return {"model": model, "stream": stream, "messages": [{"role": "user", "content": "count"}]}
 
 
-def test_the_file_in_the_folder_is_the_settings(tmp_path: Path) -> None:
+def test_config_file_in_the_working_directory_is_used(tmp_path: Path) -> None:
     async def check() -> None:
         async with Upstream(ANSWER) as upstream:
             config(tmp_path, upstream.url)
@@ -91,7 +91,7 @@ def test_the_file_in_the_folder_is_the_settings(tmp_path: Path) -> None:
     asyncio.run(check())
 
 
-def test_a_hangup_reads_the_settings_anew_and_a_mistake_changes_nothing(tmp_path: Path) -> None:
+def test_sighup_reloads_settings_and_ignores_invalid_ones(tmp_path: Path) -> None:
     async def check() -> None:
         async with Upstream(ANSWER, ANSWER, ANSWER) as upstream:
             config(tmp_path, upstream.url)
@@ -99,7 +99,7 @@ def test_a_hangup_reads_the_settings_anew_and_a_mistake_changes_nothing(tmp_path
                 assert b"404 Not Found" in await post(url, ask("new"))
                 config(tmp_path, upstream.url, models="m new")
                 running.send_signal(signal.SIGHUP)
-                await until(lambda: post(url, ask("new")), b"200 OK")
+                await wait_for_answer(lambda: post(url, ask("new")), b"200 OK")
                 config(tmp_path, upstream.url, more="[sevrer]\nport = 1\n")
                 running.send_signal(signal.SIGHUP)
                 await asyncio.sleep(0.3)
@@ -108,13 +108,13 @@ def test_a_hangup_reads_the_settings_anew_and_a_mistake_changes_nothing(tmp_path
     asyncio.run(check())
 
 
-async def until(attempt, wanted: bytes) -> None:  # type: ignore[no-untyped-def]
+async def wait_for_answer(attempt, wanted: bytes) -> None:  # type: ignore[no-untyped-def]
     async with asyncio.timeout(SAFETY):
         while wanted not in await attempt():  # noqa: ASYNC110  # another process answers
             await asyncio.sleep(0.05)
 
 
-def test_streams_finish_when_it_is_told_to_stop(tmp_path: Path) -> None:
+def test_sigterm_lets_streams_finish(tmp_path: Path) -> None:
     async def check() -> None:
         async with Upstream(ANSWER, piece=32, pace=0.03) as upstream:
             config(tmp_path, upstream.url)
@@ -130,7 +130,7 @@ def test_streams_finish_when_it_is_told_to_stop(tmp_path: Path) -> None:
     asyncio.run(check())
 
 
-def test_streams_that_do_not_finish_end_in_an_error(tmp_path: Path) -> None:
+def test_streams_over_the_drain_time_end_in_an_error(tmp_path: Path) -> None:
     async def check() -> None:
         async with Upstream(ANSWER, piece=32, pace=2.0) as upstream:
             config(tmp_path, upstream.url, more="[server]\ndrain = 1\n")
@@ -147,7 +147,7 @@ def test_streams_that_do_not_finish_end_in_an_error(tmp_path: Path) -> None:
     asyncio.run(check())
 
 
-def fails(folder: Path, *arguments: str) -> str:
+def run_failing_serve(folder: Path, *arguments: str) -> str:
     done = subprocess.run(
         [sys.executable, "-m", "toolwire", "serve", *arguments],
         cwd=folder,
@@ -178,27 +178,27 @@ def fails(folder: Path, *arguments: str) -> str:
         ("[upstreams.y]\nprovider = 'openai'\n", (), "upstreams.y: no key for openai (set OPENAI_API_KEY"),
     ],
 )
-def test_wrong_settings_are_an_error_before_anything_listens(
+def test_invalid_settings_fail_before_listening(
     tmp_path: Path, more: str, arguments: tuple[str, ...], words: str
 ) -> None:
     config(tmp_path, "http://127.0.0.1:9", more=more)
-    assert words in fails(tmp_path, "--port", "0", *arguments)
+    assert words in run_failing_serve(tmp_path, "--port", "0", *arguments)
 
 
-def test_nothing_to_answer_with(tmp_path: Path) -> None:
-    assert "no model is configured" in fails(tmp_path, "--port", "0")
+def test_missing_model_configuration_is_an_error(tmp_path: Path) -> None:
+    assert "no model is configured" in run_failing_serve(tmp_path, "--port", "0")
 
 
-def test_a_port_that_was_asked_for_is_taken(tmp_path: Path) -> None:
+def test_requested_port_in_use_is_an_error(tmp_path: Path) -> None:
     config(tmp_path, "http://127.0.0.1:9")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        assert f"cannot listen on 127.0.0.1:{port}" in fails(tmp_path, "--port", str(port))
+        assert f"cannot listen on 127.0.0.1:{port}" in run_failing_serve(tmp_path, "--port", str(port))
 
 
-def test_the_usual_port_gives_way(tmp_path: Path) -> None:
+def test_configured_port_in_use_falls_back_to_a_higher_one(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -208,7 +208,7 @@ def test_the_usual_port_gives_way(tmp_path: Path) -> None:
             assert int(url.rpartition(":")[2]) > port
 
 
-def test_clients_are_shown_and_told(tmp_path: Path) -> None:
+def test_client_command_prints_or_writes_client_settings(tmp_path: Path) -> None:
     def client(name: str, *more: str) -> str:
         done = subprocess.run(
             [sys.executable, "-m", "toolwire", "serve", "client", name, "--home", str(tmp_path), *more],
@@ -238,7 +238,7 @@ def test_clients_are_shown_and_told(tmp_path: Path) -> None:
     }
 
 
-def test_metrics_lines_and_recordings_without_a_secret(tmp_path: Path) -> None:
+def test_metrics_logs_and_recordings_contain_no_secrets(tmp_path: Path) -> None:
     secret = "sk-canary-of-a-body-0123456789"
 
     async def check(*arguments: str) -> str:
@@ -274,7 +274,7 @@ async def get(url: str, path: str) -> bytes:
     return answer
 
 
-def test_tools_of_the_gateways_own_in_files_and_behind_mcp(tmp_path: Path) -> None:
+def test_gateway_tools_from_files_and_mcp_are_used_and_published(tmp_path: Path) -> None:
     example = Path(__file__).parents[3] / "examples" / "conjugate.py"
     (tmp_path / "orders.py").write_text(
         "import toolwire\n\n@toolwire.tool(effect='read')\ndef status(number: int) -> str:\n    '''Of an order.'''\n    return 'shipped'\n"
@@ -309,12 +309,12 @@ def test_tools_of_the_gateways_own_in_files_and_behind_mcp(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("port", ["65536", "-1"])
-def test_a_number_that_is_no_port(port: str) -> None:
+def test_invalid_port_is_rejected(port: str) -> None:
     with pytest.raises(ConfigError, match="invalid port"):
         bind(Settings(), port=int(port))
 
 
-def orders(folder: Path, said: str, name: str = "status") -> None:
+def write_orders(folder: Path, said: str, name: str = "status") -> None:
     (folder / "orders.py").write_text(f"def {name}(number: int) -> str:\n    '''Of an order.'''\n    return {said!r}\n")
 
 
@@ -328,11 +328,11 @@ async def published(url: str) -> list[str]:
         return sorted(entry.name for entry in servers.toolbox())
 
 
-def test_a_hangup_opens_the_tools_anew(tmp_path: Path) -> None:
+def test_sighup_reloads_the_tools(tmp_path: Path) -> None:
     tools = '[tools."*"]\nfiles = ["orders.py"]\npublish = true\n'
     call = Response(parts=(ToolCall("c1", "status", {"number": 7}),), stop=Stop("tool_calls"))
     other = Response(parts=(ToolCall("c1", "whereabouts", {"number": 7}),), stop=Stop("tool_calls"))
-    orders(tmp_path, "shipped")
+    write_orders(tmp_path, "shipped")
 
     async def check() -> None:
         async with Upstream(call, ANSWER, other, ANSWER, ANSWER, piece=16, pace=0.02) as upstream:
@@ -341,9 +341,9 @@ def test_a_hangup_opens_the_tools_anew(tmp_path: Path) -> None:
                 assert await published(url) == ["status"]
                 before = asyncio.ensure_future(post(url, ask(stream=True)))  # it began with the tools of then
                 await upstream.wait_for_requests()
-                orders(tmp_path, "lost at sea", "whereabouts")
+                write_orders(tmp_path, "lost at sea", "whereabouts")
                 running.send_signal(signal.SIGHUP)
-                await until(lambda: names(url), b"whereabouts")
+                await wait_for_answer(lambda: names(url), b"whereabouts")
                 assert b"ten" in await before
                 assert b"ten" in await post(url, ask())
                 assert [heard_results(upstream.heard[number]) for number in (1, 3)] == [["shipped"], ["lost at sea"]]
@@ -353,7 +353,7 @@ def test_a_hangup_opens_the_tools_anew(tmp_path: Path) -> None:
                 assert await published(url) == ["whereabouts"]
                 config(tmp_path, upstream.url)
                 running.send_signal(signal.SIGHUP)
-                await until(lambda: get(url, "/mcp"), b"404 Not Found")
+                await wait_for_answer(lambda: get(url, "/mcp"), b"404 Not Found")
                 assert b"ten" in await post(url, ask())
                 assert upstream.heard[4].request is not None and upstream.heard[4].request.tools == ()
                 running.send_signal(signal.SIGTERM)
@@ -365,7 +365,7 @@ def test_a_hangup_opens_the_tools_anew(tmp_path: Path) -> None:
     asyncio.run(check())
 
 
-def test_a_hangup_opens_the_log_anew_whatever_the_settings_say(tmp_path: Path) -> None:
+def test_sighup_reopens_the_log_even_with_invalid_settings(tmp_path: Path) -> None:
     log = tmp_path / "access.log"
 
     async def check() -> None:
@@ -388,7 +388,7 @@ def test_a_hangup_opens_the_log_anew_whatever_the_settings_say(tmp_path: Path) -
     assert "sevrer" in log.read_text()  # and what is wrong stands in the new one
 
 
-def test_a_reload_without_keys_does_not_open_the_door(tmp_path: Path) -> None:
+def test_reload_without_keys_does_not_disable_authentication(tmp_path: Path) -> None:
     from toolwire.gateway.shared.keys import hash_key
 
     keys = f'[server]\nhost = "0.0.0.0"\n[keys.a]\nhash = "{hash_key("sk-a")}"\n'
@@ -407,7 +407,7 @@ def test_a_reload_without_keys_does_not_open_the_door(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("stray", [b"\r\n", b"POST /v1/chat"])
-def test_what_comes_behind_a_request_does_not_break_its_answer(tmp_path: Path, stray: bytes) -> None:
+def test_stray_bytes_after_a_request_do_not_break_its_answer(tmp_path: Path, stray: bytes) -> None:
     async def check() -> None:
         async with Upstream(ANSWER, piece=64, pace=0.1) as upstream:
             config(tmp_path, upstream.url, more="[limits]\nslow_client = 0.5\n")

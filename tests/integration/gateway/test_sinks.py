@@ -4,7 +4,7 @@ import asyncio
 import json
 
 import pytest
-from asking import ASK, HELLO, post
+from gateway_client import CHAT_REQUEST, HELLO, post
 from serving import serving, upstream_rows
 
 from toolwire.ir.response import Fault
@@ -13,7 +13,7 @@ from toolwire.testing import RawReply, Upstream
 KEY = "sk-canary-of-the-upstream-0123456789"
 
 
-class Guest:
+class RecordingSink:
     def __init__(self, *, fail_at=()):
         self.begun, self.ended, self._fail_at = [], [], fail_at
 
@@ -28,15 +28,15 @@ class Guest:
             raise RuntimeError("end")
 
 
-def test_a_sink_is_told_of_beginning_and_end():
+def test_sink_is_called_at_the_beginning_and_end():
     async def scene():
-        guest = Guest()
+        guest = RecordingSink()
         async with (
             Upstream(HELLO) as upstream,
             serving({"upstreams": upstream_rows(upstream.url)}, sinks=[guest]) as it,
         ):
             await post(it.url, headers={"x-mark": "7", "x-request-id": "r-1"})
-            await post(it.url, body={"model": "nowhere", "messages": ASK["messages"]})
+            await post(it.url, body={"model": "nowhere", "messages": CHAT_REQUEST["messages"]})
         return guest
 
     guest = asyncio.run(scene())
@@ -48,15 +48,15 @@ def test_a_sink_is_told_of_beginning_and_end():
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_sink_that_raises_hurts_nobody(stream, caplog):
+def test_sink_exception_does_not_affect_the_answer(stream, caplog):
     async def scene():
-        guest = Guest(fail_at=("begin", "end"))
-        after = Guest()
+        guest = RecordingSink(fail_at=("begin", "end"))
+        after = RecordingSink()
         rows = {"upstreams": upstream_rows("http://127.0.0.1:1")}
         async with Upstream(HELLO) as upstream:
             rows = {"upstreams": upstream_rows(upstream.url)}
             async with serving(rows, sinks=[guest, after]) as it:
-                answer = await post(it.url, body={**ASK, "stream": stream})
+                answer = await post(it.url, body={**CHAT_REQUEST, "stream": stream})
         return answer, after
 
     (status, _, body), after = asyncio.run(scene())
@@ -68,7 +68,7 @@ def test_a_sink_that_raises_hurts_nobody(stream, caplog):
     ]
 
 
-def test_what_failed_before_the_answer_is_told():
+def test_failures_before_the_answer_are_recorded():
     async def scene():
         async with Upstream(Fault("overloaded", "busy", 529), HELLO) as upstream:
             rows = upstream_rows(upstream.url)
@@ -77,7 +77,7 @@ def test_what_failed_before_the_answer_is_told():
                 "n": {"upstream": "openai_chat"},
             }
             async with serving({"upstreams": rows, "models": models}) as it:
-                await post(it.url, body={**ASK, "model": "m"})
+                await post(it.url, body={**CHAT_REQUEST, "model": "m"})
         return it.turns[0]
 
     turn = asyncio.run(scene())
@@ -86,7 +86,7 @@ def test_what_failed_before_the_answer_is_told():
 
 @pytest.mark.parametrize("wire", ["openai_chat", "anthropic"], ids=["the same wire", "another wire"])
 @pytest.mark.parametrize("stream", [False, True])
-def test_an_upstream_that_repeats_its_key_is_not_repeated(wire, stream, tmp_path):
+def test_upstream_key_echoed_in_an_error_is_not_returned(wire, stream, tmp_path):
     (tmp_path / "key").write_text(KEY)
     error = {"error": {"message": f"Incorrect API key provided: {KEY}", "type": "invalid_request_error", "code": KEY}}
     late = b'data: {"choices":[{"index":0,"delta":{"content":"Hel"}}]}\n\ndata: %b\n\n' % json.dumps(error).encode()
@@ -100,7 +100,9 @@ def test_an_upstream_that_repeats_its_key_is_not_repeated(wire, stream, tmp_path
         async with Upstream(*script) as upstream:
             rows = upstream_rows(upstream.url, key_file=str(tmp_path / "key"))
             async with serving({"upstreams": rows}) as it:
-                return [await post(it.url, body={**ASK, "model": f"{wire}/m", "stream": stream}) for _ in script]
+                return [
+                    await post(it.url, body={**CHAT_REQUEST, "model": f"{wire}/m", "stream": stream}) for _ in script
+                ]
 
     answers = asyncio.run(scene())
     assert all(answer[0] >= 400 for answer in answers[:2])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from gateway.hostile import WORDS, gateway_to, post, run
+from gateway.hostile import TEXT_ANSWER, gateway_to, post, run
 from gateway.serving import WIRES, serving, upstream_rows
 
 from toolwire.ir.response import Fault
@@ -36,9 +36,9 @@ async def ask(gateway, model, fields, **more):
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("wire", WIRES)
 @run
-async def test_a_reference_is_refused_where_the_wires_differ(wire, stream):
+async def test_reference_is_rejected_when_the_wires_differ(wire, stream):
     for fields, pointer, code in REFERENCES:
-        async with gateway_to(WORDS) as (gateway, upstream):
+        async with gateway_to(TEXT_ANSWER) as (gateway, upstream):
             answer, body = await ask(gateway, f"{wire}/m", fields, stream=stream)
             if wire == "openai_responses":
                 assert answer.status == 200
@@ -68,15 +68,15 @@ async def test_a_reference_is_refused_where_the_wires_differ(wire, stream):
     ],
 )
 @run
-async def test_references_of_other_wires_are_refused_in_the_words_of_their_wire(front, path, body):
-    async with gateway_to(WORDS) as (gateway, upstream):
+async def test_references_of_other_wires_are_rejected_naming_their_wire(front, path, body):
+    async with gateway_to(TEXT_ANSWER) as (gateway, upstream):
         answer = await post(gateway, path, json.dumps(body).encode())
     assert answer.status == 400
     assert f"which only a provider of {front} can read" in answer.document["error"]["message"]
     assert upstream.heard == []
 
 
-def mixed(responses, chat, **more):
+def mixed_wire_settings(responses, chat, **more):
     """Settings with a model that two upstreams of different wires serve."""
     rows = {
         "r": upstream_rows(responses.url)["openai_responses"],
@@ -94,9 +94,13 @@ def mixed(responses, chat, **more):
 @pytest.mark.finding("G5")
 @pytest.mark.parametrize("model", ["group", "first"])
 @run
-async def test_a_group_answers_by_its_upstream_of_the_same_wire(model):
+async def test_group_uses_its_upstream_of_the_same_wire(model):
     for fields, _, _ in REFERENCES:
-        async with Upstream(WORDS) as responses, Upstream(WORDS) as chat, serving(mixed(responses, chat)) as gateway:
+        async with (
+            Upstream(TEXT_ANSWER) as responses,
+            Upstream(TEXT_ANSWER) as chat,
+            serving(mixed_wire_settings(responses, chat)) as gateway,
+        ):
             answer, body = await ask(gateway, model, fields)
             assert answer.status == 200
             assert json.loads(responses.heard[0].body) == {**body, "model": "m"}
@@ -106,9 +110,13 @@ async def test_a_group_answers_by_its_upstream_of_the_same_wire(model):
 @pytest.mark.finding("G5")
 @pytest.mark.parametrize("model", ["group", "first"])
 @run
-async def test_a_failure_there_does_not_fall_back_to_another_wire(model):
+async def test_failed_reference_does_not_fall_back_to_another_wire(model):
     busy = Fault("overloaded", "come back later", 503)
-    async with Upstream(busy) as responses, Upstream(WORDS) as chat, serving(mixed(responses, chat)) as gateway:
+    async with (
+        Upstream(busy) as responses,
+        Upstream(TEXT_ANSWER) as chat,
+        serving(mixed_wire_settings(responses, chat)) as gateway,
+    ):
         answer, _ = await ask(gateway, model, {"previous_response_id": "resp_1"})
         assert (answer.status, answer.document["error"]["message"]) == (503, "come back later")
         assert len(responses.heard) == 1 and chat.heard == []
@@ -118,7 +126,11 @@ async def test_a_failure_there_does_not_fall_back_to_another_wire(model):
 @run
 async def test_a_request_without_references_still_falls_back():
     busy = Fault("overloaded", "come back later", 503)
-    async with Upstream(busy) as responses, Upstream(WORDS) as chat, serving(mixed(responses, chat)) as gateway:
+    async with (
+        Upstream(busy) as responses,
+        Upstream(TEXT_ANSWER) as chat,
+        serving(mixed_wire_settings(responses, chat)) as gateway,
+    ):
         answer, _ = await ask(gateway, "first", {"previous_response_id": None, "conversation": None, "prompt": None})
         assert answer.status == 200
         assert (len(responses.heard), len(chat.heard)) == (1, 1)
@@ -126,11 +138,11 @@ async def test_a_request_without_references_still_falls_back():
 
 @pytest.mark.finding("G5")
 @run
-async def test_a_reference_passes_where_the_same_wire_is_written_anew():
+async def test_reference_survives_reencoding_for_the_same_wire():
     """`repair` reads and writes the request although the wire is the same."""
     document = {"models": {"m": {"upstream": "openai_responses", "model": "x", "repair": "safe"}}}
     for fields, _, _ in REFERENCES:
-        async with gateway_to(WORDS, document=document) as (gateway, upstream):
+        async with gateway_to(TEXT_ANSWER, document=document) as (gateway, upstream):
             answer, body = await ask(gateway, "m", fields)
             assert answer.status == 200
             sent = json.loads(upstream.heard[0].body)

@@ -6,16 +6,16 @@ import asyncio
 
 import pytest
 from gateway.hostile import (
-    ASKED,
-    ONE,
-    WORDS,
+    CALL_ANSWER,
+    REQUEST,
+    TEXT_ANSWER,
     ask,
     body_of,
+    decode_answer,
+    expect_error,
     gateway_to,
     path_of,
     post,
-    refused,
-    responded,
     run,
 )
 from gateway.serving import WIRES, serving, upstream_rows
@@ -38,10 +38,10 @@ PINGS = {
 QUICK = {"limits": {"ping": 0.1, "cooldown": 0.5}}
 RESTING = {"limits": {"ping": 0.1, "cooldown": 3600.0}}
 LONG = Response(parts=(Text("It rains and rains. " * 20),), stop=Stop("stop"))
-PLAIN = replace(ASKED, tools=())
+PLAIN = replace(REQUEST, tools=())
 
 
-def after(seconds, line):
+def delayed_upstream(seconds, line):
     """A line of a script that comes late."""
 
     class Late(Upstream):
@@ -54,8 +54,8 @@ def after(seconds, line):
 
 @every_front
 @in_virtual_time
-async def test_pings_before_the_first_word_and_in_between(front):
-    async with after(0.45, LONG) as provider:
+async def test_pings_are_sent_before_and_between_events(front):
+    async with delayed_upstream(0.45, LONG) as provider:
         provider._pace = 0.13
         provider._piece = 4000
         settings = {"upstreams": upstream_rows(provider.url), **QUICK}
@@ -67,19 +67,21 @@ async def test_pings_before_the_first_word_and_in_between(front):
     else:
         assert answer.body.startswith(ping)
         assert answer.body.count(ping) >= 3
-    assert responded(answer, front, stream=True).text == LONG.text
+    assert decode_answer(answer, front, stream=True).text == LONG.text
 
 
 @in_virtual_time
 async def test_a_ping_is_never_inside_of_an_event():
     """Bytes pass as they come, cut anywhere; what is put between them comes between two events."""
     for front in WIRES:
-        async with gateway_to(ONE, document={"limits": {"ping": 0.01}}, upstream={"piece": 40, "pace": 0.012}) as (
+        async with gateway_to(
+            CALL_ANSWER, document={"limits": {"ping": 0.01}}, upstream={"piece": 40, "pace": 0.012}
+        ) as (
             gateway,
             _,
         ):
             answer = await ask(gateway, front, wire=front, stream=True)
-            assert [call.arguments for call in responded(answer, front, stream=True).calls] == [{"city": "Paris"}]
+            assert [call.arguments for call in decode_answer(answer, front, stream=True).calls] == [{"city": "Paris"}]
             ping = PINGS[front]
             assert ping is None or ping in answer.body
 
@@ -89,10 +91,13 @@ async def test_a_ping_is_never_inside_of_an_event():
 async def test_after_a_ping_an_error_is_an_event(front):
     """The head has gone out with the ping: there is no status to say it with any more."""
     fault = Fault("invalid_request", "too long", 400)
-    async with after(0.3, fault) as provider, serving({"upstreams": upstream_rows(provider.url), **QUICK}) as gateway:
+    async with (
+        delayed_upstream(0.3, fault) as provider,
+        serving({"upstreams": upstream_rows(provider.url), **QUICK}) as gateway,
+    ):
         answer = await ask(gateway, front, wire="anthropic", stream=True)
     if PINGS[front] is None:
-        refused(answer, front, 400)
+        expect_error(answer, front, 400)
         return
     assert answer.status == 200 and answer.whole
     decoder = get(front).stream_decoder()
@@ -101,7 +106,7 @@ async def test_after_a_ping_an_error_is_an_event(front):
 
 
 @in_virtual_time
-async def test_a_stream_as_an_array_stays_one_with_pings_in_it():
+async def test_json_array_stream_stays_valid_with_pings():
     import json
 
     for line, expected in ((LONG, "It rains"), (PartialReply(LONG, 900, "cut"), "error")):
@@ -114,7 +119,7 @@ async def test_a_stream_as_an_array_stays_one_with_pings_in_it():
 
 
 @in_virtual_time
-async def test_an_upstream_that_only_pings_is_alive():
+async def test_upstream_comments_reset_the_idle_timeout():
     """The limit on silence is for silence."""
 
     async def slowly(reader, writer):
@@ -123,14 +128,14 @@ async def test_an_upstream_that_only_pings_is_alive():
         for _ in range(6):
             writer.write(b": still there\n\n")
             await asyncio.sleep(0.1)
-        writer.write(_stream("openai_chat", WORDS))
+        writer.write(_stream("openai_chat", TEXT_ANSWER))
         writer.close()
 
     server = await asyncio.start_server(slowly, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     async with serving({"upstreams": upstream_rows(url, idle=0.3)}) as gateway:
         answer = await ask(gateway, "anthropic", stream=True)
-        assert responded(answer, "anthropic", stream=True).text == WORDS.text
+        assert decode_answer(answer, "anthropic", stream=True).text == TEXT_ANSWER.text
     server.close()
     await server.wait_closed()
 
@@ -138,7 +143,7 @@ async def test_an_upstream_that_only_pings_is_alive():
 def _stream(wire, response):
     from toolwire.ir.fold import unfold
 
-    encoder = get(wire).stream_encoder(ASKED)
+    encoder = get(wire).stream_encoder(REQUEST)
     return b"".join(encoder.feed(event) for event in unfold(response))
 
 
@@ -166,8 +171,8 @@ FAILURES = [
     Fault("rate_limit", "slow down", 429),
     Fault("authentication", "who?", 401),
     Fault("not_found", "no such model", 404),
-    PartialReply(WORDS, None, "cut"),
-    PartialReply(WORDS, None, "reset"),
+    PartialReply(TEXT_ANSWER, None, "cut"),
+    PartialReply(TEXT_ANSWER, None, "reset"),
     RawReply(b"<html>", headers={"content-type": "text/html"}),
 ]
 
@@ -175,28 +180,28 @@ FAILURES = [
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("failure", FAILURES, ids=lambda one: getattr(one, "kind", type(one).__name__))
 @run
-async def test_what_fails_before_the_first_word_is_asked_of_another(failure, stream):
-    async with Upstream(failure) as first, Upstream(WORDS, WORDS) as second:
+async def test_failure_before_the_first_byte_falls_back(failure, stream):
+    async with Upstream(failure) as first, Upstream(TEXT_ANSWER, TEXT_ANSWER) as second:
         async with serving(two_upstreams(first, second)) as gateway:
             for _ in range(2):  # the second time the first one rests
                 answer = await ask_m(gateway, stream=stream)
-                assert responded(answer, "openai_chat", stream=stream).text == WORDS.text
+                assert decode_answer(answer, "openai_chat", stream=stream).text == TEXT_ANSWER.text
         assert (len(first.heard), len(second.heard)) == (1, 2)
         assert gateway.turns[0].attempts == 2 and gateway.turns[1].attempts == 1
         assert gateway.turns[0].upstream == "b"
 
 
 @run
-async def test_what_is_wrong_with_the_request_is_not_asked_twice():
-    async with Upstream(Fault("invalid_request", "no", 400)) as first, Upstream(WORDS) as second:
+async def test_invalid_request_is_not_sent_to_the_fallback():
+    async with Upstream(Fault("invalid_request", "no", 400)) as first, Upstream(TEXT_ANSWER) as second:
         async with serving(two_upstreams(first, second)) as gateway:
-            refused(await ask_m(gateway), "openai_chat", 400)
+            expect_error(await ask_m(gateway), "openai_chat", 400)
         assert not second.heard
 
 
 @run
-async def test_a_stream_that_has_begun_is_not_begun_again():
-    async with Upstream(PartialReply(LONG, 900, "cut")) as first, Upstream(WORDS) as second:
+async def test_started_stream_is_not_retried():
+    async with Upstream(PartialReply(LONG, 900, "cut")) as first, Upstream(TEXT_ANSWER) as second:
         async with serving(two_upstreams(first, second)) as gateway:
             answer = await ask_m(gateway, stream=True)
         assert b"error" in answer.body and answer.whole
@@ -205,18 +210,21 @@ async def test_a_stream_that_has_begun_is_not_begun_again():
 
 
 @run
-async def test_a_target_rests_and_comes_back():
-    async with Upstream(Fault("server", "oh", 500), WORDS) as first, Upstream(WORDS) as second:
+async def test_target_is_used_again_after_its_cooldown():
+    async with Upstream(Fault("server", "oh", 500), TEXT_ANSWER) as first, Upstream(TEXT_ANSWER) as second:
         async with serving(two_upstreams(first, second) | QUICK) as gateway:
             await ask_m(gateway)
             await asyncio.sleep(0.6)
-            assert responded(await ask_m(gateway), "openai_chat").text == WORDS.text
+            assert decode_answer(await ask_m(gateway), "openai_chat").text == TEXT_ANSWER.text
         assert (len(first.heard), len(second.heard)) == (2, 1)
 
 
 @run
-async def test_a_target_rests_as_long_as_it_asks_for():
-    async with Upstream(Fault("rate_limit", "no", 429, retry_after=60.0)) as first, Upstream(WORDS, WORDS) as second:
+async def test_cooldown_lasts_for_retry_after():
+    async with (
+        Upstream(Fault("rate_limit", "no", 429, retry_after=60.0)) as first,
+        Upstream(TEXT_ANSWER, TEXT_ANSWER) as second,
+    ):
         async with serving(two_upstreams(first, second) | QUICK) as gateway:
             await ask_m(gateway)
             await asyncio.sleep(0.6)  # longer than is usual
@@ -225,40 +233,42 @@ async def test_a_target_rests_as_long_as_it_asks_for():
 
 
 @run
-async def test_retries_come_before_the_answer_and_have_an_end():
+async def test_retries_are_limited():
     rows = {"retries": 2}
-    async with gateway_to(Fault("overloaded", "busy", 503), Fault("overloaded", "busy", 503), WORDS, rows=rows) as (
+    async with gateway_to(
+        Fault("overloaded", "busy", 503), Fault("overloaded", "busy", 503), TEXT_ANSWER, rows=rows
+    ) as (
         gateway,
         provider,
     ):
-        assert responded(await ask(gateway, "openai_chat"), "openai_chat").text == WORDS.text
+        assert decode_answer(await ask(gateway, "openai_chat"), "openai_chat").text == TEXT_ANSWER.text
         assert len(provider.heard) == 3
         provider.script = [Fault("overloaded", "busy", 503)] * 9
-        refused(await ask(gateway, "openai_chat"), "openai_chat", 503)
+        expect_error(await ask(gateway, "openai_chat"), "openai_chat", 503)
         assert len(provider.heard) == 6
 
 
 @run
-async def test_tools_never_go_where_they_would_leak_as_text():
-    async with Upstream(WORDS, WORDS) as first, Upstream(ONE, ONE) as second:
+async def test_request_with_tools_skips_models_without_tool_support():
+    async with Upstream(TEXT_ANSWER, TEXT_ANSWER) as first, Upstream(CALL_ANSWER, CALL_ANSWER) as second:
         async with serving(two_upstreams(first, second, tools=False)) as gateway:
-            assert responded(await ask_m(gateway, ASKED), "openai_chat").calls
-            assert responded(await ask_m(gateway), "openai_chat").text == WORDS.text
+            assert decode_answer(await ask_m(gateway, REQUEST), "openai_chat").calls
+            assert decode_answer(await ask_m(gateway), "openai_chat").text == TEXT_ANSWER.text
         assert not first.heard[0].request.tools
         assert (len(first.heard), len(second.heard)) == (1, 1)
         alone = two_upstreams(first, second, tools=False, fallbacks=[])
         async with serving(alone) as gateway:
             for front in WIRES:
-                refused(await ask_m(gateway, ASKED, front=front), front, 400)
+                expect_error(await ask_m(gateway, REQUEST, front=front), front, 400)
         assert (len(first.heard), len(second.heard)) == (1, 1)
 
 
 @run
-async def test_strict_is_an_error_before_anything_is_sent():
+async def test_strict_request_is_rejected_before_anything_is_sent():
     seeded = body_of("openai_chat", PLAIN, "anthropic/m")[:-1] + b',"seed":7}'
-    async with gateway_to(WORDS) as (gateway, provider):
+    async with gateway_to(TEXT_ANSWER) as (gateway, provider):
         answer = await post(gateway, path_of("openai_chat"), seeded, {"x-toolwire-strict": "1"})
-        assert "seed" in refused(answer, "openai_chat", 400).message
+        assert "seed" in expect_error(answer, "openai_chat", 400).message
         assert not provider.connections
         answer = await post(gateway, path_of("openai_chat"), seeded)
         assert answer.status == 200 and int(answer.headers["x-toolwire-losses"]) >= 1
@@ -266,10 +276,10 @@ async def test_strict_is_an_error_before_anything_is_sent():
 
 
 @run
-async def test_weights_are_heeded():
+async def test_target_weights_are_respected():
     from random import Random
 
-    async with Upstream(*[WORDS] * 200) as first, Upstream(*[WORDS] * 200) as second:
+    async with Upstream(*[TEXT_ANSWER] * 200) as first, Upstream(*[TEXT_ANSWER] * 200) as second:
         document = two_upstreams(first, second)
         targets = [{"upstream": "a", "model": "x", "weight": 3}, {"upstream": "b", "model": "y", "weight": 1}]
         document["models"] = {"m": {"targets": targets}}
@@ -282,9 +292,14 @@ async def test_weights_are_heeded():
 
 
 @in_virtual_time
-async def test_no_task_and_no_connection_is_left_behind():
+async def test_no_task_or_connection_is_leaked():
     before = len(asyncio.all_tasks())
-    lines = [WORDS, Fault("server", "oh", 500), PartialReply(LONG, 100, "cut"), PartialReply(LONG, 100, "stall")] * 5
+    lines = [
+        TEXT_ANSWER,
+        Fault("server", "oh", 500),
+        PartialReply(LONG, 100, "cut"),
+        PartialReply(LONG, 100, "stall"),
+    ] * 5
     async with gateway_to(*lines, rows={"timeout": 0.2, "idle": 0.1}, document={"limits": {"cooldown": 0.0}}) as (
         gateway,
         provider,

@@ -7,7 +7,7 @@ import logging
 from contextlib import asynccontextmanager
 
 import pytest
-from asking import ASK, HELLO, post
+from gateway_client import CHAT_REQUEST, HELLO, post
 from prometheus_client.parser import text_string_to_metric_families
 from pyreqwest.client import ClientBuilder
 from serving import listening, upstream_rows
@@ -46,7 +46,7 @@ def ask_once(document, **options):
             Upstream(HELLO) as upstream,
             running({"upstreams": upstream_rows(upstream.url), **document}, **options) as url,
         ):
-            await post(url, body={**ASK, "model": "anthropic/m", "top_logprobs": 2, "logprobs": True})
+            await post(url, body={**CHAT_REQUEST, "model": "anthropic/m", "top_logprobs": 2, "logprobs": True})
             async with ClientBuilder().build() as client:
                 for path in ("/health", "/ready", "/metrics"):
                     response = await client.get(url + path).build().send()
@@ -56,7 +56,7 @@ def ask_once(document, **options):
     return asyncio.run(scene())
 
 
-def test_the_page_of_a_gateway(capsys):
+def test_metrics_page_and_access_log_describe_the_request(capsys):
     page = ask_once({})
     families = {family.name: family for family in text_string_to_metric_families(page)}
     assert {name for name in families if name.startswith("toolwire")} >= {
@@ -91,7 +91,7 @@ def test_the_page_of_a_gateway(capsys):
     assert "logprobs" in line["lost"]
 
 
-def test_lines_into_a_file_or_nowhere(tmp_path, capsys):
+def test_access_log_goes_to_a_file_or_is_disabled(tmp_path, capsys):
     ask_once({"log": {"file": str(tmp_path / "log")}})
     assert json.loads((tmp_path / "log").read_text())["status"] == 200
     ask_once({"log": {"to": "nowhere"}})
@@ -99,13 +99,13 @@ def test_lines_into_a_file_or_nowhere(tmp_path, capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_lines_into_pythons_logging(caplog):
+def test_access_log_goes_to_python_logging(caplog):
     caplog.set_level(logging.INFO, "toolwire.gateway.access")
     ask_once({"log": {"to": "logger"}})
     assert [json.loads(record.message)["status"] for record in caplog.records] == [200]
 
 
-def test_bodies_only_where_they_are_asked_for(tmp_path):
+def test_bodies_are_logged_only_when_enabled(tmp_path):
     ask_once({"log": {"file": str(tmp_path / "log"), "bodies": True, "remove": ["h[i]"]}})
     request, exchange = map(json.loads, (tmp_path / "log").read_text().splitlines())
     assert (request["event"], exchange["event"]) == ("request", "exchange")
@@ -114,7 +114,7 @@ def test_bodies_only_where_they_are_asked_for(tmp_path):
     assert exchange["upstreams"][0]["answer"]["body"]["content"][0]["text"] == "Hello"
 
 
-def test_what_else_is_logged_is_a_line_too(capsys):
+def test_other_log_records_are_written_as_json_lines(capsys):
     async def scene():
         async with running({"upstreams": {"a": {"base_url": "http://127.0.0.1:1"}}}):
             logging.getLogger("toolwire.gateway").warning("mind the %s", "gap")
@@ -126,7 +126,7 @@ def test_what_else_is_logged_is_a_line_too(capsys):
     assert not any("nobody" in line and line.startswith("{") for line in lines)
 
 
-def test_spans_where_the_environment_asks_for_them(monkeypatch):
+def test_spans_are_enabled_by_the_environment_or_the_settings(monkeypatch):
     there = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "OTEL_EXPORTER_OTLP_TIMEOUT": "1"}
     for name, value in there.items():
         monkeypatch.setenv(name, value)
@@ -142,7 +142,7 @@ def test_spans_where_the_environment_asks_for_them(monkeypatch):
         assert has_spans(environment, **trace) == (0, 0)
 
 
-def test_without_opentelemetry(monkeypatch, capsys):
+def test_missing_opentelemetry_is_reported(monkeypatch, capsys):
     real = builtins.__import__
 
     def missing(name, *rest, **more):
@@ -160,7 +160,7 @@ def test_without_opentelemetry(monkeypatch, capsys):
     assert logging.getLogger("toolwire").handlers == []
 
 
-def test_new_settings_bring_new_secrets(tmp_path, caplog):
+def test_secrets_of_new_settings_are_redacted(tmp_path, caplog):
     rows = {"base_url": "http://127.0.0.1:1", "key_env": "A"}
     before = parse_settings({"upstreams": {"a": rows}, "log": {"to": "logger"}})
     environment = {"A": "the-first-key", "B": "the-second-key"}
@@ -178,12 +178,12 @@ def test_new_settings_bring_new_secrets(tmp_path, caplog):
     assert caplog.messages == ["[removed] [removed] [removed]"]
 
 
-def test_patterns_are_checked():
+def test_invalid_redaction_pattern_is_rejected():
     with pytest.raises(ConfigError, match="not a valid regular expression"):
         parse_settings({"log": {"remove": ["("]}})
 
 
-def test_recording_goes_the_same_way_as_everybody(tmp_path):
+def test_recording_uses_the_environment_proxy(tmp_path):
     settings = parse_settings({"upstreams": upstream_rows("http://localhost"), "trace": {"record": str(tmp_path)}})
 
     async def run(environment):
@@ -196,7 +196,7 @@ def test_recording_goes_the_same_way_as_everybody(tmp_path):
     assert asyncio.run(run({})) == {H1Transport}
 
 
-def test_a_password_in_a_variable_is_a_secret_too():
+def test_password_in_an_environment_variable_is_redacted():
     settings = parse_settings({"state": {"url_env": "STATE", "usage_env": "USAGE"}})
     environment = {"STATE": "redis://:in-redis-4711@db/0", "USAGE": "postgresql://me:in-postgres-4711@db/usage"}
     telemetry = open_telemetry(settings, environment, lines=False)
@@ -204,7 +204,7 @@ def test_a_password_in_a_variable_is_a_secret_too():
     asyncio.run(telemetry.aclose())
 
 
-def test_an_upstream_of_new_settings_is_recorded_too(tmp_path):
+def test_upstream_added_by_new_settings_is_recorded(tmp_path):
     async def run():
         async with Upstream(HELLO) as upstream:
             rows = upstream_rows(upstream.url)
@@ -216,7 +216,7 @@ def test_an_upstream_of_new_settings_is_recorded_too(tmp_path):
                 new = parse_settings({"upstreams": {"new": rows["openai_chat"]}, **record})
                 telemetry.add_secrets(new)
                 gateway.apply(new)
-                await post(url, "/v1/chat/completions", {**ASK, "model": "new/m"})
+                await post(url, "/v1/chat/completions", {**CHAT_REQUEST, "model": "new/m"})
             await telemetry.aclose()
 
     asyncio.run(run())

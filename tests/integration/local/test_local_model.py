@@ -67,7 +67,7 @@ def test_a_forced_call_fits_its_schema(model):
     assert answer["usage"]["completion_tokens"] > 0
 
 
-def test_a_call_that_is_cut_off_is_not_a_call_to_be_run(model):
+def test_call_cut_off_by_the_token_limit_is_marked_truncated(model):
     request = Request(
         messages=(Message("user", (Text("Weather in Paris?"),)),),
         tools=(Tool("get_weather", input_schema=WEATHER),),
@@ -79,7 +79,7 @@ def test_a_call_that_is_cut_off_is_not_a_call_to_be_run(model):
     assert [call.state for call in response.calls] == ["truncated"]
 
 
-def test_without_tools_it_answers_in_words_streamed_or_whole(model):
+def test_answer_without_tools_is_the_same_text_streamed_or_whole(model):
     asked = body({"role": "user", "content": "Say hello."}, max_tokens=12)
 
     async def streamed():
@@ -99,7 +99,7 @@ def test_without_tools_it_answers_in_words_streamed_or_whole(model):
 @pytest.mark.parametrize(
     "more", [{}, {"tools": TOOLS, "tool_choice": "required"}, {"tools": TOOLS, "tool_choice": "none"}]
 )
-def test_the_first_chunk_says_who_speaks(model, more):
+def test_first_chunk_contains_the_assistant_role(model, more):
     async def first():
         async with aclosing(model.stream(body(max_tokens=4, **more))) as pieces:
             return await anext(pieces)
@@ -109,14 +109,14 @@ def test_the_first_chunk_says_who_speaks(model, more):
         assert chunk["choices"][0]["delta"] == {"role": "assistant", "content": None}
 
 
-def test_a_choice_of_no_tool_gives_words(model):
+def test_tool_choice_none_gives_text(model):
     message = ask(model, tools=TOOLS, tool_choice="none", max_tokens=8)["choices"][0]["message"]
     assert message["content"]
     assert "tool_calls" not in message
 
 
 @pytest.mark.full
-def test_after_a_result_it_tells_the_result(model):
+def test_answer_after_a_tool_result_contains_the_result(model):
     call = {
         "id": "call00000",
         "type": "function",
@@ -160,7 +160,7 @@ class Generation:
         return self.stops[-1] and not any(self.stops[:-1]) and len(self.stops) <= self._hold
 
 
-def test_who_leaves_stops_the_generation(model, monkeypatch):
+def test_closing_the_stream_stops_the_generation(model, monkeypatch):
     generation = Generation(model, monkeypatch, hold=30)
 
     async def leave():
@@ -172,7 +172,7 @@ def test_who_leaves_stops_the_generation(model, monkeypatch):
     assert generation.was_stopped()
 
 
-def test_who_leaves_while_the_prompt_is_read_stops_that(model, monkeypatch):
+def test_cancellation_stops_prompt_processing(model, monkeypatch):
     generation = Generation(model, monkeypatch, hold=2)
 
     async def leave():
@@ -190,7 +190,7 @@ def test_who_leaves_while_the_prompt_is_read_stops_that(model, monkeypatch):
 
 
 @pytest.mark.full
-def test_two_at_once_and_a_third_that_waits(model):
+def test_third_concurrent_request_waits_and_is_answered(model):
     async def ask_all():
         asked = [body({"role": "user", "content": f"Say {word}."}, max_tokens=6) for word in ("one", "two", "three")]
         return await asyncio.gather(*map(model.complete, asked))
@@ -200,7 +200,7 @@ def test_two_at_once_and_a_third_that_waits(model):
 
 
 @pytest.mark.full
-def test_who_waits_and_leaves_is_never_begun(model):
+def test_cancelled_waiting_request_is_never_started(model):
     async def crowd():
         running = [asyncio.create_task(model.complete(body(max_tokens=6))) for _ in range(2)]
         await asyncio.sleep(0)
@@ -226,7 +226,7 @@ def test_who_waits_and_leaves_is_never_begun(model):
         (body(response_format={"type": "json_schema", "json_schema": {"schema": {"type": "what"}}}), None, "what"),
     ],
 )
-def test_what_cannot_be_answered_is_a_fault_of_the_request(model, asked, code, words):
+def test_invalid_request_is_rejected_with_status_400(model, asked, code, words):
     with pytest.raises(UpstreamError) as caught:
         asyncio.run(model.complete(asked))
     assert caught.value.status == 400
@@ -234,7 +234,7 @@ def test_what_cannot_be_answered_is_a_fault_of_the_request(model, asked, code, w
     assert words in caught.value.message
 
 
-def test_a_client_hears_of_a_prompt_that_is_too_long(model):
+def test_prompt_over_the_context_size_raises_upstream_error(model):
     request = Request(messages=(Message("user", (Text("word " * 5000),)),))
 
     async def stream():
@@ -267,7 +267,7 @@ def test_an_agent_uses_a_tool_and_answers(model):
     ]
 
 
-def test_there_is_one_a_process_and_it_can_be_closed(model):
+def test_model_is_shared_within_the_process(model):
     assert open_model("smollm2") is model
 
 
@@ -276,7 +276,7 @@ BOUNDED = {"type": "object", "properties": {"code": {"type": "string", "pattern"
 
 @pytest.mark.full
 @pytest.mark.parametrize("stream", [False, True])
-def test_what_it_could_not_be_told_is_told_to_who_asked(model, stream):
+def test_unsupported_schema_keyword_is_reported_as_a_loss(model, stream):
     request = Request(
         messages=(Message("user", (Text("Order ABC."),)),),
         tools=(Tool("order", "Orders.", BOUNDED),),
@@ -302,7 +302,7 @@ def test_what_it_could_not_be_told_is_told_to_who_asked(model, stream):
 @pytest.mark.full
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("strict", [False, True])
-def test_the_gateway_counts_it_among_the_losses(model, stream, strict):
+def test_gateway_reports_or_rejects_unsupported_schema_keywords(model, stream, strict):
     body = {
         "model": "local/smollm2",
         "max_tokens": 24,

@@ -8,10 +8,19 @@ import sys
 from contextlib import asynccontextmanager, contextmanager
 
 import pytest
-from mcp_server.running import WORKSHOP, command, effects_in, environment, http_server, listens, post, until
+from mcp_server.server_process import (
+    WORKSHOP,
+    command,
+    effects_in,
+    environment,
+    http_server,
+    is_listening,
+    post,
+    wait_until,
+)
 
-from mcp_client.addresses import Address, json_reply, result
-from mcp_client.driving import ROOT, McpClient, asked, cancel_once, misbehaving
+from mcp_client.client_helpers import ROOT, McpClient, cancel_once, misbehaving, tool_call
+from mcp_client.scripted_http_server import ScriptedHttpServer, json_reply, result
 from toolwire.mcp.client import Handlers, ServerSpec
 from waiting import SAFETY
 from waiting import until as until_async
@@ -37,7 +46,7 @@ def over_http(line, effects=None):
     ]
     process = subprocess.Popen([*bridge(line, "--http", f":{port}", *passed)], env=environment(effects))
     try:
-        until(lambda: listens(port))
+        wait_until(lambda: is_listening(port))
         yield port
     finally:
         process.terminate()
@@ -50,7 +59,7 @@ def over_stdio(port, **settings):
     return ServerSpec("bridged", command=program, args=tuple(args), env=env, **settings)
 
 
-async def used(spec):
+async def check_all_features(spec):
     """Everything that has to pass: results, errors, progress, questions, resources."""
     heard = []
 
@@ -61,28 +70,28 @@ async def used(spec):
         heard.append(progress.message)
 
     async with McpClient(spec, handlers=Handlers(elicit=colour), watch=watch) as client:
-        results = await asyncio.gather(*(client.call(asked("add", a=n, b=n)) for n in range(20)))
+        results = await asyncio.gather(*(client.call(tool_call("add", a=n, b=n)) for n in range(20)))
         assert [one.text for one in results] == [str(2 * n) for n in range(20)]
-        assert (await client.call(asked("add", a="x", b=1))).is_error
-        await client.call(asked("nap", seconds=0.01))
+        assert (await client.call(tool_call("add", a="x", b=1))).is_error
+        await client.call(tool_call("nap", seconds=0.01))
         assert heard == ["half asleep"]
-        assert (await client.call(asked("order", item="car"))).text == "ordered a red car"
+        assert (await client.call(tool_call("order", item="car"))).text == "ordered a red car"
         assert (await client.read("notes://monday"))[0]["text"] == "notes of monday"
         return client.greeting.version
 
 
 @pytest.mark.parametrize("version", ERAS)
-def test_an_address_behind_stdio(version):
+def test_http_server_works_over_stdio(version):
     with http_server() as (port, _):
-        assert run(used(over_stdio(port, protocol=version))) == version
+        assert run(check_all_features(over_stdio(port, protocol=version))) == version
 
 
 @pytest.mark.parametrize("version", ERAS)
-def test_a_command_behind_http(version):
+def test_stdio_server_works_over_http(version):
     line = " ".join(command(WORKSHOP, "--store", "memory:"))
     with over_http(line) as port:
         url = f"http://127.0.0.1:{port}/mcp"
-        assert run(used(ServerSpec("bridged", url=url, protocol=version))) == version
+        assert run(check_all_features(ServerSpec("bridged", url=url, protocol=version))) == version
 
 
 LARGE = "x" * 1_000_000  # more than a pipe holds
@@ -91,7 +100,7 @@ LARGE = "x" * 1_000_000  # more than a pipe holds
 @asynccontextmanager
 async def bridged(calls):
     """A bridge on stdio to an address that answers calls so."""
-    address = Address(calls)
+    address = ScriptedHttpServer(calls)
     async with address.serving() as url:
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
@@ -113,7 +122,7 @@ async def bridged(calls):
             process._transport.close()
 
 
-def test_a_client_that_does_not_read_holds_up_nothing_else():
+def test_client_that_does_not_read_does_not_block_other_calls():
     async def test():
         def calls(message):
             return json_reply(result(message, {"content": [{"type": "text", "text": LARGE}]}))
@@ -133,7 +142,7 @@ def test_a_client_that_does_not_read_holds_up_nothing_else():
     run(test())
 
 
-def test_a_bridge_whose_output_nobody_reads_any_more_ends():
+def test_bridge_exits_when_its_output_is_closed():
     async def test():
         is_over = asyncio.Event()
 
@@ -152,27 +161,27 @@ def test_a_bridge_whose_output_nobody_reads_any_more_ends():
     run(test())
 
 
-def test_a_call_that_is_cancelled_is_cancelled_at_the_far_end(tmp_path):
+def test_cancellation_is_forwarded_to_the_server(tmp_path):
     effects = tmp_path / "effects"
 
     async def test(port):
         heard = []
         async with McpClient(over_stdio(port), watch=lambda *progress: heard.append(progress)) as client:
-            await cancel_once(lambda: heard, client.call(asked("nap", seconds=3600)))
+            await cancel_once(lambda: heard, client.call(tool_call("nap", seconds=3600)))
             await until_async(lambda: effects_in(effects) == ["woken"])
 
     with http_server(effects=effects) as (port, _):
         run(test(port))
 
 
-def test_a_server_of_the_handshake_era_behind_http_and_the_door_is_watched():
+def test_handshake_server_works_over_http_with_host_and_session_checks():
     spec = misbehaving()
     line = f"{spec.command} {spec.args[0]}"
 
     async def test(port):
         async with McpClient(ServerSpec("bridged", url=f"http://127.0.0.1:{port}/mcp")) as client:
             assert client.greeting.version == "2025-11-25"
-            assert (await client.call(asked("echo", text="hi"))).text == "hi"
+            assert (await client.call(tool_call("echo", text="hi"))).text == "hi"
 
     with over_http(line) as port:
         run(test(port))

@@ -6,13 +6,13 @@ import subprocess
 import sys
 
 import pytest
-from mcp_server.running import CONJUGATE, command, environment, http_server
+from mcp_server.server_process import CONJUGATE, command, environment, http_server
 
-from mcp_client.driving import MISBEHAVING, ROOT
+from mcp_client.client_helpers import MISBEHAVING, ROOT
 
 SERVED = shlex.join(command(CONJUGATE, "--store", "memory:"))
 BAD = shlex.join([sys.executable, str(MISBEHAVING)])
-EATEN = '{"verb": "eat", "tense": "past_simple", "person": "3sg"}'
+EAT_ARGUMENTS = '{"verb": "eat", "tense": "past_simple", "person": "3sg"}'
 
 
 def toolwire(*arguments, stdin=""):
@@ -33,13 +33,13 @@ def served(*arguments, **options):
 
 
 def test_call():
-    assert served("call", "conjugate", EATEN) == (0, "ate\n", "")
-    assert served("call", "conjugate", "-", stdin=EATEN) == (0, "ate\n", "")
-    code, out, _ = served("call", "conjugate", EATEN, "--json", "--protocol", "2025-06-18")
+    assert served("call", "conjugate", EAT_ARGUMENTS) == (0, "ate\n", "")
+    assert served("call", "conjugate", "-", stdin=EAT_ARGUMENTS) == (0, "ate\n", "")
+    code, out, _ = served("call", "conjugate", EAT_ARGUMENTS, "--json", "--protocol", "2025-06-18")
     assert (code, json.loads(out)["content"]) == (0, [{"type": "text", "text": "ate"}])
 
 
-def test_call_of_a_tool_that_fails_or_is_not_there():
+def test_call_reports_failing_and_unknown_tools():
     code, out, _ = served("call", "conjugate", '{"verb": "eat"}')
     assert code == 1
     assert out.splitlines()[0] == "The arguments of conjugate were not accepted, and nothing was run:"
@@ -63,7 +63,7 @@ def test_call_of_a_tool_that_fails_or_is_not_there():
         ("'", "invalid command line"),
     ],
 )
-def test_a_server_that_is_not_there(target, words):
+def test_unusable_server_target_is_reported(target, words):
     code, out, err = toolwire("inspect", target)
     assert (code, out) == (2, "")
     assert words in err
@@ -77,7 +77,7 @@ def test_inspect():
     assert err.startswith("1 tool:")
 
 
-def test_inspect_over_http_for_machines():
+def test_inspect_over_http_with_json_output():
     with http_server(CONJUGATE) as (port, _):
         code, out, _ = toolwire("inspect", f"http://127.0.0.1:{port}/mcp", "--json", "--target", "openai_strict,gemini")
     found = json.loads(out)
@@ -89,7 +89,7 @@ def test_inspect_over_http_for_machines():
     assert found["tools"][0]["tool"] == "conjugate"
 
 
-def test_inspect_shows_what_is_wrong_and_what_is_sent():
+def test_inspect_shows_skipped_tools_and_sent_schemas():
     code, _, err = toolwire("inspect", BAD, "--env", "EFFECTS=/dev/null")
     assert code == 1
     assert "skipped: server.no_object: arguments must be an object, got 'string' at /inputSchema/type" in err
@@ -111,6 +111,6 @@ def test_lock_and_check(tmp_path):
     assert "it differs from the lock: conjugate: /description" in err
 
 
-def test_bridge_wants_two_different_ends():
+def test_bridge_requires_two_different_transports():
     assert "already uses stdio" in toolwire("bridge", "some-command")[2]
     assert "already served over HTTP" in toolwire("bridge", "http://127.0.0.1:1/mcp", "--http", ":0")[2]

@@ -5,9 +5,9 @@ import subprocess
 import sys
 
 import pytest
-from mcp_server.running import effects_in
+from mcp_server.server_process import effects_in
 
-from mcp_client.driving import McpClient, asked, misbehaving, run, toolbox_of, until
+from mcp_client.client_helpers import McpClient, misbehaving, run, tool_call, toolbox_of, until
 from toolwire.mcp.client import McpServers, ServerGone, ServerSpec
 from toolwire.mcp.client.stdio import StdioLink
 from toolwire.net.runner import Runner
@@ -25,15 +25,15 @@ def effects(tmp_path):
     return tmp_path / "effects"
 
 
-def marked(effects, *options, **settings):
+def identifiable_server(effects, *options, **settings):
     """A server whose processes can be told from all others."""
     return misbehaving(str(effects), *options, effects=effects, **settings)
 
 
-def test_a_server_that_is_closed_during_a_call_is_not_started_again(effects):
+def test_server_closed_during_a_call_is_not_restarted(effects):
     async def test():
-        async with toolbox_of(marked(effects)) as (_, box):
-            call = asyncio.create_task(Runner(box).run([asked("slow")]))
+        async with toolbox_of(identifiable_server(effects)) as (_, box):
+            call = asyncio.create_task(Runner(box).run([tool_call("slow")]))
             await until(lambda: effects_in(effects))
         await call
         await asyncio.sleep(1.5)  # longer than it pauses before it opens a connection again
@@ -42,24 +42,24 @@ def test_a_server_that_is_closed_during_a_call_is_not_started_again(effects):
     run(test())
 
 
-def test_a_client_that_is_closed_does_not_connect_again_by_itself(effects):
+def test_closed_client_does_not_reconnect_by_itself(effects):
     async def test():
-        async with McpClient(marked(effects)) as client:
+        async with McpClient(identifiable_server(effects)) as client:
             pass
         with pytest.raises(ServerGone, match="it is closed") as gone:
-            await client.call(asked("echo", text="?"))
+            await client.call(tool_call("echo", text="?"))
         assert not gone.value.sent
         assert not processes(effects)
         await client.connect()
-        assert (await client.call(asked("echo", text="again"))).text == "again"
+        assert (await client.call(tool_call("echo", text="again"))).text == "again"
         await client.close()
 
     run(test())
 
 
-def test_a_client_that_is_closed_while_it_connects_leaves_no_process(effects):
+def test_client_closed_while_connecting_leaves_no_process(effects):
     async def test():
-        client = McpClient(marked(effects, "never-greets", timeout=3600.0))
+        client = McpClient(identifiable_server(effects, "never-greets", timeout=3600.0))
         connecting = asyncio.create_task(client.connect())
         await until(lambda: processes(effects))
         await asyncio.sleep(0.3)
@@ -72,9 +72,9 @@ def test_a_client_that_is_closed_while_it_connects_leaves_no_process(effects):
     run(test())
 
 
-def test_a_way_to_a_server_that_is_closed_while_it_is_opened_leaves_no_process(effects):
+def test_stdio_connection_closed_while_opening_leaves_no_process(effects):
     async def test():
-        link = StdioLink(marked(effects), lambda _: None, lambda _: None)
+        link = StdioLink(identifiable_server(effects), lambda _: None, lambda _: None)
         opening = asyncio.create_task(link.open())
         await asyncio.sleep(0)
         await link.close()
@@ -85,17 +85,20 @@ def test_a_way_to_a_server_that_is_closed_while_it_is_opened_leaves_no_process(e
     run(test())
 
 
-def test_who_gives_up_connecting_to_several_servers_leaves_none_of_them_running(effects):
+def test_cancelled_connect_to_several_servers_leaves_none_running(effects):
     async def test():
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(2), McpServers([marked(effects), misbehaving("never-greets", name="n")]):
+            async with (
+                asyncio.timeout(2),
+                McpServers([identifiable_server(effects), misbehaving("never-greets", name="n")]),
+            ):
                 pass
         await until(lambda: not processes(effects))
 
     run(test())
 
 
-def test_a_server_that_dies_and_then_never_greets_takes_none_of_the_others_down():
+def test_server_that_never_initializes_does_not_affect_the_others():
     async def test():
         mute = misbehaving("dies-of-discover", "never-greets", name="mute", timeout=1.0)
         async with McpServers([mute, misbehaving()]) as servers:
@@ -107,7 +110,7 @@ def test_a_server_that_dies_and_then_never_greets_takes_none_of_the_others_down(
     run(test())
 
 
-def test_who_does_not_wait_for_a_server_to_end_has_it_killed(effects):
+def test_second_cancellation_kills_the_server_process(effects):
     async def test():
         client = McpClient(ServerSpec("s", command=sys.executable, args=("-c", SLEEPS, str(effects)), timeout=3600.0))
         connecting = asyncio.create_task(client.connect())

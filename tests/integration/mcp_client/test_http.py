@@ -5,10 +5,18 @@ import itertools
 import socket
 
 import pytest
-from mcp_server.running import effects_in, http_server
+from mcp_server.server_process import effects_in, http_server
 
-from mcp_client.addresses import Address, Way, discovered, error, events, json_reply, result
-from mcp_client.driving import McpClient, asked, cancel_once, run, toolbox_of, until
+from mcp_client.client_helpers import McpClient, cancel_once, run, tool_call, toolbox_of, until
+from mcp_client.scripted_http_server import (
+    BreakableProxy,
+    ScriptedHttpServer,
+    discovered,
+    error,
+    events,
+    json_reply,
+    result,
+)
 from toolwire.ir.errors import ConfigError, ProtocolError
 from toolwire.mcp.client import McpServers, NotAuthorized, ServerGone, ServerRefused, ServerSpec
 from toolwire.mcp.client.login import Browser, Login
@@ -29,23 +37,23 @@ def unused_port():
         return probe.getsockname()[1]
 
 
-def at(url, **settings):
+def server_spec(url, **settings):
     return ServerSpec("x", url=url, **settings)
 
 
-async def answered(calls, **options):
+async def call_scripted_server(calls, **options):
     """What a call gives at an address that answers it so, and what the address heard."""
-    address = Address(calls, **options)
-    async with address.serving() as url, McpClient(at(url, timeout=SAFETY)) as client:
-        return await client.call(asked("pay")), address
+    address = ScriptedHttpServer(calls, **options)
+    async with address.serving() as url, McpClient(server_spec(url, timeout=SAFETY)) as client:
+        return await client.call(tool_call("pay")), address
 
 
 @pytest.mark.parametrize("version", ["auto", "2025-03-26", "2025-06-18", "2025-11-25"])
-def test_our_own_server(version):
+def test_client_works_with_every_version_of_our_server(version):
     async def test(port):
-        async with McpClient(at(f"http://127.0.0.1:{port}/mcp", protocol=version)) as client:
+        async with McpClient(server_spec(f"http://127.0.0.1:{port}/mcp", protocol=version)) as client:
             assert client.greeting.is_stateless == (version == "auto")
-            results = await asyncio.gather(*(client.call(asked("add", a=n, b=n)) for n in range(50)))
+            results = await asyncio.gather(*(client.call(tool_call("add", a=n, b=n)) for n in range(50)))
             assert [one.text for one in results] == [str(2 * n) for n in range(50)]
             assert (await client.read("notes://monday"))[0]["text"] == "notes of monday"
 
@@ -54,41 +62,41 @@ def test_our_own_server(version):
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
-def test_a_call_that_is_cancelled_is_cancelled_there(version, tmp_path):
+def test_cancellation_reaches_the_server(version, tmp_path):
     effects = tmp_path / "effects"
 
     async def test(port):
-        spec = at(f"http://127.0.0.1:{port}/mcp", protocol=version)
+        spec = server_spec(f"http://127.0.0.1:{port}/mcp", protocol=version)
         heard = []
         async with McpClient(spec, watch=lambda *progress: heard.append(progress)) as client:
-            await cancel_once(lambda: heard, client.call(asked("nap", seconds=3600)))
+            await cancel_once(lambda: heard, client.call(tool_call("nap", seconds=3600)))
             await until(lambda: effects_in(effects) == ["woken"])
 
     with http_server(effects=effects) as (port, _):
         run(test(port))
 
 
-def test_progress_comes_with_the_answer():
+def test_progress_is_reported_during_the_call():
     heard = []
 
     async def test(port):
-        spec = at(f"http://127.0.0.1:{port}/mcp")
+        spec = server_spec(f"http://127.0.0.1:{port}/mcp")
         async with McpClient(spec, watch=lambda tool, progress: heard.append(progress.progress)) as client:
-            await client.call(asked("nap", seconds=0.01))
+            await client.call(tool_call("nap", seconds=0.01))
 
     with http_server() as (port, _):
         run(test(port))
     assert heard == [1]
 
 
-def test_a_cut_connection_to_our_own_server_is_taken_up_with_the_key(tmp_path):
+def test_interrupted_call_is_resent_with_its_idempotency_key(tmp_path):
     effects = tmp_path / "effects"
 
     async def test(port):
-        way = Way(port)
-        async with way.open() as url, toolbox_of(at(url)) as (_, box):
+        way = BreakableProxy(port)
+        async with way.open() as url, toolbox_of(server_spec(url)) as (_, box):
             runner = Runner(box, store=open_store("memory:"))
-            call = asyncio.create_task(runner.run([asked("pay", amount=5, seconds=1.5)]))
+            call = asyncio.create_task(runner.run([tool_call("pay", amount=5, seconds=1.5)]))
             await until(lambda: effects_in(effects))
             way.cut()
             return (await call)[0]
@@ -99,13 +107,13 @@ def test_a_cut_connection_to_our_own_server_is_taken_up_with_the_key(tmp_path):
     assert effects_in(effects) == ["pay 5"]
 
 
-def test_without_a_key_a_cut_connection_leaves_the_outcome_unknown(tmp_path):
+def test_interrupted_call_without_a_key_leaves_the_outcome_unknown(tmp_path):
     effects = tmp_path / "effects"
 
     async def test(port):
-        way = Way(port)
-        async with way.open() as url, toolbox_of(at(url)) as (servers, box):
-            call = asyncio.create_task(Runner(box).run([asked("pay", amount=5, seconds=1.0)]))
+        way = BreakableProxy(port)
+        async with way.open() as url, toolbox_of(server_spec(url)) as (servers, box):
+            call = asyncio.create_task(Runner(box).run([tool_call("pay", amount=5, seconds=1.0)]))
             await until(lambda: effects_in(effects))
             way.cut()
             (found,) = await call
@@ -122,23 +130,23 @@ def test_without_a_key_a_cut_connection_leaves_the_outcome_unknown(tmp_path):
     assert effects_in(effects) == ["pay 5"]
 
 
-def test_a_session_that_was_forgotten_is_begun_anew():
+def test_unknown_session_is_replaced_by_a_new_one():
     async def test():
         with http_server() as (port, _process):
-            async with McpClient(at(f"http://127.0.0.1:{port}/mcp", protocol="2025-11-25")) as client:
+            async with McpClient(server_spec(f"http://127.0.0.1:{port}/mcp", protocol="2025-11-25")) as client:
                 client.connection.link._session = "what is that"
-                assert (await client.call(asked("add", a=1, b=2))).text == "3"
+                assert (await client.call(tool_call("add", a=1, b=2))).text == "3"
 
     run(test())
 
 
-def test_a_token_in_the_headers():
+def test_bearer_token_is_sent_and_not_shown_in_errors():
     async def test(port):
         url = f"http://127.0.0.1:{port}/mcp"
-        async with McpClient(at(url, headers={"Authorization": "Bearer s3cret"})) as client:
-            assert (await client.call(asked("add", a=1, b=2))).text == "3"
+        async with McpClient(server_spec(url, headers={"Authorization": "Bearer s3cret"})) as client:
+            assert (await client.call(tool_call("add", a=1, b=2))).text == "3"
         with pytest.raises(NotAuthorized, match=r"denied access \(HTTP 401\)") as denied:
-            await McpClient(at(url, headers={"Authorization": "Bearer wr0ng"})).connect()
+            await McpClient(server_spec(url, headers={"Authorization": "Bearer wr0ng"})).connect()
         assert "wr0ng" not in str(denied.value)
 
     with _with_token() as (port, _):
@@ -146,21 +154,21 @@ def test_a_token_in_the_headers():
 
 
 def _with_token():
-    from mcp_server.running import WORKSHOP
+    from mcp_server.server_process import WORKSHOP
 
     return http_server(WORKSHOP, "--store", "memory:", "--token-env", "T", variables={"T": "s3cret"})
 
 
-def test_an_answer_in_a_stream():
+def test_answer_in_an_event_stream_is_read():
     def calls(message):
         progress = {"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": 1, "progress": 1}}
         return events(progress, result(message, DONE))
 
-    assert run(answered(calls))[0].text == "paid"
+    assert run(call_scripted_server(calls))[0].text == "paid"
 
 
-def test_headers_say_what_the_body_says():
-    _, address = run(answered(lambda message: json_reply(result(message, DONE))))
+def test_request_headers_match_the_body():
+    _, address = run(call_scripted_server(lambda message: json_reply(result(message, DONE))))
     headers = next(headers for headers, message in address.heard if message["method"] == "tools/call")
     assert (headers["mcp-method"], headers["mcp-name"]) == ("tools/call", "pay")
     assert headers["mcp-protocol-version"] == "2026-07-28"
@@ -192,32 +200,32 @@ def test_headers_say_what_the_body_says():
         (lambda m: json_reply(error(m, -32603, "oops")), RpcError, "oops"),
     ],
 )
-def test_what_is_no_answer_is_the_right_error(calls, kind, words):
+def test_invalid_answer_raises_the_matching_error(calls, kind, words):
     async def test():
-        address = Address(calls)
-        async with address.serving() as url, McpClient(at(url, timeout=SAFETY)) as client:
+        address = ScriptedHttpServer(calls)
+        async with address.serving() as url, McpClient(server_spec(url, timeout=SAFETY)) as client:
             with pytest.raises(kind, match=words):
-                await client.call(asked("pay"))
+                await client.call(tool_call("pay"))
         assert address.methods.count("tools/call") == 1
 
     run(test())
 
 
-def test_nobody_there():
+def test_refused_connection_raises_server_gone():
     with pytest.raises(ServerGone, match="cannot be reached") as gone:
-        run(McpClient(at("http://127.0.0.1:9/mcp")).connect())
+        run(McpClient(server_spec("http://127.0.0.1:9/mcp")).connect())
     assert not gone.value.sent
 
 
-def test_in_the_clear_only_on_this_machine():
+def test_plain_http_is_rejected_for_remote_hosts():
     with pytest.raises(ConfigError, match="is not encrypted"):
-        at("http://mcp.example.com/")
+        server_spec("http://mcp.example.com/")
 
 
-def test_an_answer_that_does_not_come_is_given_up():
+def test_missing_answer_times_out():
     async def test():
         hanging = asyncio.Event()
-        address = Address(lambda message: b"")
+        address = ScriptedHttpServer(lambda message: b"")
         handle = address.handle
 
         async def slow(reader, writer):
@@ -226,15 +234,15 @@ def test_an_answer_that_does_not_come_is_given_up():
             await handle(reader, writer)
 
         address.handle = slow
-        async with address.serving() as url, McpClient(at(url, timeout=1.0)) as client:
+        async with address.serving() as url, McpClient(server_spec(url, timeout=1.0)) as client:
             with pytest.raises(ServerGone, match="did not answer in 1 seconds"):
-                await client.call(asked("pay"))
+                await client.call(tool_call("pay"))
             hanging.set()
 
     run_virtual(test())
 
 
-def test_a_version_that_the_server_names_is_tried_and_one_it_does_not_know_is_final():
+def test_supported_version_is_negotiated_and_unknown_versions_are_rejected():
     refusals = iter([["2026-07-28"], None])
 
     def discover(message):
@@ -244,37 +252,37 @@ def test_a_version_that_the_server_names_is_tried_and_one_it_does_not_know_is_fi
         value = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
         return json_reply(result(message, value))
 
-    found, address = run(answered(lambda m: json_reply(result(m, DONE)), **{"server/discover": discover}))
+    found, address = run(call_scripted_server(lambda m: json_reply(result(m, DONE)), **{"server/discover": discover}))
     assert found.text == "paid"
     assert address.methods[:2] == ["server/discover", "server/discover"]
 
     strange = {"server/discover": lambda m: json_reply(error(m, -32022, "No", {"supported": ["2999-01-01"]}), 400)}
     with pytest.raises(RpcError, match="No"):
-        run(answered(lambda m: b"", **strange))
+        run(call_scripted_server(lambda m: b"", **strange))
 
 
-def test_an_address_that_went_away_and_came_back():
+def test_tools_return_when_an_unreachable_server_comes_back():
     async def test():
-        address = Address(lambda message: json_reply(result(message, DONE)))
+        address = ScriptedHttpServer(lambda message: json_reply(result(message, DONE)))
         async with address.serving() as url:
             port = int(url.split(":")[2].split("/")[0])
-            servers = McpServers([at(url, reconnects=6)])
+            servers = McpServers([server_spec(url, reconnects=6)])
             await servers.__aenter__()
             box = servers.toolbox()
-        (found,) = await Runner(box.with_options(retries=0)).run([asked("pay")])
+        (found,) = await Runner(box.with_options(retries=0)).run([tool_call("pay")])
         assert result_code(found) == "failed"  # it had not left
         assert "cannot be reached" in found.text
         assert "cannot be reached" in box.find("pay").withdrawn
         async with address.serving(port):
             await until(lambda: box.find("pay").withdrawn is None)
-            (found,) = await Runner(box).run([asked("pay")])
+            (found,) = await Runner(box).run([tool_call("pay")])
             assert found.text == "paid"
             await servers.close()
 
     run(test())
 
 
-def of_a_session(calls, **acts):
+def session_server(calls, **acts):
     """An address of the handshake era. `calls` and `acts` answer as `Address` has it; GET and DELETE are methods, too."""
 
     def initialize(message):
@@ -287,17 +295,17 @@ def of_a_session(calls, **acts):
         "notifications/initialized": lambda _: json_reply(b"", 202),
         "DELETE": lambda _: json_reply(b""),
     }
-    return Address(calls, **{**greeting, **acts})
+    return ScriptedHttpServer(calls, **{**greeting, **acts})
 
 
 CUT_OFF = json_reply(b"id: 7\nretry: 1\ndata:\n\n", content_type="text/event-stream")
 
 
-def test_a_call_that_left_may_have_run_even_if_we_are_not_let_in_to_hear_of_it():
+def test_denied_stream_resumption_leaves_the_outcome_unknown():
     async def test():
-        address = of_a_session(lambda _: CUT_OFF, GET=lambda _: json_reply(b"", 401))
-        async with address.serving() as url, toolbox_of(at(url, timeout=SAFETY)) as (_, box):
-            (found,) = await Runner(box).run([asked("pay")])
+        address = session_server(lambda _: CUT_OFF, GET=lambda _: json_reply(b"", 401))
+        async with address.serving() as url, toolbox_of(server_spec(url, timeout=SAFETY)) as (_, box):
+            (found,) = await Runner(box).run([tool_call("pay")])
         assert address.methods.count("GET") == 1
         assert address.methods.count("tools/call") == 1
         assert result_code(found) == "outcome_unknown"
@@ -315,7 +323,7 @@ def test_a_call_that_left_may_have_run_even_if_we_are_not_let_in_to_hear_of_it()
     ],
     ids=["still there", "does not know ping", "still busy", "cut off"],
 )
-def test_a_failure_at_one_call_does_not_end_the_session_that_another_one_uses(ping, sessions):
+def test_failed_call_does_not_end_the_session_of_another_call(ping, sessions):
     may_answer = asyncio.Event()
 
     async def calls(message):
@@ -325,11 +333,11 @@ def test_a_failure_at_one_call_does_not_end_the_session_that_another_one_uses(pi
         return json_reply(result(message, DONE))
 
     async def test():
-        address = of_a_session(calls, ping=ping)
-        async with address.serving() as url, toolbox_of(at(url, timeout=SAFETY)) as (servers, box):
-            paying = asyncio.create_task(Runner(box).run([asked("pay")]))
+        address = session_server(calls, ping=ping)
+        async with address.serving() as url, toolbox_of(server_spec(url, timeout=SAFETY)) as (servers, box):
+            paying = asyncio.create_task(Runner(box).run([tool_call("pay")]))
             await until(lambda: "tools/call" in address.methods)
-            (failed,) = await Runner(box).run([asked("pay", twice=True)])
+            (failed,) = await Runner(box).run([tool_call("pay", twice=True)])
             assert result_code(failed) == "outcome_unknown"
             assert "HTTP 503" in box.find("pay").withdrawn
             await until(lambda: servers.clients["x"].unavailable_reason is None)
@@ -343,7 +351,7 @@ def test_a_failure_at_one_call_does_not_end_the_session_that_another_one_uses(pi
     run(test())
 
 
-def test_a_session_that_is_left_to_others_ends_with_the_client():
+def test_replaced_session_is_deleted_when_the_client_closes():
     is_over = asyncio.Event()
 
     async def calls(message):
@@ -352,12 +360,12 @@ def test_a_session_that_is_left_to_others_ends_with_the_client():
         return b""
 
     async def test():
-        address = of_a_session(calls, ping=lambda _: b"")
+        address = session_server(calls, ping=lambda _: b"")
         async with address.serving() as url:
-            async with toolbox_of(at(url, timeout=SAFETY)) as (servers, box):
-                paying = asyncio.create_task(Runner(box).run([asked("pay")]))
+            async with toolbox_of(server_spec(url, timeout=SAFETY)) as (servers, box):
+                paying = asyncio.create_task(Runner(box).run([tool_call("pay")]))
                 await until(lambda: "tools/call" in address.methods)
-                await Runner(box).run([asked("pay", twice=True)])
+                await Runner(box).run([tool_call("pay", twice=True)])
                 await until(lambda: servers.clients["x"].unavailable_reason is None)
                 assert address.methods.count("initialize") == 2
             assert address.methods.count("DELETE") == 2
@@ -367,11 +375,11 @@ def test_a_session_that_is_left_to_others_ends_with_the_client():
     run(test())
 
 
-def test_a_stream_that_wants_to_be_opened_again_at_once_has_to_wait_a_little():
+def test_reconnect_delay_of_zero_is_raised_to_a_minimum():
     async def test():
         changes = {"tools": {"listChanged": True}}
         at_once = json_reply(b"retry: 0\n\n", content_type="text/event-stream")
-        address = Address(
+        address = ScriptedHttpServer(
             lambda _: b"",
             **{
                 "server/discover": lambda message: discovered(message, **changes),
@@ -379,7 +387,7 @@ def test_a_stream_that_wants_to_be_opened_again_at_once_has_to_wait_a_little():
             },
         )
         async with address.serving() as url:
-            async with McpClient(at(url)):
+            async with McpClient(server_spec(url)):
                 await asyncio.sleep(1.0)
             await asyncio.sleep(0.1)  # a connection accepted at the last moment is closed, too
         assert 2 <= address.methods.count("subscriptions/listen") <= 12
@@ -387,7 +395,7 @@ def test_a_stream_that_wants_to_be_opened_again_at_once_has_to_wait_a_little():
     run_virtual(test())
 
 
-def test_who_closes_is_not_asked_to_log_in():
+def test_closing_a_session_never_starts_a_login():
     class Login:
         challenges = 0
 
@@ -399,8 +407,8 @@ def test_who_closes_is_not_asked_to_log_in():
 
     async def test():
         login = Login()
-        address = of_a_session(lambda _: b"", DELETE=lambda _: json_reply(b"", 401))
-        async with address.serving() as url, McpClient(at(url), login=login):
+        address = session_server(lambda _: b"", DELETE=lambda _: json_reply(b"", 401))
+        async with address.serving() as url, McpClient(server_spec(url), login=login):
             pass
         assert address.methods.count("DELETE") == 1
         assert address.heard[-1][0]["authorization"] == "Bearer t"
@@ -409,26 +417,26 @@ def test_who_closes_is_not_asked_to_log_in():
     run(test())
 
 
-def test_a_login_that_cannot_be_made_is_a_refusal(unused_port):
+def test_failed_login_raises_not_authorized(unused_port):
     async def test():
         taken = await asyncio.start_server(lambda *_: None, "127.0.0.1", unused_port)
         redirect = f"http://127.0.0.1:{unused_port}/callback"
         login = Login(Browser(redirect), redirect=redirect, client_id="us")
-        address = Address(lambda _: b"", **{"server/discover": lambda _: json_reply(b"", 401)})
+        address = ScriptedHttpServer(lambda _: b"", **{"server/discover": lambda _: json_reply(b"", 401)})
         async with taken, address.serving() as url:
             with pytest.raises(NotAuthorized, match="cannot listen for the redirect"):
-                await McpClient(at(url), login=login).connect()
+                await McpClient(server_spec(url), login=login).connect()
 
     run(test())
 
 
-def test_an_address_of_a_guard_that_is_none_is_a_refusal():
+def test_invalid_resource_metadata_url_raises_not_authorized():
     async def test():
         challenge = {"www_authenticate": 'Bearer resource_metadata="https://[nonsense"'}
         refused = {"server/discover": lambda _: json_reply(b"", 401, **challenge)}
-        async with Address(lambda _: b"", **refused).serving() as url:
+        async with ScriptedHttpServer(lambda _: b"", **refused).serving() as url:
             with pytest.raises(NotAuthorized, match="nonsense"):
-                await McpClient(at(url), login=Login(Browser())).connect()
+                await McpClient(server_spec(url), login=Login(Browser())).connect()
 
     run(test())
 
@@ -447,13 +455,13 @@ IDEMPOTENT = {"server/discover": lambda message: discovered(message, experimenta
     ],
     ids=["403", "404", "rpc error", "failed", "cut again"],
 )
-def test_a_call_that_was_sent_twice_may_have_run_whatever_the_second_answer_is(second):
+def test_resent_call_leaves_the_outcome_unknown_whatever_the_second_answer(second):
     async def test():
         answers = iter([lambda _: b"", second])
-        address = Address(lambda message: next(answers, second)(message), **IDEMPOTENT)
-        async with address.serving() as url, toolbox_of(at(url, timeout=SAFETY)) as (_, box):
+        address = ScriptedHttpServer(lambda message: next(answers, second)(message), **IDEMPOTENT)
+        async with address.serving() as url, toolbox_of(server_spec(url, timeout=SAFETY)) as (_, box):
             store = open_store("memory:")
-            (found,) = await Runner(box, store=store).run([asked("pay")])
+            (found,) = await Runner(box, store=store).run([tool_call("pay")])
             assert address.methods.count("tools/call") == 2
             assert result_code(found) == "outcome_unknown"
             assert [record.state for record in store.records()] == ["unknown"]
@@ -461,20 +469,20 @@ def test_a_call_that_was_sent_twice_may_have_run_whatever_the_second_answer_is(s
     run(test())
 
 
-def test_a_second_answer_that_does_not_tell_what_the_first_was_is_no_broken_connection():
+def test_failed_second_answer_does_not_mark_the_connection_broken():
     async def test():
         failed = lambda message: json_reply(result(message, {**DONE, "isError": True}))
         answers = iter([lambda _: b"", failed])
-        address = Address(lambda message: next(answers)(message), **IDEMPOTENT)
-        async with address.serving() as url, toolbox_of(at(url, timeout=SAFETY)) as (servers, box):
-            await Runner(box, store=open_store("memory:")).run([asked("pay")])
+        address = ScriptedHttpServer(lambda message: next(answers)(message), **IDEMPOTENT)
+        async with address.serving() as url, toolbox_of(server_spec(url, timeout=SAFETY)) as (servers, box):
+            await Runner(box, store=open_store("memory:")).run([tool_call("pay")])
             assert servers.clients["x"].unavailable_reason is None
             assert address.methods.count("server/discover") == 2
 
     run(test())
 
 
-def test_a_call_that_had_not_left_has_not_run_whatever_kept_the_connection_from_being_opened():
+def test_rejected_call_counts_as_not_run_when_a_new_session_fails():
     async def test():
         sound = []
 
@@ -488,15 +496,15 @@ def test_a_call_that_had_not_left_has_not_run_whatever_kept_the_connection_from_
             value = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "x"}}
             return json_reply(result(message, value), mcp_session_id="s")
 
-        address = of_a_session(forgotten, initialize=initialize)
-        async with address.serving() as url, toolbox_of(at(url, timeout=SAFETY)) as (_, box):
-            (found,) = await Runner(box.with_options(retries=0)).run([asked("pay")])
+        address = session_server(forgotten, initialize=initialize)
+        async with address.serving() as url, toolbox_of(server_spec(url, timeout=SAFETY)) as (_, box):
+            (found,) = await Runner(box.with_options(retries=0)).run([tool_call("pay")])
         assert result_code(found) == "failed"
 
     run(test())
 
 
-def test_a_list_that_comes_too_slowly_is_given_up():
+def test_slow_endless_tool_list_times_out():
     async def test():
         pages = itertools.count()
 
@@ -504,7 +512,7 @@ def test_a_list_that_comes_too_slowly_is_given_up():
             value = {"resultType": "complete", "tools": [], "nextCursor": str(next(pages)), "ttlMs": 0}
             return json_reply(result(message, {**value, "cacheScope": "private"}))
 
-        address = Address(lambda _: b"", **{"tools/list": page})
+        address = ScriptedHttpServer(lambda _: b"", **{"tools/list": page})
         handle = address.handle
 
         async def slow(reader, writer):
@@ -518,7 +526,7 @@ def test_a_list_that_comes_too_slowly_is_given_up():
         async with address.serving() as url:
             async with asyncio.timeout(5):
                 with pytest.raises(ServerGone, match="did not list its tools within 1 seconds"):
-                    async with McpClient(at(url, timeout=1.0)):
+                    async with McpClient(server_spec(url, timeout=1.0)):
                         pass
             await asyncio.sleep(0.3)
 

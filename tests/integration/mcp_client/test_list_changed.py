@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from mcp_server.running import effects_in
+from mcp_server.server_process import effects_in
 
-from mcp_client.addresses import TOOL, Address, discovered, error, events, json_reply, result
-from mcp_client.driving import McpClient, McpServers, asked, run, until
+from mcp_client.client_helpers import McpClient, McpServers, run, tool_call, until
+from mcp_client.scripted_http_server import TOOL, ScriptedHttpServer, discovered, error, events, json_reply, result
 from mcp_client.test_cli import toolwire
 from toolwire.cli.serve_tools import ToolLoader
 from toolwire.gateway.settings import Settings, ToolsRow
@@ -41,11 +41,11 @@ def listings(listed, area="tools"):
 
 @pytest.mark.finding("U2")
 @pytest.mark.parametrize("moment", [*MOMENTS, ",".join(MOMENTS)])
-def test_tools_are_there_whenever_the_server_announces_a_change(moment, listed):
+def test_tools_are_available_whenever_the_server_announces_a_change(moment, listed):
     async def test():
         async with McpClient(announcing(moment, listed)) as client:
             assert set(client.tools) == NAMES
-            assert (await client.call(asked("echo"))).text == "echo"
+            assert (await client.call(tool_call("echo"))).text == "echo"
             assert set(client.tools) == NAMES
 
     run(test())
@@ -53,7 +53,7 @@ def test_tools_are_there_whenever_the_server_announces_a_change(moment, listed):
 
 
 @pytest.mark.finding("U2")
-def test_change_announced_during_the_first_listing_is_there_after_connecting(listed):
+def test_change_announced_during_the_first_listing_is_visible_after_connecting(listed):
     async def test():
         async with McpClient(announcing("between_pages,grows", listed)) as client:
             return set(client.tools)
@@ -63,12 +63,12 @@ def test_change_announced_during_the_first_listing_is_there_after_connecting(lis
 
 
 @pytest.mark.finding("U2")
-def test_continuous_announcements_neither_starve_calls_nor_list_without_end(listed):
+def test_continuous_announcements_neither_starve_calls_nor_relist_forever(listed):
     async def test():
         async with McpClient(announcing("always", listed)) as client:
             for _ in range(50):
                 assert set(client.tools) == NAMES
-                assert (await client.call(asked("add"))).text == "add"
+                assert (await client.call(tool_call("add"))).text == "add"
             await until(lambda: listings(listed) >= 3)
             assert len(client.connection.tasks) == 1
             assert set(client.tools) == NAMES
@@ -86,7 +86,7 @@ def test_failed_listing_keeps_the_last_list(moment, listed, caplog):
         async with McpClient(announcing(f"{moment},fails", listed)) as client:
             assert set(client.tools) == NAMES
             assert client.unavailable_reason is None
-            assert (await client.call(asked("sort"))).text == "sort"
+            assert (await client.call(tool_call("sort"))).text == "sort"
 
     run(test())
     assert 2 <= listings(listed) <= MOST_LISTINGS
@@ -94,7 +94,7 @@ def test_failed_listing_keeps_the_last_list(moment, listed, caplog):
 
 
 @pytest.mark.finding("U2")
-def test_cursor_that_a_change_made_invalid_starts_the_first_listing_again(listed):
+def test_invalidated_cursor_restarts_the_first_listing(listed):
     async def test():
         async with McpClient(announcing("between_pages,invalid_cursor", listed)) as client:
             return set(client.tools)
@@ -105,7 +105,7 @@ def test_cursor_that_a_change_made_invalid_starts_the_first_listing_again(listed
 
 @pytest.mark.finding("U2")
 @pytest.mark.parametrize("moment", [*MOMENTS, "always"])
-def test_prompts_and_resources_are_there_whenever_a_change_is_announced(moment, listed):
+def test_prompts_and_resources_are_available_whenever_a_change_is_announced(moment, listed):
     async def test():
         async with McpClient(announcing(moment, listed)) as client:
             prompts, resources = await client.prompts(), await client.resources()
@@ -154,7 +154,9 @@ def over_http(tools_list, listen):
     def call(message):
         return json_reply(result(message, {"resultType": "complete", "content": [{"type": "text", "text": "paid"}]}))
 
-    return Address(call, **{"server/discover": greet, "tools/list": tools_list, "subscriptions/listen": listen})
+    return ScriptedHttpServer(
+        call, **{"server/discover": greet, "tools/list": tools_list, "subscriptions/listen": listen}
+    )
 
 
 def tool_page(message):
@@ -163,7 +165,7 @@ def tool_page(message):
 
 @pytest.mark.finding("U2")
 @pytest.mark.parametrize("where", ["in the answer", "on the subscription"])
-def test_announcements_over_http(where):
+def test_list_changes_announced_over_http_are_handled(where):
     """They arrive in the stream of the answer that lists the tools, or on the stream that stays open."""
     in_answer = where == "in the answer"
     listing, announced = asyncio.Event(), asyncio.Event()
@@ -188,7 +190,7 @@ def test_announcements_over_http(where):
         async with address.serving() as url, McpClient(ServerSpec("s", url=url, timeout=60.0)) as client:
             for _ in range(20):
                 assert set(client.tools) == {"pay"}
-                assert (await client.call(asked("pay"))).text == "paid"
+                assert (await client.call(tool_call("pay"))).text == "paid"
             return address.methods.count("tools/list")
 
     assert 2 <= run(test()) <= MOST_LISTINGS

@@ -4,9 +4,9 @@ import asyncio
 import subprocess
 
 import pytest
-from mcp_server.running import effects_in
+from mcp_server.server_process import effects_in
 
-from mcp_client.driving import McpClient, asked, cancel_once, misbehaving, run, toolbox_of, until, workshop
+from mcp_client.client_helpers import McpClient, cancel_once, misbehaving, run, tool_call, toolbox_of, until, workshop
 from toolwire.ir.errors import ProtocolError
 from toolwire.mcp.client import Handlers, McpServers, ServerGone, ServerSpec
 from toolwire.net.runner import Runner
@@ -22,11 +22,11 @@ def effects(tmp_path):
 
 
 @pytest.mark.parametrize("version", ["auto", *ERAS])
-def test_every_version_of_our_own_server(version):
+def test_client_works_with_every_version_of_our_server(version):
     async def test():
         async with McpClient(workshop(protocol=version)) as client:
             assert client.greeting.version == (version if version != "auto" else "2026-07-28")
-            assert (await client.call(asked("add", a=1, b=2))).text == "3"
+            assert (await client.call(tool_call("add", a=1, b=2))).text == "3"
             assert [one["uriTemplate"] for one in await client.resources()] == ["notes://{day}"]
             assert (await client.read("notes://monday"))[0]["text"] == "notes of monday"
             assert (await client.prompts())[0]["name"] == "review"
@@ -35,24 +35,24 @@ def test_every_version_of_our_own_server(version):
     run(test())
 
 
-def test_a_server_of_the_handshake_era_is_found_out():
+def test_handshake_server_is_detected():
     async def test():
         async with McpClient(misbehaving()) as client:
             assert client.greeting.version == "2025-11-25"
-            assert (await client.call(asked("echo", text="hi"))).text == "hi"
+            assert (await client.call(tool_call("echo", text="hi"))).text == "hi"
 
     run(test())
 
 
-def test_a_server_that_dies_of_a_new_question_is_asked_the_old_one():
+def test_server_that_dies_on_discover_is_initialized_with_the_handshake():
     async def test():
         async with McpClient(misbehaving("dies-of-discover")) as client:
-            assert (await client.call(asked("echo", text="hi"))).text == "hi"
+            assert (await client.call(tool_call("echo", text="hi"))).text == "hi"
 
     run(test())
 
 
-def test_one_bad_tool_is_left_out_and_the_others_live():
+def test_invalid_tools_are_skipped_and_the_others_kept():
     async def test():
         async with McpClient(misbehaving()) as client:
             assert "echo" in client.tools
@@ -65,26 +65,26 @@ def test_one_bad_tool_is_left_out_and_the_others_live():
     assert "nonsense" in problems["broken_schema"]
 
 
-def test_a_list_without_an_end_is_an_error():
+def test_endless_tool_list_is_an_error():
     with pytest.raises(ProtocolError, match="does not end"):
         run(McpClient(misbehaving("loops")).connect())
 
 
-def test_a_server_that_never_greets():
+def test_server_that_never_initializes_times_out():
     with pytest.raises(ServerGone, match=r"did not initialize within 0\.5 seconds"):
         run(McpClient(misbehaving("never-greets", timeout=0.5)).connect())
 
 
-def test_a_command_that_is_not_there():
+def test_missing_command_raises_server_gone():
     with pytest.raises(ServerGone, match="cannot start x: no-such-command: No such file") as gone:
         run(McpClient(ServerSpec("x", command="no-such-command")).connect())
     assert not gone.value.sent
 
 
-def test_calls_side_by_side_get_their_own_answers():
+def test_concurrent_calls_receive_their_own_answers():
     async def test():
         async with McpClient(workshop()) as client:
-            results = await asyncio.gather(*(client.call(asked("add", a=n, b=n)) for n in range(200)))
+            results = await asyncio.gather(*(client.call(tool_call("add", a=n, b=n)) for n in range(200)))
             assert [result.text for result in results] == [str(2 * n) for n in range(200)]
 
     run(test())
@@ -97,7 +97,7 @@ def test_ten_thousand_calls_over_one_connection():
             right = 0
             for start in range(0, 10_000, 500):
                 results = await asyncio.gather(
-                    *(client.call(asked("add", a=n, b=1)) for n in range(start, start + 500))
+                    *(client.call(tool_call("add", a=n, b=1)) for n in range(start, start + 500))
                 )
                 right += sum(result.text == str(start + place + 1) for place, result in enumerate(results))
             assert right == 10_000
@@ -107,34 +107,34 @@ def test_ten_thousand_calls_over_one_connection():
     asyncio.run(asyncio.wait_for(test(), 600))
 
 
-def test_progress_is_heard():
+def test_progress_is_reported():
     heard = []
 
     async def test():
         async with McpClient(workshop(), watch=lambda tool, progress: heard.append((tool, progress.message))) as client:
-            await client.call(asked("nap", seconds=0.01))
+            await client.call(tool_call("nap", seconds=0.01))
 
     run(test())
     assert heard == [("nap", "half asleep")]
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
-def test_a_call_that_is_cancelled_is_cancelled_there(effects, version):
+def test_cancellation_reaches_the_server(effects, version):
     async def test():
         heard = []
         spec = workshop(effects=effects, protocol=version)
         async with McpClient(spec, watch=lambda *progress: heard.append(progress)) as client:
-            await cancel_once(lambda: heard, client.call(asked("nap", seconds=3600)))
+            await cancel_once(lambda: heard, client.call(tool_call("nap", seconds=3600)))
             await until(lambda: effects_in(effects) == ["woken"])
-            assert (await client.call(asked("add", a=1, b=1))).text == "2"
+            assert (await client.call(tool_call("add", a=1, b=1))).text == "2"
 
     run(test())
 
 
-def test_a_call_that_takes_too_long_is_cancelled_there(effects):
+def test_timed_out_call_is_cancelled_on_the_server(effects):
     async def test():
         async with toolbox_of(misbehaving(effects=effects, timeout=5.0)) as (_, box):
-            (result,) = await Runner(box).run([asked("slow")])
+            (result,) = await Runner(box).run([tool_call("slow")])
             assert result_code(result) == "outcome_unknown"
             await until(lambda: len(effects_in(effects)) == 2)
         began, cancelled = effects_in(effects)[:2]
@@ -147,13 +147,13 @@ def test_a_call_that_takes_too_long_is_cancelled_there(effects):
     ("tool", "words"),
     [("deep", "nested more than 200 levels deep"), ("babble", "ends in the middle")],
 )
-def test_an_answer_that_cannot_be_read_fails_its_own_call(tool, words):
+def test_unreadable_answer_fails_only_its_own_call(tool, words):
     async def test():
         async with McpClient(misbehaving()) as client:
-            sibling = asyncio.create_task(client.call(asked("slow")))
+            sibling = asyncio.create_task(client.call(tool_call("slow")))
             with pytest.raises(ProtocolError, match=words):
-                await client.call(asked(tool))
-            assert (await client.call(asked("echo", text="still here"))).text == "still here"
+                await client.call(tool_call(tool))
+            assert (await client.call(tool_call("echo", text="still here"))).text == "still here"
             assert not sibling.done()
             sibling.cancel()
 
@@ -161,61 +161,61 @@ def test_an_answer_that_cannot_be_read_fails_its_own_call(tool, words):
 
 
 @pytest.mark.parametrize(("tool", "words"), [("unreadable", "cannot read a message"), ("huge", "line exceeds")])
-def test_what_belongs_to_nobody_breaks_the_connection_and_nobody_waits(tool, words):
+def test_unattributable_output_breaks_the_connection(tool, words):
     async def test():
         async with McpClient(misbehaving(reconnects=0)) as client:
             with pytest.raises(ServerGone, match=words) as gone:
-                await client.call(asked(tool))
+                await client.call(tool_call(tool))
             assert gone.value.sent
             assert words in client.unavailable_reason
 
     run(test())
 
 
-def test_what_a_server_prints_is_passed_over():
+def test_output_that_looks_like_a_batch_breaks_the_connection():
     async def test():
         async with McpClient(misbehaving()) as client:
             with pytest.raises(ServerGone):  # "[1, 2" begins like a batch, and is none
-                await client.call(asked("noise"))
+                await client.call(tool_call("noise"))
 
     run(test())
 
 
-def test_a_server_that_dies_in_a_call_says_its_last_words():
+def test_server_death_during_a_call_reports_its_standard_error():
     async def test():
         async with McpClient(misbehaving(reconnects=0)) as client:
-            waiting = [asyncio.create_task(client.call(asked("silent"))) for _ in range(3)]
+            waiting = [asyncio.create_task(client.call(tool_call("silent"))) for _ in range(3)]
             await asyncio.sleep(0.1)
             with pytest.raises(ServerGone, match="m has ended; its standard error: I have had enough"):
-                await client.call(asked("die"))
+                await client.call(tool_call("die"))
             gone = await asyncio.gather(*waiting, return_exceptions=True)
             assert [type(one) for one in gone] == [ServerGone] * 3
 
     run(test())
 
 
-def test_a_server_that_died_is_started_again():
+def test_dead_server_is_restarted():
     async def test():
         changes = []
         async with McpClient(misbehaving(), changed=lambda: changes.append(1)) as client:
             with pytest.raises(ServerGone):
-                await client.call(asked("die"))
+                await client.call(tool_call("die"))
             assert client.unavailable_reason is not None
             await until(lambda: client.unavailable_reason is None)
-            assert (await client.call(asked("echo", text="again"))).text == "again"
+            assert (await client.call(tool_call("echo", text="again"))).text == "again"
             assert len(changes) >= 2
 
     run(test())
 
 
-def test_calls_made_while_the_server_starts_again_wait_until_it_has_been_greeted():
+def test_calls_during_a_restart_wait_for_initialization():
     async def test():
         async with McpClient(misbehaving()) as client:
             with pytest.raises(ServerGone):
-                await client.call(asked("die"))
+                await client.call(tool_call("die"))
             calls = []
             while client.unavailable_reason is not None or len(calls) < 5:
-                calls.append(asyncio.create_task(client.call(asked("echo", text=str(len(calls))))))
+                calls.append(asyncio.create_task(client.call(tool_call("echo", text=str(len(calls))))))
                 await asyncio.sleep(0.002)
             results = await asyncio.gather(*calls)
             assert [result.text for result in results] == [str(number) for number in range(len(calls))]
@@ -223,15 +223,15 @@ def test_calls_made_while_the_server_starts_again_wait_until_it_has_been_greeted
     run(test())
 
 
-def test_a_call_is_not_left_waiting_by_a_server_that_is_closed_while_it_ends():
+def test_no_call_hangs_while_the_server_dies_and_restarts():
     async def test():
         async with McpClient(misbehaving()) as client:
-            calls = [asyncio.create_task(client.call(asked("die")))]
+            calls = [asyncio.create_task(client.call(tool_call("die")))]
             for _ in range(
                 40
             ):  # one of them finds the server gone before its last words are heard, and opens another one
                 await asyncio.sleep(0.005)
-                calls.append(asyncio.create_task(client.call(asked("echo", text="?"))))
+                calls.append(asyncio.create_task(client.call(tool_call("echo", text="?"))))
             _, waiting = await asyncio.wait(calls, timeout=SAFETY)
             assert not waiting
             assert isinstance(calls[0].exception(), ServerGone)
@@ -239,10 +239,10 @@ def test_a_call_is_not_left_waiting_by_a_server_that_is_closed_while_it_ends():
     run(test())
 
 
-def test_a_write_whose_answer_was_lost_is_not_sent_again(effects):
+def test_write_with_a_lost_answer_is_not_resent(effects):
     async def test():
         async with toolbox_of(misbehaving(effects=effects)) as (servers, box):
-            (result,) = await Runner(box).run([asked("die_before")])
+            (result,) = await Runner(box).run([tool_call("die_before")])
             assert result_code(result) == "outcome_unknown"
             assert "may have taken effect" in result.text
             await until(lambda: servers.clients["m"].unavailable_reason is None)
@@ -251,7 +251,7 @@ def test_a_write_whose_answer_was_lost_is_not_sent_again(effects):
     run(test())
 
 
-def test_a_read_whose_answer_was_lost_is_asked_again(effects):
+def test_read_with_a_lost_answer_is_resent(effects):
     """`die_before` is no read, but says that it is: what a trusted server says is believed."""
 
     async def test():
@@ -260,26 +260,26 @@ def test_a_read_whose_answer_was_lost_is_asked_again(effects):
 
             entry = box.find("die_before")
             reading = replace(entry, tool=replace(entry.tool, effect="read"))
-            (result,) = await Runner(reading).run([asked("die_before")])
+            (result,) = await Runner(reading).run([tool_call("die_before")])
             assert result_code(result) in ("failed", "withdrawn")
         assert effects_in(effects).count("paid, and nobody will know") > 1
 
     run(test())
 
 
-def test_the_key_of_the_call_is_handed_on(effects):
+def test_idempotency_key_is_sent_to_the_server(effects):
     async def test():
         from toolwire.net.stores import open_store
 
         async with toolbox_of(misbehaving(effects=effects)) as (_, box):
-            await Runner(box).run([asked("pay")])
-            await Runner(box, store=open_store("memory:")).run([asked("pay")])
+            await Runner(box).run([tool_call("pay")])
+            await Runner(box, store=open_store("memory:")).run([tool_call("pay")])
         assert effects_in(effects)[:2] == ["pay false", "pay true"]
 
     run(test())
 
 
-def test_the_trace_goes_along():
+def test_trace_context_is_included_in_the_metadata():
     from toolwire.mcp.protocol.meta import TraceContext
 
     async def test():
@@ -291,17 +291,17 @@ def test_the_trace_goes_along():
     run(test())
 
 
-def test_a_question_that_nobody_answers_is_answered():
+def test_server_request_is_answered_with_or_without_a_handler():
     async def test():
         async with McpClient(misbehaving()) as client:
-            assert "Method not found" in (await client.call(asked("ask"))).text
+            assert "Method not found" in (await client.call(tool_call("ask"))).text
         async with McpClient(misbehaving(), handlers=Handlers(sample=lambda _: {"role": "assistant"})) as client:
-            assert (await client.call(asked("ask"))).text == '{"role": "assistant"}'
+            assert (await client.call(tool_call("ask"))).text == '{"role": "assistant"}'
 
     run(test())
 
 
-def test_the_answer_to_a_question_goes_to_the_process_that_asked(effects):
+def test_answer_goes_to_the_process_that_sent_the_request(effects):
     asked_for, may_answer = [], [asyncio.Event(), asyncio.Event()]
 
     async def sample(_):
@@ -312,14 +312,14 @@ def test_the_answer_to_a_question_goes_to_the_process_that_asked(effects):
 
     async def test():
         async with McpClient(misbehaving(effects=effects), handlers=Handlers(sample=sample)) as client:
-            first = asyncio.create_task(client.call(asked("ask")))
+            first = asyncio.create_task(client.call(tool_call("ask")))
             await until(lambda: asked_for == [0])
             with pytest.raises(ServerGone):
-                await client.call(asked("die"))
+                await client.call(tool_call("die"))
             with pytest.raises(ServerGone):
                 await first
             await until(lambda: client.unavailable_reason is None)
-            second = asyncio.create_task(client.call(asked("ask")))  # the new process numbers its questions alike
+            second = asyncio.create_task(client.call(tool_call("ask")))  # the new process numbers its questions alike
             await until(lambda: asked_for == [0, 1])
             may_answer[0].set()
             await asyncio.wait({second}, timeout=0.5)
@@ -329,21 +329,21 @@ def test_the_answer_to_a_question_goes_to_the_process_that_asked(effects):
     assert run(test()).text == '{"answer": 1}'
 
 
-def test_a_server_that_asks_without_end_is_not_listened_to():
+def test_too_many_unanswered_server_requests_break_the_connection():
     async def test():
         async def never(_):
             await asyncio.sleep(3600)
 
         async with McpClient(misbehaving(reconnects=0), handlers=Handlers(sample=never)) as client:
             with pytest.raises(ServerGone, match="unanswered requests by the server"):
-                await client.call(asked("nag"))
+                await client.call(tool_call("nag"))
             assert len(client.connection.tasks) < 2000
 
     run(test())
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
-def test_a_call_that_wants_input_gets_it(effects, version):
+def test_call_that_elicits_input_receives_it(effects, version):
     def colour(params):
         assert params["message"] == "Which colour?"
         return {"action": "accept", "content": {"colour": "red"}}
@@ -351,41 +351,41 @@ def test_a_call_that_wants_input_gets_it(effects, version):
     async def test():
         spec = workshop(effects=effects, protocol=version)
         async with McpClient(spec, handlers=Handlers(elicit=colour)) as client:
-            return await client.call(asked("order", item="car"))
+            return await client.call(tool_call("order", item="car"))
 
     assert run(test()).text == "ordered a red car"
     assert effects_in(effects) == ["order car red"]
 
 
-def test_a_list_that_changes_is_listed_again():
+def test_changed_tool_list_is_fetched_again():
     async def test():
         changes = []
         async with McpClient(misbehaving(), changed=lambda: changes.append(1)) as client:
             before, seen = set(client.tools), len(changes)
-            await client.call(asked("grow"))
+            await client.call(tool_call("grow"))
             await until(lambda: len(changes) > seen)
             assert len(set(client.tools) - before) == 1
 
     run(test())
 
 
-def test_a_tool_that_is_gone_or_changed_is_withdrawn():
+def test_removed_or_changed_tool_is_withdrawn():
     async def test():
         async with toolbox_of(misbehaving()) as (_, box):
             echo = box.find("echo")
             assert echo.withdrawn is None
-            await Runner(box).run([asked("change")])
+            await Runner(box).run([tool_call("change")])
             await until(lambda: echo.withdrawn is not None)
             assert "has changed since it was offered" in echo.withdrawn
-            await Runner(box).run([asked("shrink")])
+            await Runner(box).run([tool_call("shrink")])
             await until(lambda: "no longer offers it" in echo.withdrawn)
-            (result,) = await Runner(box).run([asked("echo", text="x")])
+            (result,) = await Runner(box).run([tool_call("echo", text="x")])
             assert result_code(result) == "withdrawn"
 
     run(test())
 
 
-def test_nothing_is_left_behind(effects):
+def test_closing_the_client_leaves_no_process(effects):
     async def test():
         async with McpClient(misbehaving(effects=effects)) as client:
             return client.connection.link._process
@@ -397,7 +397,7 @@ def test_nothing_is_left_behind(effects):
     assert listed.stdout.strip() == ""
 
 
-def test_a_server_that_does_not_want_to_end_is_killed(tmp_path):
+def test_server_that_ignores_termination_is_killed(tmp_path):
     stubborn = tmp_path / "stubborn.sh"
     stubborn.write_text("#!/bin/sh\ntrap '' TERM\nsleep 1000 &\nexec sleep 1000\n", encoding="utf-8")
     stubborn.chmod(0o700)
@@ -412,7 +412,7 @@ def test_a_server_that_does_not_want_to_end_is_killed(tmp_path):
     assert subprocess.run(["pgrep", "-f", str(stubborn)], capture_output=True, check=False).stdout == b""
 
 
-def test_the_environment_is_not_handed_on(monkeypatch, tmp_path):
+def test_server_does_not_inherit_secret_environment_variables(monkeypatch, tmp_path):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     shows = tmp_path / "shows.sh"
     shows.write_text('#!/bin/sh\nenv > "$OUT"\n', encoding="utf-8")
@@ -424,7 +424,7 @@ def test_the_environment_is_not_handed_on(monkeypatch, tmp_path):
     assert "sk-secret" not in out.read_text()
 
 
-def test_one_dead_server_takes_none_of_the_others_down():
+def test_unstartable_server_does_not_affect_the_others():
     async def test():
         dead = ServerSpec("dead", command="no-such-command")
         async with McpServers([dead, misbehaving()]) as servers:
@@ -437,7 +437,7 @@ def test_one_dead_server_takes_none_of_the_others_down():
     run(test())
 
 
-def test_a_server_that_is_slow_to_start_is_understood_all_the_same(monkeypatch):
+def test_slow_starting_server_still_negotiates_the_latest_version(monkeypatch):
     """By then it was asked the older question, too, and refuses that."""
     from toolwire.mcp.client import negotiate_link
 
@@ -446,28 +446,28 @@ def test_a_server_that_is_slow_to_start_is_understood_all_the_same(monkeypatch):
     async def test():
         async with McpClient(workshop()) as client:
             assert client.greeting.version == "2026-07-28"
-            assert (await client.call(asked("add", a=1, b=2))).text == "3"
+            assert (await client.call(tool_call("add", a=1, b=2))).text == "3"
 
     run(test())
 
 
-def test_a_call_has_a_limit_without_a_runner_too(effects):
+def test_call_timeout_applies_without_a_runner(effects):
     async def test():
         async with McpClient(misbehaving(effects=effects, timeout=5.0)) as client:
             with pytest.raises(ServerGone, match="did not answer in 5 seconds"):
-                await client.call(asked("slow"))
+                await client.call(tool_call("slow"))
             await until(lambda: len(effects_in(effects)) == 2)  # and the server was told
-            assert (await client.call(asked("echo", text="hi"))).text == "hi"
+            assert (await client.call(tool_call("echo", text="hi"))).text == "hi"
 
     run(test())
 
 
-def test_who_watches_and_fails_breaks_nothing():
+def test_progress_callback_exception_does_not_affect_the_call():
     def watch(*_):
         raise RuntimeError("oops")
 
     async def test():
         async with McpClient(workshop(), watch=watch) as client:
-            assert (await client.call(asked("nap", seconds=0.01))).text == "rested"
+            assert (await client.call(tool_call("nap", seconds=0.01))).text == "rested"
 
     run(test())

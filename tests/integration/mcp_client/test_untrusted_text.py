@@ -88,7 +88,7 @@ def test_inspect_shows_names_and_descriptions_without_control_sequences(server, 
 
 
 @pytest.mark.finding("U1")
-def test_gateway_reports_tools_that_it_leaves_out_without_control_sequences(server, tmp_path, capsys):
+def test_gateway_reports_skipped_tools_without_control_sequences(server, tmp_path, capsys):
     config = tmp_path / "mcp.json"
     config.write_text(json.dumps({"mcpServers": {"s": {"command": sys.executable, "args": [str(server)]}}}))
 

@@ -8,16 +8,16 @@ import time
 
 import pytest
 
-from mcp_server.running import (
+from mcp_server.server_process import (
     META,
-    PATIENCE,
+    TIMEOUT,
     WORKSHOP,
-    Line,
-    called,
+    StdioClient,
     effects_in,
     http_server,
     post,
-    until,
+    tool_call_request,
+    wait_until,
 )
 
 KEY = "dev.toolwire/idempotencyKey"
@@ -29,26 +29,26 @@ def effects(tmp_path):
 
 
 def keyed(amount=5, seconds=0.0, key="k1", number=1):
-    return called("pay", {"amount": amount, "seconds": seconds}, number, **{KEY: key})
+    return tool_call_request("pay", {"amount": amount, "seconds": seconds}, number, **{KEY: key})
 
 
 def result(body):
     return json.loads(body)["result"]
 
 
-def cut_off(port, message):
+def send_without_reading(port, message):
     """Sends a request and goes away without waiting for the answer."""
     body = json.dumps(message).encode()
     head = (
         f"POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
         "mcp-protocol-version: 2026-07-28\r\nmcp-method: tools/call\r\nmcp-name: pay\r\n\r\n"
     )
-    wire = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
+    wire = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT)
     wire.sendall(head.encode() + body)
     return wire
 
 
-def test_the_same_key_again_gives_the_answer_of_the_first_run(effects):
+def test_repeated_key_returns_the_first_result(effects):
     with http_server(effects=effects) as (port, _):
         first, again = (result(post(port, keyed(number=number))[2]) for number in (1, 2))
         other = result(post(port, keyed(amount=6, number=3))[2])
@@ -58,24 +58,24 @@ def test_the_same_key_again_gives_the_answer_of_the_first_run(effects):
     assert effects_in(effects) == ["pay 5"]
 
 
-def test_without_a_key_every_call_is_a_call(effects):
-    with Line(effects=effects) as line:
+def test_calls_without_a_key_are_all_executed(effects):
+    with StdioClient(effects=effects) as line:
         for _ in range(2):
             assert line.call("pay", {"amount": 5})["result"]["content"][0]["text"] == "paid 5"
     assert effects_in(effects) == ["pay 5", "pay 5"]
 
 
-def test_a_cut_stream_is_taken_up_with_its_key(effects):
+def test_retry_with_the_key_after_a_disconnect_returns_the_result(effects):
     with http_server(effects=effects) as (port, _):
-        wire = cut_off(port, keyed(seconds=1.0))
-        until(lambda: effects_in(effects))
+        wire = send_without_reading(port, keyed(seconds=1.0))
+        wait_until(lambda: effects_in(effects))
         wire.close()
         again = result(post(port, keyed(seconds=1.0, number=2))[2])
     assert again["content"][0]["text"] == "paid 5"
     assert effects_in(effects) == ["pay 5"]
 
 
-def test_many_at_once_with_one_key(effects):
+def test_concurrent_calls_with_one_key_run_once(effects):
     answers = []
     with http_server(effects=effects) as (port, _):
 
@@ -86,28 +86,28 @@ def test_many_at_once_with_one_key(effects):
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(PATIENCE)
+            thread.join(TIMEOUT)
     assert answers == ["paid 5"] * 8
     assert effects_in(effects) == ["pay 5"]
 
 
 @pytest.mark.parametrize("way", ["stdio", "http"])
-def test_a_server_that_is_killed_in_the_middle_does_not_do_it_again(way, effects, tmp_path):
+def test_killed_server_does_not_repeat_the_write(way, effects, tmp_path):
     store = ("--store", str(tmp_path / "runs.db"), "--lease", "0.5")
     message = keyed(seconds=30.0)
     if way == "stdio":
-        with Line(WORKSHOP, *store, effects=effects) as line:
+        with StdioClient(WORKSHOP, *store, effects=effects) as line:
             line.send(message)
-            until(lambda: effects_in(effects))
+            wait_until(lambda: effects_in(effects))
             line.kill()
         time.sleep(0.6)
-        with Line(WORKSHOP, *store, effects=effects) as line:
+        with StdioClient(WORKSHOP, *store, effects=effects) as line:
             line.send(message)
             answer = line.receive()["result"]
     else:
         with http_server(WORKSHOP, *store, effects=effects) as (port, process):
-            wire = cut_off(port, message)
-            until(lambda: effects_in(effects))
+            wire = send_without_reading(port, message)
+            wait_until(lambda: effects_in(effects))
             process.kill()
             wire.close()
         time.sleep(0.6)
@@ -118,10 +118,10 @@ def test_a_server_that_is_killed_in_the_middle_does_not_do_it_again(way, effects
     assert effects_in(effects) == ["pay 5"]
 
 
-def test_what_was_done_before_the_kill_is_known_after_it(effects, tmp_path):
+def test_result_recorded_before_a_kill_is_returned_after_it(effects, tmp_path):
     store = ("--store", str(tmp_path / "runs.db"))
     for _ in range(2):
-        with Line(WORKSHOP, *store, effects=effects) as line:
+        with StdioClient(WORKSHOP, *store, effects=effects) as line:
             answer = line.call("pay", {"amount": 7}, meta={**META, KEY: "k7"})
             assert answer["result"]["content"][0]["text"] == "paid 7"
             line.kill()
@@ -129,10 +129,10 @@ def test_what_was_done_before_the_kill_is_known_after_it(effects, tmp_path):
 
 
 def test_a_cancelled_write_is_finished_and_recorded(effects):
-    with Line(effects=effects) as line:
+    with StdioClient(effects=effects) as line:
         params = {"name": "pay", "arguments": {"amount": 8, "seconds": 0.5}, "_meta": {KEY: "k8"}}
         number = line.ask("tools/call", params)
-        until(lambda: effects_in(effects))
+        wait_until(lambda: effects_in(effects))
         line.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}})
         again = line.answer("tools/call", params)
         assert again["id"] != number
@@ -140,10 +140,10 @@ def test_a_cancelled_write_is_finished_and_recorded(effects):
     assert effects_in(effects) == ["pay 8"]
 
 
-def test_who_goes_away_cancels_a_stateless_read(effects):
+def test_client_disconnect_cancels_a_stateless_read(effects):
     with http_server(effects=effects) as (port, _):
-        message = called("nap", {"seconds": 30.0}, progressToken=1)
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+        message = tool_call_request("nap", {"seconds": 30.0}, progressToken=1)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT)
         headers = {
             "content-type": "application/json",
             "accept": "application/json, text/event-stream",
@@ -157,11 +157,11 @@ def test_who_goes_away_cancels_a_stateless_read(effects):
         assert b"half asleep" in response.readline() + response.readline()
         connection.close()
         response.close()
-        until(lambda: effects_in(effects) == ["woken"])
+        wait_until(lambda: effects_in(effects) == ["woken"])
 
 
-def test_a_key_has_a_length(effects):
-    with Line(effects=effects) as line:
+def test_empty_and_overlong_keys_are_rejected(effects):
+    with StdioClient(effects=effects) as line:
         for key in ("", "x" * 300):
             assert line.call("pay", {"amount": 1}, meta={**META, KEY: key})["error"]["code"] == -32602
     assert effects_in(effects) == []

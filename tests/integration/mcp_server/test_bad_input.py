@@ -9,20 +9,20 @@ import threading
 
 import pytest
 
-from mcp_server.running import (
+from mcp_server.server_process import (
     LATEST,
     META,
-    PATIENCE,
+    TIMEOUT,
     WORKSHOP,
-    Line,
-    called,
+    StdioClient,
     command,
     effects_in,
     environment,
     http_server,
     post,
-    stateless,
-    until,
+    stateless_request,
+    tool_call_request,
+    wait_until,
 )
 
 INITIALIZE = {
@@ -41,7 +41,7 @@ def port():
 
 @pytest.fixture(scope="module")
 def line():
-    with Line() as line:
+    with StdioClient() as line:
         line.greet()
         yield line
 
@@ -62,7 +62,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_line_is_answered_and_the_next_one_served(line, name):
+def test_malformed_line_is_answered_and_the_next_one_is_served(line, name):
     data, code = BROKEN[name]
     line.write(data + b"\n")
     assert line.receive()["error"]["code"] == code
@@ -70,13 +70,13 @@ def test_a_broken_line_is_answered_and_the_next_one_served(line, name):
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_body_is_a_bad_request(port, name):
+def test_malformed_body_is_a_bad_request(port, name):
     data, code = BROKEN[name]
     status, _, body = post(port, data)
     assert (status, json.loads(body)["error"]["code"]) == (400, code)
 
 
-def test_methods_and_tools_that_are_not_there(line):
+def test_unknown_methods_and_tools_are_rejected(line):
     assert line.answer("tools/listen")["error"]["code"] == -32601
     assert line.answer("resources/subscribe", {"uri": "notes://x"})["error"]["code"] == -32601  # gone since 2026-07-28
     unknown = line.call("ad", {})["error"]
@@ -89,15 +89,15 @@ def test_methods_and_tools_that_are_not_there(line):
     assert line.answer("tools/list", {"cursor": "x"})["error"]["code"] == -32602
 
 
-def test_arguments_that_do_not_fit_are_for_the_model_to_read(line):
+def test_invalid_arguments_are_reported_as_a_tool_error(line):
     for arguments in ({"a": 1}, {"a": "x", "b": 2}, {"a": 1, "b": 2, "c": 3}):
         result = line.call("add", arguments)["result"]
         assert result["isError"] is True
         assert "Call it again" in result["content"][0]["text"]
 
 
-def test_nothing_is_served_before_the_greeting_unless_it_speaks_for_itself():
-    with Line() as line:
+def test_only_stateless_requests_and_pings_are_served_before_initialize():
+    with StdioClient() as line:
         assert line.answer("tools/list", stateless=False)["error"]["code"] == -32600
         assert line.answer("ping", stateless=False)["result"] == {}
         assert line.answer("tools/list")["result"]["resultType"] == "complete"
@@ -105,8 +105,8 @@ def test_nothing_is_served_before_the_greeting_unless_it_speaks_for_itself():
         assert line.answer("initialize", {"protocolVersion": "2025-11-25"}, stateless=False)["error"]["code"] == -32600
 
 
-def test_a_batch_is_answered_as_one_where_the_version_has_them():
-    with Line() as line:
+def test_batch_is_answered_as_a_batch_in_versions_that_support_it():
+    with StdioClient() as line:
         line.greet("2025-03-26")
         ask = {"jsonrpc": "2.0", "method": "tools/call", "params": {"name": "add", "arguments": {"a": 1, "b": 1}}}
         line.send([{**ask, "id": 11}, {"jsonrpc": "2.0", "method": "notifications/x"}, {**ask, "id": 12}, 7])
@@ -115,43 +115,43 @@ def test_a_batch_is_answered_as_one_where_the_version_has_them():
         assert [one.get("error", {}).get("code") for one in answers] == [None, None, -32600]
 
 
-def test_what_a_tool_prints_is_no_message(line):
+def test_text_printed_by_a_tool_is_not_sent_as_a_message(line):
     assert line.call("chatty", {})["result"]["content"][0]["text"] == "quiet"
 
 
-def test_what_a_file_prints_while_it_is_loaded_is_no_message_and_tools_are_not_needed(tmp_path):
+def test_file_without_tools_that_prints_on_import_is_served(tmp_path):
     file = tmp_path / "prompts_only.py"
     words = "from toolwire.mcp import prompt\nprint('hello')\n@prompt\ndef greet(name: str) -> str:\n    return name\n"
     file.write_text(words, encoding="utf-8")
-    with Line(file) as line:
+    with StdioClient(file) as line:
         assert line.answer("prompts/list")["result"]["prompts"][0]["name"] == "greet"
         assert line.answer("tools/list")["result"]["tools"] == []
 
 
-def test_the_end_of_the_input_is_the_end_and_what_has_begun_is_answered():
-    with Line() as line:
+def test_end_of_input_exits_after_answering_started_calls():
+    with StdioClient() as line:
         number = line.ask("tools/call", {"name": "nap", "arguments": {"seconds": 0.3}})
         code, said = line.end()
         assert line.receive()["id"] == number
         assert (code, said) == (0, "")
 
 
-def test_a_request_that_is_cancelled_is_stopped_and_not_answered(tmp_path):
+def test_cancelled_request_is_stopped_and_not_answered(tmp_path):
     effects = tmp_path / "effects"
-    with Line(effects=effects) as line:
+    with StdioClient(effects=effects) as line:
         number = line.ask("tools/call", {"name": "nap", "arguments": {"seconds": 30}, "_meta": {"progressToken": 1}})
         assert line.receive()["method"] == "notifications/progress"
         line.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}})
-        until(lambda: effects_in(effects) == ["woken"])
+        wait_until(lambda: effects_in(effects) == ["woken"])
         for nonsense in ({}, {"requestId": 999}, {"requestId": None}):
             line.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": nonsense})
         assert line.call("add", {"a": 1, "b": 2})["id"] != number
 
 
 @pytest.mark.full
-def test_ten_thousand_calls_over_one_line():
+def test_ten_thousand_calls_over_one_stdio_connection():
     many = 10_000
-    with Line() as line:
+    with StdioClient() as line:
         line.greet()
 
         def write_all():
@@ -165,7 +165,7 @@ def test_ten_thousand_calls_over_one_line():
         for _ in range(many):
             message = line.receive()
             answers[message["id"]] = message["result"]["content"][0]["text"]
-        writing.join(PATIENCE)
+        writing.join(TIMEOUT)
     assert answers == {f"c{number}": str(number + 1) for number in range(many)}
 
 
@@ -176,9 +176,9 @@ def test_thousands_of_calls_over_one_connection(port):
         "mcp-method": "tools/call",
         "mcp-name": "add",
     }
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT)
     for number in range(10_000 if os.environ.get("SOAK") else 2_000):
-        connection.request("POST", "/mcp", json.dumps(called("add", {"a": number, "b": 1}, number)), headers)
+        connection.request("POST", "/mcp", json.dumps(tool_call_request("add", {"a": number, "b": 1}, number)), headers)
         answer = json.loads(connection.getresponse().read())
         assert (answer["id"], answer["result"]["structuredContent"]) == (number, number + 1)
     connection.close()
@@ -199,15 +199,15 @@ def test_thousands_of_calls_over_one_connection(port):
         ({"mcp-name": "=?base64?YWRk?="}, None),
     ],
 )
-def test_headers_are_held_against_the_body(port, headers, code):
-    status, _, body = post(port, called("add", {"a": 1, "b": 2}), headers)
+def test_headers_must_match_the_body(port, headers, code):
+    status, _, body = post(port, tool_call_request("add", {"a": 1, "b": 2}), headers)
     answer = json.loads(body)
     assert (status, answer.get("error", {}).get("code")) == (200 if code is None else 400, code)
     assert answer["id"] == 1
 
 
-def test_versions_that_are_not_spoken(port):
-    strange = called("add", {"a": 1, "b": 2}, **{"io.modelcontextprotocol/protocolVersion": "2031-01-01"})
+def test_unsupported_version_is_rejected(port):
+    strange = tool_call_request("add", {"a": 1, "b": 2}, **{"io.modelcontextprotocol/protocolVersion": "2031-01-01"})
     status, _, body = post(port, strange, {"mcp-protocol-version": "2031-01-01"})
     error = json.loads(body)["error"]
     assert (status, error["code"]) == (400, -32022)
@@ -232,12 +232,12 @@ def test_versions_that_are_not_spoken(port):
         ({"content-length": str(10**12)}, 413),
     ],
 )
-def test_who_may_come_and_how(port, headers, status):
-    assert post(port, called("add", {"a": 1, "b": 2}), headers)[0] == status
+def test_host_origin_and_content_headers_are_checked(port, headers, status):
+    assert post(port, tool_call_request("add", {"a": 1, "b": 2}), headers)[0] == status
 
 
-def test_other_places_and_other_verbs(port):
-    assert post(port, stateless("tools/list"), path="/")[0] == 404
+def test_other_paths_and_http_methods_are_rejected(port):
+    assert post(port, stateless_request("tools/list"), path="/")[0] == 404
     assert post(port, b"", method="GET")[0] == 405
     assert post(port, b"", method="DELETE")[0] == 405
     assert post(port, b"", method="PUT")[0] == 405
@@ -245,24 +245,24 @@ def test_other_places_and_other_verbs(port):
     assert (status, headers["allow"]) == (405, "POST, GET, DELETE")
 
 
-def test_a_header_that_stands_there_twice_has_two_meanings(port):
-    body = json.dumps(called("add", {"a": 1, "b": 2})).encode()
+def test_duplicate_header_is_rejected(port):
+    body = json.dumps(tool_call_request("add", {"a": 1, "b": 2})).encode()
     head = (
         f"POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
         f"mcp-protocol-version: {LATEST}\r\nmcp-method: tools/call\r\nmcp-name: add\r\nmcp-name: pay\r\n"
         "connection: close\r\n\r\n"
     )
-    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as wire:
+    with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT) as wire:
         wire.sendall(head.encode() + body)
         assert wire.recv(64).startswith(b"HTTP/1.1 400")
 
 
-def test_methods_that_are_not_there_are_not_found(port):
-    status, _, body = post(port, stateless("initialize"))
+def test_stateless_initialize_is_not_found(port):
+    status, _, body = post(port, stateless_request("initialize"))
     assert (status, json.loads(body)["error"]["code"]) == (404, -32601)
 
 
-def test_sessions(port):
+def test_session_lifecycle_over_http(port):
     plain = {"mcp-protocol-version": None, "mcp-method": None, "mcp-name": None}
     status, headers, body = post(port, INITIALIZE, plain)
     assert (status, json.loads(body)["result"]["protocolVersion"]) == (200, "2025-11-25")
@@ -277,44 +277,44 @@ def test_sessions(port):
     assert post(port, listing, session)[0] == 404
 
 
-def test_a_token_is_asked_for():
+def test_bearer_token_is_required():
     variables = {"TEST_TOKEN": "s3cret"}
     options = ("--store", "memory:", "--token-env", "TEST_TOKEN")
     with http_server(WORKSHOP, *options, variables=variables) as (port, _):
-        status, headers, _ = post(port, stateless("tools/list"))
+        status, headers, _ = post(port, stateless_request("tools/list"))
         assert (status, headers["www-authenticate"]) == (401, 'Bearer realm="mcp"')
-        assert post(port, stateless("tools/list"), {"authorization": "Bearer wrong"})[0] == 401
-        assert post(port, stateless("tools/list"), {"authorization": "Basic s3cret"})[0] == 401
-        assert post(port, stateless("tools/list"), {"authorization": "Bearer s3cret"})[0] == 200
+        assert post(port, stateless_request("tools/list"), {"authorization": "Bearer wrong"})[0] == 401
+        assert post(port, stateless_request("tools/list"), {"authorization": "Basic s3cret"})[0] == 401
+        assert post(port, stateless_request("tools/list"), {"authorization": "Bearer s3cret"})[0] == 200
 
 
 @pytest.mark.finding("Z7")
 @pytest.mark.parametrize("host", ["0.0.0.0", "[::]"])
-def test_a_server_without_a_token_does_not_start_for_other_machines(host):
+def test_server_without_a_token_refuses_to_listen_on_all_interfaces(host):
     serve = command(WORKSHOP, "--http", f"{host}:0", "--store", "memory:")
-    done = subprocess.run(serve, env=environment(), capture_output=True, text=True, timeout=PATIENCE, check=False)
+    done = subprocess.run(serve, env=environment(), capture_output=True, text=True, timeout=TIMEOUT, check=False)
     assert done.returncode == 2
     assert f"without a token, {host} would be open to every client that can reach it" in done.stderr
 
 
 @pytest.mark.finding("Z7")
-def test_a_server_with_a_token_starts_for_other_machines():
+def test_server_with_a_token_listens_on_all_interfaces():
     options = ("--store", "memory:", "--token-env", "TEST_TOKEN", "--allow-host", "tools.example.com")
     with http_server(WORKSHOP, *options, variables={"TEST_TOKEN": "s3cret"}, host="0.0.0.0") as (port, _):
         there = {"host": "tools.example.com"}
-        assert post(port, stateless("tools/list"), there)[0] == 401
-        assert post(port, stateless("tools/list"), {**there, "authorization": "Bearer s3cret"})[0] == 200
+        assert post(port, stateless_request("tools/list"), there)[0] == 401
+        assert post(port, stateless_request("tools/list"), {**there, "authorization": "Bearer s3cret"})[0] == 200
 
 
-def test_a_list_is_the_same_every_time_and_says_how_long(port):
-    first, again = (json.loads(post(port, stateless("tools/list"))[2])["result"] for _ in range(2))
+def test_tool_list_is_stable_and_has_a_ttl(port):
+    first, again = (json.loads(post(port, stateless_request("tools/list"))[2])["result"] for _ in range(2))
     assert first == again
     assert (first["ttlMs"], first["cacheScope"]) == (60_000, "private")
     assert first["_meta"]["io.modelcontextprotocol/serverInfo"]["name"] == "workshop"
     assert [tool["name"] for tool in first["tools"]][:2] == ["add", "total"]
 
 
-def test_the_meta_of_a_request_has_to_be_whole(port):
+def test_incomplete_request_metadata_is_rejected(port):
     for missing in ("io.modelcontextprotocol/protocolVersion", "io.modelcontextprotocol/clientCapabilities"):
         meta = {key: value for key, value in META.items() if key != missing}
         body = {"jsonrpc": "2.0", "id": 5, "method": "tools/list", "params": {"_meta": meta}}

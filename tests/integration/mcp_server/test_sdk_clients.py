@@ -5,7 +5,7 @@ import warnings
 
 import pytest
 
-from mcp_server.running import CONJUGATE, PATIENCE, WORKSHOP, command, effects_in, environment, http_server
+from mcp_server.server_process import CONJUGATE, TIMEOUT, WORKSHOP, command, effects_in, environment, http_server
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -32,11 +32,11 @@ def stdio(tools=CONJUGATE, effects=None):
     return StdioServerParameters(command=program, args=rest, env=environment(effects))
 
 
-def within(work):
-    return asyncio.run(asyncio.wait_for(work, PATIENCE))
+def run_with_timeout(work):
+    return asyncio.run(asyncio.wait_for(work, TIMEOUT))
 
 
-async def conjugated(client):
+async def check_conjugate_tool(client):
     """What every client must see of the one tool, whatever the way to it."""
     (tool,) = (await client.list_tools()).tools
     assert tool.name == "conjugate"
@@ -59,27 +59,27 @@ async def conjugated(client):
 
 
 @pytest.mark.parametrize("era", MODES)
-def test_the_official_client_over_stdio(era):
+def test_official_client_works_over_stdio(era):
     async def talk():
         async with Client(stdio(), mode=MODES[era]) as client:
-            await conjugated(client)
+            await check_conjugate_tool(client)
             return client.protocol_version
 
-    assert within(talk()) == ("2025-11-25" if era == "handshake" else "2026-07-28")
+    assert run_with_timeout(talk()) == ("2025-11-25" if era == "handshake" else "2026-07-28")
 
 
 @pytest.mark.parametrize("era", MODES)
-def test_the_official_client_over_http(era, port):
+def test_official_client_works_over_http(era, port):
     async def talk():
         async with Client(f"http://127.0.0.1:{port}/mcp", mode=MODES[era]) as client:
-            await conjugated(client)
+            await check_conjugate_tool(client)
             return client.protocol_version
 
-    assert within(talk()) == ("2025-11-25" if era == "handshake" else "2026-07-28")
+    assert run_with_timeout(talk()) == ("2025-11-25" if era == "handshake" else "2026-07-28")
 
 
 @pytest.mark.parametrize("way", ["stdio", "http"])
-def test_fastmcps_client(way, port):
+def test_fastmcp_client_works(way, port):
     program, *rest = command(CONJUGATE, "--store", "memory:")
     local = StdioTransport(program, rest, env=environment())
     transport = local if way == "stdio" else StreamableHttpTransport(f"http://127.0.0.1:{port}/mcp")
@@ -95,12 +95,12 @@ def test_fastmcps_client(way, port):
                 await client.call_tool("conjugat", {})
             assert caught.value.error.code == -32602
 
-    within(talk())
+    run_with_timeout(talk())
 
 
 @pytest.mark.parametrize("era", ["stateless", "handshake"])
 @pytest.mark.parametrize("way", ["stdio", "http"])
-def test_structure_progress_resources_and_prompts(way, era):
+def test_structured_output_progress_resources_and_prompts_work(way, era):
     async def talk(server):
         heard = []
 
@@ -123,16 +123,16 @@ def test_structure_progress_resources_and_prompts(way, era):
         return heard
 
     if way == "stdio":
-        heard = within(talk(stdio(WORKSHOP)))
+        heard = run_with_timeout(talk(stdio(WORKSHOP)))
     else:
         with http_server(WORKSHOP) as (port, _):
-            heard = within(talk(f"http://127.0.0.1:{port}/mcp"))
+            heard = run_with_timeout(talk(f"http://127.0.0.1:{port}/mcp"))
     assert heard == [(1, 2, "half asleep")]
 
 
 @pytest.mark.parametrize("era", ["stateless", "handshake"])
 @pytest.mark.parametrize("way", ["stdio", "http"])
-def test_a_question_to_the_user_before_something_is_written(way, era, tmp_path):
+def test_elicitation_is_answered_before_the_write(way, era, tmp_path):
     effects = tmp_path / "effects"
 
     async def answered(context, params):
@@ -143,9 +143,9 @@ def test_a_question_to_the_user_before_something_is_written(way, era, tmp_path):
             return (await client.call_tool("order", {"item": "bicycle"})).content[0].text
 
     if way == "stdio":
-        said = within(talk(stdio(WORKSHOP, effects)))
+        said = run_with_timeout(talk(stdio(WORKSHOP, effects)))
     else:
         with http_server(WORKSHOP, effects=effects) as (port, _):
-            said = within(talk(f"http://127.0.0.1:{port}/mcp"))
+            said = run_with_timeout(talk(f"http://127.0.0.1:{port}/mcp"))
     assert said == "ordered a red bicycle"
     assert effects_in(effects) == ["order bicycle red"]

@@ -6,9 +6,17 @@ import signal
 
 import pytest
 
-from mcp_server.running import LATEST, PATIENCE, Line, called, http_server, post, stateless
+from mcp_server.server_process import (
+    LATEST,
+    TIMEOUT,
+    StdioClient,
+    http_server,
+    post,
+    stateless_request,
+    tool_call_request,
+)
 
-WANTED = {"notifications": {"resourceSubscriptions": ["notes://monday"], "promptsListChanged": True}}
+SUBSCRIPTION = {"notifications": {"resourceSubscriptions": ["notes://monday"], "promptsListChanged": True}}
 PLAIN = {"mcp-protocol-version": None, "mcp-method": None, "mcp-name": None}
 
 
@@ -16,7 +24,7 @@ class Stream:
     """An open stream of events."""
 
     def __init__(self, port, method, body, headers):
-        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT)
         data = None if body is None else json.dumps(body)
         self._connection.request(method, "/mcp", data, {"accept": "application/json, text/event-stream", **headers})
         self._response = self._connection.getresponse()
@@ -36,12 +44,12 @@ class Stream:
         self._connection.close()
 
 
-def listening(port):
+def open_subscription(port):
     headers = {"content-type": "application/json", "mcp-protocol-version": LATEST, "mcp-method": "subscriptions/listen"}
-    return Stream(port, "POST", stateless("subscriptions/listen", WANTED, 42), headers)
+    return Stream(port, "POST", stateless_request("subscriptions/listen", SUBSCRIPTION, 42), headers)
 
 
-def session_of(port):
+def open_session(port):
     hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
     _, headers, _ = post(port, {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}, PLAIN)
     return {**PLAIN, "mcp-session-id": headers["mcp-session-id"]}
@@ -53,13 +61,13 @@ def port():
         yield port
 
 
-def test_a_subscription_over_http_hears_of_what_it_asked_for(port):
-    stream = listening(port)
+def test_http_subscription_receives_only_requested_updates(port):
+    stream = open_subscription(port)
     first = stream.next()
     assert first["method"] == "notifications/subscriptions/acknowledged"
-    assert first["params"]["notifications"] == WANTED["notifications"]
+    assert first["params"]["notifications"] == SUBSCRIPTION["notifications"]
     for day in ("sunday", "monday"):
-        assert post(port, called("note", {"day": day}))[0] == 200
+        assert post(port, tool_call_request("note", {"day": day}))[0] == 200
     update = stream.next()
     stream.close()
     assert update["method"] == "notifications/resources/updated"
@@ -67,9 +75,9 @@ def test_a_subscription_over_http_hears_of_what_it_asked_for(port):
     assert update["params"]["_meta"] == {"io.modelcontextprotocol/subscriptionId": 42}
 
 
-def test_a_subscription_over_stdio_until_it_is_cancelled():
-    with Line() as line:
-        number = line.ask("subscriptions/listen", WANTED)
+def test_stdio_subscription_receives_updates_until_cancelled():
+    with StdioClient() as line:
+        number = line.ask("subscriptions/listen", SUBSCRIPTION)
         assert line.receive()["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"] == number
         line.ask("tools/call", {"name": "note", "arguments": {"day": "monday"}})
         assert {line.receive().get("method") for _ in range(2)} == {"notifications/resources/updated", None}
@@ -78,17 +86,17 @@ def test_a_subscription_over_stdio_until_it_is_cancelled():
         assert answer["result"]["content"][0]["text"] == "noted"
 
 
-def test_the_end_of_the_server_ends_a_subscription_with_an_answer():
-    with Line() as line:
-        number = line.ask("subscriptions/listen", WANTED)
+def test_end_of_input_completes_the_subscription_with_a_result():
+    with StdioClient() as line:
+        number = line.ask("subscriptions/listen", SUBSCRIPTION)
         line.receive()
         code, _ = line.end()
         last = line.receive()
         assert (code, last["id"], last["result"]["resultType"]) == (0, number, "complete")
 
 
-def test_a_session_hears_of_its_subscriptions_on_its_stream(port):
-    session = session_of(port)
+def test_session_receives_its_resource_updates_on_its_stream(port):
+    session = open_session(port)
     headers = {name: value for name, value in session.items() if value is not None}
     stream = Stream(port, "GET", None, headers)
     for uri in ("notes://monday", "notes://friday"):
@@ -97,7 +105,7 @@ def test_a_session_hears_of_its_subscriptions_on_its_stream(port):
     unsubscribe = {"jsonrpc": "2.0", "id": 3, "method": "resources/unsubscribe", "params": {"uri": "notes://friday"}}
     assert post(port, unsubscribe, session)[0] == 200
     for day in ("friday", "monday"):
-        assert post(port, called("note", {"day": day}))[0] == 200
+        assert post(port, tool_call_request("note", {"day": day}))[0] == 200
     assert stream.next() == {
         "jsonrpc": "2.0",
         "method": "notifications/resources/updated",
@@ -106,8 +114,8 @@ def test_a_session_hears_of_its_subscriptions_on_its_stream(port):
     stream.close()
 
 
-def test_a_request_of_a_session_is_cancelled_by_a_message_and_its_stream_just_ends(port):
-    session = session_of(port)
+def test_cancelled_session_request_ends_its_stream_without_an_answer(port):
+    session = open_session(port)
     headers = {name: value for name, value in session.items() if value is not None}
     nap = {"name": "nap", "arguments": {"seconds": 30}, "_meta": {"progressToken": 1}}
     ask = {"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": nap}
@@ -119,10 +127,10 @@ def test_a_request_of_a_session_is_cancelled_by_a_message_and_its_stream_just_en
     stream.close()
 
 
-def test_a_server_that_is_told_to_end_ends_although_somebody_listens():
+def test_sigterm_stops_the_server_despite_an_open_subscription():
     with http_server() as (port, process):
-        stream = listening(port)
+        stream = open_subscription(port)
         stream.next()
         process.send_signal(signal.SIGTERM)
-        assert process.wait(PATIENCE) is not None
+        assert process.wait(TIMEOUT) is not None
         stream.close()

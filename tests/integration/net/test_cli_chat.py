@@ -29,7 +29,7 @@ def toolwire_chat(tmp_path, script, stdin, *arguments):
     return asyncio.run(run())
 
 
-def test_lines_are_a_conversation_that_remembers(tmp_path):
+def test_input_lines_form_one_conversation(tmp_path):
     script = [WEATHER, says("It is sunny."), says("You are welcome.")]
     code, out, err, heard = toolwire_chat(tmp_path, script, "Weather in Paris?\n\nThank you!\n")
     assert (code, out) == (0, "Looking. \nIt is sunny.\nYou are welcome.\n"), err
@@ -39,12 +39,12 @@ def test_lines_are_a_conversation_that_remembers(tmp_path):
     assert roles == ["user", "assistant", "tool", "assistant", "user"]
 
 
-def test_quit_ends_it(tmp_path):
+def test_quit_ends_the_chat(tmp_path):
     code, out, _, heard = toolwire_chat(tmp_path, [DONE], "/quit\nhello\n")
     assert (code, out, heard) == (0, "", [])
 
 
-def test_what_gets_no_answer_is_forgotten_and_told(tmp_path):
+def test_failed_message_is_reported_and_dropped_from_the_history(tmp_path):
     script = [Fault("invalid_request", "too long", 400), DONE]
     code, out, err, heard = toolwire_chat(tmp_path, script, "one\ntwo\n")
     assert (code, out) == (1, "All done.\n")
@@ -52,7 +52,7 @@ def test_what_gets_no_answer_is_forgotten_and_told(tmp_path):
     assert [message["content"] for message in json.loads(heard[-1].body)["messages"]] == ["two"]
 
 
-def test_nobody_there_to_agree_means_no(tmp_path):
+def test_call_without_possible_approval_is_denied(tmp_path):
     code, _, err, _ = toolwire_chat(tmp_path, [MAIL, DONE], "Write to Ann\n")
     assert code == 0
     assert "✗ send_mail" in err

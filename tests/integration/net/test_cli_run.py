@@ -49,7 +49,7 @@ def toolwire_run(tmp_path: Path, script, *arguments: str, stdin: str = ""):
     return asyncio.run(run())
 
 
-def test_a_prompt_and_functions(tmp_path):
+def test_run_prints_the_answer_and_writes_the_trace(tmp_path):
     trace = tmp_path / "trace.jsonl"
     code, out, err, heard = toolwire_run(
         tmp_path, [WEATHER, DONE], "Weather?", "--store", "none", "--trace", str(trace)
@@ -67,7 +67,7 @@ def test_a_prompt_and_functions(tmp_path):
     ]
 
 
-def test_json_for_machines(tmp_path):
+def test_json_output_contains_the_answer_and_messages(tmp_path):
     code, out, err, _ = toolwire_run(tmp_path, [WEATHER, DONE], "-", "--json", "--store", "none", stdin="Weather?")
     assert code == 0, err
     answer = json.loads(out)
@@ -75,7 +75,7 @@ def test_json_for_machines(tmp_path):
     assert answer["messages"][0]["parts"][0]["text"] == "Weather?"
 
 
-def test_what_changes_something_is_asked_for_and_nobody_is_there(tmp_path):
+def test_write_call_is_denied_without_a_terminal(tmp_path):
     code, _, err, heard = toolwire_run(tmp_path, [MAIL, DONE], "Mail Ann.", "--store", "none")
     assert code == 0
     assert "✗ send_mail" in err
@@ -83,7 +83,7 @@ def test_what_changes_something_is_asked_for_and_nobody_is_there(tmp_path):
     assert "This call needs approval" in told.text
 
 
-def test_with_yes_it_is_run_and_remembered(tmp_path):
+def test_yes_option_approves_the_write_call(tmp_path):
     store = str(tmp_path / "runs.db")
     code, _, err, _ = toolwire_run(tmp_path, [MAIL, DONE], "Mail Ann.", "--yes", "--store", store)
     assert code == 0, err
@@ -94,14 +94,14 @@ def test_with_yes_it_is_run_and_remembered(tmp_path):
     assert main(["run", "--list", "--store", store]) == 0
 
 
-def test_the_budget_is_kept(tmp_path):
+def test_max_iterations_stops_the_run(tmp_path):
     script = [says(ToolCall(f"c{n}", "get_weather", {"city": f"city {n}"})) for n in range(4)]
     code, _, err, _ = toolwire_run(tmp_path, script, "Go.", "--max-iterations", "2", "--store", "none")
     assert code == 1
     assert "max iterations reached (2)" in err
 
 
-def test_a_model_without_tool_calling(tmp_path):
+def test_text_option_runs_calls_of_a_model_without_tool_calling(tmp_path):
     said = Response(
         parts=(Text('<tool_call>{"name": "get_weather", "arguments": {"city": "Rome"}}</tool_call>'),),
         stop=Stop("stop"),
@@ -135,7 +135,7 @@ def test_wrong_usage(arguments, told, tmp_path, capsys, monkeypatch):
     assert told in capsys.readouterr().err
 
 
-def test_resolving_what_is_unknown(tmp_path, capsys):
+def test_unknown_records_can_be_resolved_or_forgotten(tmp_path, capsys):
     from toolwire.cli.main import main
     from toolwire.net.stores import open_store
     from toolwire.run.records import Claim
@@ -157,7 +157,7 @@ def test_resolving_what_is_unknown(tmp_path, capsys):
     assert (left["key"], left["state"]) == ("k1", "done")
 
 
-def test_tools_of_mcp_servers(tmp_path):
+def test_mcp_server_tools_are_used_and_failed_servers_are_skipped(tmp_path):
     served = tmp_path / "served.py"
     served.write_text('''
 import toolwire
@@ -183,7 +183,7 @@ def add(a: int, b: int) -> int:
 
 
 @pytest.mark.finding("U2")
-def test_tools_of_an_mcp_server_that_announces_a_change_while_it_is_listed(tmp_path):
+def test_mcp_list_change_during_listing_is_picked_up(tmp_path):
     announcing = Path(__file__).parents[1] / "mcp_client" / "announcing.py"
     env = {"EFFECTS": str(tmp_path / "listed")}
     server = {"command": sys.executable, "args": [str(announcing), "during"], "env": env}

@@ -62,7 +62,7 @@ def _read_all(descriptor):
         written += piece
 
 
-SURROUNDINGS = pytest.mark.parametrize("on", [on_pipe, on_terminal])
+OUTPUT_KINDS = pytest.mark.parametrize("on", [on_pipe, on_terminal])
 COMMANDS = pytest.mark.parametrize("command", ["run", "chat"])
 
 
@@ -87,7 +87,7 @@ def controls_in(written):
 
 
 @pytest.mark.finding("U1")
-@SURROUNDINGS
+@OUTPUT_KINDS
 @COMMANDS
 @pytest.mark.parametrize("delta", [1, 3, 1000])
 def test_text_is_shown_as_written_without_control_sequences(on, command, tmp_path, delta):
@@ -97,7 +97,7 @@ def test_text_is_shown_as_written_without_control_sequences(on, command, tmp_pat
 
 
 @pytest.mark.finding("U1")
-@SURROUNDINGS
+@OUTPUT_KINDS
 @COMMANDS
 def test_text_that_ends_in_a_carriage_return_is_shown_to_its_end(on, command, tmp_path):
     out, _ = toolwire(on, command, tmp_path, [says("almost\r")])
@@ -105,7 +105,7 @@ def test_text_that_ends_in_a_carriage_return_is_shown_to_its_end(on, command, tm
 
 
 @pytest.mark.finding("U1")
-@SURROUNDINGS
+@OUTPUT_KINDS
 @COMMANDS
 def test_calls_and_results_are_one_line_each(on, command, tmp_path):
     script = [says(ToolCall("c1", "look", {})), says(ToolCall("c2", f"no\n{HOSTILE}", {"a": f"{HOSTILE}\nb"})), DONE]

@@ -46,7 +46,7 @@ async def request(reader):
     return head, await reader.readexactly(length)
 
 
-def saying(*answers, close=False):
+def respond_with(*answers, close=False):
     """Each answer for one request, on as few connections as the client likes."""
 
     async def answer(reader, writer, seen):
@@ -60,7 +60,7 @@ def saying(*answers, close=False):
     return answer
 
 
-async def whole(transport, url, body=b"{}", seconds=SAFETY, **headers):
+async def post_request(transport, url, body=b"{}", seconds=SAFETY, **headers):
     async with transport.post(f"{url}/x?y=1", headers, {"x-key": "secret"}, body, seconds) as reply:
         pieces = []
         while piece := await reply.read():
@@ -68,14 +68,14 @@ async def whole(transport, url, body=b"{}", seconds=SAFETY, **headers):
         return reply.status, dict(reply.headers), b"".join(pieces)
 
 
-async def alone(url, body=b"{}", seconds=SAFETY, **options):
+async def post_once(url, body=b"{}", seconds=SAFETY, **options):
     """The same by a transport of its own."""
-    async with opened(**options) as transport:
-        return await whole(transport, url, body, seconds)
+    async with open_transport(**options) as transport:
+        return await post_request(transport, url, body, seconds)
 
 
 @asynccontextmanager
-async def opened(**options):
+async def open_transport(**options):
     transport = H1Transport(**options)
     try:
         yield transport
@@ -87,16 +87,16 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-A: b\r\n\r\nhi"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n3\r\n, y\r\n0\r\n\r\n"
 
 
-def test_a_connection_is_used_again():
+def test_connection_is_reused():
     async def check():
-        async with server(saying(OK, CHUNKED, OK)) as there, opened() as transport:
-            assert await whole(transport, there["url"], b'{"a":1}', accept="json") == (
+        async with server(respond_with(OK, CHUNKED, OK)) as there, open_transport() as transport:
+            assert await post_request(transport, there["url"], b'{"a":1}', accept="json") == (
                 200,
                 {"content-length": "2", "x-a": "b"},
                 b"hi",
             )
-            assert (await whole(transport, there["url"]))[2] == b"hi, y"
-            assert (await whole(transport, there["url"], b"x" * 300_000))[2] == b"hi"
+            assert (await post_request(transport, there["url"]))[2] == b"hi, y"
+            assert (await post_request(transport, there["url"], b"x" * 300_000))[2] == b"hi"
         assert there["connections"] == 1
         head, body = there["requests"][0]
         assert head.startswith(b"POST /x?y=1 HTTP/1.1\r\nhost: localhost:")
@@ -108,7 +108,7 @@ def test_a_connection_is_used_again():
 
 
 @pytest.mark.parametrize("size", [1, 2, 7])
-def test_however_it_is_cut(size):
+def test_response_is_parsed_however_the_bytes_are_split(size):
     data = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n" + CHUNKED
 
     async def slowly(reader, writer, seen):
@@ -120,17 +120,20 @@ def test_however_it_is_cut(size):
 
     async def check():
         async with server(slowly) as there:
-            status, headers, body = await alone(there["url"])
+            status, headers, body = await post_once(there["url"])
             assert (status, headers, body) == (200, {"transfer-encoding": "chunked"}, b"hi, y")
 
     asyncio.run(check())
 
 
-def test_an_answer_that_lasts_as_long_as_its_connection():
+def test_response_without_length_ends_when_the_connection_closes():
     async def check():
-        async with server(saying(b"HTTP/1.1 200 OK\r\n\r\nall of it", close=True)) as there, opened() as transport:
-            assert (await whole(transport, there["url"]))[2] == b"all of it"
-            assert (await whole(transport, there["url"]))[2] == b"all of it"
+        async with (
+            server(respond_with(b"HTTP/1.1 200 OK\r\n\r\nall of it", close=True)) as there,
+            open_transport() as transport,
+        ):
+            assert (await post_request(transport, there["url"]))[2] == b"all of it"
+            assert (await post_request(transport, there["url"]))[2] == b"all of it"
             assert there["connections"] == 2
 
     asyncio.run(check())
@@ -147,24 +150,24 @@ def test_an_answer_that_lasts_as_long_as_its_connection():
         (b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 40_000 + b"\r\n", "64 KiB"),
     ],
 )
-def test_what_is_broken_says_so(said, words):
+def test_malformed_response_raises_connection_error(said, words):
     async def check():
-        async with server(saying(said, close=True)) as there:
+        async with server(respond_with(said, close=True)) as there:
             with pytest.raises(ConnectionError, match=words):
-                await alone(there["url"])
+                await post_once(there["url"])
 
     asyncio.run(check())
 
 
-def test_nobody_is_there():
+def test_refused_connection_raises_connection_error():
     async def check():
         with pytest.raises(ConnectionError):
-            await alone("http://127.0.0.1:9")
+            await post_once("http://127.0.0.1:9")
 
     asyncio.run(check())
 
 
-def test_a_connection_that_was_closed_while_idle_is_not_missed():
+def test_request_is_resent_when_a_reused_connection_closes_unanswered():
     async def once_each(reader, writer, seen):
         seen["requests"].append(await request(reader))
         writer.write(OK)
@@ -174,34 +177,34 @@ def test_a_connection_that_was_closed_while_idle_is_not_missed():
         await request(reader)  # the second on this connection is read, and not answered
 
     async def check():
-        async with server(once_each) as there, opened() as transport:
-            await whole(transport, there["url"])
-            assert (await whole(transport, there["url"]))[2] == b"hi"
+        async with server(once_each) as there, open_transport() as transport:
+            await post_request(transport, there["url"])
+            assert (await post_request(transport, there["url"]))[2] == b"hi"
             assert there["connections"] == 2
 
     asyncio.run(check())
 
 
-async def _never(reader, writer, seen):
+async def _never_respond(reader, writer, seen):
     seen["requests"].append(await request(reader))
     seen["asked"].set()
     await reader.read()
 
 
-def test_the_time_is_over():
+def test_timeout_closes_the_connection():
     async def check():
-        async with server(_never) as there:
+        async with server(_never_respond) as there:
             with pytest.raises(TimeoutError):
-                await alone(there["url"], seconds=0.05)
+                await post_once(there["url"], seconds=0.05)
             await asyncio.wait_for(there["closed"].wait(), SAFETY)
 
     asyncio.run(check())
 
 
-def test_whoever_is_cancelled_closes_the_connection_at_once():
+def test_cancellation_closes_the_connection_immediately():
     async def check():
-        async with server(_never) as there:
-            asking = asyncio.ensure_future(alone(there["url"], seconds=60))
+        async with server(_never_respond) as there:
+            asking = asyncio.ensure_future(post_once(there["url"], seconds=60))
             await asyncio.wait_for(there["asked"].wait(), SAFETY)
             asking.cancel()
             await asyncio.wait_for(there["closed"].wait(), SAFETY)
@@ -211,7 +214,7 @@ def test_whoever_is_cancelled_closes_the_connection_at_once():
     asyncio.run(check())
 
 
-def test_an_answer_that_nobody_reads_waits_at_its_server():
+def test_unread_response_applies_back_pressure_to_the_server():
     written = 0
 
     async def endless(reader, writer, seen):
@@ -225,7 +228,7 @@ def test_an_answer_that_nobody_reads_waits_at_its_server():
 
     async def check():
         async with server(endless) as there:
-            async with opened() as transport, transport.post(f"{there['url']}/", {}, {}, b"", 30) as reply:
+            async with open_transport() as transport, transport.post(f"{there['url']}/", {}, {}, b"", 30) as reply:
                 await reply.read()
                 await asyncio.sleep(0.3)
                 before = written
@@ -254,8 +257,8 @@ def test_no_more_connections_than_allowed():
             writer.write(OK)
 
     async def check():
-        async with server(counting) as there, opened(connections=3) as transport:
-            await asyncio.gather(*(whole(transport, there["url"]) for _ in range(20)))
+        async with server(counting) as there, open_transport(connections=3) as transport:
+            await asyncio.gather(*(post_request(transport, there["url"]) for _ in range(20)))
             assert most == 3
             assert there["connections"] == 3
 
@@ -266,15 +269,15 @@ def test_certificates_are_checked():
     async def check():
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(TLS / "cert.pem", TLS / "key.pem")
-        async with server(saying(OK), ssl=context) as there:
+        async with server(respond_with(OK), ssl=context) as there:
             with pytest.raises(ConnectionError, match="is not trusted"):
-                await alone(there["url"])
-            assert (await alone(there["url"], roots=[(TLS / "ca.pem").read_bytes()]))[2] == b"hi"
+                await post_once(there["url"])
+            assert (await post_once(there["url"], roots=[(TLS / "ca.pem").read_bytes()]))[2] == b"hi"
 
     asyncio.run(check())
 
 
-def test_what_cannot_be_asked_for():
+def test_invalid_urls_and_headers_are_rejected():
     for url in ("ftp://host/x", "http:///x", "http://host/a b", "http://host/\r\nx: y"):
         with pytest.raises(ConfigError):
             H1Transport().post(url, {}, {}, b"", 1)
@@ -282,41 +285,41 @@ def test_what_cannot_be_asked_for():
         H1Transport().post("http://host/", {"a": "b\r\nc: d"}, {}, b"", 1)
 
 
-def test_an_answer_that_nobody_asked_for_is_not_taken_for_the_next_one():
+def test_unsolicited_response_is_not_used_for_the_next_request():
     async def check():
         forged = OK.replace(b"hi", b"no")
-        async with server(saying(OK + forged, OK)) as there, opened() as transport:
-            assert (await whole(transport, there["url"]))[2] == b"hi"
-            assert (await whole(transport, there["url"]))[2] == b"hi"
+        async with server(respond_with(OK + forged, OK)) as there, open_transport() as transport:
+            assert (await post_request(transport, there["url"]))[2] == b"hi"
+            assert (await post_request(transport, there["url"]))[2] == b"hi"
 
     asyncio.run(check())
 
 
-def packed(data):
+def gzip_response(data):
     return b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%b" % (len(data), data)
 
 
-def test_what_is_packed_unasked_is_unpacked_piece_by_piece():
+def test_gzip_response_is_decompressed_in_bounded_pieces():
     async def check():
         bomb = gzip.compress(b"x" * 50_000_000)
-        async with server(saying(packed(bomb))) as there:
-            async with opened() as transport, transport.post(f"{there['url']}/", {}, {}, b"", 30) as reply:
+        async with server(respond_with(gzip_response(bomb))) as there:
+            async with open_transport() as transport, transport.post(f"{there['url']}/", {}, {}, b"", 30) as reply:
                 sizes = []
                 while piece := await reply.read():
                     sizes.append(len(piece))
             assert sum(sizes) == 50_000_000
             assert max(sizes) <= 256 * 1024
-        async with server(saying(packed(b"not gzip"))) as there:
+        async with server(respond_with(gzip_response(b"not gzip"))) as there:
             with pytest.raises(ConnectionError, match="does not match its content-encoding"):
-                await alone(there["url"])
-        async with server(saying(packed(b"x").replace(b"gzip", b"br"))) as there:
+                await post_once(there["url"])
+        async with server(respond_with(gzip_response(b"x").replace(b"gzip", b"br"))) as there:
             with pytest.raises(ConnectionError, match="unsupported content-encoding"):
-                await alone(there["url"])
+                await post_once(there["url"])
 
     asyncio.run(check())
 
 
-def test_a_request_that_may_have_been_read_is_not_sent_again_by_itself():
+def test_request_that_may_have_been_processed_is_not_resent():
     async def works_and_dies(reader, writer, seen):
         seen["requests"].append(await request(reader))
         writer.write(OK)
@@ -325,21 +328,25 @@ def test_a_request_that_may_have_been_read_is_not_sent_again_by_itself():
         await asyncio.sleep(0.3)
 
     async def check():
-        async with server(works_and_dies) as there, opened() as transport:
-            await whole(transport, there["url"])
+        async with server(works_and_dies) as there, open_transport() as transport:
+            await post_request(transport, there["url"])
             with pytest.raises(ConnectionError):
-                await whole(transport, there["url"])
+                await post_request(transport, there["url"])
             assert len(there["requests"]) == 2
 
     asyncio.run(check())
 
 
-def test_one_server_that_hangs_leaves_room_for_the_others():
+def test_hanging_server_does_not_block_requests_to_other_servers():
     async def check():
-        async with server(_never) as hanging, server(saying(OK)) as fine, opened(connections=2) as transport:
-            waiting = [asyncio.ensure_future(whole(transport, hanging["url"])) for _ in range(4)]
+        async with (
+            server(_never_respond) as hanging,
+            server(respond_with(OK)) as fine,
+            open_transport(connections=2) as transport,
+        ):
+            waiting = [asyncio.ensure_future(post_request(transport, hanging["url"])) for _ in range(4)]
             await asyncio.wait_for(hanging["asked"].wait(), SAFETY)
-            assert (await whole(transport, fine["url"]))[2] == b"hi"
+            assert (await post_request(transport, fine["url"]))[2] == b"hi"
             for one in waiting:
                 one.cancel()
             await asyncio.gather(*waiting, return_exceptions=True)
@@ -347,33 +354,33 @@ def test_one_server_that_hangs_leaves_room_for_the_others():
     asyncio.run(check())
 
 
-def test_packed_in_parts_and_in_empty_pieces():
+def test_gzip_with_many_empty_members_is_decompressed():
     async def check():
         data = gzip.compress(b"first ") + gzip.compress(b"") * 2000 + gzip.compress(b"second")
-        async with server(saying(packed(data))) as there:
-            assert (await alone(there["url"]))[2] == b"first second"
+        async with server(respond_with(gzip_response(data))) as there:
+            assert (await post_once(there["url"]))[2] == b"first second"
 
     asyncio.run(check())
 
 
-def test_an_answer_that_is_unpacked_before_its_end_is_cut_short():
+def test_truncated_gzip_response_raises_connection_error():
     whole_answer = gzip.compress(b"hello" * 1000, mtime=0)
     cut = whole_answer[:-9]
     head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n"
 
     async def check():
-        answers = saying(head % len(whole_answer) + whole_answer, head % 0, head % len(cut) + cut)
-        async with server(answers) as there, opened() as transport:
-            assert (await whole(transport, there["url"]))[2] == b"hello" * 1000
-            assert (await whole(transport, there["url"]))[2] == b""
+        answers = respond_with(head % len(whole_answer) + whole_answer, head % 0, head % len(cut) + cut)
+        async with server(answers) as there, open_transport() as transport:
+            assert (await post_request(transport, there["url"]))[2] == b"hello" * 1000
+            assert (await post_request(transport, there["url"]))[2] == b""
             with pytest.raises(ConnectionError, match="is truncated"):
-                await whole(transport, there["url"])
+                await post_request(transport, there["url"])
 
     asyncio.run(check())
 
 
 @pytest.mark.parametrize("filler", [b"x-%d: y\r\n", b"x-%d"], ids=["trailers", "one trailer"])
-def test_an_end_without_an_end_is_not_kept(filler):
+def test_unbounded_trailers_are_rejected(filler):
     async def pour(reader, writer, seen):
         await request(reader)
         writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n")
@@ -383,14 +390,14 @@ def test_an_end_without_an_end_is_not_kept(filler):
                 await writer.drain()
 
     async def check():
-        async with server(pour) as there, opened() as transport:
+        async with server(pour) as there, open_transport() as transport:
             with pytest.raises(ConnectionError, match="64 KiB"):
-                await whole(transport, there["url"], seconds=SAFETY)
+                await post_request(transport, there["url"], seconds=SAFETY)
 
     asyncio.run(check())
 
 
-def test_a_connection_that_comes_back_after_the_end_is_closed():
+def test_connection_returned_after_transport_close_is_closed():
     async def later(reader, writer, seen):
         await request(reader)
         writer.write(OK[:-1])
@@ -400,8 +407,8 @@ def test_a_connection_that_comes_back_after_the_end_is_closed():
         await reader.read()
 
     async def check():
-        async with server(later) as there, opened() as transport:
-            work = asyncio.create_task(whole(transport, there["url"]))
+        async with server(later) as there, open_transport() as transport:
+            work = asyncio.create_task(post_request(transport, there["url"]))
             await there["asked"].wait()
             await transport.aclose()
             assert (await work)[2] == b"hi"
@@ -411,7 +418,7 @@ def test_a_connection_that_comes_back_after_the_end_is_closed():
     asyncio.run(check())
 
 
-def test_a_transport_can_be_used_in_one_event_loop_after_the_other():
+def test_transport_works_in_successive_event_loops():
     """Connections belong to a loop, and end with it, even where nobody has closed the transport."""
     listening, threads = socket.create_server(("127.0.0.1", 0)), []
     closed = []
@@ -432,7 +439,7 @@ def test_a_transport_can_be_used_in_one_event_loop_after_the_other():
     transport, url = H1Transport(connections=2), f"http://127.0.0.1:{listening.getsockname()[1]}"
 
     async def ask():
-        return {body for _, _, body in await asyncio.gather(*(whole(transport, url) for _ in range(6)))}
+        return {body for _, _, body in await asyncio.gather(*(post_request(transport, url) for _ in range(6)))}
 
     with listening:
         assert [asyncio.run(ask()) for _ in range(2)] == [{b"hi"}] * 2
@@ -443,17 +450,17 @@ def test_a_transport_can_be_used_in_one_event_loop_after_the_other():
 
 
 @pytest.mark.parametrize("why", ["no room", "no connection"])
-def test_that_there_was_no_connection_in_time_says_that_nothing_was_sent(why):
+def test_connection_timeout_reports_that_nothing_was_sent(why):
     async def hang(reader, writer, seen):
         await reader.read()
 
     async def check():
-        async with server(hang) as there, opened(connections=1, connect_timeout=0.1) as transport:
-            work = asyncio.create_task(whole(transport, there["url"], seconds=SAFETY))
+        async with server(hang) as there, open_transport(connections=1, connect_timeout=0.1) as transport:
+            work = asyncio.create_task(post_request(transport, there["url"], seconds=SAFETY))
             url = there["url"] if why == "no room" else "http://10.255.255.1:9"
             await asyncio.sleep(0.05)
             with pytest.raises(TimeoutError, match="no connection") as over:
-                await whole(transport, url, seconds=0.3)
+                await post_request(transport, url, seconds=0.3)
             assert isinstance(over.value, ConnectionRefusedError)
             work.cancel()
             await asyncio.wait({work})
@@ -472,7 +479,7 @@ def test_that_there_was_no_connection_in_time_says_that_nothing_was_sent(why):
         asyncio.run(check())
 
 
-def test_a_url_that_is_none_is_an_error_of_ours():
+def test_malformed_url_raises_config_error():
     for url in ("http://[nonsense", "http://host:99999/"):
         with pytest.raises(ConfigError, match="invalid URL"):
             H1Transport().post(url, {}, {}, b"", 1)

@@ -66,7 +66,7 @@ def test_one_timer_serves_all():
     assert not loop.timers
 
 
-def test_nothing_is_left_when_all_came_in_time():
+def test_no_timer_remains_after_all_deadlines_are_cancelled():
     loop = Loop()
     deadlines, work = DeadlineQueue(loop), Work()
     deadlines.add(work.expire, 1.0).cancel()
@@ -77,7 +77,7 @@ def test_nothing_is_left_when_all_came_in_time():
     assert work.expired == 1
 
 
-def test_who_asks_for_the_same_seconds_shares_a_timer(virtual_time):
+def test_shared_timers_fire_in_order_and_skip_cancelled_callbacks(virtual_time):
     async def test():
         timers, rung = SharedTimers(), []
         early = timers.call_later(0.05, lambda: rung.append("cancelled"))
@@ -92,7 +92,7 @@ def test_who_asks_for_the_same_seconds_shares_a_timer(virtual_time):
         assert asyncio.run(test()) == ["first", "second"]
 
 
-def test_each_tool_keeps_its_own_limit(virtual_time):
+def test_each_tool_has_its_own_timeout(virtual_time):
     quick = Entry(nap, nap.function, Options(timeout=0.1, retries=0))
     slow = Toolbox(nap).rename({"nap": "long_nap"})
     calls = [ToolCall("1", "nap", {"seconds": 5}), ToolCall("2", "long_nap", {"seconds": 0.3})]
@@ -100,14 +100,14 @@ def test_each_tool_keeps_its_own_limit(virtual_time):
     assert (result_code(late), awake.text) == ("timeout", "awake")
 
 
-def test_a_limit_holds_in_every_event_loop(virtual_time):
+def test_timeout_applies_in_every_event_loop(virtual_time):
     runner = Runner(Toolbox(nap).with_options(timeout=0.1, retries=0))
     for _ in range(2):
         (result,) = runner.run_sync([ToolCall("1", "nap", {"seconds": 30})])
         assert result_code(result) == "timeout"
 
 
-def test_time_that_passes_before_the_first_wait_counts():
+def test_time_before_the_first_await_counts_toward_the_timeout():
     @tool(effect="read")
     async def stall() -> str:
         """Hold everything up, then wait."""
@@ -119,7 +119,7 @@ def test_time_that_passes_before_the_first_wait_counts():
     assert result_code(result) == "timeout"
 
 
-def test_a_tool_that_runs_another_one_is_still_itself():
+def test_nested_run_restores_the_current_call():
     @tool(effect="read")
     async def inner(wait: bool) -> str:
         """Say who is running."""
@@ -143,7 +143,7 @@ def test_a_tool_that_runs_another_one_is_still_itself():
         assert asyncio.run(ask(wait)) == (["inner", "outer"], None)
 
 
-def test_a_call_that_is_cancelled_is_stopped_and_leaves_nothing_behind(virtual_time):
+def test_runner_is_usable_after_a_cancelled_call(virtual_time):
     async def ask():
         runner = Runner(nap)
         task = asyncio.create_task(runner.run([ToolCall("1", "nap", {"seconds": 30})]))
@@ -157,7 +157,7 @@ def test_a_call_that_is_cancelled_is_stopped_and_leaves_nothing_behind(virtual_t
     assert asyncio.run(ask()) == "awake"
 
 
-def test_a_function_that_has_no_hash_can_be_run():
+def test_unhashable_callable_can_be_run():
     class Adder:
         __hash__ = None
 
@@ -171,7 +171,7 @@ def test_a_function_that_has_no_hash_can_be_run():
     assert result_code(refused) == "invalid_arguments"
 
 
-def test_a_claim_is_kept_alive_while_its_call_waits_for_its_turn():
+def test_lease_is_renewed_while_the_call_waits_for_its_rate_limit():
     store, renewed, begun = MemoryStore(), [], []
     renew = store.renew
 

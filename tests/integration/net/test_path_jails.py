@@ -105,7 +105,7 @@ def test_a_relative_path_is_read_below_the_root(jail, path, text, files):
         "a" * 5000,
     ],
 )
-def test_a_path_that_leads_out_is_denied(jail, path, files):
+def test_path_outside_the_root_is_denied(jail, path, files):
     path = path.format(root=files, work=files.parent / "work")
     result = run(read_text, Policy(checks=(jail("path", str(files)),)), path=path)
     assert result_code(result) == "denied"
@@ -114,7 +114,7 @@ def test_a_path_that_leads_out_is_denied(jail, path, files):
 
 
 @pytest.mark.finding("Z5")
-def test_links_are_followed_before_the_tool_sees_the_path(files):
+def test_symlinks_are_resolved_before_the_tool_receives_the_path(files):
     policy = Policy(checks=(disk_jail("path", str(files)),))
     assert result_code(run(read_text, policy, path="out/.env")) == "denied"
     assert result_code(run(read_text, policy, path="out/../files/out/a.txt")) == "denied"
@@ -132,7 +132,7 @@ def test_a_root_may_itself_be_a_link(files, tmp_path):
 
 
 @pytest.mark.finding("Z5")
-def test_a_relative_root_is_one_of_the_moment_of_configuration(files, monkeypatch, tmp_path):
+def test_relative_root_is_resolved_at_configuration_time(files, monkeypatch, tmp_path):
     with pytest.raises(ConfigError, match="must be absolute"):
         path_jail("path", "files")
     with pytest.raises(ConfigError, match="must be absolute"):
@@ -284,7 +284,7 @@ def of_parent(path: Annotated[str, AfterValidator(lambda path: path + "/../../wo
         (of_parent, {"path": "notes"}),
     ],
 )
-def test_what_cannot_be_made_absolute_is_denied(jail, function, arguments, files):
+def test_path_that_cannot_be_made_absolute_is_denied(jail, function, arguments, files):
     result = run(function, Policy(checks=(jail("path", str(files)),)), **arguments)
     assert result_code(result) == "denied"
     assert "path" in result.text and tool_got == []
@@ -325,7 +325,7 @@ def test_a_remote_tool_receives_the_absolute_path(files):
 
 @pytest.mark.finding("Z5")
 @JAILS
-def test_a_person_approves_the_path_that_is_read(jail, files):
+def test_approval_request_contains_the_absolute_path(jail, files):
     steps = []
     policy = Policy(checks=(jail("path", str(files)),), approve=("read",))
     options = {"approve": lambda step: steps.append(step) or True}
@@ -337,7 +337,7 @@ def test_a_person_approves_the_path_that_is_read(jail, files):
 
 
 @pytest.mark.finding("Z5")
-def test_a_link_that_appears_while_a_person_thinks_is_noticed(files):
+def test_symlink_created_during_approval_is_denied(files):
     def approve(step):
         (files / "a.txt").unlink()
         (files / "a.txt").symlink_to(files.parent / "work" / ".env")
@@ -350,7 +350,7 @@ def test_a_link_that_appears_while_a_person_thinks_is_noticed(files):
 
 
 @pytest.mark.finding("Z5")
-def test_a_link_that_appears_between_two_attempts_is_noticed(files):
+def test_symlink_created_between_attempts_prevents_the_retry(files):
     def flaky(path: str) -> str:
         """Fail, and let a link appear."""
         tool_got.append(path)
@@ -365,7 +365,7 @@ def test_a_link_that_appears_between_two_attempts_is_noticed(files):
 
 
 @pytest.mark.finding("Z5")
-def test_another_attempt_gets_values_that_the_first_did_not_change():
+def test_retry_receives_the_original_arguments():
     def eat(amounts: list[int]) -> str:
         """Change the arguments, and fail."""
         tool_got.append(list(amounts))
@@ -379,7 +379,7 @@ def test_another_attempt_gets_values_that_the_first_did_not_change():
 
 
 @pytest.mark.finding("Z5")
-def test_a_plain_list_that_the_first_attempt_spoiled_is_not_run_again():
+def test_call_is_not_retried_after_it_mutated_an_untyped_list():
     def eat(amounts: list) -> str:
         """Change the arguments, and fail."""
         tool_got.append(list(amounts))
@@ -391,7 +391,7 @@ def test_a_plain_list_that_the_first_attempt_spoiled_is_not_run_again():
 
 
 @pytest.mark.finding("Z5")
-def test_a_repeated_call_has_the_same_key_wherever_the_link_leads_now(files):
+def test_idempotency_key_does_not_depend_on_the_symlink_target(files):
     def append(path: str) -> str:
         """Append to a file."""
         tool_got.append(path)
@@ -413,7 +413,7 @@ def test_a_repeated_call_has_the_same_key_wherever_the_link_leads_now(files):
 
 
 @pytest.mark.finding("Z5")
-def test_a_rewrite_has_to_return_a_call():
+def test_rewrite_must_return_a_call_or_a_denial():
     class Odd:
         def rewrite(self, pending):
             return {"path": "/etc/passwd"}
@@ -433,7 +433,7 @@ def test_a_rewrite_has_to_return_a_call():
     assert tool_got == []
 
 
-def looks_at_the_disk(monkeypatch, files, paths):
+def count_disk_lookups(monkeypatch, files, paths):
     """How often a call with these paths looks at the disk."""
     count, original = 0, os.lstat
 
@@ -455,18 +455,18 @@ def of_many_names(path: list[str]) -> str:
 
 
 @pytest.mark.finding("Z5")
-def test_looking_at_the_disk_costs_in_proportion_to_the_paths_up_to_an_end(monkeypatch, files):
-    few, more, most = (looks_at_the_disk(monkeypatch, files, ["x/y/z"] * count) for count in (10, 100, 1000))
+def test_disk_lookups_are_linear_in_the_paths_and_limited(monkeypatch, files):
+    few, more, most = (count_disk_lookups(monkeypatch, files, ["x/y/z"] * count) for count in (10, 100, 1000))
     assert {few[1], more[1], most[1]} == {"ok"}
     assert few[0] > 0 and more[0] <= 11 * few[0] and most[0] <= 11 * more[0]
-    assert looks_at_the_disk(monkeypatch, files, ["x"] * 1001) == (0, "denied")
-    assert looks_at_the_disk(monkeypatch, files, ["x/" * 2000] * 20) == (0, "denied")
-    assert looks_at_the_disk(monkeypatch, files, ["x/" * 1_000_000]) == (0, "denied")
+    assert count_disk_lookups(monkeypatch, files, ["x"] * 1001) == (0, "denied")
+    assert count_disk_lookups(monkeypatch, files, ["x/" * 2000] * 20) == (0, "denied")
+    assert count_disk_lookups(monkeypatch, files, ["x/" * 1_000_000]) == (0, "denied")
 
 
 @pytest.mark.finding("Z5")
 @JAILS
-def test_the_result_of_a_finished_call_is_found_although_its_arguments_no_longer_fit(jail, files):
+def test_finished_call_is_replayed_when_its_arguments_no_longer_validate(jail, files):
     """`FilePath` wants a file that exists, and the first call has removed it."""
 
     def remove(path: FilePath) -> str:

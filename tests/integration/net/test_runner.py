@@ -91,7 +91,7 @@ def test_ten_sleeping_calls_take_the_time_of_the_slowest():
     assert [result.text for result in results] == [str(n) for n in range(10)]
 
 
-def test_functions_that_block_run_side_by_side_too():
+def test_blocking_functions_run_in_parallel():
     everybody = threading.Barrier(8, timeout=SAFETY)
 
     @tool(effect="read")
@@ -123,7 +123,7 @@ def test_writes_on_different_resources_do_not_wait_for_each_other(virtual_time):
     assert LOG.index("end b1") < LOG.index("end a1") < LOG.index("begin a2")
 
 
-def test_caps_hold():
+def test_parallelism_limits_are_respected():
     running, most = [0], [0]
 
     @tool(effect="pure")
@@ -142,7 +142,7 @@ def test_caps_hold():
     assert most[0] == 2
 
 
-def test_a_rate_is_kept(virtual_time):
+def test_rate_limit_is_respected(virtual_time):
     times = []
 
     @tool(effect="read")
@@ -155,19 +155,19 @@ def test_a_rate_is_kept(virtual_time):
     assert [time - times[0] for time in times] == pytest.approx([0, 0.05, 0.1, 0.15, 0.2, 0.25])
 
 
-def test_one_failure_takes_none_of_the_others_down():
+def test_failed_call_does_not_affect_the_others():
     calls = [call("explode", 0, how="value"), call("explode", 1, how="exit"), call("nap", 2, seconds=0.0, name="ok")]
     results = run(explode, nap, calls=calls)
     assert [result_code(result) for result in results] == ["outcome_unknown", "outcome_unknown", "ok"]
     assert "SystemExit" in results[1].text
 
 
-def test_a_tool_may_say_no():
+def test_tool_error_message_is_returned_as_an_error_result():
     (result,) = run(explode, calls=[call("explode", how="refusal")])
     assert (result.text, result.is_error) == ("no such account", True)
 
 
-def test_what_was_not_executed_is_tried_again():
+def test_transient_failure_before_the_effect_is_retried():
     tries = []
 
     @tool
@@ -182,7 +182,7 @@ def test_what_was_not_executed_is_tried_again():
     assert (result.text, len(tries)) == ("done", 3)
 
 
-def test_a_coroutine_that_never_returns_is_stopped(virtual_time):
+def test_hanging_coroutine_is_cancelled_at_the_timeout(virtual_time):
     cleaned = []
 
     @tool(effect="read")
@@ -199,7 +199,7 @@ def test_a_coroutine_that_never_returns_is_stopped(virtual_time):
     assert cleaned
 
 
-def test_a_coroutine_that_refuses_to_be_cancelled_does_not_hold_us_up(virtual_time):
+def test_uncancellable_coroutine_does_not_block_the_run(virtual_time):
     finished = []
 
     @tool(effect="read")
@@ -218,7 +218,7 @@ def test_a_coroutine_that_refuses_to_be_cancelled_does_not_hold_us_up(virtual_ti
     assert not finished
 
 
-def test_a_thread_that_never_returns_is_left_behind():
+def test_hanging_thread_is_abandoned_at_the_timeout():
     release = threading.Event()
 
     @tool(effect="read")
@@ -229,11 +229,11 @@ def test_a_thread_that_never_returns_is_left_behind():
         return ""
 
     runner = Runner(Toolbox(hang).with_options(timeout=0.1))
-    (result,) = asyncio.run(_first(runner, [call("hang")], release))
+    (result,) = asyncio.run(_run_then_release(runner, [call("hang")], release))
     assert result_code(result) == "timeout"
 
 
-async def _first(runner, calls, release):
+async def _run_then_release(runner, calls, release):
     results = await runner.run(calls)
     assert not LOG, "the call was waited for"
     release.set()
@@ -251,7 +251,7 @@ def leave(code: int) -> str:
     os._exit(code)
 
 
-def test_a_process_can_be_killed():
+def test_process_is_killed_at_the_timeout():
     box = Toolbox(Entry(tool(effect="read")(burn), burn, Options(isolation="process", timeout=12.0, retries=0)))
     slow, quick = run(box, calls=[call("burn", 0, seconds=3600), call("burn", 1, seconds=0)])
     assert result_code(slow) == "timeout"
@@ -259,14 +259,14 @@ def test_a_process_can_be_killed():
     wait_until(lambda: not multiprocessing.active_children())
 
 
-def test_a_process_that_dies_is_a_failure_of_its_call():
+def test_dying_process_leaves_the_outcome_of_its_call_unknown():
     box = Toolbox(Entry(tool(leave), leave, Options(isolation="process", timeout=SAFETY)))
     (result,) = run(box, calls=[call("leave", code=3)])
     assert result_code(result) == "outcome_unknown"
     assert "died" in result.text
 
 
-def test_a_path_that_leads_out_is_refused_before_anything_runs():
+def test_path_outside_the_root_is_denied_before_the_tool_runs():
     @tool(effect="read")
     def read_file(path: str) -> str:
         """Read a file."""
@@ -279,13 +279,13 @@ def test_a_path_that_leads_out_is_refused_before_anything_runs():
     assert not LOG
 
 
-def test_a_call_that_was_not_offered_and_one_that_was_cut_off():
+def test_unknown_and_truncated_calls_are_rejected():
     cut = ToolCall("c1", "nap", None, '{"seconds": 0', "truncated")
     unknown, truncated = run(nap, calls=[call("rm_rf"), cut])
     assert (result_code(unknown), result_code(truncated)) == ("unknown_tool", "truncated")
 
 
-def test_an_injected_instruction_taints_the_run():
+def test_tainted_run_requires_approval_for_writes():
     policy = Policy(taint="enforce")
 
     async def ask():
@@ -297,14 +297,14 @@ def test_an_injected_instruction_taints_the_run():
     assert not LOG
 
 
-def test_a_thousand_calls_at_once():
+def test_calls_over_the_per_turn_limit_are_rejected():
     calls = [call("nap", n, seconds=0.0, name=str(n)) for n in range(1000)]
     results = run(nap, calls=calls, most_per_turn=900)
     assert [result.text for result in results[:900]] == [str(n) for n in range(900)]
     assert {result_code(result) for result in results[900:]} == {"over_budget"}
 
 
-def test_a_hundred_megabytes():
+def test_huge_result_is_truncated():
     @tool(effect="pure")
     def flood() -> str:
         """Say a lot."""
@@ -315,7 +315,7 @@ def test_a_hundred_megabytes():
     assert result.extra[NOTES_KEY]["left_out"] > 99_000_000
 
 
-def test_functions_get_their_own_types():
+def test_arguments_are_converted_to_the_annotated_types():
     class Place(pydantic.BaseModel):
         city: str
 
@@ -328,7 +328,7 @@ def test_functions_get_their_own_types():
     assert result.text == "Place Paris 2026 train"
 
 
-def test_a_function_may_ask_about_its_call():
+def test_function_can_read_the_current_call():
     @tool
     def who() -> dict:
         """Who am I."""
@@ -340,7 +340,7 @@ def test_a_function_may_ask_about_its_call():
     assert current_call() is None
 
 
-def test_media_and_models_are_results():
+def test_media_and_models_are_converted_to_results():
     class Point(pydantic.BaseModel):
         x: int
 
@@ -359,7 +359,7 @@ def test_media_and_models_are_results():
     assert model.structured == {"x": 1}
 
 
-def test_whoever_stops_the_run_waits_for_writes_that_have_begun(virtual_time):
+def test_cancelled_run_waits_for_started_writes(virtual_time):
     async def ask():
         runner = Runner(nap, write)
         calls = [call("write", 0, name="a", seconds=0.3), call("write", 1, name="b"), call("nap", 2, seconds=60)]
@@ -373,7 +373,7 @@ def test_whoever_stops_the_run_waits_for_writes_that_have_begun(virtual_time):
     assert LOG == ["begin a", "end a"], "what had begun was ended, what had not was not begun"
 
 
-def test_approval_is_asked_for_each_call():
+def test_approval_is_requested_for_each_call():
     asked = []
 
     async def approve(step):
@@ -387,7 +387,7 @@ def test_approval_is_asked_for_each_call():
     assert (result_code(good), result_code(bad)) == ("ok", "needs_approval")
 
 
-def test_reads_start_while_the_model_still_speaks(virtual_time):
+def test_reads_start_before_the_response_is_complete(virtual_time):
     async def ask():
         runner = Runner(nap, write)
         dispatch = runner.dispatch()
@@ -410,7 +410,7 @@ def test_a_check_that_crashes_fails_its_call_only():
     assert (result_code(bad), good.text) == ("failed", "y")
 
 
-def test_what_an_observer_raises_changes_nothing(caplog):
+def test_observer_exception_does_not_affect_the_result(caplog):
     class Broken:
         def called(self, call, result, seconds):
             raise RuntimeError("bug")
@@ -422,7 +422,7 @@ def test_what_an_observer_raises_changes_nothing(caplog):
     assert "an observer raised an exception" in caplog.text
 
 
-def test_an_argument_that_the_function_does_not_take_is_refused_before_anything_runs():
+def test_unexpected_argument_is_rejected_before_the_tool_runs():
     (result,) = run(write, calls=[call("write", name="x", note="y")])
     assert result_code(result) == "invalid_arguments"
     assert "no parameter note" in result.text
@@ -437,7 +437,7 @@ def test_an_argument_that_the_function_does_not_take_is_refused_before_anything_
     assert result_code(result) == "invalid_arguments"
 
 
-def test_a_call_that_found_no_thread_was_not_run():
+def test_call_that_timed_out_waiting_for_a_thread_is_not_run():
     release = threading.Event()
     begun = []
 
@@ -457,7 +457,7 @@ def test_a_call_that_found_no_thread_was_not_run():
     assert begun == [0], "what was reported as not run is not run later"
 
 
-def test_a_thread_that_never_returns_does_not_keep_the_program_alive():
+def test_hanging_thread_does_not_keep_the_program_alive():
     import subprocess
 
     program = """
@@ -478,7 +478,7 @@ print(Runner(Toolbox(hang).with_options(timeout=0.1)).run_sync([ToolCall("1", "h
     assert done.stdout == "True\n", done.stderr
 
 
-def test_a_runner_remembers_that_a_stranger_has_spoken():
+def test_runner_remembers_untrusted_output_per_run():
     box = Toolbox(Toolbox(nap).with_options(untrusted=True), write)
 
     async def ask(run_id):
@@ -490,7 +490,7 @@ def test_a_runner_remembers_that_a_stranger_has_spoken():
     assert result_code(asyncio.run(ask("another"))[0]) == "ok"
 
 
-def test_a_read_that_names_its_resource_keeps_its_place_among_the_writes(virtual_time):
+def test_read_with_a_resource_keeps_its_order_among_writes(virtual_time):
     files = {"a": "old"}
 
     @tool
@@ -514,7 +514,7 @@ def test_a_read_that_names_its_resource_keeps_its_place_among_the_writes(virtual
     assert [result.text for result in run(box, calls=calls)] == ["old", "ok", "new"]
 
 
-def test_a_cancellation_of_the_tools_own_is_its_failure():
+def test_cancellation_inside_the_tool_counts_as_its_failure():
     @tool
     async def cancels() -> str:
         """Cancel something of its own."""
@@ -537,7 +537,7 @@ def marked(number: int) -> int:
     return number + os.getpid() * 0
 
 
-def test_a_tool_that_was_marked_as_one_runs_in_a_process():
+def test_decorated_tool_runs_in_a_process():
     box = Toolbox(marked).with_options(isolation="process", timeout=SAFETY)
     (result,) = run(box, calls=[call("marked", number=3)])
     assert result.text == "3"
@@ -559,7 +559,7 @@ def test_generators_are_collected():
     assert [result.structured for result in results] == [[0, 1, 2], [0, 1]]
 
 
-def test_odd_values_do_not_end_a_run():
+def test_unusual_results_and_exceptions_do_not_abort_the_run():
     class Mute(Exception):
         def __str__(self):
             raise RuntimeError
@@ -577,7 +577,7 @@ def test_odd_values_do_not_end_a_run():
     assert "Mute" in mute.text
 
 
-def test_a_float_that_is_an_integer_is_one():
+def test_integral_float_is_accepted_as_an_integer():
     @tool(effect="pure")
     def repeat(times: int) -> str:
         """Repeat."""
@@ -596,14 +596,14 @@ def test_a_float_that_is_an_integer_is_one():
         lambda: Options(timeout=-1),
     ],
 )
-def test_a_slip_in_a_safety_setting_is_an_error(wrong):
+def test_invalid_safety_setting_raises_config_error(wrong):
     from toolwire.ir.errors import ConfigError
 
     with pytest.raises(ConfigError):
         wrong()
 
 
-def test_a_path_that_is_no_path_is_refused():
+def test_path_argument_of_another_type_is_denied():
     @tool(effect="read")
     def show(path: dict) -> str:
         """Show."""
@@ -615,7 +615,7 @@ def test_a_path_that_is_no_path_is_refused():
     assert result_code(result) == "denied"
 
 
-def test_a_runner_that_nobody_uses_any_more_leaves_no_threads():
+def test_unreferenced_runner_releases_its_threads():
     import gc
 
     before = threading.active_count()

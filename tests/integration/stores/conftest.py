@@ -7,7 +7,7 @@ import os
 import pytest
 
 from stores import servers as store_servers
-from stores.servers import open_place
+from stores.servers import open_test_store
 from toolwire.run.records import Claim
 
 NAMES = ("memory", "sqlite", "redis", "postgres")
@@ -38,20 +38,20 @@ def server(request, servers):
 
 
 @pytest.fixture
-def place(server, tmp_path):
+def store_url(server, tmp_path):
     """The URL of an empty store."""
     return server.fresh(tmp_path)
 
 
 @pytest.fixture
-def store(place):
-    opened = open_place(place)
+def store(store_url):
+    opened = open_test_store(store_url)
     yield opened
     opened.close()
 
 
 @pytest.fixture
-def wish():
+def new_claim():
     """Claims, each with a token of its own."""
     tokens = (f"token {number}" for number in itertools.count(1))
 

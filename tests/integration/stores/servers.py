@@ -24,7 +24,7 @@ OPERATIONS = ("claim", "renew", "complete", "release", "get", "records", "resolv
 KEY = b"only for tests"
 
 
-def open_place(url):
+def open_test_store(url):
     """A store by its URL; `served:<port>/<name>` is one in the memory of another process."""
     if not url.startswith("served:"):
         return open_store(url)

@@ -26,15 +26,15 @@ def effects(tmp_path):
 
 
 @pytest.mark.one_in(3)
-def test_kills(place, store, effects):
+def test_killed_workers_never_run_a_call_twice(store_url, store, effects):
     chance = random.Random(7)
     keys, expected = [], {}
     for number in range(KILLS):
         if number % 2:
-            keys += killed_at_some_moment(place, effects, number, chance)
+            keys += kill_worker_at_a_random_time(store_url, effects, number, chance)
         else:
             key, point = f"{number}", POINTS[number // 2 % len(POINTS)]
-            killed_at(point, place, effects, key)
+            kill_worker_at(point, store_url, effects, key)
             keys.append(key)
             expected[key] = ENDS[point]
     time.sleep(LEASE)
@@ -54,19 +54,19 @@ def test_kills(place, store, effects):
     assert len(unknown) <= KILLS, "a kill loses one call at most"
 
 
-def killed_at(point, place, effects, key):
-    victim = start(place, effects, [key], die_at=point)
+def kill_worker_at(point, store_url, effects, key):
+    victim = start(store_url, effects, [key], die_at=point)
     victim.join()
     assert victim.exitcode == -9
 
 
-def killed_at_some_moment(place, effects, number, chance):
+def kill_worker_at_a_random_time(store_url, effects, number, chance):
     """The victim is at work beside another, which does what the victim leaves."""
     while True:
         keys = [f"{number}/{chance.random()}" for _ in range(BATCH)]
-        victim = start(place, effects, keys)
-        other = start(place, effects, keys)
-        await_an_effect(effects, keys, victim)
+        victim = start(store_url, effects, keys)
+        other = start(store_url, effects, keys)
+        wait_for_effect(effects, keys, victim)
         time.sleep(chance.uniform(0, 0.01))
         victim.kill()
         victim.join()
@@ -77,12 +77,12 @@ def killed_at_some_moment(place, effects, number, chance):
         assert victim.exitcode == 0  # it was done before the kill: once more
 
 
-def await_an_effect(effects, keys, victim):
+def wait_for_effect(effects, keys, victim):
     while victim.is_alive() and not any(key in executions(effects) for key in keys):
         time.sleep(0.001)
 
 
-def start(place, effects, keys, **how):
-    process = PROCESSES.Process(target=worker.work, args=(place, effects, keys), kwargs={"lease": LEASE, **how})
+def start(store_url, effects, keys, **how):
+    process = PROCESSES.Process(target=worker.work, args=(store_url, effects, keys), kwargs={"lease": LEASE, **how})
     process.start()
     return process

@@ -6,8 +6,8 @@ import signal
 import pytest
 
 import toolwire
-from stores.servers import PROCESSES, open_place
-from stores.worker import executions, have_effect
+from stores.servers import PROCESSES, open_test_store
+from stores.worker import executions, record_effect
 from toolwire.ir import ToolCall
 from toolwire.net.runner import Runner
 from toolwire.run.toolbox import Entry, Options
@@ -24,12 +24,12 @@ def run(url, effects, *, die=None, run_id="run"):
         """Pays an order."""
         if die == "before the effect":
             os.kill(os.getpid(), signal.SIGKILL)
-        have_effect(effects, order)
+        record_effect(effects, order)
         if die == "after the effect":
             os.kill(os.getpid(), signal.SIGKILL)
         return f"paid {order}"
 
-    store = open_place(url)
+    store = open_test_store(url)
     runner = Runner(Entry(pay, pay.function, Options(timeout=LEASE)), store=store, lease=LEASE)
     try:
         return runner.run_sync([CALL], run_id=run_id)[0]
@@ -41,23 +41,23 @@ def run(url, effects, *, die=None, run_id="run"):
 @pytest.mark.one_in(5)
 @pytest.mark.failure(2)
 @pytest.mark.parametrize("die", ["before the effect", "after the effect"])
-def test_killed_inside_of_the_tool(place, tmp_path, die):
+def test_kill_inside_the_tool_leaves_the_outcome_unknown(store_url, tmp_path, die):
     effects = tmp_path / "effects"
-    victim = PROCESSES.Process(target=run, args=(place, effects), kwargs={"die": die})
+    victim = PROCESSES.Process(target=run, args=(store_url, effects), kwargs={"die": die})
     victim.start()
     victim.join()
     assert victim.exitcode == -9
     for _ in range(2):
-        assert "may or may not have taken effect" in run(place, effects).text
+        assert "may or may not have taken effect" in run(store_url, effects).text
     assert executions(effects).total() == (1 if die == "after the effect" else 0)
-    store = open_place(place)
+    store = open_test_store(store_url)
     assert [record.tool for record in store.records("unknown")] == ["pay"]
     store.close()
 
 
-def test_the_same_call_again_gets_the_recorded_result(place, tmp_path):
+def test_repeated_call_returns_the_recorded_result(store_url, tmp_path):
     effects = tmp_path / "effects"
-    assert [run(place, effects).text for _ in range(3)] == ["paid order7"] * 3
+    assert [run(store_url, effects).text for _ in range(3)] == ["paid order7"] * 3
     assert executions(effects) == {"order7": 1}
-    assert run(place, effects, run_id="another").text == "paid order7"
+    assert run(store_url, effects, run_id="another").text == "paid order7"
     assert executions(effects) == {"order7": 2}

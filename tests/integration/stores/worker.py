@@ -9,7 +9,7 @@ import signal
 import uuid
 from collections import Counter
 
-from stores.servers import open_place
+from stores.servers import open_test_store
 from toolwire.run.records import DAY, Claim
 
 POINTS = ("before claim", "after claim", "after effect", "after complete")
@@ -20,7 +20,7 @@ def work(url, effects, keys, *, lease=60.0, reclaim=False, die_at=None, shuffle=
     keys = list(keys)
     if shuffle is not None:
         random.Random(shuffle).shuffle(keys)
-    store = open_place(url)
+    store = open_test_store(url)
     for key in keys:
         run(store, effects, key, lease=lease, reclaim=reclaim, die_at=die_at)
 
@@ -28,24 +28,24 @@ def work(url, effects, keys, *, lease=60.0, reclaim=False, die_at=None, shuffle=
 def run(store, effects, key, *, lease=60.0, reclaim=False, die_at=None):
     """A write tool as it has to be run: only where the claim is ours. Returns what was found otherwise."""
     token = uuid.uuid4().hex
-    _pass(POINTS[0], die_at)
+    _die_if_at(POINTS[0], die_at)
     record = store.claim(Claim(key=key, tool="pay", fingerprint="f", token=token, lease=lease, reclaim=reclaim))
     if record.token != token:
         return record
-    _pass(POINTS[1], die_at)
-    have_effect(effects, key)
-    _pass(POINTS[2], die_at)
+    _die_if_at(POINTS[1], die_at)
+    record_effect(effects, key)
+    _die_if_at(POINTS[2], die_at)
     store.complete(key, token, f"paid {key}", DAY)
-    _pass(POINTS[3], die_at)
+    _die_if_at(POINTS[3], die_at)
     return None
 
 
-def _pass(point, die_at):
+def _die_if_at(point, die_at):
     if point == die_at:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def have_effect(effects, key):
+def record_effect(effects, key):
     file = os.open(effects, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
     os.write(file, f"{key}\n".encode())
     os.close(file)

@@ -39,7 +39,7 @@ def test_every_planted_problem_is_found_at_its_line():
     ]
 
 
-def test_nothing_is_found_in_the_twin():
+def test_portable_example_has_no_findings():
     assert audit("portable.py") == ()
 
 
@@ -58,7 +58,7 @@ SNIPPETS = {
 
 
 @pytest.mark.parametrize(("rule", "source"), [(rule, one) for rule, many in SNIPPETS.items() for one in many])
-def test_other_spellings(rule, source):
+def test_other_spellings_of_a_problem_are_found(rule, source):
     text = f"async def f():\n    {source}\n"
     assert rule in {finding.rule for finding in audit_code(text, "f.py")}
 
@@ -78,7 +78,7 @@ HARMLESS = [
 ]
 
 
-def test_a_schema_of_a_tool_in_a_loop_is_shared_too():
+def test_mutating_the_schema_of_a_loop_variable_is_found():
     source = "def f(tools):\n    for tool in tools:\n        tool.inputSchema.pop('$schema', None)\n"
     assert [(finding.rule, finding.line) for finding in audit_code(source, "f.py")] == [("TW081", 3)]
     copied = source.replace("in tools:", "in copy.deepcopy(tools):")
@@ -86,16 +86,16 @@ def test_a_schema_of_a_tool_in_a_loop_is_shared_too():
 
 
 @pytest.mark.parametrize("source", HARMLESS)
-def test_what_is_harmless_is_left_alone(source):
+def test_harmless_code_has_no_findings(source):
     assert audit_code(source, "f.py") == ()
 
 
-def test_every_rule_is_seen_to_fire():
+def test_every_code_rule_is_covered_by_an_example():
     seen = {finding.rule for finding in audit("openai_only.py")} | set(SNIPPETS)
     assert seen == set(CODE_CHECKS)
 
 
-def test_a_line_can_say_that_it_was_looked_at():
+def test_ignore_comment_suppresses_the_named_rule():
     source = "if choice.finish_reason == 'tool_calls':  # toolwire: ignore[TW074]\n    pass\n"
     assert audit_code(source, "f.py") == ()
     assert audit_code(source.replace("TW074", "TW001"), "f.py")
@@ -112,14 +112,14 @@ def test_a_line_can_say_that_it_was_looked_at():
         ("if x:\n", 1),
     ],
 )
-def test_what_is_not_python_is_a_finding_at_its_line(source, line):
+def test_syntax_error_is_a_finding_at_its_line(source, line):
     (finding,) = audit_code(source, "f.py")
     assert (finding.rule, finding.file, finding.line, finding.level) == ("TW086", "f.py", line, "error")
     assert finding.message
     assert audit_code(source, "f.py", ignore=["TW086"]) == ()
 
 
-def test_a_file_that_is_not_python_does_not_hide_the_others(tmp_path, capsys):
+def test_unparsable_file_does_not_hide_findings_in_other_files(tmp_path, capsys):
     (tmp_path / "broken.py").write_text("print 'hi'\n")
     (tmp_path / "folder.py").mkdir()
     (tmp_path / "other.py").write_text("eval(call.name)\n")
@@ -129,7 +129,7 @@ def test_a_file_that_is_not_python_does_not_hide_the_others(tmp_path, capsys):
     assert "TW076" in out and "other.py:1" in out
 
 
-def test_folders_and_files_on_the_command_line(capsys):
+def test_audit_command_accepts_folders_and_files(capsys):
     assert main(["audit", str(EXAMPLES)]) == 1
     assert "TW076" in capsys.readouterr().out
     assert main(["audit", str(EXAMPLES / "portable.py")]) == 0

@@ -26,7 +26,7 @@ def file(tmp_path):
     return write
 
 
-def test_findings_and_the_exit_code(file, capsys):
+def test_findings_set_the_exit_code(file, capsys):
     assert main(["audit", file(GOOD)]) == 0
     assert main(["audit", file(BAD)]) == 1
     out = capsys.readouterr().out
@@ -35,7 +35,7 @@ def test_findings_and_the_exit_code(file, capsys):
     assert main(["audit", file(BAD), "--ignore", "TW0"]) == 0
 
 
-def test_formats_for_machines(file, capsys):
+def test_json_sarif_and_markdown_output(file, capsys):
     main(["audit", file(BAD), "--format", "json"])
     document = json.loads(capsys.readouterr().out)
     assert document["counts"]["error"] == len([one for one in document["findings"] if one["level"] == "error"])
@@ -51,14 +51,14 @@ def test_formats_for_machines(file, capsys):
     assert capsys.readouterr().out.startswith("| tool | openai |")
 
 
-def test_what_is_known_is_not_told_again(file, tmp_path, capsys):
+def test_baseline_findings_are_not_reported_again(file, tmp_path, capsys):
     known = str(tmp_path / "known.json")
     assert main(["audit", file(BAD), "--write-baseline", known]) == 0
     assert main(["audit", file(BAD), "--baseline", known]) == 0
     assert "TW002" not in capsys.readouterr().out.rpartition("tokens")[2]
 
 
-def test_locks(file, tmp_path, capsys):
+def test_lock_check_fails_when_tools_change(file, tmp_path, capsys):
     locked = str(tmp_path / "tools.lock")
     assert main(["audit", file(GOOD), "--lock", locked]) == 0
     assert main(["audit", file(GOOD), "--check-lock", locked]) == 0
@@ -66,7 +66,7 @@ def test_locks(file, tmp_path, capsys):
     assert "find_orders: gone" in capsys.readouterr().out
 
 
-def test_requests_and_lists_of_every_provider(file, capsys):
+def test_requests_and_tool_lists_of_every_provider_are_read(file, capsys):
     schema = {"type": "object", "properties": {}}
     for document in (
         {
@@ -82,7 +82,7 @@ def test_requests_and_lists_of_every_provider(file, capsys):
         assert "'a b'" in capsys.readouterr().out
 
 
-def test_rules_are_explained(capsys):
+def test_explain_prints_a_rule(capsys):
     assert main(["audit", "--explain", "TW031"]) == 0
     assert "gemini" in capsys.readouterr().out
 
@@ -92,29 +92,29 @@ def test_rules_are_explained(capsys):
     [["audit"], ["audit", "--explain", "TW999"], ["audit", "/nowhere.json"]],
     ids=["nothing", "rule", "file"],
 )
-def test_wrong_usage(arguments, capsys):
+def test_wrong_usage_exits_with_code_two(arguments, capsys):
     assert main(arguments) == 2
     assert capsys.readouterr().err.startswith("toolwire: ")
 
 
-def test_an_unknown_rule_is_told_its_neighbours_and_not_all_of_them(capsys):
+def test_unknown_rule_error_suggests_similar_rules(capsys):
     assert main(["audit", "--explain", "TW999"]) == 2
     err = capsys.readouterr().err
     assert "did you mean TW09" in err and len(err) < 120
 
 
-def test_a_broken_file_among_several_is_named(file, tmp_path, capsys):
+def test_broken_file_among_several_is_named_in_the_error(file, tmp_path, capsys):
     (tmp_path / "broken.json").write_text("[")
     assert main(["audit", file([{"name": "f", "inputSchema": {"type": "object"}}]), str(tmp_path / "broken.json")]) == 2
     assert f"{tmp_path / 'broken.json'} is not JSON" in capsys.readouterr().err
 
 
-def test_a_folder_without_source_is_not_a_clean_one(tmp_path, capsys):
+def test_folder_without_python_source_is_an_error(tmp_path, capsys):
     (tmp_path / "tools.json").write_text("[]")
     assert main(["audit", str(tmp_path)]) == 2
     assert "no Python source" in capsys.readouterr().err
 
 
-def test_what_is_not_a_list_of_tools_says_what_to_give(file, capsys):
+def test_document_without_tools_is_an_error_with_a_hint(file, capsys):
     assert main(["audit", file({"choices": [{"message": {}}]})]) == 2
     assert "give" in capsys.readouterr().err

@@ -31,7 +31,7 @@ def audit(entry, name="s"):
         ({"command": ["s", "--password", SECRET]}, "/command/2"),
     ],
 )
-def test_a_secret_is_found_and_not_repeated(entry, path, tmp_path, capsys):
+def test_secret_is_found_and_not_printed(entry, path, tmp_path, capsys):
     assert [(one.rule, one.path) for one in audit(entry)] == [("TW091", f"/mcpServers/s{path}")]
     file = tmp_path / "mcp.json"
     file.write_text(json.dumps({"mcpServers": {"s": entry}}), encoding="utf-8")
@@ -59,18 +59,18 @@ def test_a_secret_is_found_and_not_repeated(entry, path, tmp_path, capsys):
         {"url": "http://[broken"},
     ],
 )
-def test_what_is_harmless_is_left_alone(entry):
+def test_harmless_entry_has_no_findings(entry):
     assert audit(entry) == ()
 
 
-def test_an_address_in_the_clear():
+def test_unencrypted_url_is_found():
     assert [one.rule for one in audit({"url": "http://10.0.0.7/mcp"})] == ["TW093"]
     assert [one.path for one in audit({"command": "npx", "args": ["mcp-remote@1.0.0", "http://h.de"]})] == [
         "/mcpServers/s/args/1"
     ]
 
 
-def test_names_of_servers():
+def test_long_or_illegal_server_name_is_found():
     assert [one.rule for one in audit({"command": "s"}, "a" * 26)] == ["TW090"]
     assert [one.rule for one in audit({"command": "s"}, "my server")] == ["TW090"]
     assert audit({"command": "s"}, "a" * 25) == ()
@@ -109,17 +109,17 @@ def test_names_of_servers():
         ("npx", None),
     ],
 )
-def test_versions(line, package):
+def test_unpinned_package_is_recognised(line, package):
     assert find_unpinned(line.split()) == package
 
 
-def test_an_entry_can_say_that_a_rule_was_looked_at():
+def test_ignore_entry_suppresses_the_named_rule():
     entry = {"command": "npx", "args": ["-y", "pkg"]}
     assert audit(entry)
     assert audit({**entry, "x-toolwire-ignore": ["TW092"]}) == ()
 
 
-def test_what_is_a_configuration():
+def test_server_configuration_is_recognised():
     assert find_servers({"mcpServers": {}}) == []
     assert len(find_servers({"servers": {"a": {"command": "x"}, "b": {"url": "https://h"}}})) == 2
     for other in ({"servers": {}}, {"servers": {"a": {"name": "x"}}}, {"tools": []}, [], None):
@@ -127,7 +127,7 @@ def test_what_is_a_configuration():
     assert audit({"command": 7, "args": "x", "env": [], "url": None}) == ()
 
 
-def test_the_command_says_how_to_look_at_the_tools(tmp_path, capsys):
+def test_audit_of_a_configuration_explains_how_to_audit_the_tools(tmp_path, capsys):
     file = tmp_path / "mcp.json"
     file.write_text('{"mcpServers": {"s": {"command": "s"}}}', encoding="utf-8")
     assert main(["audit", str(file)]) == 0

@@ -36,13 +36,13 @@ def audit(tmp_path, capsys):
     return run
 
 
-def places(document):
+def locations(document):
     return [(one["rule"], one["tool"], one.get("line", 0), one["path"]) for one in document["findings"]]
 
 
-def test_lines_of_several_wires(audit):
+def test_log_lines_of_several_wires_are_audited(audit):
     document = audit([CHAT, "", ANTHROPIC], "--select", "TW002")
-    assert places(document) == [("TW002", "a b", 1, "/name"), ("TW002", "c d", 3, "/name")]
+    assert locations(document) == [("TW002", "a b", 1, "/name"), ("TW002", "c d", 3, "/name")]
     assert [tool["tool"] for tool in document["tools"]] == ["a b", "c d"]
 
 
@@ -56,17 +56,17 @@ def test_lines_of_several_wires(audit):
     ],
     ids=["bare", "request", "batch", "text"],
 )
-def test_requests_inside_something_else(audit, line, at):
-    assert places(audit([line], "--select", "TW061")) == [("TW061", "", 1, f"{at}/messages/0/tool_calls/0")]
+def test_nested_requests_in_log_lines_are_audited(audit, line, at):
+    assert locations(audit([line], "--select", "TW061")) == [("TW061", "", 1, f"{at}/messages/0/tool_calls/0")]
 
 
-def test_what_repeats_is_told_once_and_counted(audit):
+def test_repeated_finding_is_reported_once_with_a_count(audit):
     document = audit([OPEN, CHAT, OPEN, OPEN], "--select", "TW061", "--select", "TW002")
-    assert places(document) == [("TW002", "a b", 1, "/name"), ("TW061", "", 1, "/messages/0/tool_calls/0")]
+    assert locations(document) == [("TW002", "a b", 1, "/name"), ("TW061", "", 1, "/messages/0/tool_calls/0")]
     assert "and on 2 other lines" in document["findings"][1]["message"]
 
 
-def test_other_lines_are_skipped_and_named(audit):
+def test_lines_without_requests_are_skipped_and_listed(audit):
     document = audit([CHAT, {"level": "info"}, '{"cut', {"choices": [{"message": {}}]}], "--select", "TW002")
     assert [one["line"] for one in document["findings"]] == [1]
     assert document["notes"][0].endswith("3 lines are neither tools nor requests: 2, 3, 4")
@@ -74,15 +74,15 @@ def test_other_lines_are_skipped_and_named(audit):
     assert code == 2 and "no requests" in err
 
 
-def test_several_documents_are_a_log_whatever_the_file_is_called(audit):
+def test_file_with_several_documents_is_read_as_a_log(audit):
     assert [one["line"] for one in audit([CHAT, ANTHROPIC], "--select", "TW002", name="log.txt")["findings"]] == [1, 2]
 
 
-def test_what_a_browser_has_recorded(audit):
+def test_requests_in_a_har_file_are_audited(audit):
     entries = [{"request": {"method": "GET"}}, {"request": {"postData": {"text": json.dumps(OPEN)}}}]
     document = audit([{"log": {"entries": entries}}], "--select", "TW061", name="traffic.har")
     at = "/log/entries/1/request/postData/text/messages/0/tool_calls/0"
-    assert places(document) == [("TW061", "", 0, at)]
+    assert locations(document) == [("TW061", "", 0, at)]
 
 
 def with_tools(*tools, words="hi", model="m"):
@@ -102,9 +102,9 @@ A, B = ("a", "Get one thing."), ("b", "Get another.")
         ([with_tools(A, B), with_tools(A)], "removed: b"),
     ],
 )
-def test_declarations_that_change(audit, requests, words):
+def test_changed_tool_declarations_between_requests_are_found(audit, requests, words):
     document = audit(requests, "--select", "TW068")
-    assert places(document) == [("TW068", "", 2, "/tools/0")]
+    assert locations(document) == [("TW068", "", 2, "/tools/0")]
     assert words in document["findings"][0]["message"]
     assert "log.jsonl:1" in document["findings"][0]["message"]
 
@@ -119,16 +119,16 @@ def test_declarations_that_change(audit, requests, words):
     ],
     ids=["the same", "another agent", "another model", "none"],
 )
-def test_declarations_that_may_differ(audit, requests):
+def test_legitimate_differences_in_declarations_are_not_reported(audit, requests):
     assert audit(requests, "--select", "TW068")["findings"] == []
 
 
-def test_a_change_is_told_once(audit):
+def test_alternating_declarations_are_reported_once(audit):
     flapping = [with_tools(A, B), with_tools(B, A)] * 4
     assert [one["line"] for one in audit(flapping, "--select", "TW068")["findings"]] == [2]
 
 
-def test_tools_and_a_request_that_declares_them_are_no_duplicates(tmp_path, capsys):
+def test_tool_list_and_request_with_the_same_tools_are_no_duplicates(tmp_path, capsys):
     tools, request = tmp_path / "tools.json", tmp_path / "request.json"
     tools.write_text(json.dumps([TOOL]), encoding="utf-8")
     request.write_text(json.dumps(CHAT), encoding="utf-8")

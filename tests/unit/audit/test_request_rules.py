@@ -16,7 +16,7 @@ def call(call_id="c1", arguments="{}"):
     return {"id": call_id, "type": "function", "function": {"name": "f", "arguments": arguments}}
 
 
-def said(*calls):
+def assistant_message(*calls):
     return {"role": "assistant", "content": None, "tool_calls": list(calls)}
 
 
@@ -30,7 +30,7 @@ def chat(*messages, **fields):
 
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
 PLANTED = {
-    "TW014": (chat(said(call()), result(), tools=[]), "/messages/1/tool_calls/0"),
+    "TW014": (chat(assistant_message(call()), result(), tools=[]), "/messages/1/tool_calls/0"),
     "TW050": (
         chat(tool_choice={"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": []}}),
         "/tool_choice",
@@ -55,9 +55,9 @@ PLANTED = {
         ("openai_responses", {"model": "m", "input": "hi", "tools": [{"type": "function", "name": "f"}]}),
         "/tools/0",
     ),
-    "TW060": (chat(said(call("x" * 50)), result("x" * 50)), "/messages/1/tool_calls/0"),
-    "TW061": (chat(said(call()), USER), "/messages/1/tool_calls/0"),
-    "TW062": (chat(said(call(), call()), result(), result()), "/messages/1/tool_calls/0"),
+    "TW060": (chat(assistant_message(call("x" * 50)), result("x" * 50)), "/messages/1/tool_calls/0"),
+    "TW061": (chat(assistant_message(call()), USER), "/messages/1/tool_calls/0"),
+    "TW062": (chat(assistant_message(call(), call()), result(), result()), "/messages/1/tool_calls/0"),
     "TW063": (
         (
             "anthropic",
@@ -69,7 +69,7 @@ PLANTED = {
         ),
         "/messages/0/content/0",
     ),
-    "TW064": (chat(said(call(arguments="nope")), result()), "/messages/1/tool_calls/0"),
+    "TW064": (chat(assistant_message(call(arguments="nope")), result()), "/messages/1/tool_calls/0"),
     "TW065": (chat({"role": "assistant", "content": [{"type": "text", "text": " "}]}), "/messages/1/content/0"),
     "TW066": (
         (
@@ -85,7 +85,7 @@ PLANTED = {
         ),
         "/messages/1/content/0",
     ),
-    "TW067": (chat(said(call()), result(content="Error: no such file")), "/messages/2"),
+    "TW067": (chat(assistant_message(call()), result(content="Error: no such file")), "/messages/2"),
 }
 
 
@@ -94,7 +94,7 @@ def audit(wire, body, **options):
 
 
 @pytest.mark.parametrize("rule", PLANTED)
-def test_a_planted_problem_is_found_where_it_is(rule):
+def test_planted_problem_is_found_at_its_path(rule):
     (wire, body), path = PLANTED[rule]
     found = audit(wire, body, select=[rule])
     assert path in [finding.path for finding in found]
@@ -104,12 +104,14 @@ def test_every_rule_has_a_planted_problem():
     assert set(PLANTED) == set(REQUEST_CHECKS)
 
 
-def test_nothing_is_found_in_a_sound_conversation():
-    _, body = chat(said(call("a"), call("b")), result("a"), result("b"), {"role": "assistant", "content": "done"})
+def test_valid_conversation_has_no_findings():
+    _, body = chat(
+        assistant_message(call("a"), call("b")), result("a"), result("b"), {"role": "assistant", "content": "done"}
+    )
     assert audit("openai_chat", body) == ()
 
 
-def test_requests_on_the_command_line(tmp_path, capsys):
+def test_audit_command_reads_a_request(tmp_path, capsys):
     path = tmp_path / "request.json"
     path.write_text(json.dumps(PLANTED["TW061"][0][1]), encoding="utf-8")
     assert main(["audit", str(path), "--ignore", "TQ"]) == 1

@@ -139,7 +139,7 @@ def test_every_rule_has_a_planted_problem():
     assert set(PLANTED) | others == set(RULES)
 
 
-def test_each_of_the_odd_booleans_is_found():
+def test_every_ambiguous_boolean_is_found():
     assert [len(audit_tools([one], select=["TQ16"])) for one in PLANTED["TQ16"]] == [1, 1, 1, 1]
 
 
@@ -154,33 +154,33 @@ HARMLESS = [
 
 
 @pytest.mark.parametrize("harmless", HARMLESS)
-def test_what_is_harmless_is_left_alone(harmless):
+def test_harmless_tool_has_no_findings(harmless):
     assert not audit_tools([harmless], select=["TQ04", "TQ05", "TQ16"])
 
 
-def test_what_nearly_everybody_lacks_is_looked_at_only_if_asked_for():
+def test_quality_rule_off_by_default_runs_when_selected():
     assert "TQ03" not in {finding.rule for finding in audit_tools([tool()])}
     assert audit_tools([tool()], select=["TQ"])
 
 
-def test_nothing_is_found_in_a_clean_tool():
+def test_clean_tool_has_no_findings():
     assert audit_tools([CLEAN]) == ()
 
 
-def test_rules_are_chosen_by_the_beginning_of_their_id():
+def test_rules_are_selected_by_id_prefix():
     tools = [tool(a={"type": "string"})]
     assert {finding.rule[:2] for finding in audit_tools(tools, select=["TQ"])} == {"TQ"}
     assert {finding.rule[:2] for finding in audit_tools(tools, ignore=["TQ"])} == {"TW"}
 
 
-def test_an_author_can_say_that_a_rule_was_looked_at():
+def test_ignore_keyword_in_the_schema_suppresses_a_rule():
     known = tool(a=text())
     assert audit_tools([known], select=["TW030"])
     known.input_schema["x-toolwire-ignore"] = ["TW030"]
     assert not audit_tools([known], select=["TW030"])
 
 
-def test_how_a_tool_fares():
+def test_tool_gets_a_mark_for_each_target():
     marks = {name: fare.mark for name, fare in rate_compatibility(tool(a={"type": "number", "minimum": 0.5})).items()}
     assert marks == {
         "openai": "✓",
@@ -193,7 +193,7 @@ def test_how_a_tool_fares():
     }
 
 
-def test_a_tool_that_changes_is_seen():
+def test_tool_changes_since_the_lock_are_listed():
     locked = json.loads(json.dumps(lock([CLEAN])))
     assert changes(locked, [CLEAN]) == []
     other = Tool(CLEAN.name, "Now it says something else entirely.", CLEAN.input_schema)

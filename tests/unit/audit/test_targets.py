@@ -31,7 +31,7 @@ def portable(**fields):
     return {(finding.path.removeprefix("/input_schema/properties"), finding.message) for finding in found}
 
 
-def test_the_core_is_portable_and_every_dialect_agrees():
+def test_core_schema_is_portable_to_every_dialect_without_loss():
     assert portable() == set()
     for name in DIALECTS:
         assert not lower(CORE, name).losses
@@ -62,16 +62,16 @@ def test_the_core_is_portable_and_every_dialect_agrees():
         ),
     ],
 )
-def test_a_construct_is_found_with_those_who_do_not_take_it(field, words, who):
+def test_unportable_construct_is_reported_with_the_targets_that_reject_it(field, words, who):
     said = {message.rpartition(" (")[0]: message.rpartition(" (")[2].rstrip(")") for _, message in portable(x=field)}
     assert set(said[words].split(", ")) == who
 
 
-def test_closing_an_object_is_left_to_each_of_them():
+def test_closed_object_is_portable():
     assert portable(x={"type": "object", "properties": {}, "required": [], "additionalProperties": False}) == set()
 
 
-def test_the_command(tmp_path, capsys):
+def test_target_option_selects_columns_and_rules(tmp_path, capsys):
     path = tmp_path / "tools.json"
     path.write_text(json.dumps([{"name": "f", "input_schema": {"type": "object", "properties": {"a": {}}}}]))
     main(["audit", str(path), "--target", "portable", "--format", "json"])
@@ -105,7 +105,7 @@ def test_the_command(tmp_path, capsys):
         ("TW014", "portable", True),
     ],
 )
-def test_which_rules_matter_where(rule, target, matters):
+def test_rules_apply_to_the_targets_of_their_providers(rule, target, matters):
     assert applies_to(rule, RULES[rule].providers, [target]) is matters
 
 
@@ -122,7 +122,7 @@ class Page(HTMLParser):
         self.texts.append(data)
 
 
-def test_the_page_shows_what_it_was_given_and_follows_none_of_it(tmp_path, capsys):
+def test_html_report_escapes_untrusted_text(tmp_path, capsys):
     evil = '<script>alert(1)</script><img src=x onerror="alert(2)">&amp;\u202e'
     path = tmp_path / "tools.json"
     tool = {

@@ -39,14 +39,14 @@ def restored(wire, message, code=None, param=None, request=REQUEST):
         ("openai_responses", "Invalid 'tools[2].description': string too long."),
     ],
 )
-def test_an_index_becomes_the_name_that_the_caller_gave(wire, message):
+def test_tool_index_in_an_error_becomes_the_name_in_the_request(wire, message):
     _, fault = restored(wire, message)
     assert (fault.breach.tool, fault.breach.at) == ("web search", "/tools/2")
     assert "tool 'web search'" in str(UpstreamError(fault))
 
 
 @pytest.mark.parametrize("wire", ["openai_chat", "openai_responses"])
-def test_a_mapped_name_becomes_the_name_that_the_caller_gave(wire):
+def test_mapped_tool_name_in_an_error_becomes_the_name_in_the_request(wire):
     sent = prepare(REQUEST, wire).request.tools[0].name
     assert sent != "files/read"
     message = (
@@ -57,7 +57,7 @@ def test_a_mapped_name_becomes_the_name_that_the_caller_gave(wire):
     assert fault.breach.pointer == "/input_schema/properties/path"  # what the caller's schema has of it
 
 
-def test_a_tool_left_out_does_not_shift_the_others():
+def test_dropped_tool_does_not_shift_the_index_of_others():
     bad = Tool("search", kind="builtin", extra={"openai_responses": {"type": "web_search"}})
     request = Request("m", HELLO, (bad, *TOOLS))
     prepared, fault = restored("anthropic", "tools.1.custom.name: String should match pattern", request=request)
@@ -65,7 +65,7 @@ def test_a_tool_left_out_does_not_shift_the_others():
     assert (fault.breach.tool, fault.breach.at) == ("kept", "/tools/2")
 
 
-def test_a_position_becomes_a_property():
+def test_property_index_in_an_error_becomes_the_property_name():
     message = "Unknown name \"const\" at 'tools[0].function_declarations[1].parameters.properties[1].value': Cannot find field."
     _, fault = restored("gemini", message)
     assert (fault.breach.tool, fault.breach.pointer) == ("kept", "/input_schema/properties/b")
@@ -80,13 +80,13 @@ def test_a_position_becomes_a_property():
         ("anthropic", "Too many strict tools (21)"),
     ],
 )
-def test_who_is_not_there_is_left_as_the_provider_said(wire, message):
+def test_unknown_tool_in_an_error_is_left_unchanged(wire, message):
     prepared, fault = restored(wire, message)
     assert prepared.exchange.restore_fault(fault) == fault
     assert fault.breach.tool in (77, 0, "nobody", None)
 
 
-def test_a_whole_answer_and_a_stream_restore_errors_alike():
+def test_response_and_stream_restore_errors_in_the_same_way():
     prepared, fault = restored("anthropic", "tools.2.custom.name: String should match pattern")
     raw = get("anthropic").decode_error(
         400, {"type": "error", "error": {"type": "invalid_request_error", "message": fault.message}}
@@ -98,7 +98,7 @@ def test_a_whole_answer_and_a_stream_restore_errors_alike():
     assert restorer.feed(StreamFault(raw)) == (StreamFault(fault),)
 
 
-def test_a_translated_error_tells_the_client_which_of_its_tools_it_is():
+def test_translated_error_names_the_tool_of_the_client():
     declared = [{"type": "function", "function": {"name": t.name, "parameters": t.input_schema}} for t in TOOLS]
     request = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "tools": declared}
     message = "tools.0.custom.name: String should match pattern '^[a-zA-Z0-9_-]{1,128}$'"
@@ -111,6 +111,6 @@ def test_a_translated_error_tells_the_client_which_of_its_tools_it_is():
     assert "limit name, tool 0" in alone.body["error"]["message"]
 
 
-def test_a_breach_is_a_value_that_can_be_written():
+def test_limit_violation_is_serialisable():
     _, fault = restored("anthropic", "tools.0.custom.name: String should match pattern")
     assert msgspec.to_builtins(fault)["breach"]["tool"] == "files/read"

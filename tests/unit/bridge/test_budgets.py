@@ -21,7 +21,7 @@ STRICT = DIALECTS["anthropic_strict"]
 COSTS = st.lists(st.tuples(st.integers(0, 14), st.integers(0, 9)), max_size=8)
 
 
-def most_by_trying(costs, most, count):
+def largest_selection_by_brute_force(costs, most, count):
     """How many can be kept, by looking at every selection."""
     for size in range(min(len(costs), count), -1, -1):
         for chosen in combinations(costs, size):
@@ -31,18 +31,18 @@ def most_by_trying(costs, most, count):
 
 
 @given(COSTS, st.integers(0, 24), st.integers(0, 16), st.integers(0, 8))
-def test_no_selection_keeps_more_tools_strict(costs, optional, unions, count):
+def test_maximum_number_of_tools_is_kept_strict(costs, optional, unions, count):
     kept = select_affordable(tuple(costs), (optional, unions), count)
-    assert len(kept) == len(set(kept)) == most_by_trying(costs, (optional, unions), count)
+    assert len(kept) == len(set(kept)) == largest_selection_by_brute_force(costs, (optional, unions), count)
     assert sum(costs[number][0] for number in kept) <= optional
     assert sum(costs[number][1] for number in kept) <= unions
 
 
-def test_of_equal_tools_the_first_ones_stay_strict():
+def test_first_of_equal_tools_stay_strict():
     assert select_affordable(((1, 0),) * 30, (24, 16), 20) == tuple(range(20))
 
 
-def test_many_tools_cost_little_time():
+def test_selection_among_many_tools_is_fast():
     random = Random(1)
     costs = tuple((random.randrange(12), random.randrange(8)) for _ in range(512))
     assert_linear(
@@ -68,14 +68,14 @@ def test_a_request_keeps_as_many_strict_tools_as_any_selection_could(seed):
     assert len(fitted) == len(tools)
     costs = [parameter_counts(lower(tool.input_schema, STRICT).schema) for tool in tools]
     kept = [number for number, tool in enumerate(fitted) if tool.strict]
-    assert len(kept) == most_by_trying(costs, (24, 16), 20)
+    assert len(kept) == largest_selection_by_brute_force(costs, (24, 16), 20)
     assert sum(costs[number][0] for number in kept) <= 24
     assert sum(costs[number][1] for number in kept) <= 16
     lost = {loss.path for loss in prepared.losses if loss.concept == "strict"}
     assert lost == {f"/tools/{number}/strict" for number, tool in enumerate(fitted) if not tool.strict}
 
 
-def test_the_number_of_strict_tools_and_their_cost_are_one_budget():
+def test_strict_tool_count_and_cost_are_limited_together():
     heavy = {
         "type": "object",
         "properties": {f"p{n}": {"type": "string"} for n in range(23)},
@@ -109,7 +109,7 @@ JUST_RIGHT = {
 
 @pytest.mark.parametrize("wire", ["openai_chat", "openai_responses"])
 @pytest.mark.parametrize("limit", TOO_LARGE)
-def test_a_schema_too_large_for_strict_mode_goes_without_it(limit, wire):
+def test_schema_too_large_for_strict_mode_is_sent_without_strict(limit, wire):
     tools = (
         Tool("large", "", TOO_LARGE[limit], strict=True),
         Tool("small", "", closed(a={"type": "string"}), strict=True),
@@ -130,7 +130,7 @@ def test_a_schema_that_just_fits_stays_strict(limit):
 
 
 @pytest.mark.parametrize("values", [strings(1001, 5), strings(251, 60)], ids=["many", "long"])
-def test_an_enum_too_large_for_strict_mode_is_told_in_words(values):
+def test_enum_too_large_for_strict_mode_moves_to_the_description(values):
     prepared = prepare(
         Request("m", HELLO, (Tool("f", "", closed(a={"type": "string", "enum": values}), strict=True),)), "openai_chat"
     )
@@ -158,7 +158,7 @@ def nested(levels):
         (closed(a={"type": "string", "enum": strings(200, 10)}), "states"),
     ],
 )
-def test_what_gemini_may_refuse_is_sent_and_reported(schema, words):
+def test_schema_that_gemini_may_reject_is_sent_with_a_warning(schema, words):
     prepared = prepare(Request("m", HELLO, (Tool("f", "", schema),)), "gemini")
     assert prepared.request.tools[0].input_schema == schema
     (loss,) = prepared.losses
@@ -167,12 +167,12 @@ def test_what_gemini_may_refuse_is_sent_and_reported(schema, words):
     assert any(loss.severity == "warning" and words in loss.detail for loss in lower(schema, "gemini").losses)
 
 
-def test_what_gemini_takes_is_not_reported():
+def test_schema_that_gemini_accepts_has_no_warning():
     fine = closed(**{f"p{number}": {"type": "string", "enum": ["a", "b"]} for number in range(30)})
     assert not list(prepare(Request("m", HELLO, (Tool("f", "", fine), Tool("g", "", nested(5)))), "gemini").losses)
 
 
-def test_counting_states_does_not_blow_up():
+def test_state_count_of_a_deep_schema_is_capped():
     schema = {"type": "string"}
     for _ in range(5000):
         schema = {"type": "array", "maxItems": 10**9, "items": schema}

@@ -88,7 +88,7 @@ def expected(name, parallel, wire):
     return said if parallel is None else {**said, "parallel_tool_calls": parallel}
 
 
-def said(body):
+def choice_fields(body):
     return {key: body[key] for key in ("tool_choice", "parallel_tool_calls", "toolConfig") if key in body}
 
 
@@ -108,9 +108,9 @@ def written(name, parallel, wire):
 @pytest.mark.parametrize("parallel", PARALLEL)
 @pytest.mark.parametrize("name", CHOICES)
 @pytest.mark.parametrize("wire", WIRES)
-def test_every_choice_on_every_wire(wire, name, parallel):
+def test_every_tool_choice_is_encoded_on_every_wire(wire, name, parallel):
     body, losses = written(name, parallel, wire)
-    assert said(body) == expected(name, parallel, wire)
+    assert choice_fields(body) == expected(name, parallel, wire)
     restricted = name.startswith("allowed") and wire in ("anthropic", "ollama")
     undeclared = name == "none" and wire == "ollama"
     assert names_in(body) == ([] if undeclared else ["f"] if restricted else ["f", "g"])
@@ -123,13 +123,13 @@ def test_every_choice_on_every_wire(wire, name, parallel):
 
 @pytest.mark.parametrize("target", WIRES)
 @pytest.mark.parametrize("source", WIRES)
-def test_every_choice_between_all_wires(source, target):
+def test_every_tool_choice_translates_between_all_wires(source, target):
     for name in CHOICES:
         for parallel in PARALLEL:
-            carry(source, target, name, parallel)
+            check_translation(source, target, name, parallel)
 
 
-def carry(source, target, name, parallel):
+def check_translation(source, target, name, parallel):
     body, _ = written(name, parallel, source)
     meant = READ_AS.get((name, source), name)
     if source == target:
@@ -142,14 +142,14 @@ def carry(source, target, name, parallel):
     if source == "anthropic" and name == "unset" and parallel is not None:
         meant = "auto"
     there = toolwire.translate(body, source=source, target=target, model="m").body
-    assert said(there) == expected(meant, parallel, target), (name, parallel)
+    assert choice_fields(there) == expected(meant, parallel, target), (name, parallel)
 
 
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("name", ["required", "tool", "allowed", "validated"])
-def test_a_choice_without_tools_is_not_sent(wire, name):
+def test_tool_choice_without_tools_is_not_sent(wire, name):
     user = Message("user", (toolwire.Text("hi"),))
     alone = toolwire.Request("m", (user,), (), CHOICES[name], False, Params(max_tokens=9))
     prepared = toolwire.prepare(alone, wire)
-    assert said(get(wire).encode_request(prepared.request).body) == {}
+    assert choice_fields(get(wire).encode_request(prepared.request).body) == {}
     assert [loss.path for loss in prepared.losses if loss.concept == "tool choice"] == ["/choice"]

@@ -22,11 +22,11 @@ REQUESTS = [
 
 
 @pytest.mark.parametrize(("wire", "request_body"), REQUESTS)
-def test_request_is_detected_by_what_only_its_wire_has(wire, request_body):
+def test_request_is_detected_by_fields_unique_to_its_wire(wire, request_body):
     assert detect(request_body) == Detected(wire, "request")
 
 
-def test_loss_points_at_one_value_without_a_list():
+def test_loss_path_has_no_index_where_the_client_sent_a_single_value():
     import toolwire
 
     body = {

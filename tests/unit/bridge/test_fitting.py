@@ -39,7 +39,7 @@ def call(call_id, name="f", arguments="{}"):
 
 
 @pytest.mark.parametrize(("mode", "kind"), [("auto", "auto"), ("required", "any")])
-def test_allowed_tools_are_the_only_ones_declared_where_nothing_else_restricts(mode, kind):
+def test_only_allowed_tools_are_declared_on_wires_without_an_allow_list(mode, kind):
     allowed = {"mode": mode, "tools": [{"type": "function", "function": {"name": "a"}}]}
     body = chat(tools=[tool("a"), tool("b")], tool_choice={"type": "allowed_tools", "allowed_tools": allowed})
     written = to("anthropic", body).body
@@ -47,13 +47,13 @@ def test_allowed_tools_are_the_only_ones_declared_where_nothing_else_restricts(m
     assert written["tool_choice"]["type"] == kind
 
 
-def test_a_choice_among_tools_that_are_not_there_forbids_calls():
+def test_allow_list_of_undeclared_tools_forbids_calls():
     allowed = {"mode": "auto", "tools": [{"type": "function", "function": {"name": "gone"}}]}
     body = chat(tools=[tool("a")], tool_choice={"type": "allowed_tools", "allowed_tools": allowed})
     assert to("gemini", body).body["toolConfig"]["functionCallingConfig"]["mode"] == "NONE"
 
 
-def test_a_choice_of_a_mode_that_does_not_exist_is_refused():
+def test_unknown_allowed_tools_mode_is_rejected():
     allowed = {"mode": "bogus", "tools": []}
     body = chat(tools=[tool("a")], tool_choice={"type": "allowed_tools", "allowed_tools": allowed})
     with pytest.raises(toolwire.ProtocolError) as caught:
@@ -61,19 +61,19 @@ def test_a_choice_of_a_mode_that_does_not_exist_is_refused():
     assert caught.value.pointer == "/tool_choice/allowed_tools/mode"
 
 
-def test_unknown_fields_of_a_choice_are_told():
+def test_unknown_fields_of_a_tool_choice_are_reported():
     body = chat(tools=[tool("f")], tool_choice={"type": "function", "function": {"name": "f", "zz": 1}, "yy": 2})
     told = {loss.concept for loss in to("gemini", body).losses}
     assert {"choice zz", "choice yy"} <= told
 
 
-def test_one_call_at_a_time_is_not_said_where_none_may_be_made():
+def test_parallel_setting_is_omitted_when_calls_are_forbidden():
     body = chat(tools=[tool("f")], tool_choice="none", parallel_tool_calls=False)
     assert to("anthropic", body).body["tool_choice"] == {"type": "none"}
 
 
 @pytest.mark.parametrize(("target", "most"), [("openai_chat", 128), ("gemini", 512)])
-def test_no_more_tools_than_the_target_takes(target, most):
+def test_tools_above_the_limit_of_the_target_are_dropped(target, most):
     names = [f"t{number}" for number in range(most + 2)]
     body = {
         "model": "m",
@@ -96,13 +96,13 @@ def test_no_more_tools_than_the_target_takes(target, most):
 
 
 @pytest.mark.case("5")
-def test_no_more_strict_tools_than_the_target_takes():
+def test_strict_is_removed_above_the_strict_tool_limit():
     translation = to("anthropic", chat(tools=[tool(f"t{number}", strict=True) for number in range(25)]))
     assert sum(one.get("strict", False) for one in translation.body["tools"]) == 20
     assert len([loss for loss in translation.losses if loss.concept == "strict"]) == 5
 
 
-def test_examples_and_grammars_are_told_in_words():
+def test_examples_and_grammars_are_written_into_descriptions():
     body = {
         "model": "m",
         "max_tokens": 9,
@@ -116,7 +116,7 @@ def test_examples_and_grammars_are_told_in_words():
     assert "lark" in written and "start: WORD" in written
 
 
-def test_two_tools_of_one_name_in_two_namespaces_stay_apart():
+def test_equal_tool_names_in_two_namespaces_stay_distinct():
     spaces = [
         {"type": "namespace", "name": name, "description": "d", "tools": [{"type": "function", "name": "get"}]}
         for name in ("a", "b")
@@ -129,29 +129,29 @@ def test_two_tools_of_one_name_in_two_namespaces_stay_apart():
 # parameters
 
 
-def test_what_is_more_than_the_target_takes_is_cut_and_told():
+def test_surplus_stop_sequences_are_dropped_and_reported():
     body = {"model": "m", "max_tokens": 9, "messages": [USER], "stop_sequences": list("abcdef")}
     translation = to("openai_chat", body, source="anthropic")
     assert translation.body["stop"] == ["a", "b", "c", "d"]
     assert "stop sequences" in concepts(translation, "warning")
 
 
-def test_chat_is_asked_to_count_where_others_count_unasked():
+def test_streamed_chat_request_includes_usage():
     body = {"model": "m", "max_tokens": 9, "messages": [USER], "stream": True}
     assert to("openai_chat", body, source="anthropic").body["stream_options"] == {"include_usage": True}
 
 
-def test_log_probabilities_are_asked_for_by_both_switches():
+def test_log_probabilities_set_both_chat_fields():
     body = {"contents": [{"parts": [{"text": "hi"}]}], "generationConfig": {"responseLogprobs": True, "logprobs": 3}}
     written = to("openai_chat", body, source="gemini").body
     assert (written["logprobs"], written["top_logprobs"]) == (True, 3)
 
 
-def test_an_answer_is_not_kept_unless_the_client_says_so():
+def test_store_is_false_by_default_on_responses():
     assert to("openai_responses", chat()).body["store"] is False
 
 
-def test_thinking_needs_room_behind_it():
+def test_thinking_budget_is_kept_below_max_tokens():
     body = {
         "model": "m",
         "messages": [USER],
@@ -162,13 +162,13 @@ def test_thinking_needs_room_behind_it():
     assert written["thinking"]["budget_tokens"] < written["max_tokens"]
 
 
-def test_cache_marks_live_long_enough():
+def test_long_cache_lifetime_becomes_one_hour_on_anthropic():
     mark = {"type": "text", "text": "x", "prompt_cache_breakpoint": {"mode": "explicit", "ttl": "12h"}}
     body = {"model": "m", "messages": [{"role": "user", "content": [mark]}]}
     assert to("anthropic", body).body["messages"][0]["content"][0]["cache_control"]["ttl"] == "1h"
 
 
-def test_a_cache_mark_on_a_call_is_told_where_calls_have_none():
+def test_unsupported_cache_mark_on_a_call_is_reported():
     body = {
         "model": "m",
         "max_tokens": 9,
@@ -185,7 +185,7 @@ def test_a_cache_mark_on_a_call_is_told_where_calls_have_none():
     assert "cache mark" in concepts(to("gemini", body, source="anthropic"))
 
 
-def test_an_enum_in_plain_words_is_told():
+def test_plain_text_enum_output_is_reported_as_a_loss():
     config = {"responseMimeType": "text/x.enum", "responseSchema": {"type": "STRING", "enum": ["a"]}}
     body = {"contents": [{"parts": [{"text": "hi"}]}], "generationConfig": config}
     translation = to("openai_chat", body, source="gemini")
@@ -213,7 +213,7 @@ def failed(content):
 
 @pytest.mark.case("41")
 @pytest.mark.parametrize("target", ["openai_chat", "openai_responses"])
-def test_what_a_failed_tool_said_arrives_whole(target):
+def test_content_of_a_failed_result_is_kept(target):
     found = {"type": "search_result", "source": "s", "title": "t", "content": [{"type": "text", "text": "x"}]}
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
     two = [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]
@@ -225,7 +225,7 @@ def test_what_a_failed_tool_said_arrives_whole(target):
     assert "image" in said  # itself, or a word in its place
 
 
-def test_media_behind_all_results_of_a_turn():
+def test_media_follow_all_results_of_a_turn():
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
     body = {
         "model": "m",
@@ -251,7 +251,7 @@ def test_media_behind_all_results_of_a_turn():
 
 @pytest.mark.case("38")
 @pytest.mark.parametrize("target", ["anthropic", "gemini", "openai_responses"])
-def test_a_call_that_nobody_answered_failed(target):
+def test_unanswered_call_gets_an_error_result(target):
     body = chat(messages=[USER, {"role": "assistant", "tool_calls": [call("1")]}, USER])
     translation = to(target, body)
     results = [
@@ -264,7 +264,7 @@ def test_a_call_that_nobody_answered_failed(target):
 
 
 @pytest.mark.case("39")
-def test_a_result_of_another_call_is_not_taken_for_an_answer():
+def test_result_with_an_unknown_call_id_is_not_matched_to_another_call():
     body = chat(
         messages=[
             USER,
@@ -279,7 +279,7 @@ def test_a_result_of_another_call_is_not_taken_for_an_answer():
     assert "result without a call" in concepts(translation)
 
 
-def test_a_result_that_comes_late_is_moved_and_told():
+def test_late_result_is_moved_and_reported():
     body = chat(
         messages=[
             USER,
@@ -295,7 +295,7 @@ def test_a_result_that_comes_late_is_moved_and_told():
 
 @pytest.mark.case("35")
 @pytest.mark.parametrize("target", ["anthropic@2023-06-01", "gemini", "openai_chat"])
-def test_results_that_are_split_over_two_messages_come_together(target):
+def test_results_split_over_two_messages_are_merged(target):
     body = {
         "model": "m",
         "max_tokens": 9,
@@ -316,7 +316,7 @@ def test_results_that_are_split_over_two_messages_come_together(target):
         assert [part.text for part in messages[2].parts] == ["a", "b"] and len(messages) == 3
 
 
-def test_fields_around_results_are_told():
+def test_unknown_fields_of_result_messages_are_reported():
     body = {
         "contents": [
             {"role": "user", "parts": [{"text": "hi"}]},
@@ -329,7 +329,7 @@ def test_fields_around_results_are_told():
 
 @pytest.mark.case("34")
 @pytest.mark.parametrize("source", ["anthropic", "openai_responses"])
-def test_what_one_model_signed_is_not_sent_to_another(source):
+def test_signed_reasoning_is_not_sent_to_another_model(source):
     bodies = {
         "anthropic": {
             "model": "one",
@@ -355,7 +355,7 @@ def test_what_one_model_signed_is_not_sent_to_another(source):
 
 
 @pytest.mark.case("32")
-def test_reasoning_does_not_stay_behind_alone():
+def test_reasoning_without_a_following_item_is_dropped():
     body = {
         "model": "one",
         "input": [
@@ -375,7 +375,7 @@ def test_reasoning_does_not_stay_behind_alone():
 @pytest.mark.parametrize(
     ("target", "length"), [("openai_chat", 40), ("openai_responses", 64), ("anthropic", 128)], ids=str
 )
-def test_ids_of_the_greatest_length_stay_and_longer_ones_do_not(target, length):
+def test_ids_up_to_the_length_limit_are_kept(target, length):
     def ids_of(size):
         body = {
             "contents": [
@@ -395,7 +395,7 @@ def test_ids_of_the_greatest_length_stay_and_longer_ones_do_not(target, length):
 
 @pytest.mark.case("8")
 @pytest.mark.parametrize(("target", "length"), [("openai_chat", 64), ("anthropic", 128), ("gemini", 128)], ids=str)
-def test_names_of_the_greatest_length_stay_and_longer_ones_do_not(target, length):
+def test_names_up_to_the_length_limit_are_kept(target, length):
     def name_of(size):
         body = {"model": "m", "input": "hi", "tools": [{"type": "function", "name": "n" * size, "parameters": EMPTY}]}
         return get(target).decode_request(to(target, body, source="openai_responses").body).tools[0].name
@@ -414,14 +414,14 @@ def answer(*calls, finish="tool_calls", content=None):
 
 @pytest.mark.case("61")
 @pytest.mark.parametrize("target", ["anthropic", "gemini", "openai_responses"])
-def test_a_call_that_was_cut_short_makes_the_stop_a_length(target):
+def test_truncated_call_sets_the_stop_reason_to_length(target):
     body = answer(call("1", arguments='{"a": "b'), finish="stop")
     translation = to(target, body, kind="response")
     assert get(target).decode_response(translation.body).stop.reason == "length"
     assert list(translation.losses)
 
 
-def test_an_incomplete_call_without_arguments_is_not_a_call_with_none():
+def test_incomplete_call_without_arguments_is_truncated():
     item = {"type": "function_call", "call_id": "1", "name": "f", "arguments": "", "status": "incomplete"}
     body = {"object": "response", "status": "incomplete", "output": [item]}
     assert toolwire.calls(body)[0].state == "truncated"
@@ -432,7 +432,7 @@ def test_an_incomplete_call_without_arguments_is_not_a_call_with_none():
 
 
 @pytest.mark.parametrize("target", ["anthropic", "gemini"])
-def test_a_broken_call_takes_the_answer_with_it_and_says_so(target):
+def test_invalid_call_turns_the_response_into_an_error_with_losses(target):
     body = answer(call("1", arguments="[]"), call("2"), content="words")
     translation = to(target, body, kind="response")
     assert translation.status == 502
@@ -448,7 +448,7 @@ def restored(events, client="openai_chat", exchange=None):
 
 
 @pytest.mark.case("46")
-def test_ids_that_repeat_in_a_stream_are_made_unique():
+def test_repeated_call_ids_in_a_stream_are_made_unique():
     events = [ResponseStart("r", "m")]
     for key in range(2):
         events += [CallStart(key, "same", "f"), CallEnd(key, {}, None, "complete")]
@@ -457,7 +457,7 @@ def test_ids_that_repeat_in_a_stream_are_made_unique():
 
 
 @pytest.mark.case("10")
-def test_more_calls_in_a_stream_than_were_asked_for_are_told():
+def test_parallel_calls_in_a_stream_despite_a_limit_of_one_are_reported():
     request = get("openai_chat").decode_request(chat(tools=[tool("f")], parallel_tool_calls=False))
     exchange = toolwire.prepare(request, "gemini").exchange
     events = [ResponseStart("r", "m")]
@@ -467,7 +467,7 @@ def test_more_calls_in_a_stream_than_were_asked_for_are_told():
     assert list(losses)
 
 
-def test_arguments_that_a_wrapped_tool_does_not_have_are_told():
+def test_extra_arguments_of_a_wrapped_tool_are_reported():
     request = get("openai_chat").decode_request(chat(tools=[{"type": "custom", "custom": {"name": "f"}}]))
     exchange = toolwire.prepare(request, "anthropic").exchange
     events = [ResponseStart("r", "m"), CallStart(0, "1", "f"), CallEnd(0, {"input": "x", "more": 1}, None, "complete")]
@@ -476,7 +476,7 @@ def test_arguments_that_a_wrapped_tool_does_not_have_are_told():
     assert list(losses)
 
 
-def test_words_behind_a_call_are_told_to_have_moved_on_chat():
+def test_text_after_a_call_is_reported_as_moved_on_chat():
     content = [{"type": "tool_use", "id": "1", "name": "f", "input": {}}, {"type": "text", "text": "after"}]
     start = {"id": "m", "type": "message", "role": "assistant", "model": "x", "content": []}
     events = [{"type": "message_start", "message": start}]
@@ -492,7 +492,7 @@ def test_words_behind_a_call_are_told_to_have_moved_on_chat():
     assert "order of text and calls" in {loss.concept for loss in stream.losses}
 
 
-def test_one_caller_cannot_change_what_another_gets():
+def test_changing_a_translated_body_does_not_affect_later_translations():
     body = chat(tools=[{"type": "function", "function": {"name": "f"}}])
     to("anthropic", body).body["tools"][0]["input_schema"]["properties"]["poison"] = 1
     assert to("anthropic", body).body["tools"][0]["input_schema"] == EMPTY

@@ -11,7 +11,7 @@ from toolwire.wire.protocol import Limits
 
 
 @pytest.mark.parametrize("wire", ["anthropic", "gemini", "openai_chat", "openai_responses"])
-def test_ten_thousand_names_stay_distinct_and_come_back(wire):
+def test_ten_thousand_names_stay_distinct_and_are_restored(wire):
     codec = get(wire)
     names = NameMap(codec.limits, codec.capabilities.namespaces)
     odd = [f"{stem}{n}{mark}" for n in range(1250) for stem in ("a/b.", "long" * 40) for mark in ("", " ", "é", "/x")]
@@ -23,13 +23,13 @@ def test_ten_thousand_names_stay_distinct_and_come_back(wire):
         assert names.from_wire(None, legal) == (None, name)
 
 
-def test_legal_names_stay():
+def test_legal_names_are_unchanged():
     names = NameMap(get("openai_chat").limits, namespaces=False)
     assert names.to_wire(None, "get_weather") == "get_weather"
     assert names.from_wire(None, "never_seen") == (None, "never_seen")
 
 
-def test_a_namespace_is_a_prefix_where_there_are_none():
+def test_namespace_becomes_a_name_prefix_on_wires_without_namespaces():
     names = NameMap(get("anthropic").limits, namespaces=False)
     assert names.to_wire("agents", "close") == "agents__close"
     assert names.from_wire(None, "agents__close") == ("agents", "close")
@@ -45,7 +45,7 @@ def test_the_mapping_does_not_depend_on_other_names():
     assert crowded.to_wire(None, "a.b") == alone
 
 
-def test_ids_stay_if_they_can():
+def test_legal_unique_ids_are_unchanged():
     ids = IdAllocator(get("openai_chat").limits)
     assert ids.assign("call_1", "f") == "call_1"
     again = ids.assign("call_1", "f")
@@ -53,7 +53,7 @@ def test_ids_stay_if_they_can():
     assert re.fullmatch("[a-z0-9]{9}", again)
 
 
-def test_ids_are_the_same_in_every_turn():
+def test_generated_ids_are_the_same_in_every_turn():
     def first(count):
         ids = IdAllocator(get("openai_chat").limits)
         return [ids.assign("", "f") for _ in range(count)]
@@ -63,7 +63,7 @@ def test_ids_are_the_same_in_every_turn():
 
 
 @pytest.mark.parametrize("name", ["get-weather", "9 lives", "-", "ünïcode", "a.b/c"])
-def test_cleaned_names_are_legal_where_little_is(name):
+def test_sanitised_names_are_legal_under_narrow_limits(name):
     limits = Limits(name=r"[a-zA-Z_][a-zA-Z0-9_]*", name_length=20, id=".*", id_length=9)
     wire = NameMap(limits, namespaces=False).to_wire(None, name)
     assert re.fullmatch(limits.name, wire) and len(wire) <= 20

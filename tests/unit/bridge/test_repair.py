@@ -22,7 +22,7 @@ def broken(name: str, raw: str, state: str = "invalid") -> ToolCall:
     return ToolCall("c1", name, None, raw, state)
 
 
-def test_what_has_one_meaning_is_repaired_for_every_tool():
+def test_unambiguous_error_is_repaired_for_every_tool():
     mended = repair_calls(answer(broken("book", '{"days": 3,}')), [READ, WRITE])
     (call,) = mended.response.parts[1:]
     assert (call.arguments, call.state) == ({"days": 3}, "complete")
@@ -31,7 +31,7 @@ def test_what_has_one_meaning_is_repaired_for_every_tool():
 
 
 @pytest.mark.parametrize(("tool", "repaired"), [(READ, True), (WRITE, False)])
-def test_guesses_are_for_tools_that_change_nothing(tool, repaired):
+def test_guesses_are_made_only_for_read_only_tools(tool, repaired):
     mended = repair_calls(answer(ToolCall("c1", tool.name, {"days": "3"})), [tool])
     (call,) = mended.response.parts[1:]
     assert call.arguments == ({"days": 3} if repaired else {"days": "3"})
@@ -39,33 +39,33 @@ def test_guesses_are_for_tools_that_change_nothing(tool, repaired):
     assert bool(repair.problems) is not repaired
 
 
-def test_a_tool_that_nobody_knows_is_treated_as_one_that_does_something():
+def test_unknown_tool_gets_the_safe_repair_policy():
     assert policy_for(None) == "safe"
 
 
 @pytest.mark.case("23")
-def test_arguments_that_were_encoded_twice_are_recognised():
+def test_doubly_encoded_arguments_are_repaired():
     twice = ToolCall("c1", "book", None, '"{\\"days\\": 3}"', "invalid")
     mended = repair_calls(answer(twice), [WRITE])
     assert mended.response.parts[1].arguments == {"days": 3}
     assert [step.name for step in mended.repairs[0].steps] != []
 
 
-def test_what_was_cut_off_is_never_completed():
+def test_truncated_call_is_never_completed():
     cut = broken("forecast", '{"days": 3', "truncated")
     mended = repair_calls(answer(cut), [READ], policy="aggressive")
     assert mended.response.parts[1] == cut
     assert not mended.repairs
 
 
-def test_what_is_whole_passes_as_it_is():
+def test_valid_calls_pass_unchanged():
     given = answer(
         ToolCall("c1", "forecast", {"days": 3}, '{"days": 3}'), ToolCall("c2", "patch", None, "x", kind="freeform")
     )
     assert repair_calls(given, [READ]).response == given
 
 
-def test_a_stream_gives_the_same():
+def test_stream_and_response_are_repaired_in_the_same_way():
     given = answer(broken("book", "{'days': 3}"), ToolCall("c2", "forecast", {"days": 1}))
     mender = CallRepairer([READ, WRITE])
     streamed = fold([made for event in unfold(given) for made in mender.feed(event)])

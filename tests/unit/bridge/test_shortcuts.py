@@ -41,7 +41,7 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize("wire", ANSWERS)
-def test_the_calls_of_any_answer(wire):
+def test_calls_are_read_from_a_response_of_any_wire(wire):
     for body in (ANSWERS[wire], json.dumps(ANSWERS[wire]), json.dumps(ANSWERS[wire]).encode()):
         (call,) = toolwire.calls(body)
         assert (call.name, call.arguments, call.state) == ("f", {"a": 1}, "complete")
@@ -49,7 +49,7 @@ def test_the_calls_of_any_answer(wire):
 
 
 @pytest.mark.parametrize("wire", ANSWERS)
-def test_the_calls_of_any_stream(wire):
+def test_calls_are_read_from_a_stream_of_any_wire(wire):
     codec = toolwire.wire.get(wire)
     encoder = codec.stream_encoder()
     data = b"".join(encoder.feed(event) for event in toolwire.unfold(codec.decode_response(ANSWERS[wire])))
@@ -59,12 +59,12 @@ def test_the_calls_of_any_stream(wire):
         toolwire.calls(data[: len(data) // 2], wire)
 
 
-def test_a_request_has_no_calls():
+def test_calls_of_a_request_raise():
     with pytest.raises(ProtocolError, match="expected an answer"):
         toolwire.calls({"model": "m", "messages": [{"role": "user", "content": "hi"}]})
 
 
-def test_an_error_is_raised():
+def test_calls_of_an_error_raise():
     with pytest.raises(toolwire.UpstreamError, match="slow"):
         toolwire.calls({"type": "error", "error": {"type": "rate_limit_error", "message": "slow"}})
 
@@ -112,12 +112,12 @@ def test_an_error_is_raised():
         ),
     ],
 )
-def test_results_go_back(wire, messages):
+def test_results_are_encoded_as_messages(wire, messages):
     one, two = toolwire.ToolCall("c", "f", {}), toolwire.ToolCall("d", "f", {})
     assert toolwire.results([one.result("22"), two.result("boom", is_error=True)], wire) == messages
 
 
-def test_an_image_goes_back_where_there_is_room_for_it():
+def test_image_result_is_placed_where_the_wire_allows_it():
     image = toolwire.Media("image", "image/png", "iVBO")
     result = toolwire.ToolResult("c", "f", (toolwire.Text("see"), image))
     chat = toolwire.results([result], "openai_chat")
@@ -126,7 +126,7 @@ def test_an_image_goes_back_where_there_is_room_for_it():
     assert anthropic[0]["content"][0]["content"][1]["type"] == "image"
 
 
-def test_list_tools_says_where_there_is_none():
+def test_list_tools_raises_for_wires_without_discovery():
     with pytest.raises(toolwire.ToolwireError, match="no discovery reply"):
         toolwire.list_tools({}, "gemini")
     assert toolwire.list_tools('{"tools": [{"name": "f"}]}', "mcp")[0].name == "f"
@@ -159,13 +159,13 @@ def test_list_tools_says_where_there_is_none():
         ('event: error\ndata: {"type": "error", "error": {"type": "api_error"}}\n\n', "anthropic", "stream"),
     ],
 )
-def test_detect(body, wire, kind):
+def test_detect_finds_wire_and_kind(body, wire, kind):
     found = toolwire.detect(body)
     assert (found.wire, found.kind) == (wire, kind)
 
 
 @pytest.mark.parametrize("body", [{}, [], 3, {"hello": "world"}, b"data: [DONE]\n\n", "{}"])
-def test_what_is_nothing_known_is_told(body):
+def test_undetectable_document_raises_with_a_hint(body):
     with pytest.raises(ProtocolError) as caught:
         toolwire.detect(body)
     assert caught.value.hint or "stream" in caught.value.message

@@ -10,7 +10,7 @@ from toolwire.wire import get, names
 HELLO = {"role": "user", "content": "hi"}
 CALL = {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"}
 RESULT = {"type": "function_call_output", "call_id": "c1", "output": "seen"}
-SAID = {"type": "message", "role": "assistant", "id": "msg_0", "content": [{"type": "output_text", "text": "yes"}]}
+ANSWER = {"type": "message", "role": "assistant", "id": "msg_0", "content": [{"type": "output_text", "text": "yes"}]}
 
 
 def responses(*items, **fields):
@@ -33,7 +33,7 @@ REFERENCES = [
     ("openai_responses", {"model": "gpt-5", "prompt": {"id": "pmpt_1"}}, "/prompt"),
     ("openai_responses", responses({"type": "item_reference", "id": "msg_1"}), "/input/0"),
     ("openai_responses", responses({"type": "item_reference", "id": "msg_1"}, HELLO), "/input/0"),
-    ("openai_responses", responses(HELLO, SAID, CALL, {"type": "item_reference", "id": "x"}, RESULT), "/input/3"),
+    ("openai_responses", responses(HELLO, ANSWER, CALL, {"type": "item_reference", "id": "x"}, RESULT), "/input/3"),
     ("openai_responses", responses(HELLO, {"type": "item_reference", "id": "x"}, instructions="Be kind."), "/input/1"),
     ("openai_responses", responses(HELLO, {"id": "rs_1"}, HELLO), "/input/1"),
     ("openai_responses", responses(HELLO, {"id": "rs_1", "type": None}), "/input/1"),
@@ -56,7 +56,7 @@ REFERENCES = [
 @pytest.mark.finding("G5")
 @pytest.mark.parametrize(("source", "body", "pointer"), REFERENCES)
 @pytest.mark.parametrize("target", names())
-def test_a_reference_is_refused_across_wires_and_passes_on_its_own(source, body, pointer, target):
+def test_reference_is_rejected_across_wires_and_kept_on_its_own_wire(source, body, pointer, target):
     if source == target:
         for model in (None, "another") if source != "openai_chat" else (None,):
             written = translate(body, source=source, target=target, model=model).body
@@ -74,7 +74,7 @@ def test_a_reference_is_refused_across_wires_and_passes_on_its_own(source, body,
 
 
 @pytest.mark.finding("G5")
-def test_the_error_is_one_of_encoding_and_names_the_pointer():
+def test_stored_state_error_is_an_encode_error_with_a_pointer():
     with pytest.raises(EncodeError) as caught:
         translate(responses(previous_response_id="resp_1"), source="openai_responses", target="anthropic")
     assert str(caught.value) == (
@@ -98,7 +98,7 @@ def test_the_error_is_one_of_encoding_and_names_the_pointer():
     ],
 )
 @pytest.mark.parametrize("target", [name for name in names() if name != "openai_responses"])
-def test_fields_that_refer_to_nothing_pass(fields, target):
+def test_fields_without_a_stored_reference_are_translated(fields, target):
     translation = translate(responses(**fields), source="openai_responses", target=target)
     assert get(target).decode_request(translation.body).messages == (Message("user", (Text("hi"),)),)
     assert not [loss for loss in translation.losses if loss.severity == "error"]
@@ -106,7 +106,7 @@ def test_fields_that_refer_to_nothing_pass(fields, target):
 
 @pytest.mark.finding("G5")
 @pytest.mark.parametrize("target", [name for name in names() if name != "openai_responses"])
-def test_a_response_in_the_background_is_one_in_the_foreground_with_a_loss(target):
+def test_background_response_becomes_a_foreground_response_with_a_loss(target):
     """The whole conversation is there; the client gets its answer at once instead of by polling."""
     losses = translate(responses(background=True), source="openai_responses", target=target).losses
     assert [(loss.path, loss.severity) for loss in losses if loss.concept == "background"] == [
@@ -115,7 +115,7 @@ def test_a_response_in_the_background_is_one_in_the_foreground_with_a_loss(targe
 
 
 @pytest.mark.finding("G5")
-def test_fields_of_a_request_for_several_wires_do_not_hide_the_reference():
+def test_extra_fields_of_other_wires_do_not_hide_the_reference():
     extra = {"openai_responses": {"previous_response_id": "resp_1"}, "openai_chat": {"seed": 7}}
     request = Request("m", (Message("user", (Text("hi"),)),), extra=extra)
     with pytest.raises(StoredStateError):
@@ -124,7 +124,7 @@ def test_fields_of_a_request_for_several_wires_do_not_hide_the_reference():
 
 
 @pytest.mark.finding("G5")
-def test_an_answer_is_still_translated_for_a_client_whose_conversation_was_rebuilt():
+def test_response_is_translated_for_a_request_that_has_a_reference():
     """Whoever keeps the conversation itself asks with all of it, and answers the request that had the reference."""
     body = responses({"type": "item_reference", "id": "x"}, HELLO, previous_response_id="resp_1", stream=True)
     answer = {"choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "yes"}}]}
@@ -139,7 +139,7 @@ def test_an_answer_is_still_translated_for_a_client_whose_conversation_was_rebui
 
 
 @pytest.mark.finding("G5")
-def test_the_summary_of_a_compacted_conversation_is_carried_as_text():
+def test_summary_of_a_compacted_conversation_is_sent_as_text():
     content = [{"type": "compaction", "content": "Ann likes rain."}, {"type": "text", "text": "Noted."}]
     messages = [{"role": "assistant", "content": content}, {"role": "user", "content": "What do I like?"}]
     body = {"model": "claude", "max_tokens": 9, "messages": messages}

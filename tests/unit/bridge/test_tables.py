@@ -41,7 +41,7 @@ STATUSES = {
 }
 
 
-def word_of(wire, body):
+def error_type_in(wire, body):
     if wire == "ollama":
         return body["error"]
     return body["error"]["status" if wire == "gemini" else "type"]
@@ -49,13 +49,13 @@ def word_of(wire, body):
 
 @pytest.mark.parametrize("kind", ERRORS)
 @pytest.mark.parametrize("column", range(5), ids=BARE)
-def test_errors_have_the_status_and_the_word_of_the_wire(kind, column):
+def test_errors_have_the_status_and_type_of_the_wire(kind, column):
     wire = BARE[column]
     encoded = get(wire).encode_error(Fault(kind, "m", STATUSES[kind]))
     expected = ERRORS[kind][min(column, 2)]
     if wire == "ollama":  # it has statuses, and no words for kinds
         expected = (503 if kind == "overloaded" else STATUSES[kind], "m")
-    assert (encoded.status, word_of(wire, encoded.body)) == expected
+    assert (encoded.status, error_type_in(wire, encoded.body)) == expected
     if wire == "gemini":
         assert encoded.body["error"]["code"] == encoded.status
     back = get(wire).decode_error(encoded.status, encoded.body, encoded.headers)
@@ -71,7 +71,7 @@ def test_errors_have_the_status_and_the_word_of_the_wire(kind, column):
 @pytest.mark.parametrize("wire", ["openai_chat", "openai_responses"])
 @pytest.mark.parametrize("code", [None, "insufficient_quota"])
 @pytest.mark.parametrize("target", ["anthropic", "ollama", "openai_chat", "openai_responses"])
-def test_no_money_is_not_too_many_requests_though_the_status_is_the_same(wire, code, target):
+def test_exhausted_quota_with_status_429_is_a_billing_error(wire, code, target):
     error = {"message": "You exceeded your current quota", "type": "insufficient_quota", "param": None, "code": code}
     fault = get(wire).decode_error(429, {"error": error})
     assert fault.kind == "billing"
@@ -82,14 +82,14 @@ def test_no_money_is_not_too_many_requests_though_the_status_is_the_same(wire, c
 
 @pytest.mark.parametrize("status", sorted(set(STATUSES.values()) | {408, 422, 502, 503}))
 @pytest.mark.parametrize("wire", BARE)
-def test_a_status_alone_tells_the_kind(wire, status):
+def test_error_kind_follows_from_the_status_alone(wire, status):
     known = {status: kind for kind, status in STATUSES.items()} | {408: "timeout", 422: "invalid_request"}
     known |= {502: "server", 503: "overloaded"}
     assert get(wire).decode_error(status, "<html>").kind == known[status]
 
 
 @pytest.mark.parametrize("wire", BARE)
-def test_headers_say_when_to_try_again_and_which_request_it_was(wire):
+def test_error_headers_have_retry_delay_and_request_id(wire):
     fault = Fault("rate_limit", "m", 429, retry_after=2.5, retryable=False, request_id="req_1")
     encoded = get(wire).encode_error(fault)
     assert encoded.headers["retry-after"] == "2.5"
@@ -101,26 +101,26 @@ def test_headers_say_when_to_try_again_and_which_request_it_was(wire):
         assert encoded.body["error"]["details"][0]["retryDelay"] == "2.5s"
 
 
-def test_translated_errors_come_with_their_headers():
+def test_translated_errors_keep_the_retry_header():
     body = {"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "m", "details": [{"retryDelay": "7s"}]}}
     translation = toolwire.translate(body, source="gemini", target="openai_chat", kind="error")
     assert (translation.status, translation.headers["retry-after"]) == (429, "7")
 
 
 @pytest.mark.parametrize("request_id", ["a\r\nX-Evil: 1", "a b", "", "é"])
-def test_nothing_is_smuggled_into_a_header(request_id):
+def test_invalid_request_id_is_not_written_to_a_header(request_id):
     body = {"type": "error", "error": {"type": "rate_limit_error", "message": "x"}, "request_id": request_id}
     assert toolwire.translate(body, source="anthropic", target="openai_chat", kind="error").headers == {}
 
 
 @pytest.mark.parametrize("delay", ["infs", "nans", "-infs", "xs"])
-def test_a_wait_without_end_is_none(delay):
+def test_invalid_retry_delay_is_ignored(delay):
     body = {"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "m", "details": [{"retryDelay": delay}]}}
     assert get("gemini").decode_error(429, body).retry_after is None
 
 
 @pytest.mark.parametrize("kind", ERRORS)
-def test_a_failed_response_tells_who_has_to_act(kind):
+def test_failed_response_code_keeps_the_error_class(kind):
     wire = get("openai_responses")
     encoder = wire.stream_encoder()
     data = encoder.feed(ResponseStart("r", "m")) + encoder.feed(StreamFault(Fault(kind, "m", STATUSES[kind], "x_y")))
@@ -132,12 +132,12 @@ def test_a_failed_response_tells_who_has_to_act(kind):
 
 
 @pytest.mark.parametrize("code", ["invalid_prompt", "invalid_image", "image_too_large", "empty_image_file"])
-def test_codes_about_the_prompt_are_the_authors_to_mend(code):
+def test_prompt_error_codes_are_invalid_request_errors(code):
     body = {"object": "response", "status": "failed", "output": [], "error": {"code": code, "message": "m"}}
     assert get("openai_responses").decode_response(body).fault.kind == "invalid_request"
 
 
-def test_a_stream_to_gemini_fails_with_a_status_that_it_has():
+def test_stream_error_to_gemini_uses_a_status_it_defines():
     encoder = get("gemini").stream_encoder()
     written = encoder.feed(StreamFault(Fault("overloaded", "busy", 529)))
     assert json.loads(written.removeprefix(b"data: "))["error"]["code"] == 503
@@ -170,7 +170,7 @@ def stop_in(wire, body):
 
 @pytest.mark.parametrize("reason", STOPS)
 @pytest.mark.parametrize("column", range(5), ids=BARE)
-def test_stop_reasons(reason, column):
+def test_stop_reasons_are_encoded_and_restored(reason, column):
     wire = get(BARE[column])
     parts = (ToolCall("c", "f", {}),) if reason == "tool_calls" else (Text("t"),)
     written, losses = wire.encode_response(Response(id="r", model="m", parts=parts, stop=Stop(reason)))
@@ -191,12 +191,12 @@ def test_stop_reasons(reason, column):
         ("SOMETHING_NEW", "unknown"),
     ],
 )
-def test_finish_reasons_of_gemini(word, reason):
+def test_gemini_finish_reasons_are_decoded(word, reason):
     body = {"candidates": [{"content": {"role": "model", "parts": [{"text": "a"}]}, "finishReason": word}]}
     assert get("gemini").decode_response(body).stop.reason == reason
 
 
-def test_calls_mean_that_calls_are_wanted_whatever_the_server_says():
+def test_response_with_calls_stops_for_tool_calls():
     body = {
         "type": "message",
         "content": [{"type": "tool_use", "id": "t", "name": "f", "input": {}}],
@@ -206,7 +206,7 @@ def test_calls_mean_that_calls_are_wanted_whatever_the_server_says():
 
 
 @pytest.mark.parametrize("target", [wire for wire in WIRES if "anthropic" not in wire])
-def test_an_end_for_no_known_reason_is_an_end_and_a_loss(target):
+def test_unknown_stop_reason_is_a_stop_with_a_loss(target):
     body = {"type": "message", "content": [{"type": "text", "text": "a"}], "stop_reason": "ran_dry"}
     translation = toolwire.translate(body, source="anthropic", target=target, kind="response")
     assert translation.status == 200
@@ -215,7 +215,7 @@ def test_an_end_for_no_known_reason_is_an_end_and_a_loss(target):
 
 
 @pytest.mark.parametrize("target", ["openai_chat", "openai_responses"])
-def test_the_words_of_a_refusal_reach_who_looks_for_them(target):
+def test_refusal_explanation_becomes_response_text(target):
     body = {
         "type": "message",
         "content": [],

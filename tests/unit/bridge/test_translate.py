@@ -22,7 +22,7 @@ def test_a_document_may_be_an_object_text_or_bytes():
     assert bodies[0] == bodies[1] == bodies[2]
 
 
-def test_the_result_is_bytes_for_who_wants_them():
+def test_translation_converts_to_bytes():
     translated = toolwire.translate(BODY, source="openai_chat", target="anthropic")
     assert json.loads(bytes(translated)) == translated.body
 
@@ -34,7 +34,7 @@ def test_the_input_is_not_changed():
     assert json.dumps(BODY) == before
 
 
-def test_strict_refuses_a_loss_but_not_information():
+def test_strict_rejects_losses_but_allows_notes():
     with pytest.raises(LossError) as caught:
         toolwire.translate({**BODY, "temperature": 1}, source="openai_chat", target="anthropic", strict=True)
     assert [loss.path for loss in caught.value.losses] == ["/temperature"]
@@ -58,12 +58,12 @@ def test_the_model_can_be_set():
         ({"source": "nope", "target": "nope"}, "unknown wire"),
     ],
 )
-def test_wrong_usage_is_told_apart(arguments, words):
+def test_wrong_usage_raises_a_config_error(arguments, words):
     with pytest.raises(ConfigError, match=words):
         toolwire.translate(BODY, **arguments)
 
 
-def test_tools_alone_keep_their_container():
+def test_translated_tool_lists_keep_their_container():
     tools = BODY["tools"]
     assert toolwire.translate(tools, source="openai_chat", target="mcp", kind="tools").body == [
         {"name": "f", "description": "d", "inputSchema": {"type": "object"}}
@@ -78,7 +78,7 @@ def test_tools_alone_keep_their_container():
 
 @pytest.mark.parametrize("source", ["anthropic", "gemini", "openai_chat", "openai_responses", "mcp"])
 @pytest.mark.parametrize("target", ["anthropic", "gemini", "openai_chat", "openai_responses", "mcp"])
-def test_tools_between_all_shapes(source, target):
+def test_tools_translate_between_all_wires(source, target):
     mcp = [
         {"name": "f", "description": "d", "inputSchema": {"type": "object", "properties": {"a": {"type": "integer"}}}}
     ]
@@ -87,7 +87,7 @@ def test_tools_between_all_shapes(source, target):
     assert toolwire.translate(carried, source=target, target="mcp", kind="tools").body == mcp
 
 
-def test_errors_alone():
+def test_standalone_errors_are_translated():
     body = {"type": "error", "error": {"type": "rate_limit_error", "message": "slow"}}
     translated = toolwire.translate(body, source="anthropic", target="gemini", kind="error")
     assert translated.status == 429
@@ -96,7 +96,7 @@ def test_errors_alone():
     assert page.status == 500
 
 
-def test_the_same_wire_is_left_alone():
+def test_same_wire_translation_returns_the_input():
     assert toolwire.translate(BODY, source="gemini", target="gemini").body is BODY
     stream = toolwire.translate_stream(source="gemini", target="gemini")
     data = b"anything at all"
@@ -104,7 +104,7 @@ def test_the_same_wire_is_left_alone():
     assert stream.close() == b""
 
 
-def test_losses_point_into_the_document():
+def test_loss_paths_point_into_the_source_document():
     body = {
         "model": "m",
         "max_tokens": 9,
@@ -119,7 +119,7 @@ def test_losses_point_into_the_document():
     assert {"/system/0/cache_control", "/messages/0/content/1", "/tools/0/defer_loading", "/metadata"} <= paths
 
 
-def test_a_broken_stream_ends_in_an_error_after_what_was_sound():
+def test_broken_stream_ends_in_an_error_after_the_valid_events():
     good = b'data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"sound"},"finish_reason":null}]}\n\n'
     for pieces in ([good + b"data: {broken\n\n"], [good, b"data: {bro", b"ken\n\n"]):
         translation = toolwire.translate_stream(source="openai_chat", target="anthropic")
@@ -130,7 +130,7 @@ def test_a_broken_stream_ends_in_an_error_after_what_was_sound():
         assert translation.feed(good) == b""
 
 
-def test_history_without_declarations_is_declared_for_who_insists():
+def test_tools_called_in_the_history_are_declared_for_anthropic():
     body = {
         "model": "m",
         "messages": [
@@ -149,7 +149,7 @@ def test_history_without_declarations_is_declared_for_who_insists():
     assert "tools" not in toolwire.translate(body, source="openai_chat", target="gemini").body
 
 
-def test_nothing_empty_is_sent():
+def test_empty_tools_and_tool_choice_are_not_sent():
     for target in ("anthropic", "gemini", "openai_responses"):
         sent = toolwire.translate(
             {"model": "m", "messages": [{"role": "user", "content": "hi"}], "tools": [], "tool_choice": "auto"},
@@ -159,7 +159,7 @@ def test_nothing_empty_is_sent():
         assert not {"tools", "tool_choice", "toolConfig"} & set(sent)
 
 
-def test_a_user_id_that_is_a_document_stays_with_its_provider():
+def test_json_user_id_is_not_sent_to_another_provider():
     body = {
         "model": "m",
         "max_tokens": 9,
@@ -187,7 +187,7 @@ def test_files_of_one_provider_are_not_sent_to_another():
     assert "file-1" in str(toolwire.translate(body, source="openai_chat", target="openai_responses").body)
 
 
-def test_losses_of_an_answer_point_into_it():
+def test_loss_paths_of_a_response_point_into_it():
     body = {
         "id": "resp_1",
         "object": "response",
@@ -246,12 +246,12 @@ def test_losses_of_an_answer_point_into_it():
         ),
     ],
 )
-def test_losses_point_into_answers_of_every_wire(source, body, path):
+def test_loss_paths_are_correct_for_responses_of_every_wire(source, body, path):
     translation = toolwire.translate(body, source=source, target="openai_chat", kind="response")
     assert path in {loss.path for loss in translation.losses}
 
 
-def test_the_place_of_a_late_message_is_found_at_once():
+def test_loss_path_is_correct_after_thousands_of_messages():
     items = [{"role": "user", "content": [{"type": "input_text", "text": "x"}]}] * 3000
     items.append(
         {"role": "user", "content": [{"type": "input_text", "text": "x"}, {"type": "input_file", "file_id": "f"}]}
@@ -260,19 +260,19 @@ def test_the_place_of_a_late_message_is_found_at_once():
     assert "/input/3000/content/1" in {loss.path for loss in losses}
 
 
-def test_bytes_of_the_same_wire_pass_untouched():
+def test_same_wire_bytes_are_unchanged():
     raw = b'{ "messages": [],\n "model":"m\\u00e9", "x": 1.0 }'
     assert bytes(toolwire.translate(raw, source="openai_chat", target="openai_chat")) == raw
 
 
-def test_what_an_error_loses_is_told():
+def test_lost_error_fields_are_reported():
     body = {"error": {"message": "no", "type": "invalid_request_error", "param": "tools[0]", "code": "bad_tool"}}
     translation = toolwire.translate(body, source="openai_chat", target="anthropic", kind="error")
     assert {loss.path for loss in translation.losses} == {"/error/param"}
     assert not toolwire.translate(body, source="openai_chat", target="openai_responses", kind="error").losses
 
 
-def test_a_discovery_reply_as_it_came():
+def test_json_rpc_discovery_reply_is_accepted():
     reply = {"jsonrpc": "2.0", "id": 1, "result": {"tools": [{"name": "f", "inputSchema": {"type": "object"}}]}}
     (tool,) = toolwire.translate(reply, source="mcp", target="openai_chat", kind="tools").body
     assert tool["function"]["name"] == "f"
@@ -310,6 +310,6 @@ def test_a_block_in_a_result_reaches_the_model_as_text():
         {"messages": [], "response_format": {"type": "json_schema", "json_schema": {"name": "n", "q": 1}, "z": 1}},
     ],
 )
-def test_fields_nobody_knows_come_back_on_their_own_wire(body):
+def test_unknown_fields_are_kept_on_their_own_wire(body):
     chat = toolwire.wire.get("openai_chat")
     assert chat.encode_request(chat.decode_request(body)).body == body

@@ -32,20 +32,20 @@ def test_one_target_prints_the_body_alone(file, capsys):
     assert "openai_chat request" in captured.err
 
 
-def test_all_targets_under_their_titles(file, capsys):
+def test_convert_to_all_targets_prints_titles(file, capsys):
     assert main(["convert", file(REQUEST), "--to", "all"]) == 0
     out = capsys.readouterr().out
     assert [title in out for title in ("anthropic", "gemini", "openai_responses")] == [True] * 3
 
 
-def test_tools_to_all_shapes(file, capsys):
+def test_tools_are_converted_to_every_target(file, capsys):
     assert main(["convert", file(TOOL), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["source"], document["kind"]) == ("mcp", "tools")
     assert set(document["targets"]) == {"anthropic", "gemini", "ollama", "openai_chat", "openai_responses"}
 
 
-def test_strict_refuses_what_is_lossy(file, capsys):
+def test_strict_rejects_a_lossy_conversion(file, capsys):
     assert main(["convert", file(REQUEST), "--to", "anthropic", "--strict"]) == 1
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -53,20 +53,20 @@ def test_strict_refuses_what_is_lossy(file, capsys):
     assert main(["convert", file(REQUEST), "--to", "openai_responses", "--strict"]) == 0
 
 
-def test_json_for_machines(file, capsys):
+def test_json_output_lists_losses(file, capsys):
     assert main(["convert", file(REQUEST), "--to", "anthropic", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     losses = document["targets"]["anthropic"]["losses"]
     assert {"path", "concept", "action", "severity", "detail"} == set(losses[0])
 
 
-def test_standard_input(monkeypatch, capsys):
+def test_convert_reads_standard_input(monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(json.dumps(REQUEST).encode())))
     assert main(["convert", "-", "--to", "gemini"]) == 0
     assert "contents" in capsys.readouterr().out
 
 
-def test_a_stream(file, capsys):
+def test_convert_reads_a_stream(file, capsys):
     data = b'data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"hi"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
     assert main(["convert", file(data, "s.sse"), "--to", "anthropic"]) == 0
     assert "event: message_stop" in capsys.readouterr().out
@@ -89,7 +89,7 @@ def test_a_stream(file, capsys):
         (["formats", "nope"], "unknown wire"),
     ],
 )
-def test_bad_usage_is_two_and_one_line(arguments, words, file, capsys):
+def test_bad_usage_exits_with_code_two_and_a_one_line_error(arguments, words, file, capsys):
     files = {"{empty}": b"", "{broken}": b'{"a": 1, "a": 2}', "{unknown}": {"x": 1}, "{request}": REQUEST}
     arguments = [file(files[a]) if a in files else a for a in arguments]
     assert main(arguments) == 2
@@ -113,7 +113,7 @@ def test_help_has_examples(command, capsys):
     assert "example" in capsys.readouterr().out
 
 
-def test_formats(capsys):
+def test_formats_lists_wires_and_limits(capsys):
     assert main(["formats"]) == 0
     out = capsys.readouterr().out
     assert all(name in out for name in ("anthropic", "gemini", "openai_chat", "openai_responses", "2023-06-01"))
@@ -122,7 +122,7 @@ def test_formats(capsys):
     assert gemini["limits"]["tools"] == 512
 
 
-def test_formats_knows_the_text_formats(capsys):
+def test_formats_lists_the_text_formats(capsys):
     assert main(["formats", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)["text"]
     assert [form["name"] for form in listed] == toolwire.text.names()
@@ -133,7 +133,7 @@ def test_formats_knows_the_text_formats(capsys):
 QWEN = "Sure.\n<tool_call>\n<function=f>\n<parameter=a>\n1\n</parameter>\n</function>\n</tool_call>"
 
 
-def test_parse(tmp_path, capsys):
+def test_parse_detects_the_format_and_prints_the_calls(tmp_path, capsys):
     text, tools = tmp_path / "answer.txt", tmp_path / "tools.json"
     text.write_text(QWEN)
     schema = {"type": "object", "properties": {"a": {"type": "string"}}}
@@ -159,20 +159,20 @@ def test_parse(tmp_path, capsys):
         (["--tools", "/does/not/exist.json"], 2, "cannot read"),
     ],
 )
-def test_parse_says_what_is_wrong(arguments, code, told, tmp_path, capsys):
+def test_parse_reports_errors(arguments, code, told, tmp_path, capsys):
     text = tmp_path / "answer.txt"
     text.write_text("<tool_call>{name: 1}</tool_call>")
     assert main(["parse", str(text), *arguments]) == code
     assert told in capsys.readouterr().err
 
 
-def test_no_text_is_no_answer(tmp_path, capsys):
+def test_parse_rejects_empty_input(tmp_path, capsys):
     (tmp_path / "empty.txt").write_text(" \n")
     assert main(["parse", str(tmp_path / "empty.txt")]) == 2
     assert "the input is empty" in capsys.readouterr().err
 
 
-def test_demo(capsys):
+def test_demo_reports_no_failures(capsys):
     assert main(["demo", "--seed", "1"]) == 0
     out = capsys.readouterr().out
     assert "✗" not in out
@@ -200,13 +200,13 @@ def test_a_wide_terminal_shows_columns_and_colours(file, monkeypatch):
     assert "\x1b[" not in screen.getvalue()
 
 
-def test_nothing_that_every_target_refuses_counts_as_done(file, capsys):
+def test_convert_fails_when_every_target_rejects_the_input(file, capsys):
     empty = file({"model": "claude-m", "max_tokens": 5, "messages": []})
     assert main(["convert", empty]) == 2
     assert capsys.readouterr().err.count("rejected") == 4
 
 
-def test_a_terminal_is_not_made_to_obey(file, capsys):
+def test_control_characters_are_escaped_in_messages(file, capsys):
     body = {**REQUEST, "\u001b[31mevil\n\u0007": 1}
     assert main(["convert", file(body), "--to", "anthropic"]) == 0
     err = capsys.readouterr().err
@@ -223,7 +223,7 @@ def test_a_terminal_is_not_made_to_obey(file, capsys):
         ("{python} -m toolwire convert {file} | head -c 1", 0),
     ],
 )
-def test_odd_surroundings_give_no_traceback(file, command, code):
+def test_unusual_environment_gives_no_traceback(file, command, code):
     line = command.format(python=sys.executable, file=file({**REQUEST, "user": "\U0001f600"}))
     done = subprocess.run(
         ["bash", "-c", f"set -o pipefail; {line}"], capture_output=True, text=True, errors="replace", check=False

@@ -32,7 +32,7 @@ def test_help_has_examples(capsys, command):
     assert "examples:" in capsys.readouterr().out
 
 
-def test_what_is_wrong_and_what_to_do(capsys, tools, monkeypatch):
+def test_errors_include_the_command_that_fixes_them(capsys, tools, monkeypatch):
     monkeypatch.delenv("NO_SUCH", raising=False)
     store = ("--store", "memory:")
     assert "cannot read nowhere.py" in refused(capsys, "serve", "nowhere.py")
@@ -45,7 +45,7 @@ def test_what_is_wrong_and_what_to_do(capsys, tools, monkeypatch):
 
 @pytest.mark.finding("Z7")
 @pytest.mark.parametrize("address", ["0.0.0.0:1", "[::]:1", "0:1", "192.168.1.5:1", "example.com:1", "[::ffff:0:0]:1"])
-def test_an_address_that_others_reach_needs_a_token(capsys, tools, monkeypatch, tmp_path, address):
+def test_non_loopback_address_needs_a_token(capsys, tools, monkeypatch, tmp_path, address):
     uvicorn = pytest.importorskip("uvicorn")
     started = []
     monkeypatch.setattr(uvicorn.Server, "run", lambda server: started.append(server.config.host))
@@ -64,7 +64,7 @@ def test_an_address_that_others_reach_needs_a_token(capsys, tools, monkeypatch, 
 
 @pytest.mark.finding("Z7")
 @pytest.mark.parametrize("address", [":1", "1", "localhost:1", "127.0.0.1:1", "[::1]:1"])
-def test_an_address_of_this_machine_needs_none(tools, monkeypatch, address):
+def test_loopback_address_needs_no_token(tools, monkeypatch, address):
     uvicorn = pytest.importorskip("uvicorn")
     started = []
     monkeypatch.setattr(uvicorn.Server, "run", lambda server: started.append(server.config.host))
@@ -82,11 +82,11 @@ def test_an_address_of_this_machine_needs_none(tools, monkeypatch, address):
         ("0.0.0.0:80", ("0.0.0.0", 80)),
     ],
 )
-def test_addresses(text, found):
+def test_http_addresses_are_parsed(text, found):
     assert parse_address(text) == found
 
 
-def test_server_json(capsys, tools):
+def test_server_json_describes_the_package(capsys, tools):
     named = ("--name", "io.github.me/weather", "--version", "1.0.0")
     assert main(["mcp", "server-json", tools, *named, "--pypi", "my-weather"]) == 0
     document = json.loads(capsys.readouterr().out)

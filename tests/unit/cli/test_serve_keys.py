@@ -50,7 +50,7 @@ def test_the_key_is_shown_once_and_only_its_hash_is_kept(file, capsys):
     assert ClientKeys(load_settings(file).keys).identify({"x-api-key": key}, {}).name == "ann"
 
 
-def test_the_file_may_be_named_before_or_behind(tmp_path):
+def test_config_option_is_accepted_before_and_after_the_command(tmp_path):
     for number, arguments in enumerate(
         (["--config", "{}", "keys", "new", "a"], ["keys", "new", "a", "--config", "{}"])
     ):
@@ -59,14 +59,14 @@ def test_the_file_may_be_named_before_or_behind(tmp_path):
         assert "a" in load_settings(path).keys
 
 
-def test_two_keys_are_never_the_same(file, capsys):
+def test_new_keys_differ(file, capsys):
     keys("new", "ann")
     keys("new", "bob")
     first, second = capsys.readouterr().out.split()
     assert first != second
 
 
-def test_limits_and_models(file):
+def test_limits_and_models_are_stored(file):
     assert keys("new", "x", "--models", "gpt-*", "größe \U0001f600", "--requests-per-minute", "5", "--tokens-per-minute", "6",
                 "--tokens-per-day", "7") == 0  # fmt: skip
     row = load_settings(file).keys["x"]
@@ -76,7 +76,7 @@ def test_limits_and_models(file):
 
 @pytest.mark.parametrize("name", ["ann", "b.c@d-e_f"])
 @pytest.mark.parametrize("text", [FILE, FILE.rstrip("\n"), FILE.replace("\n", "\r\n"), "", "# nothing\n"])
-def test_what_was_there_stays_as_it_was(file, text, name):
+def test_other_content_of_the_file_is_kept(file, text, name):
     file.write_bytes(text.encode())
     assert keys("new", name) == 0
     assert file.read_bytes().startswith(text.encode())
@@ -84,14 +84,14 @@ def test_what_was_there_stays_as_it_was(file, text, name):
     assert file.read_bytes().rstrip() == text.encode().rstrip()
 
 
-def test_a_file_that_is_not_there_is_made_for_its_owners_eyes(tmp_path, capsys):
+def test_missing_file_is_created_with_owner_only_permissions(tmp_path, capsys):
     path = tmp_path / "new.toml"
     assert keys("new", "ann", "--config", str(path)) == 0
     assert set(tomllib.loads(path.read_text())["keys"]) == {"ann"}
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_permissions_and_links_stay(file, tmp_path):
+def test_permissions_and_links_are_kept(file, tmp_path):
     file.chmod(0o640)
     link = tmp_path / "link.toml"
     link.symlink_to(file)
@@ -102,7 +102,7 @@ def test_permissions_and_links_stay(file, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link.toml", "toolwire.toml"]
 
 
-def test_revoking_takes_the_table_and_leaves_the_comments_of_others(file):
+def test_revoking_removes_the_table_and_keeps_other_comments(file):
     assert keys("revoke", "ci") == 0
     assert file.read_text() == FILE.replace(FILE[FILE.index("[keys.ci]") : FILE.index("\n# people")], "")
     assert keys("revoke", "a.b@c") == 0
@@ -126,14 +126,14 @@ def test_revoking_takes_the_table_and_leaves_the_comments_of_others(file):
         (f'keys.a.hash = "{"1" * 64}"\n', ["revoke", "a"], "a separate table"),
     ],
 )
-def test_what_cannot_be_done_changes_nothing(file, capsys, text, arguments, words):
+def test_failed_command_does_not_change_the_file(file, capsys, text, arguments, words):
     file.write_text(text)
     assert keys(*arguments) == 2
     assert words in capsys.readouterr().err
     assert file.read_text() == text
 
 
-def test_listing(file, capsys):
+def test_list_prints_keys_and_limits(file, capsys):
     keys("new", "ann", "--tokens-per-day", "1000000")
     capsys.readouterr()
     assert keys("list") == 0

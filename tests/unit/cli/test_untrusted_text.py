@@ -61,7 +61,7 @@ def test_parsed_text_has_no_control_characters(options, tmp_path, capsys):
 
 
 @pytest.mark.finding("U1")
-def test_table_cells_are_lines_and_columns_are_texts(monkeypatch):
+def test_table_cells_and_columns_escape_control_characters(monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     assert table([("a\nb", f"{READABLE}\t\x1b[2J")]) == [rf"a\nb  {READABLE}\t\x1b[2J"]
     assert columns({"t\x1b": f"{READABLE}\nb\x1b[2J"}) == ["── t\\x1b ──", f"{READABLE}\nb\\x1b[2J", ""]
@@ -73,7 +73,7 @@ class _Terminal(io.StringIO):
 
 
 @pytest.mark.finding("U1")
-def test_demo_colours_its_marks_on_a_terminal(monkeypatch):
+def test_demo_colours_check_marks_on_a_terminal(monkeypatch):
     screen = _Terminal()
     monkeypatch.setattr(sys, "stdout", screen)
     monkeypatch.delenv("NO_COLOR", raising=False)

@@ -46,14 +46,14 @@ def lines_of(*turns, clean=str):
 
 
 @pytest.mark.finding("U1")
-def test_line_has_no_characters_that_a_terminal_would_obey():
+def test_line_has_no_terminal_control_characters():
     lines = []
     AccessLog(lines.append)(replace(FULL, model="m\x9b31m\x7f\u202e\x1b[2J"))
     assert lines[0].isprintable()
     assert json.loads(lines[0])["model"] == "m\x9b31m\x7f\u202e\x1b[2J"
 
 
-def test_a_line_has_what_there_is_to_know():
+def test_line_has_all_fields_of_the_request():
     assert lines_of(FULL) == [
         {
             "ts": "2025-11-15T09:46:40.124000Z",
@@ -91,16 +91,16 @@ def test_a_line_has_what_there_is_to_know():
         ({"status": 502, "error": "server"}, "error"),
     ],
 )
-def test_levels(changes, level):
+def test_level_follows_the_status(changes, level):
     (line,) = lines_of(RequestLog("r", 0.0, "gemini", "generate", **changes))
     assert (line["level"], line.get("error")) == (level, changes.get("error"))
 
 
-def test_probes_are_silent():
+def test_probes_are_not_logged():
     assert lines_of(RequestLog("r", 0.0, "openai_chat", "alive", status=200)) == []
 
 
-def test_names_of_clients_are_cleaned_and_cut():
+def test_client_supplied_names_are_redacted_and_truncated():
     turn = RequestLog(
         "sk-0123456789", 0.0, "gemini", "generate", model="sk-0123456789", upstream_model="m" * 999, status=404
     )
@@ -108,13 +108,13 @@ def test_names_of_clients_are_cleaned_and_cut():
     assert (line["request_id"], line["model"], len(line["upstream_model"])) == ("[removed]", "[removed]", 200)
 
 
-def test_into_the_logger(caplog):
+def test_lines_are_written_to_the_logger(caplog):
     caplog.set_level(logging.INFO, "toolwire.gateway.access")
     AccessLog(to_logger())(FULL)
     assert json.loads(caplog.messages[0])["status"] == 200
 
 
-def test_into_a_file(tmp_path):
+def test_lines_are_written_to_a_file(tmp_path):
     file = LogFile(tmp_path / "log")
     AccessLog(file.write)(FULL)
     AccessLog(file.write)(FULL)
@@ -124,7 +124,7 @@ def test_into_a_file(tmp_path):
         LogFile(tmp_path / "nowhere" / "log")
 
 
-def test_a_file_that_was_moved_away_is_opened_anew(tmp_path, monkeypatch):
+def test_log_file_is_reopened_after_rotation(tmp_path, monkeypatch):
     (tmp_path / "logs").mkdir()
     monkeypatch.chdir(tmp_path)
     file = LogFile(Path("logs/log"))
@@ -143,7 +143,7 @@ def test_a_file_that_was_moved_away_is_opened_anew(tmp_path, monkeypatch):
     file.close()
 
 
-def test_other_records_become_lines_too():
+def test_other_log_records_become_json_lines():
     lines = []
     logger = logging.getLogger("toolwire.test_lines")
     handler = JsonLogHandler(lines.append)

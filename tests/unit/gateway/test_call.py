@@ -7,7 +7,7 @@ from toolwire.asgi.http_exchange import HttpExchange
 SCOPE = {"method": "POST", "path": "/", "query_string": b"", "headers": []}
 
 
-def test_an_answer_that_still_waits_for_its_client_has_not_begun():
+def test_response_blocked_on_the_client_can_still_be_replaced():
     async def run():
         room, sent = asyncio.Event(), []
 

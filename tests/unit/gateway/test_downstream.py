@@ -28,7 +28,7 @@ class Client:
         self.got.append(b"END")
 
 
-def counted(down, monkeypatch):
+def count_wakeups(down, monkeypatch):
     """How often it looked."""
     looks = []
     wake = Downstream._on_timer
@@ -42,10 +42,10 @@ def counted(down, monkeypatch):
 
 
 @pytest.mark.parametrize("why", ["no ping", "a client that does not read"])
-def test_who_cannot_be_pinged_is_not_looked_at_all_the_time(why, monkeypatch):
+def test_stream_that_cannot_be_pinged_is_not_polled_repeatedly(why, monkeypatch):
     async def run():
         client = Client()
-        looks = counted(Downstream, monkeypatch)
+        looks = count_wakeups(Downstream, monkeypatch)
         down = Downstream(client, {}, b"" if why == "no ping" else b"ping", ping_interval=0.1, idle_timeout=60)
         if why != "no ping":
             client.reads.clear()
@@ -60,7 +60,7 @@ def test_who_cannot_be_pinged_is_not_looked_at_all_the_time(why, monkeypatch):
     assert run_virtual(run()) < 10
 
 
-def test_the_time_that_a_client_takes_is_not_the_upstreams_silence():
+def test_slow_client_does_not_count_as_upstream_silence():
     async def run():
         client = Client()
         client.reads.clear()
@@ -76,7 +76,7 @@ def test_the_time_that_a_client_takes_is_not_the_upstreams_silence():
     assert got[0] == b"one" and got[-1] == b"END"
 
 
-def test_who_is_cancelled_behind_a_ping_can_still_end_the_stream():
+def test_stream_can_be_ended_after_a_write_is_cancelled_during_a_ping():
     async def run():
         client = Client()
         client.reads.clear()

@@ -39,7 +39,7 @@ def admitted(limiter, who):
     most=st.integers(1, 6),
     pauses=st.lists(st.one_of(st.floats(0, 3), st.floats(0, 90), st.just(0.0)), min_size=1, max_size=60),
 )
-def test_no_minute_has_more_than_its_limit_and_the_wait_is_enough(most, pauses):
+def test_limit_holds_in_every_minute_and_the_wait_is_sufficient(most, pauses):
     clock = Clock()
     limiter, who = InProcessLimiter(clock), caller(requests_per_minute=most)
     let_in = []
@@ -57,7 +57,7 @@ def test_no_minute_has_more_than_its_limit_and_the_wait_is_enough(most, pauses):
             let_in.append(clock.now)
 
 
-def test_the_turn_of_a_minute_gives_nothing_extra():
+def test_minute_boundary_does_not_reset_the_limit():
     clock = Clock(59.9)
     limiter, who = InProcessLimiter(clock), caller(requests_per_minute=10)
     assert [admitted(limiter, who) for _ in range(10)] == [None] * 10
@@ -65,7 +65,7 @@ def test_the_turn_of_a_minute_gives_nothing_extra():
     assert admitted(limiter, who) == 60
 
 
-def test_a_refused_request_counts_nothing():
+def test_rejected_request_is_not_counted():
     clock = Clock()
     limiter, who = InProcessLimiter(clock), caller(requests_per_minute=1)
     assert admitted(limiter, who) is None
@@ -76,7 +76,7 @@ def test_a_refused_request_counts_nothing():
     assert admitted(limiter, who) is None
 
 
-def test_room_comes_back_as_it_was_used():
+def test_capacity_is_restored_as_earlier_requests_expire():
     clock = Clock()
     limiter, who = InProcessLimiter(clock), caller(requests_per_minute=2)
     admitted(limiter, who)
@@ -95,7 +95,7 @@ def test_room_comes_back_as_it_was_used():
         ({"tokens_per_day": 100}, 86_400 + 1440 - 1000, "per day"),
     ],
 )
-def test_tokens_are_spent_afterwards(limits, wait, words):
+def test_token_limit_applies_after_tokens_are_spent(limits, wait, words):
     clock = Clock()
     limiter, who = InProcessLimiter(clock), caller(**limits)
     asyncio.run(limiter.spend(who, 99))
@@ -114,14 +114,14 @@ def test_several_limits_hold_at_once():
     assert admitted(limiter, who) == 61
 
 
-def test_keys_do_not_share():
+def test_keys_have_separate_limits():
     limiter = InProcessLimiter(Clock())
     assert admitted(limiter, caller("a", requests_per_minute=1)) is None
     assert admitted(limiter, caller("b", requests_per_minute=1)) is None
     assert admitted(limiter, caller("a", requests_per_minute=1)) is not None
 
 
-def test_a_new_limit_holds_at_once_for_what_was_counted_before():
+def test_changed_limit_applies_to_earlier_requests():
     limiter = InProcessLimiter(Clock())
     for _ in range(5):
         assert admitted(limiter, caller(requests_per_minute=10)) is None
@@ -129,7 +129,7 @@ def test_a_new_limit_holds_at_once_for_what_was_counted_before():
     assert admitted(limiter, caller(requests_per_minute=6)) is None
 
 
-def test_it_remembers_no_more_than_the_last_minute():
+def test_only_the_last_minute_is_kept_in_memory():
     clock = Clock()
     limiter = InProcessLimiter(clock)
     for number in range(500):

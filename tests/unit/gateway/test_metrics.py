@@ -30,7 +30,7 @@ def value(metrics, name, **labels):
     return samples(metrics).get((name, tuple(sorted(labels.items()))))
 
 
-def test_requests_by_route_and_status():
+def test_requests_are_counted_by_route_and_status():
     metrics = Metrics()
     for status in (200, 200, 503):
         metrics(turn(status=status))
@@ -39,7 +39,7 @@ def test_requests_by_route_and_status():
     assert value(metrics, "toolwire_requests_total", **route, status="503") == 1
 
 
-def test_histograms_count_and_sum():
+def test_histograms_have_count_sum_and_buckets():
     metrics = Metrics()
     metrics(turn(seconds=0.2, first=0.07, overhead=0.0004))
     metrics(turn(seconds=700.0, overhead=0.0001))
@@ -55,7 +55,7 @@ def test_histograms_count_and_sum():
     assert value(metrics, "toolwire_overhead_seconds_bucket", **route, le="0.0001") == 1
 
 
-def test_in_flight_goes_up_and_down():
+def test_in_flight_gauge_goes_up_and_down():
     metrics = Metrics()
     one, other = turn(begun=True), turn(begun=True)
     metrics.begin(one, None, {})
@@ -65,7 +65,7 @@ def test_in_flight_goes_up_and_down():
     assert value(metrics, "toolwire_requests_in_flight") == 1
 
 
-def test_tokens_attempts_calls_losses_and_repairs():
+def test_tokens_attempts_calls_losses_and_repairs_are_counted():
     metrics = Metrics()
     metrics(
         turn(
@@ -94,13 +94,13 @@ def test_tokens_attempts_calls_losses_and_repairs():
 
 
 @pytest.mark.parametrize("action", ["alive", "ready", "metrics"])
-def test_probes_are_not_requests(action):
+def test_probes_are_not_counted_as_requests(action):
     metrics = Metrics()
     metrics(turn(action=action))
     assert not [name for name, _ in samples(metrics) if name == "toolwire_requests_total"]
 
 
-def test_names_from_outside_are_bounded():
+def test_number_of_label_values_is_bounded():
     metrics = Metrics(max_values=3)
     for number in range(50):
         metrics(turn(model=f"m{number}", calls=(f"t{number}",)))
@@ -114,7 +114,7 @@ def test_names_from_outside_are_bounded():
     assert value(metrics, "toolwire_requests_total", **route, status="200") == 47
 
 
-def test_names_that_share_a_label_are_not_all_remembered():
+def test_names_with_the_same_label_are_not_all_cached():
     metrics = Metrics(clean=Redactor())
     for number in range(10_000):
         metrics(turn(model="m" * 150 + str(number)))
@@ -125,13 +125,13 @@ def test_names_that_share_a_label_are_not_all_remembered():
     assert len(metrics._series) < 5000
 
 
-def test_a_model_that_is_nowhere_is_no_label():
+def test_unknown_model_is_not_a_label():
     metrics = Metrics()
     metrics(turn(upstream="", attempts=0, status=404, model="whatever a client says"))
     assert "whatever" not in metrics.page().decode()
 
 
-def test_labels_are_cleaned_and_cannot_break_the_page():
+def test_labels_are_redacted_and_escaped():
     metrics = Metrics(clean=Redactor())
     for _ in range(2):
         metrics(turn(model='sk-0123456789abcdef"}\n', calls=('a"\\\n',)))
@@ -139,5 +139,5 @@ def test_labels_are_cleaned_and_cannot_break_the_page():
     assert value(metrics, "toolwire_tool_calls_total", tool='a"\\\n', outcome="ok") == 2
 
 
-def test_the_page_tells_of_the_process():
+def test_process_metrics_are_exported():
     assert samples(Metrics())["process_resident_memory_bytes", ()] > 1e6

@@ -19,7 +19,7 @@ KEYS = [
     "eyJhbGciOiJIUzI1.eyJzdWIiOiIxMjM0.c2lnbmF0dXJl",
     "gsk_0123456789abcdefghij",
 ]
-AROUND = [
+SECRETS_IN_CONTEXT = [
     ("Authorization: Bearer {}", "abcdefgh12345"),
     ("bearer {}", "QWxhZGRpbjpvcGVuIHNlc2FtZQ=="),
     ("GET /v1beta/models?key={}&alt=sse", "hunter2hunter2"),
@@ -38,26 +38,26 @@ HARMLESS = [
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_what_looks_like_a_key_goes(key):
+def test_key_like_text_is_removed(key):
     assert Redactor()(f"say {key}, twice: {key}.") in (
         "say [removed], twice: [removed].",
         "say [removed], twice: [removed]",
     )
 
 
-@pytest.mark.parametrize(("words", "secret"), AROUND)
-def test_what_is_named_as_one_goes_and_its_name_stays(words, secret):
+@pytest.mark.parametrize(("words", "secret"), SECRETS_IN_CONTEXT)
+def test_value_named_as_a_secret_is_removed_and_its_name_is_kept(words, secret):
     cleaned = Redactor()(words.format(secret))
     assert secret not in cleaned
     assert cleaned == words.format("[removed]")
 
 
 @pytest.mark.parametrize("text", HARMLESS)
-def test_the_rest_stays(text):
+def test_harmless_text_is_unchanged(text):
     assert Redactor()(text) == text
 
 
-def test_what_is_known_goes_wherever_it_stands():
+def test_known_secrets_are_removed_anywhere_in_the_text():
     redactor = Redactor(["correct horse", "short"], ["ACME-[0-9]+"])
     assert redactor("xcorrect horsex short ACME-12") == "x[removed]x short [removed]"
     redactor.add_secrets(["battery staple"])
@@ -67,7 +67,7 @@ def test_what_is_known_goes_wherever_it_stands():
 
 
 @pytest.fixture
-def heard():
+def captured_log():
     """What somebody hears who listens to the root logger, and to the server's own, which may not tell the root."""
     out = io.StringIO()
     handler = logging.StreamHandler(out)
@@ -81,14 +81,14 @@ def heard():
     server.propagate = before
 
 
-def test_logs_are_cleaned_for_every_listener(heard):
+def test_log_records_are_redacted_for_every_handler(captured_log):
     with Redactor(["correct horse"]).install():
         logging.getLogger("toolwire.made.later").warning("with %s and %s", "correct horse", "sk-0123456789")
         logging.getLogger("uvicorn.access").critical('"GET /v1/models?key=%s HTTP/1.1" 200', "hunter2hunter2")
-    assert heard.getvalue() == 'with [removed] and [removed]\n"GET /v1/models?key=[removed] HTTP/1.1" 200\n'
+    assert captured_log.getvalue() == 'with [removed] and [removed]\n"GET /v1/models?key=[removed] HTTP/1.1" 200\n'
 
 
-def test_a_logger_with_a_handler_of_its_own_is_no_way_around():
+def test_logger_with_its_own_handler_is_redacted_too():
     out = io.StringIO()
     handler = logging.StreamHandler(out)
     logger = logging.getLogger("toolwire.with.handler")
@@ -117,7 +117,7 @@ def test_a_logger_with_a_handler_of_its_own_is_no_way_around():
     ],
     ids=lambda text: text[:9],
 )
-def test_no_text_takes_long(text):
+def test_redaction_is_fast_for_hostile_text(text):
     with cpu_guard():
         Redactor(["correct horse"])(text)
 
@@ -136,10 +136,10 @@ def log_failure():
         logging.getLogger("toolwire.gateway").exception("it failed")
 
 
-def test_exceptions_say_where_and_not_what(heard):
+def test_logged_exceptions_have_type_and_location_but_no_message(captured_log):
     with Redactor().install():
         log_failure()
-    said = heard.getvalue()
+    said = captured_log.getvalue()
     assert "it failed" in said
     assert "builtins.KeyError" in said
     assert "builtins.ValueError" in said
@@ -148,8 +148,8 @@ def test_exceptions_say_where_and_not_what(heard):
     assert "KeyError: " not in said
 
 
-def test_the_guard_goes_when_it_is_told_to(heard):
+def test_log_redaction_ends_with_its_context(captured_log):
     with Redactor(["correct horse"]).install():
         pass
     logging.getLogger("toolwire.x").warning("correct horse")
-    assert heard.getvalue() == "correct horse\n"
+    assert captured_log.getvalue() == "correct horse\n"

@@ -31,7 +31,7 @@ def labels(found, model, *, tools=False):
     return [target.label for target in found.plan(model, tools=tools)]
 
 
-def test_names_as_clients_write_them():
+def test_model_names_are_resolved_to_routes():
     found = router(
         {
             "gpt": {"upstream": "a", "model": "gpt-x"},
@@ -50,7 +50,7 @@ def test_names_as_clients_write_them():
 
 
 @pytest.mark.parametrize("model", ["gtp", "c/x", "a/", "/", "", "A/x", "../a/x", "x" * 100_000])
-def test_a_name_that_is_nowhere(model):
+def test_unknown_model_raises_with_a_suggestion(model):
     with pytest.raises(UnknownModel) as caught:
         router({"gpt": {"upstream": "a"}}).plan(model, tools=False)
     assert caught.value.status == 404
@@ -70,14 +70,14 @@ def test_fallbacks_come_after_all_targets():
         assert sorted(plan[:2]) == ["a/1", "b/2"] and plan[2] == "a/3"
 
 
-def test_chance_follows_the_weights():
+def test_targets_are_chosen_by_weight():
     targets = [{"upstream": "a", "model": "1", "weight": 9}, {"upstream": "b", "model": "2", "weight": 1}]
     found = router({"m": {"targets": targets}})
     first = Counter(labels(found, "m")[0] for _ in range(1000))
     assert 850 < first["a/1"] < 950
 
 
-def test_what_failed_comes_last_until_it_has_rested():
+def test_failed_target_is_tried_last_until_its_cooldown_ends():
     clock = Clock()
     found = router(
         {"m": {"upstream": "a", "model": "1", "fallbacks": ["n"]}, "n": {"upstream": "b", "model": "2"}}, clock
@@ -97,13 +97,13 @@ def test_what_failed_comes_last_until_it_has_rested():
     assert labels(found, "m") == ["a/1", "b/2"]
 
 
-def test_all_of_them_resting_are_asked_all_the_same():
+def test_targets_in_cooldown_are_tried_when_no_other_is_left():
     found = router({"m": {"upstream": "a", "model": "1"}})
     found.start_cooldown(found.plan("m", tools=False)[0])
     assert labels(found, "m") == ["a/1"]
 
 
-def test_tools_go_only_where_they_are_understood():
+def test_requests_with_tools_go_only_to_targets_that_accept_tools():
     found = router(
         {
             "m": {"upstream": "a", "model": "1", "tools": False, "fallbacks": ["n"]},
@@ -117,7 +117,7 @@ def test_tools_go_only_where_they_are_understood():
         found.plan("o", tools=True)
 
 
-def test_what_rests_is_not_remembered_for_ever():
+def test_number_of_remembered_cooldowns_is_bounded():
     """Clients may ask for any number of names."""
     clock = Clock()
     found = router({}, clock)
@@ -141,7 +141,7 @@ BODIES = [
 
 
 @pytest.mark.parametrize(("body", "expected"), BODIES)
-def test_another_model_and_nothing_else(body, expected):
+def test_only_the_model_field_is_replaced(body, expected):
     document = parse_object(body)
     out = replace_model(body, document, 'new/"x')
     assert parse_object(out) == {**document, "model": 'new/"x'}
@@ -149,7 +149,7 @@ def test_another_model_and_nothing_else(body, expected):
         assert out == expected
 
 
-def test_the_same_model_is_the_same_bytes():
+def test_same_model_returns_the_same_bytes():
     body = b' {"model" : "m", "x": 1.0e2}'
     assert replace_model(body, parse_object(body), "m") is body
     assert replace_model(b'{"contents":[]}', {"contents": []}, "m") == b'{"contents":[]}'

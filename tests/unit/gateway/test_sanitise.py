@@ -19,7 +19,7 @@ WIRES = ["anthropic", "gemini", "ollama", "openai_chat", "openai_responses"]
 SECRET = "sk-canary-0123456789abcdef"
 
 
-def test_headers_keep_their_names():
+def test_secret_header_values_are_removed_and_names_kept():
     given = {
         "authorization": "Bearer abc",
         "cookie": "a=b",
@@ -38,7 +38,7 @@ def test_headers_keep_their_names():
     }
 
 
-def test_users_and_secrets_go_and_schemas_stay():
+def test_user_ids_and_secrets_are_removed_and_schemas_kept():
     body = {
         "model": "m",
         "user": "ann@example.com",
@@ -65,17 +65,17 @@ def test_users_and_secrets_go_and_schemas_stay():
     }
 
 
-def test_an_answer_that_repeats_its_request_is_no_way_around():
+def test_response_that_echoes_the_request_is_sanitised_too():
     event = {"type": "response.created", "response": {"user": "ann", "metadata": {"a": "b"}, "output": []}}
     assert CLEAN.sanitise_body(event)["response"] == {"user": "[removed]", "metadata": {"a": "[removed]"}, "output": []}
 
 
-def test_probabilities_are_of_tokens_and_not_secret():
+def test_tokens_of_log_probabilities_are_kept():
     assert CLEAN.sanitise_body({"token": "Hi", "logprob": -1.0}) == {"token": "Hi", "logprob": -1.0}
     assert CLEAN.sanitise_body({"token": "Hi"}) == {"token": "[removed]"}
 
 
-def test_media_are_shortened_on_request():
+def test_media_are_truncated_on_request():
     image = "iVBORw0KGgo" + "A" * 1000
     url = f"data:image/png;base64,{image}"
     assert CLEAN.sanitise_body({"url": url}) == {"url": url}
@@ -102,7 +102,7 @@ def read(wire, data):
 
 
 @pytest.mark.parametrize("wire", WIRES)
-def test_a_secret_across_many_pieces_goes(wire):
+def test_secret_split_across_chunks_is_removed(wire):
     said = Response(
         parts=(Text(f"the key: {SECRET}. Bye"), ToolCall("call12345", "login", {"password": "hunter2", "name": "ann"})),
         stop=Stop("tool_calls"),
@@ -119,19 +119,19 @@ def test_a_secret_across_many_pieces_goes(wire):
 
 
 @pytest.mark.parametrize("wire", WIRES)
-def test_a_stream_without_secrets_stays_byte_for_byte(wire):
+def test_stream_without_secrets_is_unchanged(wire):
     data = stream_of(Response(parts=(Text("nothing to hide " * 5),), stop=Stop("stop")), wire, 7)
     pieces = [(0.1, piece) for piece in random_chunks(data, Random(3), 30)]
     assert CLEAN.sanitise_pieces(pieces, wire) == pieces
 
 
-def test_a_stream_that_was_cut_off_loses_everything_rather_than_a_secret():
+def test_truncated_stream_with_a_secret_is_removed_completely():
     data = stream_of(Response(parts=(Text(f"the key: {SECRET}"),), stop=Stop("stop")), "openai_chat", 5)
     cut = data[: data.rindex(b"data:") - 30]
     assert CLEAN.sanitise_pieces([(0.1, cut)], "openai_chat") == [(0.1, b"[removed]")]
 
 
-def test_an_event_that_changes_keeps_the_cuts_of_the_others():
+def test_changed_event_keeps_the_chunk_boundaries_of_others():
     one, two, three = b'data: {"a":1}\n\n', b'data: {"user":"ann"}\n\n', b'data: {"b":2}\n\n'
     pieces = [(1.0, one[:5]), (2.0, one[5:] + two[:8]), (3.0, two[8:] + three[:4]), (4.0, three[4:])]
     assert CLEAN.sanitise_pieces(pieces, None) == [
@@ -142,7 +142,7 @@ def test_an_event_that_changes_keeps_the_cuts_of_the_others():
     ]
 
 
-def test_what_is_no_json_is_cleaned_as_text():
+def test_invalid_json_is_redacted_as_text():
     assert (
         CLEAN.sanitise_non_json(b'{"password": "hunter2", "x": "correct horse battery')
         == '{"password": "[removed]", "x": "[removed]'

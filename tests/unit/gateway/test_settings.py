@@ -34,13 +34,13 @@ def test_everything_has_a_default():
         ({"server": {"prot": 1}}, "server", "port"),
     ],
 )
-def test_an_unknown_setting_names_the_place_and_the_nearest(document, where, meant):
+def test_unknown_setting_error_has_location_and_suggestion(document, where, meant):
     said = wrong(document)
     assert where in said
     assert f"did you mean {meant!r}?" in said
 
 
-def test_an_unknown_setting_like_no_other_lists_those_that_there_are():
+def test_unknown_setting_without_a_similar_name_lists_known_settings():
     assert "known settings: server, upstreams, models" in wrong({"zzzzzz": 1})
 
 
@@ -65,16 +65,16 @@ def test_an_unknown_setting_like_no_other_lists_those_that_there_are():
         ({"keys": {"me": {}}}, "hash"),
     ],
 )
-def test_what_is_wrong_is_named(document, words):
+def test_invalid_settings_are_explained(document, words):
     assert words in wrong(document)
 
 
-def test_a_format_that_nobody_knows():
+def test_unknown_text_format_is_rejected_with_a_suggestion():
     with pytest.raises(ConfigError, match="qwen3"):
         parse_settings({**UPSTREAM, "models": {"m": {"upstream": "a", "emulate": "qwen3xml"}}})
 
 
-def test_files(tmp_path):
+def test_settings_files_are_loaded_or_rejected_with_a_reason(tmp_path):
     good = tmp_path / "good.toml"
     good.write_text('[upstreams.a]\nbase_url = "http://localhost"\n[models.m]\nupstream = "a"\n')
     assert load_settings(good).models["m"].upstream == "a"
@@ -119,7 +119,7 @@ def test_files(tmp_path):
         ),
     ],
 )
-def test_numbers_that_cannot_be_meant(document, words):
+def test_out_of_range_numbers_are_rejected(document, words):
     assert words in wrong(document)
 
 
@@ -135,7 +135,7 @@ general_settings: {master_key: os.environ/MASTER}
 """
 
 
-def test_a_file_of_litellm(tmp_path, monkeypatch):
+def test_litellm_config_file_is_converted(tmp_path, monkeypatch):
     monkeypatch.setenv("MASTER", "sk-1234")
     path = tmp_path / "config.yaml"
     path.write_text(LITELLM)
@@ -152,7 +152,7 @@ def test_a_file_of_litellm(tmp_path, monkeypatch):
     assert "sk-1234" not in repr(settings)
 
 
-def test_what_litellm_takes_from_the_environment_and_from_the_client(monkeypatch):
+def test_litellm_environment_references_and_wildcard_models_are_converted(monkeypatch):
     monkeypatch.setenv("BASE", "https://models.example/v1")
     settings = from_litellm("""
 model_list:
@@ -191,6 +191,6 @@ model_list:
         ("model_list: []\ngeneral_settings: {database_url: x}", "database_url is not supported"),
     ],
 )
-def test_what_litellm_has_and_we_do_not(text, words):
+def test_unsupported_litellm_settings_are_rejected(text, words):
     with pytest.raises(ConfigError, match=words):
         from_litellm(text)

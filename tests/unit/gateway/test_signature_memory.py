@@ -19,14 +19,14 @@ def keep(memory, call_id, one, caller="ann"):
     asyncio.run(memory.save(caller, {call_id: one}))
 
 
-def test_the_newest_stay():
+def test_newest_entries_are_kept():
     memory = InMemoryContinuations(2, 10**6, 60.0, lambda: 0.0)
     for call_id in ("a", "b", "a", "c"):
         keep(memory, call_id, kept())
     assert known(memory, "a", "b", "c") == ["a", "c"]
 
 
-def test_so_many_bytes_and_no_more():
+def test_total_size_is_limited():
     memory = InMemoryContinuations(100, 10_000, 60.0, lambda: 0.0)
     for call_id in ("a", "b", "c"):
         keep(memory, call_id, kept(4_000))
@@ -38,7 +38,7 @@ def test_so_many_bytes_and_no_more():
     assert known(memory, "b", "c", "d", "e") == []
 
 
-def test_for_a_while():
+def test_entries_expire_and_are_private_to_a_caller():
     now = 0.0
     memory = InMemoryContinuations(2, 10**6, 60.0, lambda: now)
     keep(memory, "a", kept())

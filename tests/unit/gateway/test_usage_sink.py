@@ -38,7 +38,7 @@ def store():
     return Store()
 
 
-def test_a_row_has_what_the_request_used(store):
+def test_row_has_the_usage_of_the_request(store):
     sink = UsageSink(store)
     usage = Usage(100, 50, cached=30, reasoning=20)
     sink(
@@ -53,14 +53,14 @@ def test_a_row_has_what_the_request_used(store):
     assert (row.status, row.error, row.calls, row.seconds, row.estimated) == (200, "server", 2, 1.5, False)
 
 
-def test_what_names_no_model_is_nobodys_usage(store):
+def test_request_without_a_model_is_not_recorded(store):
     sink = UsageSink(store)
     sink(turn(model=""))
     sink.close()
     assert store.rows == []
 
 
-def test_rows_are_written_together_while_it_runs(store):
+def test_rows_are_written_in_batches(store):
     sink = UsageSink(store)
     for number in range(3000):
         sink(turn(number))
@@ -72,7 +72,7 @@ def test_rows_are_written_together_while_it_runs(store):
     assert sink.dropped == 0
 
 
-def test_closing_writes_what_waits(store):
+def test_closing_writes_queued_rows(store):
     sink = UsageSink(store)
     for number in range(2500):
         sink(turn(number))
@@ -80,7 +80,7 @@ def test_closing_writes_what_waits(store):
     assert len(store.rows) == 2500
 
 
-def test_a_full_queue_drops_and_says_so(store, caplog):
+def test_full_queue_drops_rows_and_logs_it(store, caplog):
     store.away.set()
     sink = UsageSink(store, queue=10)
     for number in range(1000):
@@ -92,7 +92,7 @@ def test_a_full_queue_drops_and_says_so(store, caplog):
     assert "lost 990 rows of usage" in caplog.text
 
 
-def test_what_failed_is_written_later(store, caplog, monkeypatch):
+def test_failed_writes_are_retried(store, caplog, monkeypatch):
     monkeypatch.setattr("toolwire.gateway.observe.usage._FAILURE_DELAY", 0.05)
     store.away.set()
     sink = UsageSink(store)
@@ -106,7 +106,7 @@ def test_what_failed_is_written_later(store, caplog, monkeypatch):
     sink.close()
 
 
-def test_closing_does_not_wait_for_ever(store, caplog, monkeypatch):
+def test_closing_gives_up_when_the_store_fails(store, caplog, monkeypatch):
     monkeypatch.setattr("toolwire.gateway.observe.usage._CLOSE_TIMEOUT", 0.3)
     store.away.set()
     sink = UsageSink(store)
@@ -116,7 +116,7 @@ def test_closing_does_not_wait_for_ever(store, caplog, monkeypatch):
     assert "lost 1 rows of usage" in caplog.text
 
 
-def test_closing_does_not_wait_for_a_store_that_hangs(store, caplog, monkeypatch):
+def test_closing_does_not_wait_for_a_hanging_store(store, caplog, monkeypatch):
     monkeypatch.setattr("toolwire.gateway.observe.usage._CLOSE_TIMEOUT", 0.3)
     hanging = threading.Event()
     store.add = lambda rows: hanging.wait(SAFETY)
@@ -128,7 +128,7 @@ def test_closing_does_not_wait_for_a_store_that_hangs(store, caplog, monkeypatch
     hanging.set()
 
 
-def test_a_row_that_cannot_be_written_keeps_no_other_from_it(store, caplog):
+def test_unwritable_row_does_not_block_other_rows(store, caplog):
     add = store.add
 
     def only_what_fits(rows):

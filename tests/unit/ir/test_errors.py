@@ -9,7 +9,7 @@ from toolwire.ir import errors
 from toolwire.ir.errors import ConfigError, LossError, ProtocolError, ToolwireError, TruncatedStream, UpstreamError
 
 
-def test_the_tree_is_drawn_at_the_head_of_the_module():
+def test_module_docstring_names_every_error():
     drawn = errors.__doc__
     for name in errors.__all__:
         assert name in drawn
@@ -20,14 +20,14 @@ def test_every_error_is_a_toolwire_error():
         assert issubclass(getattr(errors, name), ToolwireError)
 
 
-def test_an_error_says_what_where_and_what_to_do():
+def test_error_message_has_pointer_and_hint():
     error = ProtocolError("expected a string", pointer="/name", hint="quote it")
     assert str(error.within("tools", 0)) == "expected a string at /tools/0/name (quote it)"
     assert error.status == 400
     assert TruncatedStream("x").status == 502
 
 
-def test_a_pointer_escapes_what_it_must():
+def test_pointer_escapes_slash_and_tilde():
     assert ConfigError("x").within("a/b", "c~d").pointer == "/a~1b/c~0d"
 
 
@@ -38,7 +38,7 @@ def test_a_loss_error_lists_all_losses():
     assert "and 1 more" in str(error)
 
 
-def test_an_upstream_error_carries_the_fault():
+def test_upstream_error_has_the_fault_and_its_status():
     fault = toolwire.ir.Fault("rate_limit", "slow down", 429)
     error = UpstreamError(fault)
     assert (error.fault, error.status) == (fault, 429)

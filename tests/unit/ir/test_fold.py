@@ -70,14 +70,14 @@ def test_items_may_be_interleaved():
     assert fold(events).parts == (Text("ab"), ToolCall("c", "f", {}, "{}"))
 
 
-def test_events_that_stop_early_are_truncated():
+def test_incomplete_events_raise_truncated_stream():
     events = list(unfold(EVERYTHING))
     for length in range(len(events)):
         with pytest.raises(TruncatedStream):
             fold(events[:length])
 
 
-def test_a_fault_is_an_end():
+def test_fault_ends_the_response():
     fault = Fault("server", "boom")
     response = fold([ResponseStart("r"), TextStart(0), TextDelta.of(0, "a"), StreamFault(fault)])
     assert response.fault == fault
@@ -95,6 +95,6 @@ def test_a_fault_is_an_end():
     ],
     ids=["starts twice", "delta before start", "end before start", "call end before start", "ends while open"],
 )
-def test_events_out_of_order_are_refused(events):
+def test_events_out_of_order_are_rejected(events):
     with pytest.raises(ProtocolError):
         fold([ResponseStart(), *events])

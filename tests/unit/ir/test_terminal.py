@@ -41,7 +41,7 @@ def test_text_keeps_its_lines_tabs_and_isolates(text):
 
 @pytest.mark.finding("U1")
 @pytest.mark.parametrize("char", [*C0, "\x7f", *C1, *OVERRIDES, "\ud800", "\udfff"])
-def test_what_can_drive_a_terminal_is_escaped_everywhere(char):
+def test_terminal_control_characters_are_escaped(char):
     escaped = f"\\x{ord(char):02x}" if ord(char) < 256 else f"\\u{ord(char):04x}"
     assert neutralise_text(f"a{char}b\n") == f"a{escaped}b\n"
     assert neutralise_line(f"a{char}b") == f"a{escaped}b"
@@ -72,7 +72,7 @@ ANY = st.text(st.one_of(st.sampled_from(f"\r\n\t\x1b\x07\x9b\x7fa{OVERRIDES}{EMB
 
 @pytest.mark.finding("U1")
 @given(ANY)
-def test_nothing_that_drives_a_terminal_is_left(text):
+def test_no_terminal_control_characters_are_left(text):
     for shown, allowed in ((neutralise_text(text), "\t\n"), (neutralise_line(text), "")):
         left = {char for char in shown.replace("\r\n", "" if allowed else "\r\n") if char not in allowed}
         assert not {char for char in left if unicodedata.category(char) in ("Cc", "Cs")}
@@ -81,14 +81,14 @@ def test_nothing_that_drives_a_terminal_is_left(text):
 
 @pytest.mark.finding("U1")
 @given(st.lists(ANY))
-def test_any_cut_gives_the_same_text(pieces):
+def test_result_does_not_depend_on_how_the_text_is_split(pieces):
     stream = TextNeutraliser()
     shown = "".join(map(stream.feed, pieces)) + stream.close()
     assert shown == neutralise_text("".join(pieces))
 
 
 @pytest.mark.finding("U1")
-def test_piece_that_does_not_end_in_a_carriage_return_is_not_held_back():
+def test_only_a_trailing_carriage_return_is_held_back():
     stream = TextNeutraliser()
     assert [stream.feed(piece) for piece in ("a", "b\r", "\n", "c\r", "d")] == ["a", "b", "\r\n", "c", r"\rd"]
     assert stream.close() == ""

@@ -13,23 +13,23 @@ def test_escape_and_unescape_are_inverse(text):
 
 
 @pytest.mark.parametrize("escaped", [b'"', b"\\", b"\\x", b"\n", b"\xff", b"\\ud800"])
-def test_what_is_not_the_inside_of_a_string_is_refused(escaped):
+def test_invalid_string_content_is_rejected(escaped):
     with pytest.raises(ProtocolError):
         unescape(escaped)
 
 
 @pytest.mark.parametrize("value", [{"a": [float("nan")]}, {"a": [1, float("inf")]}, {"a": -float("inf")}])
-def test_numbers_that_json_does_not_have_are_refused(value):
+def test_non_finite_numbers_are_rejected(value):
     with pytest.raises(EncodeError) as caught:
         dumps(value)
     assert caught.value.pointer.startswith("/a")
 
 
-def test_null_is_a_value():
+def test_none_is_written_as_null():
     assert dumps({"a": None}) == '{"a":null}'
 
 
 @pytest.mark.parametrize("value", ["\ud800", object(), {1, object()}])
-def test_what_is_no_json_is_refused(value):
+def test_values_without_json_form_are_rejected(value):
     with pytest.raises(EncodeError):
         dumps(value)

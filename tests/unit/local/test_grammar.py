@@ -30,17 +30,17 @@ def call(name, arguments):
         (True, True),
     ],
 )
-def test_every_value_comes_to_an_end_and_unknown_keywords_stay_out(schema, expected):
+def test_values_are_bounded_and_unknown_keywords_are_removed(schema, expected):
     assert bound_schema(schema, "", {}) == expected
 
 
-def test_a_tool_that_declares_no_parameters_takes_none():
+def test_tool_without_parameters_accepts_no_arguments():
     _, _, text = build_grammar(call("a", {"type": "object"})).partition("%json ")
     (shape,) = json.loads(text)["anyOf"]
     assert shape["properties"]["arguments"] == {"type": "object", "properties": {}, "additionalProperties": False}
 
 
-def test_definitions_of_two_tools_do_not_meet():
+def test_definitions_of_two_tools_do_not_collide():
     def tool(name, kind):
         arguments = {
             "type": "object",

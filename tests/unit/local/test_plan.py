@@ -13,23 +13,23 @@ SCHEMA = {
     },
     "required": ["code"],
 }
-ASKED = Message("user", (Text("Order one."),))
+QUESTION = Message("user", (Text("Order one."),))
 
 
-def told(losses):
+def loss_summary(losses):
     return {(loss.path, loss.concept, loss.severity) for loss in losses}
 
 
-def test_a_call():
+def test_unsupported_parts_of_a_call_request_are_reported():
     search = Tool("search", kind="builtin")
     request = Request(
-        messages=(ASKED,),
+        messages=(QUESTION,),
         tools=(Tool("order", "Orders.", SCHEMA), search),
         choice=ToolChoice("required"),
         parallel=True,
         output=OutputFormat("json"),
     )
-    assert told(plan_call(request).losses) == {
+    assert loss_summary(plan_call(request).losses) == {
         ("/tools/0/input_schema/properties/code/pattern", "pattern", "warning"),
         ("/tools/0/input_schema/properties/tags/uniqueItems", "uniqueItems", "warning"),
         ("/tools/0/input_schema/properties/tags/items/format", "format", "warning"),
@@ -39,19 +39,19 @@ def test_a_call():
     }
 
 
-def test_words():
+def test_unsupported_parts_of_a_text_request_are_reported():
     said = Message("assistant", (ToolCall("c1", "order", {"code": "ABC"}), ToolCall("c2", "stop", {})))
     heard = Message("user", (ToolResult("c1", parts=(Text("done"), Media("image", "image/png", "AAAA"))),))
-    request = Request(messages=(ASKED, said, heard), tools=(Tool("search", kind="builtin"),))
-    assert told(plan_text(request).losses) == {
+    request = Request(messages=(QUESTION, said, heard), tools=(Tool("search", kind="builtin"),))
+    assert loss_summary(plan_text(request).losses) == {
         ("/messages/1/parts/0", "arguments", "warning"),
         ("/messages/2/parts/0", "media in a result", "error"),
         ("/tools/0", "search", "error"),
     }
 
 
-def test_nothing_is_lost_where_nothing_is():
+def test_supported_request_has_no_losses():
     plain = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
-    request = Request(messages=(ASKED,), tools=(Tool("weather", "It.", plain),), choice=ToolChoice("required"))
+    request = Request(messages=(QUESTION,), tools=(Tool("weather", "It.", plain),), choice=ToolChoice("required"))
     assert plan_call(request).losses == ()
     assert plan_text(request).losses == ()

@@ -12,7 +12,7 @@ def one(entry, **environment):
     return spec
 
 
-def test_a_command_and_a_url():
+def test_command_and_url_entries_are_read():
     assert one({"command": "npx", "args": ["-y", "x"], "env": {"A": "1"}}) == ServerSpec(
         "s", command="npx", args=("-y", "x"), env={"A": "1"}
     )
@@ -20,7 +20,7 @@ def test_a_command_and_a_url():
     assert one({"command": ["npx", "-y", "x"]}).args == ("-y", "x")
 
 
-def test_settings_of_our_own():
+def test_toolwire_specific_settings_are_read():
     spec = one(
         {"command": "x", "trusted": True, "timeout": 5, "protocol": "2025-06-18", "tools": ["a"], "resources": True}
     )
@@ -33,7 +33,7 @@ def test_settings_of_our_own():
     )
 
 
-def test_variables():
+def test_environment_variables_are_expanded():
     entry = {"url": "https://x.example/${P:-v1}", "headers": {"Authorization": "Bearer ${T}"}}
     spec = one(entry, T="secret")
     assert (spec.url, spec.headers["Authorization"]) == ("https://x.example/v1", "Bearer secret")
@@ -41,7 +41,7 @@ def test_variables():
         one(entry)
 
 
-def test_a_server_that_is_disabled_is_left_out():
+def test_disabled_server_is_skipped():
     assert read_config({"mcpServers": {"s": {"command": "x", "disabled": True}}}, {}) == ()
 
 
@@ -62,12 +62,12 @@ def test_a_server_that_is_disabled_is_left_out():
         ({"mcpServers": {"s": {"url": "http://x.example"}}}, "is not encrypted"),
     ],
 )
-def test_what_is_wrong_says_where(document, words):
+def test_invalid_entry_error_has_its_location(document, words):
     with pytest.raises(ConfigError, match=words):
         read_config(document, {})
 
 
-def test_a_file(tmp_path):
+def test_config_file_is_read_or_rejected_with_a_reason(tmp_path):
     file = tmp_path / "mcp.json"
     file.write_text('{"mcpServers": {"s": {"command": "x"}}}', encoding="utf-8")
     assert list(McpServers.from_config(file).clients) == ["s"]
@@ -78,6 +78,6 @@ def test_a_file(tmp_path):
         McpServers.from_config(str(file))
 
 
-def test_two_of_one_name():
+def test_duplicate_server_name_is_rejected():
     with pytest.raises(ConfigError, match="duplicate server name"):
         McpServers([ServerSpec("a", command="x"), ServerSpec("a", command="y")])

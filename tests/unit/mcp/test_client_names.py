@@ -3,11 +3,11 @@
 from toolwire.mcp.client.names import assign_names, is_legal, make_legal
 
 
-def test_a_legal_name_stays():
+def test_legal_name_is_unchanged():
     assert make_legal("get-weather_2") == "get-weather_2"
 
 
-def test_what_no_provider_takes_becomes_legal_and_stays_apart():
+def test_illegal_names_become_legal_and_stay_distinct():
     names = ["a.b", "a/b", "a b", "1st", "", "é", "x" * 200, "x" * 201]
     found = [make_legal(name) for name in names]
     assert all(is_legal(name) for name in found)
@@ -15,7 +15,7 @@ def test_what_no_provider_takes_becomes_legal_and_stays_apart():
     assert found == [make_legal(name) for name in names]
 
 
-def test_names_of_one_server_only_are_kept_and_shared_ones_get_it_in_front():
+def test_only_names_shared_by_servers_get_a_server_prefix():
     found = assign_names({"mail": ["send", "list"], "post": ["send", "stamp"]})
     assert list(found.values()) == ["mail_send", "list", "post_send", "stamp"]
 
@@ -25,7 +25,7 @@ def test_the_order_of_servers_does_not_matter():
     assert assign_names(one) == assign_names(other)
 
 
-def test_a_name_that_only_looks_like_a_prefixed_one():
+def test_names_that_look_prefixed_stay_distinct():
     found = assign_names({"a": ["b_c", "x"], "a_b": ["c", "x"], "d": ["a_x"]})
     assert len(set(found.values())) == len(found)
     assert all(is_legal(name) for name in found.values())

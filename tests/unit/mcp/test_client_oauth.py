@@ -11,22 +11,22 @@ from toolwire.mcp.client.failures import NotAuthorized
 from toolwire.mcp.client.oauth import Challenge, FetchResult, OAuthClient, OpenBrowser, authorize, refresh
 
 URL = "https://mcp.example.com/tools"
-GUARD = "https://login.example.com"
-SERVER = {"resource": URL, "authorization_servers": [GUARD]}
+AUTHORIZATION_SERVER = "https://login.example.com"
+SERVER = {"resource": URL, "authorization_servers": [AUTHORIZATION_SERVER]}
 METADATA = {
-    "issuer": GUARD,
-    "authorization_endpoint": f"{GUARD}/authorize",
-    "token_endpoint": f"{GUARD}/token",
-    "registration_endpoint": f"{GUARD}/register",
+    "issuer": AUTHORIZATION_SERVER,
+    "authorization_endpoint": f"{AUTHORIZATION_SERVER}/authorize",
+    "token_endpoint": f"{AUTHORIZATION_SERVER}/token",
+    "registration_endpoint": f"{AUTHORIZATION_SERVER}/register",
     "code_challenge_methods_supported": ["S256"],
     "token_endpoint_auth_methods_supported": ["none"],
 }
 TOKEN = {"access_token": "t0", "token_type": "Bearer", "refresh_token": "r0"}
-PLACES = {
+RESPONSES_BY_URL = {
     "https://mcp.example.com/.well-known/oauth-protected-resource/tools": SERVER,
-    f"{GUARD}/.well-known/oauth-authorization-server": METADATA,
-    f"{GUARD}/register": {"client_id": "us"},
-    f"{GUARD}/token": TOKEN,
+    f"{AUTHORIZATION_SERVER}/.well-known/oauth-authorization-server": METADATA,
+    f"{AUTHORIZATION_SERVER}/register": {"client_id": "us"},
+    f"{AUTHORIZATION_SERVER}/token": TOKEN,
 }
 
 
@@ -35,11 +35,11 @@ def app(**more):
     return OAuthClient("http://127.0.0.1:8765/callback", lambda length: str(next(numbers)).rjust(length, "x"), **more)
 
 
-def agree(query):
+def approve(query):
     return {"code": "c0", "state": query["state"]}
 
 
-def way(places=PLACES, back=agree, challenge="", known=None, asked=frozenset(), **more):
+def run_flow(places=RESPONSES_BY_URL, back=approve, challenge="", known=None, asked=frozenset(), **more):
     """(the grant, what was fetched and where we went)"""
     steps, said = authorize(URL, Challenge.read(challenge), app(**more), {} if known is None else known, asked), []
     try:
@@ -56,7 +56,7 @@ def way(places=PLACES, back=agree, challenge="", known=None, asked=frozenset(), 
         return done.value, said
 
 
-def visited(said):
+def authorization_query(said):
     (visit,) = [step for step in said if isinstance(step, OpenBrowser)]
     return {key: values[0] for key, values in parse_qs(urlsplit(visit.url).query).items()}
 
@@ -65,10 +65,10 @@ def form(said):
     return {key: values[0] for key, values in parse_qs(said[-1].body.decode()).items()}
 
 
-def test_the_whole_way():
-    grant, said = way()
-    assert (grant.token, grant.refresh_token, grant.issuer) == ("t0", "r0", GUARD)
-    asked, sent = visited(said), form(said)
+def test_authorization_code_flow_gets_a_token():
+    grant, said = run_flow()
+    assert (grant.token, grant.refresh_token, grant.issuer) == ("t0", "r0", AUTHORIZATION_SERVER)
+    asked, sent = authorization_query(said), form(said)
     assert asked["resource"] == sent["resource"] == URL
     assert asked["code_challenge_method"] == "S256"
     verifier = sent["code_verifier"].encode()
@@ -82,87 +82,109 @@ def test_the_whole_way():
     assert registration["grant_types"] == ["authorization_code", "refresh_token"]
 
 
-def test_scopes_come_from_the_challenge_and_grow():
-    _, said = way(challenge='Bearer scope="a b", error="insufficient_scope"', asked=frozenset({"c"}))
-    assert visited(said)["scope"] == "a b c"
+def test_scopes_of_the_challenge_are_added_to_earlier_scopes():
+    _, said = run_flow(challenge='Bearer scope="a b", error="insufficient_scope"', asked=frozenset({"c"}))
+    assert authorization_query(said)["scope"] == "a b c"
 
 
-def test_scopes_of_the_metadata_and_to_be_remembered():
+def test_scopes_come_from_metadata_and_include_offline_access():
     places = {
-        **PLACES,
+        **RESPONSES_BY_URL,
         "https://mcp.example.com/.well-known/oauth-protected-resource/tools": {**SERVER, "scopes_supported": ["read"]},
-        f"{GUARD}/.well-known/oauth-authorization-server": {**METADATA, "scopes_supported": ["offline_access"]},
+        f"{AUTHORIZATION_SERVER}/.well-known/oauth-authorization-server": {
+            **METADATA,
+            "scopes_supported": ["offline_access"],
+        },
     }
-    assert visited(way(places)[1])["scope"] == "offline_access read"
+    assert authorization_query(run_flow(places)[1])["scope"] == "offline_access read"
 
 
-def test_what_one_guard_knows_us_as_is_kept_for_it_alone():
+def test_client_registration_is_kept_per_authorization_server():
     known = {}
-    way(known=known)
-    _, said = way(known=known)
-    assert list(known) == [GUARD]
+    run_flow(known=known)
+    _, said = run_flow(known=known)
+    assert list(known) == [AUTHORIZATION_SERVER]
     assert not any("register" in step.url for step in said)
 
 
-def test_somebody_who_is_known_already_is_not_registered():
+def test_preregistered_client_is_not_registered_again():
     metadata = {**METADATA, "token_endpoint_auth_methods_supported": ["client_secret_basic", "client_secret_post"]}
-    places = {**PLACES, f"{GUARD}/.well-known/oauth-authorization-server": metadata}
-    _, said = way(places, client_id="known", secret="s:1")
+    places = {**RESPONSES_BY_URL, f"{AUTHORIZATION_SERVER}/.well-known/oauth-authorization-server": metadata}
+    _, said = run_flow(places, client_id="known", secret="s:1")
     assert said[-1].headers["authorization"] == "Basic a25vd246cyUzQTE="
     assert "client_id" not in form(said)
-    _, said = way(places, client_id="known", secret="s", issuer="https://other.example")
-    assert visited(said)["client_id"] == "us"
+    _, said = run_flow(places, client_id="known", secret="s", issuer="https://other.example")
+    assert authorization_query(said)["client_id"] == "us"
 
 
-def test_a_document_that_says_who_we_are():
+def test_client_metadata_document_is_used_as_the_client_id():
     metadata = {**METADATA, "client_id_metadata_document_supported": True}
-    places = {**PLACES, f"{GUARD}/.well-known/oauth-authorization-server": metadata}
-    _, said = way(places, metadata_url="https://us.example/client.json")
-    assert visited(said)["client_id"] == "https://us.example/client.json"
+    places = {**RESPONSES_BY_URL, f"{AUTHORIZATION_SERVER}/.well-known/oauth-authorization-server": metadata}
+    _, said = run_flow(places, metadata_url="https://us.example/client.json")
+    assert authorization_query(said)["client_id"] == "https://us.example/client.json"
 
 
 def with_server(**changes):
-    return {**PLACES, "https://mcp.example.com/.well-known/oauth-protected-resource/tools": {**SERVER, **changes}}
+    return {
+        **RESPONSES_BY_URL,
+        "https://mcp.example.com/.well-known/oauth-protected-resource/tools": {**SERVER, **changes},
+    }
 
 
-def with_guard(**changes):
+def with_authorization_server(**changes):
     metadata = {key: value for key, value in {**METADATA, **changes}.items() if value is not None}
-    return {**PLACES, f"{GUARD}/.well-known/oauth-authorization-server": metadata}
+    return {**RESPONSES_BY_URL, f"{AUTHORIZATION_SERVER}/.well-known/oauth-authorization-server": metadata}
 
 
 @pytest.mark.parametrize(
     ("places", "back", "words"),
     [
-        (with_server(resource="https://evil.example/tools"), agree, "belongs to another server"),
-        (with_server(resource="https://mcp.example.com/other"), agree, "belongs to another server"),
-        (with_guard(issuer="https://evil.example"), agree, "names another issuer: https://evil.example"),
-        (with_guard(issuer=f"{GUARD}/"), agree, "names another issuer"),
-        (with_guard(code_challenge_methods_supported=["plain"]), agree, "PKCE"),
-        (with_guard(code_challenge_methods_supported=None), agree, "PKCE"),
-        (with_guard(registration_endpoint=None), agree, "requires an existing registration"),
-        (with_guard(token_endpoint="http://login.example.com/token"), agree, "is not encrypted"),
-        (PLACES, lambda query: {"code": "c0", "state": "other"}, "belongs to another request"),
-        (PLACES, lambda query: {**agree(query), "iss": "https://evil.example"}, "not from"),
-        (PLACES, lambda query: {**agree(query), "iss": f"{GUARD}/"}, "not from"),
-        (with_guard(authorization_response_iss_parameter_supported=True), agree, "must name its issuer"),
+        (with_server(resource="https://evil.example/tools"), approve, "belongs to another server"),
+        (with_server(resource="https://mcp.example.com/other"), approve, "belongs to another server"),
         (
-            PLACES,
+            with_authorization_server(issuer="https://evil.example"),
+            approve,
+            "names another issuer: https://evil.example",
+        ),
+        (with_authorization_server(issuer=f"{AUTHORIZATION_SERVER}/"), approve, "names another issuer"),
+        (with_authorization_server(code_challenge_methods_supported=["plain"]), approve, "PKCE"),
+        (with_authorization_server(code_challenge_methods_supported=None), approve, "PKCE"),
+        (with_authorization_server(registration_endpoint=None), approve, "requires an existing registration"),
+        (with_authorization_server(token_endpoint="http://login.example.com/token"), approve, "is not encrypted"),
+        (RESPONSES_BY_URL, lambda query: {"code": "c0", "state": "other"}, "belongs to another request"),
+        (RESPONSES_BY_URL, lambda query: {**approve(query), "iss": "https://evil.example"}, "not from"),
+        (RESPONSES_BY_URL, lambda query: {**approve(query), "iss": f"{AUTHORIZATION_SERVER}/"}, "not from"),
+        (
+            with_authorization_server(authorization_response_iss_parameter_supported=True),
+            approve,
+            "must name its issuer",
+        ),
+        (
+            RESPONSES_BY_URL,
             lambda query: {"error": "access_denied", "state": query["state"]},
             "denied authorization: access_denied",
         ),
-        ({**PLACES, f"{GUARD}/token": {"token_type": "Bearer"}}, agree, "did not return a bearer token"),
-        ({**PLACES, f"{GUARD}/token": {**TOKEN, "token_type": "DPoP"}}, agree, "did not return a bearer token"),
-        ({**PLACES, f"{GUARD}/register": {}}, agree, "has no client_id"),
-        ({**PLACES, f"{GUARD}/register": None}, agree, "refused to register the client"),
+        (
+            {**RESPONSES_BY_URL, f"{AUTHORIZATION_SERVER}/token": {"token_type": "Bearer"}},
+            approve,
+            "did not return a bearer token",
+        ),
+        (
+            {**RESPONSES_BY_URL, f"{AUTHORIZATION_SERVER}/token": {**TOKEN, "token_type": "DPoP"}},
+            approve,
+            "did not return a bearer token",
+        ),
+        ({**RESPONSES_BY_URL, f"{AUTHORIZATION_SERVER}/register": {}}, approve, "has no client_id"),
+        ({**RESPONSES_BY_URL, f"{AUTHORIZATION_SERVER}/register": None}, approve, "refused to register the client"),
     ],
 )
-def test_what_is_not_right_ends_the_way(places, back, words):
+def test_invalid_answers_end_the_flow(places, back, words):
     with pytest.raises(NotAuthorized, match=words):
-        way(places, back)
+        run_flow(places, back)
 
 
-def test_a_token_is_renewed():
-    grant, _ = way()
+def test_refresh_token_renews_the_access_token():
+    grant, _ = run_flow()
     steps = refresh(grant)
     step = next(steps)
     sent = {key: values[0] for key, values in parse_qs(step.body.decode()).items()}
@@ -172,7 +194,7 @@ def test_a_token_is_renewed():
     assert (done.value.value.token, done.value.value.refresh_token) == ("t1", "r0")
 
 
-def test_a_challenge_is_read():
+def test_www_authenticate_challenge_is_parsed():
     said = 'Bearer error="insufficient_scope", scope="a b", resource_metadata="https://x.example/m?a=1,2"'
     assert Challenge.read(said) == Challenge("https://x.example/m?a=1,2", "a b")
     assert Challenge.read("Basic") == Challenge()

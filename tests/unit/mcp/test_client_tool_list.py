@@ -75,7 +75,7 @@ def test_listing_in_progress_does_not_discard_an_earlier_result():
 
 
 @pytest.mark.finding("U2")
-def test_late_result_does_not_replace_that_of_a_later_listing():
+def test_late_result_does_not_replace_the_result_of_a_later_listing():
     async def test():
         driver = Driver()
         driver.list.is_stale = True
@@ -169,7 +169,7 @@ def test_failed_refresh_keeps_the_list_and_reports_no_change(error, caplog):
 
 
 @pytest.mark.finding("U2")
-def test_nothing_is_listed_where_no_connection_could_be_opened():
+def test_nothing_is_listed_without_a_connection():
     async def test():
         driver = Driver()
 

@@ -52,7 +52,7 @@ class Request:
         if len(self.sent) > 1:
             self.started.set()
 
-    def go_away(self):
+    def disconnect(self):
         self._gone.set()
 
     async def run(self):
@@ -93,13 +93,13 @@ def run(work):
     run_virtual(alone())
 
 
-def test_who_goes_away_stops_a_stateless_request():
+def test_client_disconnect_cancels_a_stateless_request():
     async def work(app):
         body, headers = stateless(30)
         request = Request(app, body, headers)
         running = asyncio.create_task(request.run())
         await request.started.wait()
-        request.go_away()
+        request.disconnect()
         await running
         assert finished == ["woken"]
         assert b'"result"' not in request.body
@@ -107,13 +107,13 @@ def test_who_goes_away_stops_a_stateless_request():
     run(work)
 
 
-def test_who_goes_away_from_a_session_has_stopped_nothing():
+def test_client_disconnect_does_not_cancel_a_session_request():
     async def work(app):
         headers = await session(app)
         request = Request(app, handshake(0.2), headers)
         running = asyncio.create_task(request.run())
         await request.started.wait()
-        request.go_away()
+        request.disconnect()
         await running
         assert finished == []
         await asyncio.sleep(0.5)
@@ -122,7 +122,7 @@ def test_who_goes_away_from_a_session_has_stopped_nothing():
     run(work)
 
 
-def test_an_id_that_a_session_uses_is_refused_until_it_is_free():
+def test_request_id_in_use_by_a_session_is_rejected():
     async def work(app):
         headers = await session(app)
         first = Request(app, handshake(0.1), headers)
@@ -136,7 +136,7 @@ def test_an_id_that_a_session_uses_is_refused_until_it_is_free():
     run(work)
 
 
-def test_a_client_that_takes_no_streams_gets_the_answer_alone():
+def test_client_without_stream_support_gets_a_json_answer():
     async def work(app):
         body, headers = stateless(0)
         request = await Request(app, body, {**headers, "accept": "application/json"}).run()
@@ -145,7 +145,7 @@ def test_a_client_that_takes_no_streams_gets_the_answer_alone():
     run(work)
 
 
-def test_a_body_that_is_cut_off_is_no_message():
+def test_truncated_body_is_rejected():
     async def work(app):
         body, headers = stateless(0)
         request = Request(app, body, headers)
@@ -157,7 +157,7 @@ def test_a_body_that_is_cut_off_is_no_message():
     run(work)
 
 
-def test_a_body_beyond_the_limit_is_not_read_to_its_end():
+def test_body_above_the_limit_is_rejected():
     async def work(_):
         body, headers = stateless(0)
         request = await Request(HttpApp(Server(nap), limit=50), body, headers).run()
@@ -166,7 +166,7 @@ def test_a_body_beyond_the_limit_is_not_read_to_its_end():
     run(work)
 
 
-def test_the_app_lives_and_ends():
+def test_lifespan_events_are_acknowledged():
     async def work(app):
         said = [{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}]
         heard = []
@@ -184,7 +184,7 @@ def test_the_app_lives_and_ends():
     run(work)
 
 
-def test_sessions_that_nobody_uses_are_forgotten():
+def test_idle_and_surplus_sessions_are_removed():
     async def work():
         sessions = HttpSessions(Server(nap), max_sessions=2)
         numbers = [sessions.open("")[1] for _ in range(3)]
@@ -223,7 +223,7 @@ def test_sessions_that_nobody_uses_are_forgotten():
         (("192.168.1.5", 8000), {"hosts": ("localhost", "tools.example.com")}, 200),
     ],
 )
-def test_an_app_without_a_token_serves_this_machine_only(server, options, status):
+def test_app_without_a_token_serves_only_loopback_clients(server, options, status):
     """The client calls it `localhost`, wherever it is: only the address of the connection tells."""
 
     async def work():

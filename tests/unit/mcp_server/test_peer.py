@@ -45,7 +45,7 @@ def catalog(**more):
     return Catalog([add], [today], [review], info=INFO, **more)
 
 
-def greeted(version="2025-11-25", **capabilities):
+def initialized_peer(version="2025-11-25", **capabilities):
     peer = ServerProtocol(catalog())
     peer.receive(initialize_request(0, {"name": "c"}, capabilities, version))
     return peer
@@ -62,14 +62,14 @@ def answer(peer, request):
 
 
 @pytest.mark.parametrize("version", HANDSHAKE)
-def test_the_greeting_agrees_on_the_version_that_was_asked_for(version):
+def test_initialize_returns_the_requested_version(version):
     peer = ServerProtocol(catalog(instructions="be kind"))
     said = answer(peer, initialize_request(1, {"name": "c"}, {}, version)).result
     assert (said["protocolVersion"], said["instructions"], peer.version) == (version, "be kind", version)
     assert said["capabilities"].keys() == {"tools", "resources", "prompts", "completions", "logging", "experimental"}
 
 
-def test_capabilities_say_what_there_is():
+def test_capabilities_list_only_available_features():
     bare = ServerProtocol(Catalog([add], info=INFO))
     assert bare.receive(stateless("server/discover")).message.result["capabilities"].keys() == {"tools", "experimental"}
     for method in ("resources/list", "prompts/list", "prompts/get", "completion/complete", "resources/read"):
@@ -77,31 +77,31 @@ def test_capabilities_say_what_there_is():
         assert (failed.message.code, failed.status) == (-32601, 404)
 
 
-def test_a_stateless_request_needs_no_greeting_and_leaves_no_trace():
+def test_stateless_request_needs_no_handshake_and_keeps_no_state():
     peer = ServerProtocol(catalog())
     assert isinstance(peer.receive(stateless("tools/call", name="add")), ServeRequest)
     assert peer.initialize_params is None
     assert answer(peer, RpcRequest(2, "tools/list")).code == -32600
 
 
-def test_what_is_gone_since_2026_is_not_found_there_and_served_before():
-    peer = greeted()
+def test_methods_removed_in_2026_are_served_only_to_older_versions():
+    peer = initialized_peer()
     for method in ("initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"):
         assert answer(peer, stateless(method, uri="x", level="info")).code == -32601
     assert answer(peer, RpcRequest(1, "ping")) == Result(1, {})
     assert answer(peer, RpcRequest(1, "server/discover")).code == -32601
 
 
-def test_lists_differ_by_version_and_by_nothing_else():
+def test_list_fields_follow_the_protocol_version():
     new = answer(ServerProtocol(catalog()), stateless("tools/list")).result
-    old = answer(greeted("2024-11-05"), RpcRequest(1, "tools/list")).result
+    old = answer(initialized_peer("2024-11-05"), RpcRequest(1, "tools/list")).result
     assert (new["resultType"], new["cacheScope"]) == ("complete", "private")
     assert new["tools"][0]["annotations"]["readOnlyHint"] is True
     assert old.keys() == {"tools"}
     assert "annotations" not in old["tools"][0]
 
 
-def test_long_lists_come_in_pages():
+def test_long_lists_are_paginated():
     every = [Tool(f"t{number}") for number in range(1201)]
     peer = ServerProtocol(Catalog(every, info=INFO))
     names, cursor = [], None
@@ -117,8 +117,8 @@ def test_long_lists_come_in_pages():
         assert answer(peer, stateless("tools/list", cursor=cursor)).code == -32602
 
 
-def test_levels_and_subscriptions_belong_to_the_conversation():
-    peer = greeted()
+def test_log_level_and_subscriptions_are_kept_per_conversation():
+    peer = initialized_peer()
     assert answer(peer, RpcRequest(1, "logging/setLevel", {"level": "error"})).result == {}
     assert peer.log_level == "error"
     assert answer(peer, RpcRequest(1, "logging/setLevel", {"level": "loud"})).code == -32602
@@ -129,7 +129,7 @@ def test_levels_and_subscriptions_belong_to_the_conversation():
     assert answer(peer, RpcRequest(1, "resources/subscribe", {})).code == -32602
 
 
-def test_a_subscription_hears_of_what_it_asked_for_and_can_get():
+def test_subscription_is_limited_to_requested_and_available_notifications():
     asked = {
         "toolsListChanged": True,
         "promptsListChanged": False,
@@ -147,8 +147,8 @@ def test_a_subscription_hears_of_what_it_asked_for_and_can_get():
     assert answer(ServerProtocol(catalog()), stateless("subscriptions/listen")).code == -32602
 
 
-def test_what_is_cancelled_what_is_heard_and_what_is_passed_over():
-    peer = greeted()
+def test_cancellations_and_answers_are_handled_and_other_messages_ignored():
+    peer = initialized_peer()
     assert peer.receive(Notification("notifications/cancelled", {"requestId": "a"})) == CancelRequest("a")
     for ignored in (
         Notification("notifications/cancelled"),
@@ -160,7 +160,7 @@ def test_what_is_cancelled_what_is_heard_and_what_is_passed_over():
         assert peer.receive(message) == ResolveReply(message)
 
 
-def test_a_mark_that_breaks_the_rules_is_found_before_anybody_calls():
+def test_invalid_header_mark_is_rejected_when_the_catalog_is_built():
     bad = Tool("t", input_schema={"type": "object", "properties": {"a": {"type": "number", "x-mcp-header": "A"}}})
     with pytest.raises(SchemaError, match="x-mcp-header"):
         Catalog([bad], info=INFO)

@@ -72,22 +72,22 @@ async def paint(colour: str) -> str:
     return f"{colour} {answer['content']['n']}"
 
 
-class Talk:
+class RecordedConversation:
     """A conversation of which everything that is said is kept."""
 
     def __init__(self):
-        self.heard = []
+        self.messages = []
         self._coming = asyncio.Queue()
         self.server = Server(
             twice, in_a_thread, sampled, resources=[notes, broken], prompts=[paint], name="s", secret=b"x" * 32
         )
-        self.conversation = Conversation(self.server, self._hear)
+        self.conversation = Conversation(self.server, self._record)
 
-    def _hear(self, message):
-        self.heard.append(message)
+    def _record(self, message):
+        self.messages.append(message)
         self._coming.put_nowait(message)
 
-    async def hears(self, number):
+    async def wait_for_message(self, number):
         """Waits for the message with that id."""
         while True:
             message = await self._coming.get()
@@ -96,7 +96,7 @@ class Talk:
 
     async def ask(self, method, params=None, **meta):
         said = {PROTOCOL_VERSION: LATEST, CLIENT_CAPABILITIES: {"elicitation": {}}, **meta}
-        message = RpcRequest(len(self.heard) + 100, method, {**(params or {}), "_meta": said})
+        message = RpcRequest(len(self.messages) + 100, method, {**(params or {}), "_meta": said})
         return read(await self.conversation.handle(write(message)))
 
     async def call(self, name, **more):
@@ -109,10 +109,10 @@ def accepted(number):
 
 
 def run(work):
-    return asyncio.run(asyncio.wait_for(work(Talk()), 30))
+    return asyncio.run(asyncio.wait_for(work(RecordedConversation()), 30))
 
 
-def test_questions_of_a_stateless_call_are_asked_one_after_the_other():
+def test_elicitations_of_a_stateless_call_are_requested_one_at_a_time():
     async def work(talk):
         ran.clear()
         first = (await talk.call("twice")).result
@@ -130,7 +130,7 @@ def test_questions_of_a_stateless_call_are_asked_one_after_the_other():
     run(work)
 
 
-def test_an_answer_that_does_not_fit_is_asked_for_again():
+def test_invalid_elicitation_answer_is_requested_again():
     async def work(talk):
         wrong = await talk.call("twice", inputResponses={"question_1": accepted("one")})
         assert list(wrong.result["inputRequests"]) == ["question_1"]
@@ -140,7 +140,7 @@ def test_an_answer_that_does_not_fit_is_asked_for_again():
     run(work)
 
 
-def test_a_state_is_good_for_its_own_request_only():
+def test_request_state_is_valid_only_for_its_own_request():
     async def work(talk):
         state = (await talk.call("twice")).result["requestState"]
         for changed in (state + "x", "x" + state, "", ".", "a.b", state.replace(".", "")):
@@ -151,7 +151,7 @@ def test_a_state_is_good_for_its_own_request_only():
     run(work)
 
 
-def test_states_expire_and_belong_to_their_caller():
+def test_request_state_expires_and_is_bound_to_its_caller():
     now = [0.0]
     state = RequestState(b"secret", lambda: now[0], lifetime=10)
     sealed = state.seal({"a": 1}, "tools/call", {"name": "t"}, "me")
@@ -170,7 +170,7 @@ def test_states_expire_and_belong_to_their_caller():
         state.open(sealed, "tools/call", {"name": "t"}, "me")
 
 
-def test_what_the_client_cannot_do_it_is_not_asked_for():
+def test_missing_client_capability_is_an_error():
     async def work(talk):
         refused = await talk.call("sampled")
         assert (refused.code, refused.data) == (-32021, {"requiredCapabilities": {"sampling": {}}})
@@ -178,7 +178,7 @@ def test_what_the_client_cannot_do_it_is_not_asked_for():
     run(work)
 
 
-def test_progress_and_logs_from_a_thread_in_their_order():
+def test_progress_and_logs_from_a_thread_keep_their_order():
     async def work(talk):
         await talk.call("in_a_thread", meta={"progressToken": "t", LOG_LEVEL: "warning"})
         assert [note.params.get("progress") for note in talk.heard] == [1, 2, 3, None]
@@ -190,7 +190,7 @@ def test_progress_and_logs_from_a_thread_in_their_order():
     run(work)
 
 
-def test_a_question_of_the_handshake_era_is_answered_on_the_way():
+def test_elicitation_in_a_handshake_session_is_answered_during_the_call():
     async def work(talk):
         ran.clear()
         hello = {"protocolVersion": "2025-06-18", "capabilities": {"elicitation": {}}, "clientInfo": {}}
@@ -212,7 +212,7 @@ def test_a_question_of_the_handshake_era_is_answered_on_the_way():
     run(work)
 
 
-def test_an_id_that_is_in_use_is_refused():
+def test_request_id_in_use_is_rejected():
     async def work(talk):
         call = {"name": "in_a_thread", "arguments": {}}
         talk.conversation.receive(RpcRequest(1, "initialize", {"protocolVersion": "2025-06-18"}))
@@ -225,7 +225,7 @@ def test_an_id_that_is_in_use_is_refused():
     run(work)
 
 
-def test_subscriptions_hear_until_they_are_stopped_and_are_told_of_the_end():
+def test_subscriptions_are_notified_until_cancelled_and_get_an_end_message():
     async def work(talk):
         server, conversation = talk.server, talk.conversation
         for number, wanted in ((1, {"toolsListChanged": True}), (2, {"resourceSubscriptions": ["notes://a/1"]})):
@@ -251,7 +251,7 @@ def test_subscriptions_hear_until_they_are_stopped_and_are_told_of_the_end():
     run(work)
 
 
-def test_resources_and_prompts():
+def test_resources_completions_and_prompts_are_served():
     async def work(talk):
         note = await talk.ask("resources/read", {"uri": "notes://a%20b/7"})
         assert note.result["contents"] == [{"uri": "notes://a%20b/7", "mimeType": "text/plain", "text": "a b 7"}]
@@ -273,7 +273,7 @@ def test_resources_and_prompts():
     run(work)
 
 
-def test_a_template_and_its_function_agree():
+def test_template_variables_must_match_the_function_parameters():
     with pytest.raises(ConfigError, match="do not match the parameters"):
 
         @resource("notes://{day}")
@@ -281,7 +281,7 @@ def test_a_template_and_its_function_agree():
             return hour
 
 
-def test_contents_and_messages_of_what_functions_give():
+def test_return_values_become_resource_contents_and_prompt_messages():
     assert make_contents(b"\x00", "u", None) == [{"uri": "u", "mimeType": "application/octet-stream", "blob": "AA=="}]
     assert make_contents({"a": 1}, "u", None) == [{"uri": "u", "mimeType": "application/json", "text": '{"a":1}'}]
     assert make_contents([Text("x"), "y"], "u", None) == [{"uri": "u", "text": "x"}, {"uri": "u", "text": "y"}]
@@ -291,13 +291,13 @@ def test_contents_and_messages_of_what_functions_give():
         make_messages(7)
 
 
-def test_input_is_wanted_before_anything_has_happened():
+def test_needed_input_is_requested_before_any_effect():
     needed = InputNeeded()
     assert needed.before_effect
     assert needed.retry_after == float("inf")
 
 
-def test_the_guard():
+def test_host_origin_and_token_are_checked():
     guard = Guard(("tools.example.com", "localhost:8000"), ("https://app.example.com",), {"t": "me"})
     good = {"host": "tools.example.com:443", "authorization": "Bearer t"}
     assert guard.admit(good) == "me"
@@ -317,7 +317,7 @@ def test_the_guard():
     assert Guard(("*",)).admit({"host": "anything"}) == ""
 
 
-def test_what_is_over_is_forgotten_now_and_then(caplog):
+def test_expired_records_are_removed_periodically(caplog):
     class Store(MemoryStore):
         swept = 0
 
@@ -345,7 +345,7 @@ async def paid() -> str:
 
 
 @pytest.mark.parametrize(("is_given", "kept"), [(False, 1), (True, 3)])
-def test_without_a_store_only_calls_that_have_a_key_are_remembered(monkeypatch, is_given, kept):
+def test_without_a_store_only_calls_with_a_key_are_recorded(monkeypatch, is_given, kept):
     store = MemoryStore()
     monkeypatch.setattr("toolwire.mcp.server.server.open_store", lambda _: store)
     ran.clear()
@@ -360,13 +360,13 @@ def test_without_a_store_only_calls_that_have_a_key_are_remembered(monkeypatch, 
     assert len(store.records()) == kept
 
 
-def test_what_a_declaration_cannot_say_is_logged(caplog):
+def test_losses_in_a_tool_declaration_are_logged(caplog):
     declared = Entry(Tool("t", examples=({"a": 1},)), lambda: None)
     Server(declared).catalog.list_result("tools/list", {}, LATEST)
     assert "examples" in caplog.text
 
 
-def test_server_json():
+def test_server_json_is_validated():
     document = server_json("io.github.me/weather", "1.0.0", "Weather.", pypi="my-weather", url="https://e.com/mcp")
     assert document["packages"][0]["identifier"] == "my-weather"
     assert document["remotes"] == [{"type": "streamable-http", "url": "https://e.com/mcp"}]

@@ -28,7 +28,7 @@ def resource(template):
         ("notes://{name}", "notes://a%2Fb", {"name": "a/b"}),
     ],
 )
-def test_variables_of_a_template(template, uri, variables):
+def test_uri_template_variables_are_matched(template, uri, variables):
     assert resource(template).match(uri) == variables
 
 

@@ -26,7 +26,7 @@ ENVIRONMENT = {"OPENAI_API_KEY": KEY, "GROQ_API_KEY": f" {KEY}\n", "ANTHROPIC_AU
         ("ollama-chat/qwen3:8b", "http://localhost:11434/v1/chat/completions", None),
     ],
 )
-def test_a_provider_and_a_model(model, url, header):
+def test_provider_and_model_give_url_and_key_header(model, url, header):
     endpoint = resolve(model, ENVIRONMENT)
     assert endpoint.url(stream=False) == url
     assert endpoint.secrets == ({} if header is None else dict([header]))
@@ -36,18 +36,18 @@ def test_a_provider_and_a_model(model, url, header):
 @pytest.mark.parametrize(
     ("model", "name"), [("groq/a/b", "a/b"), ("ollama/qwen3:8b", "qwen3:8b"), ("ollama:qwen3:8b", "qwen3:8b")]
 )
-def test_the_model_is_what_follows_the_provider(model, name):
+def test_model_name_is_the_part_after_the_provider(model, name):
     assert resolve(model, ENVIRONMENT).model == name
 
 
-def test_versions_of_a_wire_go_in_its_headers():
+def test_wire_version_is_sent_as_a_header():
     new = resolve("anthropic/c", {}, key=KEY)
     old = resolve("anthropic/c", {}, key=KEY, wire="anthropic@2023-06-01")
     assert [endpoint.headers["anthropic-version"] for endpoint in (new, old)] == ["2026-10-21", "2023-06-01"]
     assert new.secrets == {"x-api-key": KEY}
 
 
-def test_a_key_of_the_environment_does_not_go_to_another_place():
+def test_environment_key_is_not_sent_to_another_host():
     assert resolve("openai/m", ENVIRONMENT, base_url="https://elsewhere.example/v1").secrets == {}
     assert resolve("some-model", ENVIRONMENT, base_url="https://api.openai.com/v1").secrets == {}
     assert resolve("openai/m", ENVIRONMENT, base_url="https://api.openai.com/v1/").secrets
@@ -55,7 +55,7 @@ def test_a_key_of_the_environment_does_not_go_to_another_place():
     assert (there.origin, bool(there.secrets)) == ("https://gateway.example", True)
 
 
-def test_a_missing_key_says_which_variable():
+def test_missing_key_error_names_the_variable():
     with pytest.raises(ConfigError, match="set ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN"):
         resolve("anthropic/claude", {})
 
@@ -70,13 +70,13 @@ def test_a_missing_key_says_which_variable():
         ("zzz/m", "use one of anthropic"),
     ],
 )
-def test_names_that_mean_nothing(model, words):
+def test_unknown_model_names_are_rejected(model, words):
     with pytest.raises(ConfigError, match=words):
         resolve(model, ENVIRONMENT)
 
 
 @pytest.mark.parametrize("key", ["", "  ", "a\nb", "schlüssel", "a b"])
-def test_a_key_that_cannot_stand_in_a_header_is_not_shown(key):
+def test_invalid_key_is_rejected_without_showing_it(key):
     with pytest.raises(ConfigError) as raised:
         resolve("openai/m", {}, key=key)
     assert not key.strip() or key not in str(raised.value)
@@ -100,7 +100,7 @@ def test_a_key_that_cannot_stand_in_a_header_is_not_shown(key):
         "http://0.0.0.0:8000",
     ],
 )
-def test_base_urls_that_are_refused(url):
+def test_invalid_base_urls_are_rejected(url):
     with pytest.raises(ConfigError) as raised:
         resolve("m", {}, base_url=url)
     assert "p4ssw0rd" not in str(raised.value)
@@ -109,11 +109,11 @@ def test_base_urls_that_are_refused(url):
 @pytest.mark.parametrize(
     "url", ["http://localhost:1", "http://127.9.9.9/v1", "http://[::1]:8000/v1", "https://h.example"]
 )
-def test_base_urls_that_are_taken(url):
+def test_valid_base_urls_are_accepted(url):
     assert resolve("m", {}, base_url=url).url(stream=True).startswith(url.removesuffix("/v1"))
 
 
-def test_plain_http_beyond_this_machine_has_to_be_asked_for():
+def test_plain_http_to_another_host_is_allowed_with_insecure():
     assert resolve("m", {}, base_url="http://gpu:8000/v1", insecure=True).origin == "http://gpu:8000"
 
 
@@ -129,12 +129,12 @@ def test_plain_http_beyond_this_machine_has_to_be_asked_for():
         ("openai_responses", "https://h/openai/v1/", "/openai/v1/responses"),
     ],
 )
-def test_a_base_url_may_say_too_much(wire, base, path):
+def test_redundant_path_in_a_base_url_is_accepted(wire, base, path):
     assert resolve("m", {}, base_url=base, wire=wire).url(stream=True) == "https://h" + path
 
 
 @pytest.mark.parametrize("model", ["../../secret", "a/b", "x?y=1#z", "m%2f..", "ä b"])
-def test_a_model_cannot_leave_its_place_in_a_path(model):
+def test_model_name_is_escaped_in_the_url_path(model):
     path = resolve(model, {}, base_url="https://h", wire="gemini").url(stream=False)
     assert path.startswith("https://h/v1beta/models/")
     assert path.removeprefix("https://h/v1beta/models/").removesuffix(":generateContent").isascii()

@@ -47,14 +47,14 @@ OPEN = [
 
 @pytest.mark.finding("Z7")
 @pytest.mark.parametrize("host", LOCAL)
-def test_this_machine_needs_no_token(host):
+def test_loopback_address_needs_no_token(host):
     assert is_loopback(host)
     refuse_open(host, without="a token", hint="")
 
 
 @pytest.mark.finding("Z7")
 @pytest.mark.parametrize("host", OPEN)
-def test_every_other_address_needs_one(host):
+def test_every_other_address_needs_a_token(host):
     assert not is_loopback(host)
     with pytest.raises(
         ConfigError, match=r"without a token, .+ would be open to every client that can reach it"
@@ -64,7 +64,7 @@ def test_every_other_address_needs_one(host):
 
 
 @pytest.mark.finding("Z7")
-def test_a_name_below_localhost_counts_as_what_it_resolves_to(monkeypatch):
+def test_localhost_subdomain_is_judged_by_its_resolved_addresses(monkeypatch):
     resolved = {"a.localhost": ["127.0.0.1", "::1"], "b.localhost": ["127.0.0.1", "10.0.0.5"]}
 
     def getaddrinfo(host, port, **options):
@@ -81,6 +81,6 @@ def test_a_name_below_localhost_counts_as_what_it_resolves_to(monkeypatch):
 
 @pytest.mark.finding("Z7")
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "0", "::ffff:0.0.0.0"])
-def test_the_gateway_refuses_the_same_addresses(host):
+def test_gateway_rejects_the_same_addresses_without_keys(host):
     with pytest.raises(ConfigError, match=r"without keys, .+ would be open"):
         bind(Settings(server=ServerRow(host=host)), port=0)

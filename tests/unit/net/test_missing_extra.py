@@ -10,7 +10,7 @@ from toolwire.ir.errors import MissingExtra
 from toolwire.net.client import ModelClient
 
 
-def test_the_line_to_type(monkeypatch):
+def test_missing_http_client_error_has_the_install_command(monkeypatch):
     clients = ("httptools", "pyreqwest")
     for name in [name for name in sys.modules if name.partition(".")[0] in clients]:
         monkeypatch.delitem(sys.modules, name)

@@ -56,7 +56,7 @@ def run(backend, **options):
         Agent(model, [weather], observers=[observer]).run_sync("Weather?")
 
 
-def test_spans_of_an_agent_lie_under_the_program():
+def test_agent_spans_are_children_of_the_program_span():
     backend = Backend()
     run(backend)
     program = backend.spans[-1]
@@ -66,7 +66,7 @@ def test_spans_of_an_agent_lie_under_the_program():
     assert all(program.start_time <= span.start_time <= span.end_time <= program.end_time for span in inner)
 
 
-def test_calls_by_the_conventions():
+def test_tool_call_spans_follow_the_semantic_conventions():
     backend = Backend()
     run(backend)
     good, bad = sorted(
@@ -84,7 +84,7 @@ def test_calls_by_the_conventions():
     assert sum(point.count for point in backend.points("gen_ai.execute_tool.duration")) == 2
 
 
-def test_answers_by_the_conventions():
+def test_response_spans_follow_the_semantic_conventions():
     backend = Backend()
     observer = OtelObserver(backend.tracers, backend.meters)
     request = Request("gemini/gemini-3", params=Params(temperature=0.5, max_tokens=9))
@@ -116,7 +116,7 @@ def test_answers_by_the_conventions():
 
 
 @pytest.mark.parametrize("content", [False, True])
-def test_content_only_on_request(content):
+def test_content_is_recorded_only_on_request(content):
     backend = Backend()
     run(backend, content=content)
     there = {name for span in backend.spans for name in span.attributes if name in CONTENT}
@@ -125,5 +125,5 @@ def test_content_only_on_request(content):
 
 
 @pytest.mark.parametrize(("said", "means"), [("", False), ("false", False), ("true", True), ("SPAN_ONLY", True)])
-def test_the_variable_for_content(said, means):
+def test_environment_variable_enables_content(said, means):
     assert is_content_captured({"OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": said}) is means

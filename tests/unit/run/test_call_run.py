@@ -100,24 +100,24 @@ def test_a_write_is_claimed_run_and_recorded():
 
 
 @pytest.mark.parametrize("outcome", [Returned("paid 3"), TimedOut(1), Failed(RuntimeError())])
-def test_what_nobody_can_ask_for_again_may_be_forgotten(outcome):
+def test_claim_of_a_keyless_call_may_be_released(outcome):
     steps = drive(CallRun(CALL, settings(made("write"), keeps_keyless=False)), granted, outcome, True)
     assert kinds(steps) == [ClaimKey, Invoke, ReleaseClaim, Finished]
     assert steps[1].context.idempotency_key == steps[0].claim.key  # the backend may make use of it
 
 
 @pytest.mark.parametrize(("given", "options"), [("k", {}), (None, {"key": lambda arguments: "k"})])
-def test_what_somebody_can_ask_for_again_is_kept(given, options):
+def test_result_of_a_call_with_a_key_is_kept(given, options):
     run = CallRun(CALL, settings(made("write", **options), keeps_keyless=False), key=given)
     assert kinds(drive(run, granted, Returned("paid 3"), True)) == [ClaimKey, Invoke, CompleteClaim, Finished]
 
 
 @pytest.mark.parametrize("effect", ["pure", "read"])
-def test_what_changes_nothing_needs_no_claim(effect):
+def test_read_only_call_needs_no_claim(effect):
     assert kinds(drive(CallRun(CALL, settings(made(effect))), Returned("x"))) == [Invoke, Finished]
 
 
-def test_a_recorded_result_is_given_again_and_nothing_runs():
+def test_recorded_result_is_replayed_without_running_the_tool():
     kept = to_record(CALL.result("paid 3"))
     steps = drive(CallRun(replace(CALL, id="c9"), settings(made("write"))), found("done", kept))
     assert kinds(steps) == [ClaimKey, Finished]
@@ -126,7 +126,7 @@ def test_a_recorded_result_is_given_again_and_nothing_runs():
     assert steps[-1].result.extra[NOTES_KEY]["replayed"] is True
 
 
-def test_a_call_can_be_stopped_until_its_function_begins():
+def test_call_can_be_stopped_until_its_function_starts():
     run = CallRun(CALL, settings(made("write", retries=1)))
     assert (run.stop(), run.release_step()) == (True, None)  # there is no claim yet
     *_, claim, first, wait = drive(run, granted, Failed(NotExecuted("all threads were busy")))
@@ -137,7 +137,7 @@ def test_a_call_can_be_stopped_until_its_function_begins():
 
 
 @pytest.mark.parametrize(("effect", "is_given_back"), [("write", False), ("idempotent", False), ("read", True)])
-def test_a_call_that_has_begun_gives_its_claim_back_only_if_it_changes_nothing(effect, is_given_back):
+def test_started_call_releases_its_claim_only_if_read_only(effect, is_given_back):
     run = CallRun(CALL, settings(made(effect)), key="k")
     _, invoke = drive(run, granted)
     assert invoke.start.begin()
@@ -145,7 +145,7 @@ def test_a_call_that_has_begun_gives_its_claim_back_only_if_it_changes_nothing(e
     assert (run.release_step() is not None) == is_given_back
 
 
-def test_what_came_of_a_call_is_recorded_in_peace():
+def test_call_cannot_be_stopped_while_its_outcome_is_recorded():
     run = CallRun(CALL, settings(made("write")))
     assert kinds(drive(run, granted, ArgumentMismatch("no"))) == [
         ClaimKey,
@@ -160,13 +160,13 @@ def test_the_same_key_with_other_arguments_is_a_conflict():
     assert result_code(steps[-1].result) == "key_conflict"
 
 
-def test_an_unknown_outcome_is_told_and_not_run_again():
+def test_unknown_outcome_is_reported_and_not_retried():
     steps = drive(CallRun(CALL, settings(made("write"))), found("unknown"))
     assert kinds(steps) == [ClaimKey, Finished]
     assert result_code(steps[-1].result) == "outcome_unknown"
 
 
-def test_a_tool_that_can_find_out_is_asked():
+def test_unknown_outcome_is_reconciled_if_the_tool_supports_it():
     box = made("write", reconcile=lambda key, arguments: None)
     steps = drive(CallRun(CALL, settings(box)), found("unknown"), Returned("it was paid"))
     assert kinds(steps) == [ClaimKey, Reconcile, Finished]
@@ -176,7 +176,7 @@ def test_a_tool_that_can_find_out_is_asked():
 
 
 @pytest.mark.failure(5)
-def test_a_running_twin_is_waited_for_or_refused():
+def test_concurrent_duplicate_waits_or_is_refused():
     kept = to_record(CALL.result("paid 3"))
     steps = drive(CallRun(CALL, settings(made("write"))), found("running"), None, found("done", kept))
     assert kinds(steps) == [ClaimKey, Wait, ClaimKey, Finished]
@@ -185,14 +185,14 @@ def test_a_running_twin_is_waited_for_or_refused():
     assert result_code(steps[-1].result) == "in_progress"
 
 
-def test_waiting_has_an_end():
+def test_waiting_for_a_concurrent_duplicate_times_out():
     run = CallRun(CALL, settings(made("write"), wait_timeout=2.0))
     steps = drive(run, found("running"), None, found("running"))
     assert result_code(steps[-1].result) == "in_progress"
 
 
 @pytest.mark.failure(10)
-def test_a_write_fails_closed_where_the_store_is_down():
+def test_write_fails_closed_when_the_store_is_down():
     steps = drive(CallRun(CALL, settings(made("write"))), StoreError("gone"))
     assert result_code(steps[-1].result) == "store_down"
     steps = drive(CallRun(CALL, settings(made("read")), key="k"), StoreError("gone"), Returned("x"))
@@ -200,7 +200,7 @@ def test_a_write_fails_closed_where_the_store_is_down():
 
 
 @pytest.mark.failure(4)
-def test_a_result_that_could_not_be_recorded_is_given_and_says_so():
+def test_unrecorded_result_is_returned_and_marked():
     steps = drive(CallRun(CALL, settings(made("write"))), granted, Returned("paid 3"), StoreError("gone"))
     assert steps[-1].result.text == "paid 3"
     assert steps[-1].result.extra[NOTES_KEY]["recorded"] is False
@@ -219,7 +219,7 @@ def test_a_result_that_could_not_be_recorded_is_given_and_says_so():
         ("idempotent", Failed(ToolError("no funds")), CompleteClaim, "failed"),
     ],
 )
-def test_failures_after_the_claim(effect, outcome, after, code):
+def test_failures_after_the_claim_complete_or_release_it(effect, outcome, after, code):
     steps = drive(CallRun(CALL, settings(made(effect))), granted, outcome, True)
     assert kinds(steps) == [ClaimKey, Invoke, after, Finished]
     assert result_code(steps[-1].result) == code
@@ -228,7 +228,7 @@ def test_failures_after_the_claim(effect, outcome, after, code):
         assert steps[-2].state == ("unknown" if code == "outcome_unknown" else "done")
 
 
-def test_what_has_not_happened_is_tried_again_and_given_back():
+def test_call_that_was_not_executed_is_retried_and_then_released():
     nothing = Failed(NotExecuted("busy"))
     steps = drive(CallRun(CALL, settings(made("write", retries=1))), granted, nothing, None, nothing, True)
     assert kinds(steps) == [ClaimKey, Invoke, Wait, Invoke, ReleaseClaim, Finished]
@@ -245,7 +245,7 @@ def test_what_has_not_happened_is_tried_again_and_given_back():
         ("read", ToolError("no"), False),
     ],
 )
-def test_only_what_cannot_do_harm_is_tried_again(effect, error, again):
+def test_only_safe_failures_are_retried(effect, error, again):
     run = CallRun(CALL, settings(made(effect), has_store=False))
     steps = drive(run, Failed(error))
     assert isinstance(steps[-1], Wait if again else Finished)
@@ -258,7 +258,7 @@ def test_retry_after_is_honoured_and_bounded():
     assert isinstance(drive(run, Failed(Transient("429", retry_after=9999.0)))[-1], Finished), "nobody waits that long"
 
 
-def test_approval_is_bound_to_what_was_asked():
+def test_approval_is_bound_to_tool_and_arguments():
     policy = Policy(approve=("write",))
     steps = drive(CallRun(CALL, settings(made("write"), policy=policy)), False)
     assert isinstance(steps[0], Approve)
@@ -269,12 +269,12 @@ def test_approval_is_bound_to_what_was_asked():
     assert kinds(steps) == [Approve, ClaimKey, Invoke, CompleteClaim, Finished]
 
 
-def test_a_denied_call_does_nothing():
+def test_denied_call_is_not_run():
     steps = drive(CallRun(CALL, settings(made("write"), policy=Policy(checks=(deny("pay"),)))))
     assert result_code(steps[-1].result) == "denied"
 
 
-def test_keys():
+def test_idempotency_key_depends_on_run_tenant_and_occurrence():
     def key_of(run: CallRun) -> str:
         return run.next().claim.key
 
@@ -292,7 +292,7 @@ def test_keys():
     assert fingerprint("pay", {"a": 1, "b": 2}) == fingerprint("pay", {"b": 2, "a": 1})
 
 
-def test_results_of_reads_may_be_reused_for_a_while():
+def test_cached_results_of_reads_are_reused_until_they_expire():
     box = made("read", cache=60.0)
     shared = settings(box, cache=ResultCache())
     assert kinds(drive(CallRun(CALL, shared), Returned("x"))) == [Invoke, Finished]
@@ -304,13 +304,13 @@ def test_results_of_reads_may_be_reused_for_a_while():
     assert kinds(drive(CallRun(CALL, shared), Returned("x"))) == [Invoke, Finished]
 
 
-def test_failures_are_not_kept():
+def test_failures_are_not_cached():
     shared = settings(made("read", cache=60.0, retries=0), cache=ResultCache())
     drive(CallRun(CALL, shared), Failed(ValueError("x")))
     assert isinstance(CallRun(CALL, shared).next(), Invoke)
 
 
-def test_a_large_output_keeps_its_ends_and_the_rest_behind_a_handle():
+def test_large_output_is_truncated_in_the_middle_and_readable_by_handle():
     shelf = TruncatedOutputs()
     text = "".join(f"{number:07d}\n" for number in range(20_000))
     short = cap_result(CALL.result(text), 1000, shelf)
@@ -323,14 +323,14 @@ def test_a_large_output_keeps_its_ends_and_the_rest_behind_a_handle():
     assert cap_result(CALL.result("short"), 1000, shelf) == CALL.result("short")
 
 
-def test_a_handle_that_is_used_again_takes_no_more_room():
+def test_reused_handle_replaces_the_stored_output():
     shelf = TruncatedOutputs(100)
     for _ in range(5):
         shelf.store("x" * 40, "output:1")
         assert shelf.read("output:1") == "x" * 40
 
 
-def test_repairs_are_told():
+def test_repairs_are_listed_in_the_result():
     broken = ToolCall("c1", "pay", None, '{"amount": 3,}', "invalid")
     steps = drive(CallRun(broken, settings(made("write"))), granted, Returned("x"), True)
     assert steps[-1].result.extra[NOTES_KEY]["repaired"] == ["trailing_comma"]

@@ -39,22 +39,22 @@ def refused(call: ToolCall, code: str) -> str:
     return result.text
 
 
-def test_a_good_call_passes():
+def test_valid_call_passes():
     pending = passed(ToolCall("1", "forecast", {"city": "Paris"}))
     assert pending.tool.name == "forecast"
     assert pending.arguments == {"city": "Paris"}
 
 
-def test_an_unknown_tool_is_told_with_the_nearest_ones():
+def test_unknown_tool_error_suggests_similar_names():
     assert "forecast" in refused(ToolCall("1", "forcast", {}), "unknown_tool")
 
 
-def test_a_call_that_was_cut_off_is_never_run():
+def test_truncated_call_is_never_run():
     cut = ToolCall("1", "forecast", None, '{"city": "Paris"', "truncated")
     assert "truncated and was not run" in refused(cut, "truncated")
 
 
-def test_all_problems_are_told_at_once():
+def test_all_argument_problems_are_reported_at_once():
     words = refused(ToolCall("1", "pay", {"amount": "much", "too": 1}), "invalid_arguments")
     assert "/amount" in words
     assert "to" in words
@@ -68,14 +68,14 @@ def test_broken_json_is_repaired_as_far_as_the_effect_allows():
     assert passed(replace(write, raw='{"amount": 3, "to": "x",}')).arguments == {"amount": 3, "to": "x"}
 
 
-def test_a_key_in_the_arguments_is_taken_out_of_them():
+def test_idempotency_key_is_removed_from_the_arguments():
     pending = passed(ToolCall("1", "pay", {"amount": 1, "to": "x", "idempotency_key": "k1"}))
     assert pending.key == "k1"
     assert "idempotency_key" not in pending.arguments
     refused(ToolCall("1", "pay", {"amount": 1, "to": "x", "idempotency_key": "k" * 300}), "invalid_arguments")
 
 
-def test_a_tool_that_has_such_a_parameter_keeps_it():
+def test_declared_idempotency_key_parameter_is_kept():
     @tool
     def charge(idempotency_key: str) -> str:
         """Charge."""
@@ -86,7 +86,7 @@ def test_a_tool_that_has_such_a_parameter_keeps_it():
     assert pending.key is None
 
 
-def test_the_list_of_gates_is_a_value():
+def test_custom_gate_can_be_appended():
     def no_paris(pending):
         return pending.call.result("not Paris", is_error=True) if pending.arguments.get("city") == "Paris" else pending
 
@@ -94,7 +94,7 @@ def test_the_list_of_gates_is_a_value():
     assert result.text == "not Paris"
 
 
-def test_a_gate_between_the_others_cannot_slip_past_the_schema():
+def test_arguments_changed_by_a_gate_are_validated():
     def spoil(pending):
         return replace(pending, arguments={"city": 7})
 
@@ -144,12 +144,12 @@ def verdict(policy: Policy, name: str, arguments, **known):
         (at_most("amount", 100), {"amount": 100}, False),
     ],
 )
-def test_checks(check, arguments, refused):
+def test_policy_checks_deny_or_allow(check, arguments, refused):
     found = verdict(Policy(checks=(check,)), "forecast", arguments)
     assert isinstance(found, Deny) if refused else found is None
 
 
-def test_effects_and_taint_ask_a_person():
+def test_effects_and_taint_require_approval():
     assert isinstance(verdict(Policy(approve=("read",)), "forecast", {}), Ask)
     pending = Pending(ToolCall("1", "pay", {}), BOX, BOX.find("pay"), {}, tainted=True)
     assert isinstance(Policy(taint="enforce").verdict(pending), Ask)
@@ -157,17 +157,17 @@ def test_effects_and_taint_ask_a_person():
     assert Policy(taint="enforce").verdict(replace(pending, tainted=False)) is None
 
 
-def test_a_refusal_beats_a_question():
+def test_denial_takes_precedence_over_approval():
     policy = Policy(checks=(deny("*"),), approve=("read",))
     assert isinstance(verdict(policy, "forecast", {}), Deny)
 
 
-def test_options_of_a_toolbox():
+def test_toolbox_options_apply_to_every_entry():
     quick = BOX.with_options(timeout=1.0)
     assert {entry.options for entry in quick} == {Options(timeout=1.0)}
 
 
-def test_a_tool_that_is_withdrawn_says_why_and_is_not_offered():
+def test_withdrawn_tool_is_refused_with_a_reason_and_not_offered():
     why = ["its server is gone"]
     box = Toolbox(forecast, Entry(pay, pay.function, Options(withdrawn=lambda: why[0])))
     call = ToolCall("1", "pay", {"amount": 1, "to": "ann"})

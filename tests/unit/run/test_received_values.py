@@ -24,7 +24,7 @@ tool_got: list[Any] = []
 
 
 @pytest.fixture(autouse=True)
-def nothing_received():
+def clear_received():
     tool_got.clear()
 
 
@@ -142,7 +142,7 @@ def coin(amount: Coin) -> str:
         (coin, {"amount": 500}),
     ],
 )
-def test_no_spelling_of_a_number_gets_past_at_most(function, arguments):
+def test_at_most_applies_to_every_spelling_of_a_number(function, arguments):
     result = run(function, arguments, at_most("amount", 100))
     assert result_code(result) == "denied", result.text
     assert "amount" in result.text and "100" in result.text
@@ -172,7 +172,7 @@ def test_numbers_within_the_limit_reach_the_tool(function, arguments, received):
     assert type(tool_got[0]) is type(received)
 
 
-def test_a_tool_without_the_argument_is_not_concerned():
+def test_checks_ignore_tools_without_the_argument():
     def greet(name: str) -> str:
         """Greet."""
         return f"hello {name}"
@@ -258,20 +258,20 @@ def remote(schema):
         (True, {"amount": 5000}, True),
     ],
 )
-def test_defaults_of_a_schema_count_where_the_function_has_none(declared, arguments, refused):
+def test_schema_default_is_checked_when_the_function_has_none(declared, arguments, refused):
     result = run(remote({"type": "object", "properties": {"amount": declared}}), arguments, at_most("amount", 100))
     assert (result_code(result) == "denied") is refused, result.text
     assert len(tool_got) == (0 if refused else 1)
 
 
 @pytest.mark.parametrize("limit", [float("nan"), float("inf"), True, "100", None])
-def test_a_limit_that_is_no_number_is_a_mistake_in_the_policy(limit):
+def test_limit_must_be_a_finite_number(limit):
     with pytest.raises(ConfigError, match="finite number"):
         at_most("amount", limit)
 
 
 @pytest.mark.parametrize(("most", "refused"), [(Decimal("0.3"), True), (Decimal(2), False), (1, True), (1.5, False)])
-def test_limits_and_values_of_different_types(most, refused):
+def test_limits_and_values_of_different_numeric_types_are_compared(most, refused):
     def part(amount: Fraction) -> str:
         """Pay a part."""
         return "paid"
@@ -322,7 +322,7 @@ def fetch_text(url: str) -> str:
         (fetch_text, {"url": "https://bücher.example.com/"}, False),
     ],
 )
-def test_hosts_judges_the_url_that_the_tool_receives(function, arguments, refused):
+def test_hosts_checks_the_url_that_the_tool_receives(function, arguments, refused):
     result = run(function, arguments, hosts("url", "*.example.com"))
     assert (result_code(result) == "denied") is refused, result.text
     assert len(tool_got) == (0 if refused else 1)

@@ -22,7 +22,7 @@ def shout(text: str) -> str:
     return text.upper()
 
 
-def test_from_functions_and_tools():
+def test_toolbox_from_functions_and_tools():
     box = Toolbox(add, shout)
     assert [entry.name for entry in box] == ["add", "shout"]
     assert box.find("shout").function("a") == "A"
@@ -30,7 +30,7 @@ def test_from_functions_and_tools():
     assert box.tools[1].effect == "write"
 
 
-def test_filter_prefix_rename_wrap():
+def test_toolbox_can_be_filtered_prefixed_renamed_and_wrapped():
     box = Toolbox(add, shout)
     assert [entry.name for entry in box.filter(lambda one: one.effect == "pure")] == ["add"]
     assert [entry.name for entry in box.prefix("x_")] == ["x_add", "x_shout"]
@@ -39,13 +39,13 @@ def test_filter_prefix_rename_wrap():
     assert wrapped.find("add").function(a=1, b=2) == ["wrapped", 3]
 
 
-def test_two_of_one_name_are_refused():
+def test_duplicate_tool_name_is_rejected():
     with pytest.raises(ConfigError, match="two tools"):
         Toolbox(add, add)
     assert len(Toolbox(add, Toolbox(add).prefix("other_"))) == 2
 
 
-def test_from_a_module():
+def test_toolbox_from_a_module():
     module = types.ModuleType("mine")
     shouting = types.FunctionType(shout.__code__, {"__name__": "mine"}, "shout")
     shouting.__module__ = "mine"
@@ -58,7 +58,7 @@ def test_from_a_module():
         Toolbox(types.ModuleType("empty"))
 
 
-def test_what_is_no_tool_is_said_so():
+def test_invalid_tools_and_names_are_rejected():
     from toolwire import Tool
 
     with pytest.raises(ConfigError, match="has no function"):
@@ -70,5 +70,5 @@ def test_what_is_no_tool_is_said_so():
         Toolbox(add).rename({"nope": "x"})
 
 
-def test_the_nearest_names():
+def test_nearest_returns_similar_names():
     assert Toolbox(add, shout).similar_names("shuot") == ["shout"]

@@ -66,13 +66,13 @@ def test_identifiers_of_draft_4_are_called_id():
 
 
 @pytest.mark.parametrize("identifier", ["#/properties/a", "urn:example:a", "http://[bad"])
-def test_unusual_identifiers_do_no_harm(identifier):
+def test_unusual_identifiers_do_not_break_references(identifier):
     document = {"properties": {"a": {"$id": identifier, "$ref": "#/$defs/x"}}, "$defs": {"x": {"type": "string"}}}
     assert Identifiers(document).resolve("#/$defs/x", "") == "/$defs/x"
     lower(document, "gemini")
 
 
-def test_a_dynamic_reference_with_one_anchor_is_a_reference():
+def test_dynamic_reference_with_one_anchor_is_resolved():
     document = {"properties": {"next": {"$dynamicRef": "#node"}}, "$dynamicAnchor": "node"}
     assert Identifiers(document).resolve("#node", "/properties/next", "$dynamicRef") == ""
 
@@ -101,7 +101,7 @@ def test_a_recursive_reference_across_resources_is_left_to_the_validator():
     assert Identifiers(document).resolve("#", "/properties/a/items") == "/properties/a"
 
 
-def test_a_reference_out_of_the_document_is_never_sent():
+def test_external_reference_is_never_sent():
     schema = {"type": "object", "properties": {"a": {"$ref": "https://example.org/a.json"}}}
     lowered = lower(schema, "openai")
     assert "https://example.org/a.json" not in str(lowered.schema.get("properties", {}).get("a", {}).get("$ref"))
@@ -119,7 +119,7 @@ def test_a_reference_out_of_the_document_is_never_sent():
         (7, None),
     ],
 )
-def test_the_draft_is_the_one_that_a_document_declares(declared, draft):
+def test_draft_is_read_from_the_schema_keyword(declared, draft):
     assert old_draft_number({"$schema": declared}) == draft
 
 

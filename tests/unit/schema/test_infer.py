@@ -18,7 +18,7 @@ def get_weather(city: str, unit: Literal["celsius", "fahrenheit"] = "celsius", d
     return f"22 {unit} in {city}"
 
 
-def test_name_docstring_and_hints_make_the_tool():
+def test_tool_is_built_from_name_docstring_and_type_hints():
     assert isinstance(get_weather, toolwire.Tool)
     assert get_weather.name == "get_weather"
     assert get_weather.description == "Current weather for a city."
@@ -34,11 +34,11 @@ def test_name_docstring_and_hints_make_the_tool():
     }
 
 
-def test_the_function_can_still_be_called():
+def test_tool_can_be_called_like_its_function():
     assert get_weather("Paris") == "22 celsius in Paris"
 
 
-def test_with_arguments_it_is_a_decorator():
+def test_tool_accepts_decorator_arguments():
     @toolwire.tool(name="now", description="The time.", strict=True, effect="read")
     def clock() -> str:
         return "10:00"
@@ -47,14 +47,14 @@ def test_with_arguments_it_is_a_decorator():
     assert clock.input_schema == {"type": "object", "properties": {}}
 
 
-def test_any_parameter_name_will_do():
+def test_any_parameter_name_is_allowed():
     @toolwire.tool
     def odd(model_config: int, schema: str = "", _private: bool = False) -> None: ...
 
     assert list(odd.input_schema["properties"]) == ["model_config", "schema", "_private"]
 
 
-def test_nested_models():
+def test_nested_models_become_definitions():
     from pydantic import BaseModel
 
     class Place(BaseModel):
@@ -76,7 +76,7 @@ def forward(a: "Nowhere") -> None: ...  # noqa: F821
 
 
 @pytest.mark.parametrize("function", [bad_args, bad_kwargs, positional, opaque, forward])
-def test_what_a_model_cannot_fill_in_is_refused(function):
+def test_unsupported_parameters_are_rejected(function):
     with pytest.raises(SchemaError):
         toolwire.tool(function)
 
@@ -101,12 +101,12 @@ class Shop:
         return item
 
 
-def test_a_method_is_a_tool_without_self():
+def test_method_tool_has_no_self_parameter():
     assert Shop.buy.input_schema["required"] == ["item"]
     assert Shop().buy("tea") == "Shop tea"
 
 
-def test_partials_and_callable_objects():
+def test_partials_and_callable_objects_become_tools():
     def add(a: int, b: int = 1) -> int:
         """Adds."""
         return a + b
@@ -116,7 +116,7 @@ def test_partials_and_callable_objects():
     assert (toolwire.tool(Shop()).name, toolwire.tool(Shop()).description) == ("Shop", "Sells things.")
 
 
-def test_a_field_as_a_default_counts():
+def test_field_as_a_default_is_used():
     @toolwire.tool
     def search(limit: int = Field(3, ge=1, description="how many"), kind: str = Field("a", title="Sort of thing")): ...
 
@@ -126,7 +126,7 @@ def test_a_field_as_a_default_counts():
     }
 
 
-def test_a_default_that_json_cannot_say_is_left_out():
+def test_default_without_json_form_is_omitted():
     @toolwire.tool
     def wait(seconds: float = float("nan")): ...
 
@@ -140,12 +140,12 @@ def class_variable(a: ClassVar[int]) -> None: ...
 
 
 @pytest.mark.parametrize("thing", [broken_text, broken_name, broken_pattern, class_variable, "x", 5, lambda a: a])
-def test_what_cannot_be_a_tool_says_so(thing):
+def test_unsupported_objects_are_rejected_as_tools(thing):
     with pytest.raises(SchemaError):
         toolwire.tool(thing)
 
 
-def test_an_unknown_effect_is_refused():
+def test_unknown_effect_is_rejected():
     with pytest.raises(ConfigError, match="unknown effect"):
         toolwire.tool(effect="nope")
 
@@ -197,14 +197,14 @@ def sphinx(city: str, days: int = 1, *, loud: bool = False):
 
 
 @pytest.mark.parametrize("function", [google, numpy_style, sphinx])
-def test_docstrings_in_three_styles(function):
+def test_parameter_descriptions_are_read_from_three_docstring_styles(function):
     made = toolwire.tool(function)
     assert made.description == "The forecast.\n\nMore words."
     said = {name: field.get("description") for name, field in made.input_schema["properties"].items()}
     assert said == {"city": "the place, wherever it is", "days": "how many", "loud": None}
 
 
-def test_what_a_parameter_says_itself_comes_first():
+def test_field_description_overrides_the_docstring():
     @toolwire.tool
     def search(query: Annotated[str, Field(description="its own words")]):
         """Search.
@@ -226,7 +226,7 @@ class Place:
 
 
 @pytest.mark.parametrize("returned", [Weather, Place])
-def test_an_object_that_comes_back_has_a_schema(returned):
+def test_returned_object_type_gets_an_output_schema(returned):
     def get() -> returned: ...
 
     async def get_later() -> returned: ...
@@ -236,7 +236,7 @@ def test_an_object_that_comes_back_has_a_schema(returned):
 
 
 @pytest.mark.parametrize("returned", [str, None, int, list[str], dict[str, int], object()])
-def test_what_is_no_object_has_none(returned):
+def test_other_return_types_get_no_output_schema(returned):
     def get() -> returned: ...
 
     assert toolwire.tool(get).output_schema is None

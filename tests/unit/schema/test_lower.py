@@ -39,7 +39,7 @@ def verdict(schema, name, seed="", count=12):
 
 @pytest.mark.parametrize("name", DIALECTS)
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["about"])
-def test_what_a_schema_means_is_kept_or_a_loss_says_so(vector, name):
+def test_lowered_schema_keeps_its_meaning_or_reports_a_loss(vector, name):
     before = copy.deepcopy(vector["schema"])
     found = verdict(vector["schema"], name, vector["about"], count=40)
     assert vector["schema"] == before
@@ -49,7 +49,7 @@ def test_what_a_schema_means_is_kept_or_a_loss_says_so(vector, name):
 
 
 @pytest.mark.parametrize("name", STRICT)
-def test_real_schemas(name):
+def test_published_schemas_are_lowered_without_unreported_loss(name):
     """Every thirteenth of those that real servers publish; all of them in bench/."""
     if not CORPUS.exists():
         pytest.skip("the corpus is not here")
@@ -108,7 +108,7 @@ SCHEMAS = st.recursive(
 
 @pytest.mark.parametrize("name", DIALECTS)
 @given(schema=SCHEMAS)
-def test_no_schema_is_too_odd(name, schema):
+def test_any_schema_is_lowered_without_unreported_loss(name, schema):
     before = copy.deepcopy(schema)
     lowered = lower(schema, name)
     assert schema == before
@@ -138,14 +138,14 @@ def test_optional_becomes_nullable_and_null_becomes_absent():
     assert not lowered.losses
 
 
-def test_a_map_is_a_list_of_entries():
+def test_map_becomes_a_list_of_entries():
     lowered = lower(VECTORS[5]["schema"], "gemini")
     there = {"m": [{"key": "a", "value": 1}]}
     assert lowered.lift(there) == {"m": {"a": 1}}
     assert lowered.encode({"m": {"a": 1}}) == there
 
 
-def test_what_is_taken_as_it_is_stays_as_it_is():
+def test_schema_is_unchanged_for_permissive_dialects():
     schema = {
         "type": "object",
         "properties": {"a": {"type": "string", "x-own": 1}},
@@ -158,14 +158,14 @@ def test_what_is_taken_as_it_is_stays_as_it_is():
         assert not lower(schema, name).changes_arguments
 
 
-def test_constraints_that_are_not_enforced_are_told_and_reported():
+def test_unenforced_constraint_moves_to_the_description_and_is_reported():
     schema = {"type": "object", "properties": {"n": {"type": "number", "minimum": 0.5, "description": "how much"}}}
     lowered = lower(schema, "anthropic_strict")
     assert lowered.schema["properties"]["n"] == {"type": "number", "description": "how much (minimum: 0.5)"}
     assert [(loss.path, loss.concept) for loss in lowered.losses] == [("/properties/n/minimum", "minimum")]
 
 
-def test_bounds_of_whole_numbers_hold_where_only_patterns_do():
+def test_integer_bounds_become_a_pattern():
     schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 1}}, "required": ["n"]}
     lowered = lower(schema, "anthropic_strict")
     assert lowered.schema["properties"]["n"]["pattern"] == "^(?:[1-9]|[1-9][0-9]{1,14})$"
@@ -173,7 +173,7 @@ def test_bounds_of_whole_numbers_hold_where_only_patterns_do():
     assert lowered.encode({"n": 42}) == {"n": "42"}
 
 
-def test_recursion_is_kept_unrolled_or_put_into_a_string():
+def test_recursive_schema_is_lowered_in_every_strict_dialect():
     schema = next(vector["schema"] for vector in VECTORS if vector["about"] == "a tree of maps")
     value = {"root": {"tags": {"a": "1"}, "next": {"tags": {}, "next": {"next": {"next": {"tags": {"b": "2"}}}}}}}
     assert "$ref" in json.dumps(lower(schema, "openai_strict").schema)
@@ -183,12 +183,12 @@ def test_recursion_is_kept_unrolled_or_put_into_a_string():
         assert lowered.lift(lowered.encode(value)) == value
 
 
-def test_the_same_content_is_lowered_once():
+def test_equal_schemas_are_lowered_once():
     one = {"type": "object", "properties": {"a": {"type": "string"}}}
     assert lower(one, "gemini") is lower(copy.deepcopy(one), "gemini")
 
 
-def test_unions_that_are_too_many_to_combine_are_told_and_nothing_odd_is_written():
+def test_unions_too_large_to_combine_are_reported():
     union = {"anyOf": [{"type": "object", "properties": {f"p{n}": {"type": "string"}}} for n in range(11)]}
     schema = {"type": "object", "properties": {"a b": {"allOf": [union, union]}}}
     lowered = lower(schema, "anthropic")
@@ -196,7 +196,7 @@ def test_unions_that_are_too_many_to_combine_are_told_and_nothing_odd_is_written
     assert '"and"' not in json.dumps(lowered.schema) and '"allOf"' not in json.dumps(lowered.schema)
 
 
-def test_dialects_have_versions():
+def test_dialect_version_can_be_selected():
     assert lower({"type": "object"}, "openai_strict@2026-08").dialect.id == "openai_strict@2026-08"
     for name in ("nope", "openai_strict@1999-01"):
         with pytest.raises(ConfigError):
@@ -204,7 +204,7 @@ def test_dialects_have_versions():
 
 
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["about"])
-def test_values_that_were_made_up_are_the_same_every_time(vector):
+def test_generated_instances_are_deterministic(vector):
     first = list(instances(vector["schema"], seed="s")) if vector["about"] not in UNTESTABLE else []
     assert first == (list(instances(vector["schema"], seed="s")) if first else [])
     assert vector["about"] in UNTESTABLE or len(first) >= 6
@@ -213,7 +213,7 @@ def test_values_that_were_made_up_are_the_same_every_time(vector):
 UNTESTABLE = {"a tuple, draft 7", "bounds, draft 4"}  # not valid in the newest draft
 
 
-def test_types_in_capitals_are_what_they_mean():
+def test_upper_case_types_are_normalised():
     schema = {"type": "OBJECT", "properties": {"city": {"type": "STRING"}}, "required": ["city"]}
     lowered = lower(schema, "ollama")
     assert lowered.schema["type"] == "object"
@@ -240,7 +240,7 @@ UNIMPLEMENTED = {
 
 
 @pytest.mark.parametrize("keyword", UNIMPLEMENTED)
-def test_what_llguidance_refuses_is_not_sent_and_told(keyword):
+def test_keywords_unsupported_by_llguidance_are_removed_and_reported(keyword):
     schema = {"type": "object", "properties": {"v": UNIMPLEMENTED[keyword]}, "required": ["v"]}
     lowered = lower(schema, "llguidance")
     assert keyword not in lowered.schema["properties"]["v"]

@@ -52,7 +52,7 @@ DOCUMENT = {
 }
 
 
-def test_one_tool_an_operation():
+def test_each_operation_becomes_a_tool():
     get, put = tools_from_openapi(DOCUMENT)
     assert (get.name, get.description, get.effect) == ("getPet", "One pet.", "read")
     assert get.input_schema["properties"] == {
@@ -94,24 +94,24 @@ def test_arguments_become_a_request():
         ({"id": "7", "X-Trace": "a\r\nb"}, "header"),
     ],
 )
-def test_what_does_not_fit_says_so(arguments, words):
+def test_invalid_arguments_are_rejected(arguments, words):
     get, _ = tools_from_openapi(DOCUMENT)
     with pytest.raises(EncodeError, match=words):
         get.request(arguments)
 
 
 @pytest.mark.parametrize("document", [{}, {"swagger": "2.0", "paths": {}}, {"openapi": "3.1.0"}, []])
-def test_what_is_no_openapi_says_so(document):
+def test_document_that_is_not_openapi_is_rejected(document):
     with pytest.raises(SchemaError, match="not an OpenAPI 3 document"):
         tools_from_openapi(document)
 
 
-def test_a_reference_that_leads_nowhere_says_so():
+def test_unresolvable_reference_is_rejected():
     broken = {"openapi": "3.1.0", "paths": {"/a": {"get": {"parameters": [{"$ref": "#/components/parameters/No"}]}}}}
     with pytest.raises(SchemaError, match="cannot be resolved"):
         tools_from_openapi(broken)
 
 
-def test_operations_of_one_name_are_told_apart():
+def test_operations_with_the_same_id_get_distinct_names():
     paths = {f"/{name}": {"get": {"operationId": "list"}} for name in "ab"}
     assert [tool.name for tool in tools_from_openapi({"openapi": "3.1.0", "paths": paths})] == ["list", "list_"]

@@ -102,7 +102,7 @@ def test_python_never_compiles_an_untrusted_pattern(pattern, monkeypatch):
 @pytest.mark.one_in(5)
 @pytest.mark.finding("Z2")
 @pytest.mark.parametrize("pattern", EXPONENTIAL)
-def test_repair_and_validation_of_an_exponential_pattern_take_a_linear_number_of_steps(pattern):
+def test_exponential_pattern_is_repaired_and_validated_in_linear_steps(pattern):
     schema = {**record(name={"anyOf": [text(pattern=pattern), {"type": "integer"}]}), "required": ["name"]}
     validator(schema)
 
@@ -132,7 +132,7 @@ def test_repair_and_validation_of_an_exponential_pattern_take_a_linear_number_of
         ("^.$", ["é", "😀"], ["\n", "ab"]),
     ],
 )
-def test_a_pattern_means_the_same_for_the_validator_and_for_unions(pattern, accepted, refused):
+def test_pattern_matches_the_same_text_in_validator_and_unions(pattern, accepted, refused):
     check = Validator(text(pattern=pattern))
     for value in accepted:
         assert check.accepts(value) and matches(pattern, value) is True, value
@@ -185,13 +185,13 @@ def test_data_that_looks_like_a_pattern_is_left_alone():
     assert check.accepts({"a": data, "b": data}) and not check.accepts({"a": {}}) and not check.accepts({"b": {}})
 
 
-def test_a_pattern_that_is_no_string_is_no_schema():
+def test_pattern_that_is_not_a_string_is_rejected():
     with pytest.raises(SchemaError, match="not a JSON Schema"):
         Validator(text(pattern=5))
 
 
 @pytest.mark.finding("Z2")
-def test_lowering_reports_patterns_that_nobody_or_only_the_provider_checks():
+def test_lowering_reports_patterns_that_toolwire_does_not_check():
     schema = record(a=text(pattern="^(?=x)x"), b={"type": "object", "patternProperties": {"(?=y)y": text()}})
 
     def losses(dialect):
@@ -209,7 +209,7 @@ def test_lowering_reports_patterns_that_nobody_or_only_the_provider_checks():
 
 
 @pytest.mark.finding("Z2")
-def test_all_patterns_of_a_schema_together_have_a_budget(monkeypatch):
+def test_total_pattern_size_of_a_schema_is_limited(monkeypatch):
     compiled = []
     compile_ = patterns._compile
     monkeypatch.setattr(
@@ -231,7 +231,7 @@ def test_all_patterns_of_a_schema_together_have_a_budget(monkeypatch):
 
 
 @pytest.mark.finding("Z2")
-def test_text_that_is_too_long_for_a_large_pattern_is_a_problem_and_costs_nothing():
+def test_text_too_long_for_a_large_pattern_is_a_problem():
     check = Validator(record(a=text(pattern="^(?:[ab]*a){1000}c$"), b={"type": "string"}))
     assert not check.unchecked_patterns
     (problem,) = check.problems({"a": "ab" * 50_000})
@@ -243,7 +243,7 @@ def test_text_that_is_too_long_for_a_large_pattern_is_a_problem_and_costs_nothin
 
 
 @pytest.mark.finding("Z2")
-def test_the_cost_of_patterns_counts_every_reference_and_every_name():
+def test_pattern_cost_counts_every_reference_and_property_name():
     large = "^(?:[ab]*a){300}c$"
     refs = {"allOf": [{"$ref": "#/$defs/p"}] * 100, "$defs": {"p": text(pattern=large)}}
     assert Validator(refs).problems("ab" * 100)[0].keyword == "effort"
@@ -255,7 +255,7 @@ def test_the_cost_of_patterns_counts_every_reference_and_every_name():
 
 
 @pytest.mark.finding("Z2")
-def test_a_union_is_not_decided_by_a_pattern_that_costs_too_much():
+def test_pattern_above_the_cost_limit_does_not_decide_a_union():
     large = "^(?:[ab]*a){1000}c$"
     assert matches(large, "c") is False and matches(large, "ab" * 5_000) is None
     assert fits(StringNode(pattern=large), "ab" * 5_000, {}.get)
@@ -321,7 +321,7 @@ _REPEATS = ["", "", "*", "+", "?", "{3}", "{2,}", "{0,7}", "{20}", "{40}?"]
         st.sampled_from(_ATOMS), lambda inner: st.lists(st.tuples(inner, st.sampled_from(_REPEATS)), max_size=4)
     )
 )
-def test_the_estimated_size_of_an_automaton_is_never_far_too_small(parts):
+def test_estimated_automaton_size_is_not_far_below_the_real_size(parts):
     def written(part):
         return part if type(part) is str else f"({''.join(written(one) + repeat for one, repeat in part)})"
 

@@ -13,7 +13,7 @@ OTHERS = [name for name in DIALECTS if name != "portable"]
 OPEN = [name for name in OTHERS if not DIALECTS[name].closed]
 
 
-def test_it_has_only_what_all_have():
+def test_portable_dialect_has_only_features_of_all_dialects():
     core = DIALECTS["portable"]
     assert core.keywords == {"type", "properties", "required", "items", "enum", "anyOf", "description"}
     for name in OTHERS:
@@ -34,13 +34,13 @@ def test_it_has_only_what_all_have():
 
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["about"])
 @pytest.mark.parametrize("name", OPEN)
-def test_what_is_portable_is_taken_as_it_is(name, vector):
+def test_portable_schema_is_unchanged_in_other_dialects(name, vector):
     portable = lower(vector["schema"], "portable")
     if portable.conforms:
         assert lower(portable.schema, name).unchanged
 
 
-def test_a_null_is_a_word_because_no_notation_of_it_is_known_everywhere():
+def test_null_becomes_a_string_enum_in_the_portable_dialect():
     schema = {"type": "object", "properties": {"days": {"type": ["integer", "null"]}}, "required": ["days"]}
     lowered = lower(schema, "portable")
     assert lowered.schema["properties"] == {
@@ -51,7 +51,7 @@ def test_a_null_is_a_word_because_no_notation_of_it_is_known_everywhere():
     assert not lowered.losses
 
 
-def test_names_that_one_of_them_refuses_are_carried_under_another():
+def test_property_names_rejected_by_a_dialect_are_renamed():
     lowered = lower({"type": "object", "properties": {"a.b": {"type": "string"}}, "required": ["a.b"]}, "portable")
     assert lowered.schema["required"] == ["a_b"]
     assert lowered.lift({"a_b": "x"}) == {"a.b": "x"}

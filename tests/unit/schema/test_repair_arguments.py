@@ -14,13 +14,13 @@ VECTORS = json.loads((Path(__file__).parents[2] / "vectors/repair/corruptions.js
 SCHEMAS, CORRUPTIONS = VECTORS["schemas"], VECTORS["corruptions"]
 
 
-def test_there_are_forty_four():
+def test_there_are_forty_four_corruptions():
     assert len(CORRUPTIONS) == len({row["kind"] for row in CORRUPTIONS}) == 44
 
 
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("row", CORRUPTIONS, ids=lambda row: row["kind"])
-def test_corruptions(row, policy):
+def test_corruption_is_repaired_from_its_policy_on_or_rejected(row, policy):
     found = repair_arguments(row["text"], SCHEMAS[row["schema"]], policy=policy)
     enough = row.get("policy")
     if enough is None or POLICIES.index(policy) < POLICIES.index(enough):
@@ -33,7 +33,7 @@ def test_corruptions(row, policy):
 
 
 @pytest.mark.parametrize("row", [row for row in CORRUPTIONS if "steps" in row], ids=lambda row: row["kind"])
-def test_guesses_are_told_from_lossless_steps(row):
+def test_guesses_are_marked_as_not_lossless(row):
     lossless = [RepairStep(name).lossless for name in row["steps"]]
     assert all(lossless) == (row["policy"] != "aggressive")
 
@@ -74,7 +74,7 @@ GUESSED = [
 
 
 @pytest.mark.parametrize(("given", "right", "step"), GUESSED)
-def test_values_in_the_wrong_form(given, right, step):
+def test_values_of_the_wrong_type_are_converted_by_the_aggressive_policy(given, right, step):
     found = repair_arguments(given, SCHEMA, policy="aggressive")
     assert dumps(found.arguments) == dumps(right)
     assert [str(one) for one in found.steps] == [step]
@@ -105,19 +105,19 @@ LEFT_ALONE = [
 
 
 @pytest.mark.parametrize("given", LEFT_ALONE, ids=dumps)
-def test_what_cannot_be_told_is_refused(given):
+def test_values_without_a_certain_conversion_are_rejected(given):
     found = repair_arguments(given, SCHEMA, policy="aggressive")
     assert found.arguments is None
     assert found.problems
 
 
-def test_an_enum_with_both_spellings_is_not_guessed():
+def test_enum_with_both_spellings_is_not_guessed():
     assert repair_arguments({"case": "B"}, SCHEMA, policy="aggressive").arguments == {"case": "b"}
     two = {"type": "object", "properties": {"case": {"enum": ["On", "ON"]}}}
     assert repair_arguments({"case": "on"}, two, policy="aggressive").arguments is None
 
 
-def test_a_string_that_is_allowed_stays_one():
+def test_allowed_string_is_not_converted():
     for policy in POLICIES:
         assert repair_arguments({"both": "3"}, SCHEMA, policy=policy).arguments == {"both": "3"}
 
@@ -132,14 +132,14 @@ UNWRAPPED = [
 
 
 @pytest.mark.parametrize(("text", "steps"), UNWRAPPED)
-def test_what_was_packed_once_too_often(text, steps):
+def test_wrapped_arguments_are_unwrapped(text, steps):
     found = repair_arguments(text, SCHEMA)
     assert found.arguments == {"city": "Paris"}
     assert [str(step) for step in found.steps] == steps
     assert repair_arguments(text, SCHEMA, policy="strict").steps == ()
 
 
-def test_objects_written_into_strings():
+def test_json_encoded_strings_are_decoded_where_the_schema_requires():
     found = repair_arguments({"at": '{"x": 1}', "spots": ['{"x": 2}'], "tags": '["a"]', "city": '{"x": 3}'}, SCHEMA)
     assert found.arguments == {"at": {"x": 1}, "spots": [{"x": 2}], "tags": ["a"], "city": '{"x": 3}'}
     assert [step.path for step in found.steps] == ["/at", "/spots/0", "/tags"]
@@ -156,11 +156,11 @@ def test_objects_written_into_strings():
         (SCHEMA, {"arguments": {"town": "x"}}),
     ],
 )
-def test_an_alias_that_may_be_meant_stays(schema, given):
+def test_wrapper_property_that_may_be_intended_is_kept(schema, given):
     assert repair_arguments(given, schema, policy="aggressive").arguments == given
 
 
-def test_the_schema_tells_which_reading_is_right():
+def test_schema_selects_the_matching_reading():
     text = '{"path": 007, "lines": 3 "mode": "x"}'
     properties = {"lines": {"type": "integer"}, "mode": {"type": "string"}}
     for kind, right in (("string", "007"), ("integer", 7)):
@@ -170,14 +170,14 @@ def test_the_schema_tells_which_reading_is_right():
         assert [str(step) for step in found.steps] == ["leading_zeros", "missing_comma"]
 
 
-def test_two_readings_that_fit_are_a_problem():
+def test_two_valid_readings_are_reported_as_ambiguous():
     (problem,) = repair_arguments('{"tags": ["ink" "nib"]}', SCHEMA, policy="aggressive").problems
     assert problem.keyword == "ambiguous"
     assert problem.path == "/tags/0"
     assert r'{"tags":["ink","nib"]} or {"tags":["ink\" \"nib"]}' in problem.message
 
 
-def test_the_schema_tells_where_a_bracket_is_missing():
+def test_schema_locates_a_missing_bracket():
     text = '{"near": {"city": "Paris", "days": 3}'
     place = {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}}
     known = {"type": "object", "properties": {"near": place}}
@@ -189,7 +189,7 @@ def test_the_schema_tells_where_a_bracket_is_missing():
     assert repair_arguments(text, without).arguments == {"near": {"city": "Paris", "days": 3}}
 
 
-def test_a_bracket_too_many_in_the_middle_is_seen():
+def test_surplus_bracket_in_the_middle_is_rejected():
     inner = {"type": "object", "properties": {"small": {"type": "object"}, "large": {"type": "object"}}}
     schema = {"type": "object", "properties": {"sizes": inner}}
     text = '{"sizes": {"small": {}}, "large": {}}}'  # it was { "sizes": { "small": {}, "large": {} } }
@@ -197,13 +197,13 @@ def test_a_bracket_too_many_in_the_middle_is_seen():
         assert repair_arguments(text, schema, policy=policy).arguments is None
 
 
-def test_prose_is_not_dropped_around_something_else():
+def test_prose_around_a_nested_object_is_not_dropped():
     text = 'city: Paris, at: {"x": 1}'
     for policy in POLICIES:
         assert repair_arguments(text, SCHEMA, policy=policy).arguments is None
 
 
-def test_what_was_cut_off_is_a_problem_that_says_so():
+def test_truncated_arguments_are_reported_as_truncated():
     for policy in POLICIES[1:]:
         (problem,) = repair_arguments('{"city": "Par', SCHEMA, policy=policy).problems
         assert (problem.path, problem.keyword) == ("/city", "truncated")
@@ -213,12 +213,12 @@ def test_what_was_cut_off_is_a_problem_that_says_so():
 
 
 @pytest.mark.parametrize("given", [[], "[1]", 3, None, '"text"'])
-def test_arguments_are_an_object(given):
+def test_arguments_must_be_an_object(given):
     (problem,) = repair_arguments(given, {}, policy="aggressive").problems
     assert "expected an object" in problem.message
 
 
-def test_deep_values_are_refused_without_being_walked():
+def test_deep_values_are_rejected_without_traversal():
     value: object = 1
     for _ in range(150):
         value = {"next": value}
@@ -226,7 +226,7 @@ def test_deep_values_are_refused_without_being_walked():
     assert repair_arguments({"next": value}, schema, policy="aggressive").problems[0].keyword == "depth"
 
 
-def test_unions_within_unions_end():
+def test_repair_of_nested_unions_terminates():
     branch = {"type": "object", "properties": {"next": {"$ref": "#/$defs/one"}, "n": {"type": "integer"}}}
     union = {"anyOf": [{**branch, "required": ["n"]}, {**branch, "required": ["next"]}]}
     schema = {"type": "object", "properties": {"next": {"$ref": "#/$defs/one"}}, "$defs": {"one": union}}
@@ -236,6 +236,6 @@ def test_unions_within_unions_end():
     assert repair_arguments({"next": value}, schema, policy="aggressive").arguments is None
 
 
-def test_an_unknown_policy():
+def test_unknown_policy_is_rejected():
     with pytest.raises(ConfigError, match="lenient"):
         repair_arguments("{}", {}, policy="lenient")

@@ -8,7 +8,7 @@ from toolwire.schema.fits import json_equal
 STRICT = ["openai_strict", "anthropic_strict", "gemini"]
 
 
-def carried(schema, value, name):
+def round_trip(schema, value, name):
     lowered = lower(schema, name)
     there = lowered.encode(value)
     assert Validator(lowered.schema).problems(there) == ()
@@ -49,19 +49,19 @@ PAIRS = {
         pytest.param(one_of_lists(TEXTS, None), [], id="an empty list"),
     ],
 )
-def test_lists_of_rewritten_items_are_told_apart(schema, value, name):
-    assert json_equal(carried(schema, {"a": value}, name), {"a": value})
+def test_lists_of_rewritten_items_stay_distinguishable(schema, value, name):
+    assert json_equal(round_trip(schema, {"a": value}, name), {"a": value})
 
 
-def test_lists_behind_references_are_told_apart():
+def test_lists_under_references_stay_distinguishable():
     schema = one_of_lists(TEXTS)
     schema["properties"]["a"]["anyOf"].append({"$ref": "#/$defs/list"})
     schema["$defs"] = {"list": {"type": "array"}}
     for name in STRICT:
-        assert carried(schema, {"a": ["yes", 1]}, name) == {"a": ["yes", 1]}
+        assert round_trip(schema, {"a": ["yes", 1]}, name) == {"a": ["yes", 1]}
 
 
-def test_lists_of_objects_that_a_tag_tells_apart_stay_lists():
+def test_lists_of_tagged_objects_stay_lists():
     def tagged(tag, kind):
         return {"type": "object", "properties": {"tag": {"const": tag}, "v": {"type": kind}}, "required": ["tag"]}
 
@@ -88,12 +88,12 @@ def test_surplus_items_of_a_tuple_are_not_dropped(name):
 @pytest.mark.parametrize(("values", "value"), [([1, 2], 1.0), ([2.0], 2), ([9007199254740992], 9007199254740992.0)])
 def test_equal_numbers_have_the_same_label(values, value, name):
     schema = {"type": "object", "properties": {"n": {"enum": values}}, "required": ["n"]}
-    assert json_equal(carried(schema, {"n": value}, name), {"n": value})
+    assert json_equal(round_trip(schema, {"n": value}, name), {"n": value})
 
 
 def test_labels_of_objects_do_not_depend_on_the_order_of_keys():
     schema = {"type": "object", "properties": {"o": {"enum": [{"a": 1, "b": [True]}]}}, "required": ["o"]}
-    assert carried(schema, {"o": {"b": [True], "a": 1.0}}, "openai_strict") == {"o": {"a": 1, "b": [True]}}
+    assert round_trip(schema, {"o": {"b": [True], "a": 1.0}}, "openai_strict") == {"o": {"a": 1, "b": [True]}}
 
 
 ALTERNATIVES = {
@@ -116,24 +116,24 @@ ALTERNATIVES = {
         pytest.param({"type": "object", "properties": {"a": {"const": ["x"]}}}, id="a list as a constant"),
     ],
 )
-def test_what_may_not_be_written_is_said_in_words(schema, name):
+def test_root_combinators_and_negations_are_not_sent(schema, name):
     lowered = lower(schema, name)
     assert lowered.problem is None
     assert not {"anyOf", "oneOf", "allOf", "not"} & set(lowered.schema)
 
 
-def test_unevaluated_is_not_repeated_beside_schemas_that_were_merged():
+def test_unevaluated_items_are_dropped_with_a_loss_after_merging():
     schema = {
         "type": "array",
         "allOf": [{"prefixItems": [{"type": "string"}], "items": True}],
         "unevaluatedItems": False,
     }
     lowered = lower(schema, "openai")
-    assert carried(schema, ["a", 42], "openai") == ["a", 42]
+    assert round_trip(schema, ["a", 42], "openai") == ["a", 42]
     assert any(loss.concept == "unevaluatedItems" for loss in lowered.losses)
 
 
-def test_addresses_that_the_pattern_of_a_format_leaves_out_are_named():
+def test_loss_names_the_addresses_that_a_format_pattern_excludes():
     schema = {"type": "object", "properties": {"u": {"type": "string", "format": "uri"}}, "required": ["u"]}
     assert any("IPv6" in loss.detail for loss in lower(schema, "gemini").losses)
     assert not any("IPv6" in loss.detail for loss in lower(schema, "anthropic_strict").losses)  # it knows the format
@@ -143,7 +143,7 @@ def test_addresses_that_the_pattern_of_a_format_leaves_out_are_named():
     "condition",
     [{"items": [{"const": 1}]}, {"items": {"exclusiveMinimum": True, "minimum": 1}}, {"not": {"items": [True]}}],
 )
-def test_forms_of_old_drafts_are_not_repeated(condition):
+def test_old_draft_notation_is_not_sent(condition):
     """What is sent is 2020-12, or a provider's dialect of it."""
     schema = {"$schema": "http://json-schema.org/draft-04/schema#", "type": "array", "not": condition}
     for name in DIALECTS:
@@ -161,11 +161,11 @@ def test_forms_of_old_drafts_are_not_repeated(condition):
         {"not": {"required": ["a b", "c"]}},
     ],
 )
-def test_assertions_about_a_renamed_property_are_said_in_words(assertion):
+def test_assertions_about_a_renamed_property_are_reported_as_a_loss(assertion):
     """Anthropic takes no space in the name of a property."""
     inner = {"type": "object", "properties": {"a b": {"type": "integer"}, "c": {"type": "string"}}, **assertion}
     schema = {"type": "object", "properties": {"x": {"type": "array", "items": inner}}, "required": ["x"]}
     value = {"x": [{"a b": 2}]}
     assert Validator(schema).accepts(value)
-    assert carried(schema, value, "anthropic") == value
+    assert round_trip(schema, value, "anthropic") == value
     assert any(loss.severity == "warning" for loss in lower(schema, "anthropic").losses)

@@ -17,13 +17,13 @@ TOOLS = {tool["name"]: tool for tool in json.loads((VECTORS / "seeds.json").read
 VIOLATIONS = json.loads((VECTORS / "violations.json").read_text(encoding="utf-8"))
 
 
-def violating(violation):
+def violation_id(violation):
     return f"{violation['tool']}: {violation['about']}"
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("name", TOOLS)
-def test_calls_that_fit_are_written_and_come_back(name, dialect):
+def test_valid_calls_survive_every_dialect(name, dialect):
     schema = TOOLS[name]["schema"]
     lowered = lower(schema, dialect)
     assert lowered.conforms and not violations(lowered.schema, lowered.dialect)
@@ -36,7 +36,7 @@ def test_calls_that_fit_are_written_and_come_back(name, dialect):
 @pytest.mark.parametrize("strict", [None, True])
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("name", TOOLS)
-def test_calls_make_the_whole_way_over_every_wire(name, wire, strict):
+def test_valid_calls_survive_every_wire(name, wire, strict):
     """Declared on the wire, called in the wire's own answer, and read as the original means it."""
     tool = toolwire.Tool(name, TOOLS[name]["description"], TOOLS[name]["schema"], strict=strict)
     user = Message("user", (toolwire.Text("hi"),))
@@ -52,14 +52,14 @@ def test_calls_make_the_whole_way_over_every_wire(name, wire, strict):
         assert (read.name, read.arguments) == (name, call)
 
 
-def test_a_default_stays_where_it_can_be_said_and_is_told_elsewhere():
+def test_default_is_kept_or_moved_to_the_description():
     for dialect in DIALECTS:
         field = lower(TOOLS["search_products"]["schema"], dialect).schema["properties"]["max_results"]
         assert field.get("default") == 10 or "default: 10" in field["description"]
 
 
-@pytest.mark.parametrize("violation", VIOLATIONS, ids=violating)
-def test_a_violation_is_what_it_says(violation):
+@pytest.mark.parametrize("violation", VIOLATIONS, ids=violation_id)
+def test_violation_has_the_stated_path_and_keyword(violation):
     with pytest.raises(InvalidArguments) as caught:
         validator(TOOLS[violation["tool"]]["schema"]).check(violation["arguments"])
     assert caught.value.pointer == violation["path"]
@@ -67,8 +67,8 @@ def test_a_violation_is_what_it_says(violation):
     assert first.keyword == violation["keyword"]
 
 
-@pytest.mark.parametrize("violation", VIOLATIONS, ids=violating)
-def test_no_violation_arrives(violation):
+@pytest.mark.parametrize("violation", VIOLATIONS, ids=violation_id)
+def test_violation_is_rejected_or_corrected_in_every_dialect(violation):
     """docs/violations.md shows where each of them fails."""
     schema = TOOLS[violation["tool"]]["schema"]
     for dialect, row in DIALECTS.items():
@@ -84,12 +84,12 @@ def test_no_violation_arrives(violation):
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("name", TOOLS)
-def test_what_fits_is_not_refused(name, dialect):
+def test_valid_calls_are_not_rejected(name, dialect):
     for call in TOOLS[name]["calls"]:
         assert violation_outcome(TOOLS[name]["schema"], dialect, call) is None
 
 
-WHERE = {
+FAILURE_STAGES = {
     "a required property is missing": {"openai": "told", "openai_strict": "unwritable", "gemini": "told"},
     "a property that is not declared": {"anthropic": "told", "anthropic_strict": "unwritable", "gemini": "local"},
     "null for an optional string": {"openai": "told", "openai_strict": "lifted", "anthropic_strict": "unwritable"},
@@ -100,9 +100,9 @@ WHERE = {
 }
 
 
-@pytest.mark.parametrize("about", WHERE)
-def test_where_it_fails(about):
+@pytest.mark.parametrize("about", FAILURE_STAGES)
+def test_violation_fails_at_the_expected_stage(about):
     (violation,) = [violation for violation in VIOLATIONS if violation["about"] == about]
     schema = TOOLS[violation["tool"]]["schema"]
-    for dialect, where in WHERE[about].items():
+    for dialect, where in FAILURE_STAGES[about].items():
         assert violation_outcome(schema, dialect, violation["arguments"]).enforcement == where

@@ -165,7 +165,7 @@ def test_the_offset_of_a_line_is_exact(line, column):
         (b'"x', ""),
     ],
 )
-def test_pointer_of_the_value_in_which_a_prefix_ends(prefix, pointer):
+def test_pointer_leads_to_the_value_in_which_a_prefix_ends(prefix, pointer):
     assert locate.pointer_at(prefix) == pointer
 
 

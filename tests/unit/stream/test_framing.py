@@ -35,14 +35,14 @@ def read(decoder, chunks):
 
 
 @pytest.mark.parametrize(("data", "frames"), SSE)
-def test_server_sent_events(data, frames):
+def test_server_sent_events_are_decoded_at_every_split(data, frames):
     assert read(SSEDecoder(), [data]) == frames
     assert read(SSEDecoder(), bytewise(data)) == frames
     for pieces in every_split(data):
         assert read(SSEDecoder(), pieces) == frames
 
 
-def test_a_frame_has_a_limit():
+def test_frame_size_is_limited():
     decoder = SSEDecoder(limit=100)
     with pytest.raises(ProtocolError, match="exceeds 100 bytes"):
         for _ in range(20):
@@ -68,12 +68,12 @@ def test_a_large_frame_in_small_pieces_takes_linear_time():
         (b"\xef\xbb\xbf", []),
     ],
 )
-def test_newline_delimited_json(data, lines):
+def test_newline_delimited_json_is_decoded_at_every_split(data, lines):
     for pieces in every_split(data):
         assert read(NDJSONDecoder(), pieces) == lines
 
 
-def test_a_line_has_a_limit():
+def test_line_size_is_limited():
     with pytest.raises(ProtocolError):
         NDJSONDecoder(limit=10).feed(b"x" * 11)
 
@@ -88,17 +88,17 @@ def test_a_line_has_a_limit():
         (b'[{"a\\\\": "\\\\"}]', [b'{"a\\\\": "\\\\"}']),
     ],
 )
-def test_an_array_element_by_element(data, elements):
+def test_array_elements_are_decoded_at_every_split(data, elements):
     for pieces in every_split(data):
         assert read(ArrayDecoder(), pieces) == elements
 
 
-def test_an_element_has_a_limit():
+def test_element_size_is_limited():
     with pytest.raises(ProtocolError):
         ArrayDecoder(limit=10).feed(b'[{"aaaaaaaaaaaaa')
 
 
-def test_what_a_stream_is_resumed_by():
+def test_last_event_id_and_retry_are_kept():
     data = (
         b"id: 7\nretry: 500\ndata: a\n\ndata: b\n\nid: 8\n\nid: bad\0id\nretry: soon\nretry: " + b"9" * 5000 + b"\n\n"
     )

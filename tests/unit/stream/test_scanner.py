@@ -25,7 +25,7 @@ def scan(pieces):
 
 
 @pytest.mark.parametrize("text", DOCUMENTS)
-def test_every_argument_is_found_whatever_the_cut(text):
+def test_every_argument_is_found_at_every_split(text):
     whole = scan([text])
     assert {name: json.loads(raw) for name, raw in whole[0]} == json.loads(text)
     assert whole[1:] == (True, False)
@@ -35,13 +35,13 @@ def test_every_argument_is_found_whatever_the_cut(text):
 
 
 @pytest.mark.parametrize("text", DOCUMENTS)
-def test_it_is_complete_with_its_last_bracket_and_not_before(text):
+def test_scan_is_complete_only_after_the_last_bracket(text):
     text = text.strip()
     for length in range(len(text)):
         assert scan([text[:length]])[1:] == (False, False)
 
 
-def test_an_argument_is_known_when_it_is_whole():
+def test_argument_is_emitted_only_when_complete():
     scanner = Scanner()
     assert scanner.feed('{"path": "a.txt"') == [("path", '"a.txt"')]
     assert scanner.feed(', "n": 12') == []  # 123 could follow
@@ -51,14 +51,14 @@ def test_an_argument_is_known_when_it_is_whole():
 @pytest.mark.parametrize(
     "text", ["[1]", "3", '{"a" 1}', '{"a": , }', "{1: 2}", '{"a": 1, "a": 2}', "{}x", '{"a": 1 2}', '{"\\x": 1}']
 )
-def test_what_is_no_object_is_invalid(text):
+def test_text_that_is_not_an_object_is_invalid(text):
     found, complete, invalid = scan([text])
     assert invalid
     assert not complete
     assert [name for name, _ in found] in ([], ["a"])
 
 
-def test_the_watch_adds_ends_behind_deltas():
+def test_argument_end_events_follow_their_deltas():
     watch = ArgumentWatch()
     events = [
         CallStart(0, "c", "f"),
@@ -75,7 +75,7 @@ def test_the_watch_adds_ends_behind_deltas():
     assert [event for event in seen if not isinstance(event, ArgumentEnd)] == events
 
 
-def test_the_watch_is_silent_about_what_is_wrong():
+def test_invalid_arguments_emit_no_argument_end():
     watch = ArgumentWatch()
     watch.feed(CallStart(0, "c", "f"))
     assert watch.feed(CallDelta.of(0, '{"a": tru, "b": 1}')) == [CallDelta.of(0, '{"a": tru, "b": 1}')]

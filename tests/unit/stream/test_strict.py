@@ -22,7 +22,7 @@ SOUND = [
 
 
 @pytest.mark.parametrize("text", SOUND)
-def test_sound_documents(text):
+def test_valid_documents_are_parsed(text):
     assert parse(text) == json.loads(text)
     assert parse(text.encode()) == json.loads(text)
 
@@ -50,7 +50,7 @@ def test_sound_documents(text):
         ('{"k": "unterminated }]', "/k", "ends in the middle"),
     ],
 )
-def test_what_is_refused_is_pointed_at(text, pointer, words):
+def test_rejected_document_error_has_a_pointer(text, pointer, words):
     with pytest.raises(ProtocolError) as caught:
         parse(text)
     assert words in caught.value.message
@@ -58,23 +58,23 @@ def test_what_is_refused_is_pointed_at(text, pointer, words):
         assert caught.value.pointer == pointer
 
 
-def test_numbers_at_the_edge_pass():
+def test_numbers_near_the_limits_are_accepted():
     for text in ("1e308", "-1.7976931348623157e308", "1e-400", '"1e999"', '{"9e9999": 1}', "9" * 400, "0." + "1" * 400):
         parse(text)
 
 
-def test_exact_integers():
+def test_large_integers_are_exact():
     assert parse("9007199254740993") == 9007199254740993
     assert parse("1" * 60) == int("1" * 60)
 
 
-def test_a_document_has_a_limit():
+def test_document_size_is_limited():
     with pytest.raises(ProtocolError) as caught:
         parse(b'"' + b"x" * 100 + b'"', limit=50)
     assert caught.value.status == 413
 
 
-def test_bytes_that_are_not_text():
+def test_invalid_utf8_is_rejected():
     with pytest.raises(ProtocolError, match="UTF-8"):
         parse(b'{"a": "\xff"}')
 
@@ -82,13 +82,13 @@ def test_bytes_that_are_not_text():
 @pytest.mark.parametrize(
     ("text", "words"), [("[]", "an array"), ("null", "null"), ("3", "a number"), ("true", "a boolean")]
 )
-def test_an_object_is_an_object(text, words):
+def test_value_that_is_not_an_object_is_rejected(text, words):
     with pytest.raises(ProtocolError, match=words):
         parse_object(text)
 
 
 @pytest.mark.parametrize("text", ["", "  ", "\n"])
-def test_nothing_is_no_arguments(text):
+def test_empty_text_means_no_arguments(text):
     assert parse_arguments(text) == ({}, "complete")
 
 

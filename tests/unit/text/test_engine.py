@@ -36,36 +36,36 @@ def parse(name, text):
         ("hermes", '<tool_call>{"name": "f", "arguments": {"a": 1x, "b": 2, "c": [1]}}</tool_call>'),
     ],
 )
-def test_limits_do_not_depend_on_how_the_text_is_cut(name, text):
+def test_limits_do_not_depend_on_how_the_text_is_split(name, text):
     form, vector = toolwire.text.get(name), TextVector("", "", text, tools=TOOLS)
     whole = read_pieces(form, vector, [text])
     for size in (1, 2, 3, 7, 50, 257):
         assert read_pieces(form, vector, [text[i : i + size] for i in range(0, len(text), size)]) == whole
 
 
-def test_names_of_any_length_are_tags():
+def test_tag_names_may_have_any_length():
     assert parse("cline_xml", f"<{LONG}>\n<a>x</a>\n</{LONG}>").calls[0].arguments == {"a": "x"}
     assert parse("cline_xml", f"<f>\n<{LONG}>x</{LONG}>\n</f>").calls[0].arguments == {LONG: "x"}
 
 
-def test_nonsense_is_told_once():
+def test_repeated_malformed_markup_is_reported_once():
     parsed = parse("cline_xml", "<f>" + "<b>no</b>" * 50 + "<a>x</a></f>")
     assert parsed.calls[0].arguments == {"a": "x"}
     assert [one.code for one in parsed.diagnostics] == ["malformed"]
 
 
-def test_a_prompt_of_python_is_no_recipient():
+def test_python_prompt_is_not_a_recipient():
     text = "Try:\n>>> x = 1\n>>>print(x)\n1"
     assert parse("functionary_v32", text).text == text
 
 
-def test_white_space_in_front_of_text_is_the_texts():
+def test_white_space_between_call_and_text_is_kept():
     for name in ("gorilla", "nexusraven"):
         form = toolwire.text.get(name)
         assert parse(name, f"{form.calls.open[0]}f(a='x')  and so on").text == "  and so on"
 
 
-def test_what_was_cut_off_is_complete_only_where_nothing_can_follow():
+def test_unfinished_turn_completes_a_call_only_when_text_follows():
     form = toolwire.text.get("minicpm5")
     text = '<function name="f"><param name="a">x</param></function>'
     assert form.parse(text, TOOLS).calls[0].state == "complete"
@@ -74,7 +74,7 @@ def test_what_was_cut_off_is_complete_only_where_nothing_can_follow():
 
 
 @pytest.mark.parametrize("cut", range(len("<function=f>\n"), len("<function=f>\n<parameter=a>\nx\n</parameter>")))
-def test_a_call_that_stops_before_its_end_is_truncated_wherever_it_stops(cut):
+def test_incomplete_call_is_truncated_at_every_position(cut):
     (call,) = parse("qwen3_xml", "<function=f>\n<parameter=a>\nx\n</parameter>"[:cut]).calls
     assert call.state == "truncated"
 
@@ -92,13 +92,13 @@ def test_a_call_that_stops_before_its_end_is_truncated_wherever_it_stops(cut):
         ("minicpm5", '<function name="f"><param name="a">Par', ""),
     ],
 )
-def test_what_is_certain_is_told_before_more_comes(name, text, told):
+def test_unambiguous_text_is_emitted_at_once(name, text, told):
     parser = toolwire.text.get(name).parser(TOOLS)
     events = [event for character in text for event in parser.feed(character)]
     assert "".join(event.text for event in events if isinstance(event, (TextDelta, CallDelta))) == told
 
 
-def test_a_bare_call_is_flagged_once_and_only_for_a_tool_that_was_offered():
+def test_bare_json_call_is_reported_once_and_only_for_an_offered_tool():
     text = '{"name": "f", "arguments": {}} {"name": "f", "arguments": {}} {"name": "g"}'
     parsed = parse("hermes", text)
     assert parsed.text == text
@@ -115,7 +115,7 @@ def test_a_bare_call_is_flagged_once_and_only_for_a_tool_that_was_offered():
         ("qwen3_xml", "<function=f><parameter=a>x</parameter><parameter=a>y</parameter></function>"),
     ],
 )
-def test_a_call_that_is_not_to_be_run_is_not_closed(name, text):
+def test_invalid_call_has_arguments_that_do_not_parse(name, text):
     """Clients of Chat go by the text of the arguments: what parses is run, and nothing at all means no arguments."""
     (call,) = parse(name, text).calls
     assert call.state == "invalid"

@@ -31,13 +31,13 @@ def has_tags(name):
 TAGGED = [name for name in toolwire.text.names() if has_tags(name)]
 
 
-def test_there_are_such_formats():
+def test_tag_based_formats_include_the_known_ones():
     assert {"hermes", "qwen3_xml", "function_xml"} <= set(TAGGED)
 
 
 @pytest.mark.parametrize("mark", ["```", "```xml", "~~~", "````"])
 @pytest.mark.parametrize("name", TAGGED)
-def test_a_call_in_a_code_block_behind_words_is_not_made(name, mark):
+def test_call_in_a_code_block_after_text_is_ignored(name, mark):
     closing = mark.removesuffix("xml")
     text = f"To call it, write this:\n\n{mark}\n{written(name)}\n{closing}\n\nShall I?"
     parsed = toolwire.text.get(name).parse(text, (TOOL,))
@@ -47,7 +47,7 @@ def test_a_call_in_a_code_block_behind_words_is_not_made(name, mark):
 
 
 @pytest.mark.parametrize("name", TAGGED)
-def test_a_call_within_a_line_of_words_is_not_made(name):
+def test_call_in_inline_code_is_ignored(name):
     call = written(name).replace("\n", "")
     parsed = toolwire.text.get(name).parse(f"The form is `{call}` as ever.", (TOOL,))
     assert parsed.calls == ()
@@ -57,13 +57,13 @@ def test_a_call_within_a_line_of_words_is_not_made(name):
 @pytest.mark.parametrize(
     "before", ["", "```\n", "```xml\n", "One. `code` ", "See:\n```\nx = 1\n```\n", "It's 5 o`clock.\n"]
 )
-def test_a_call_that_is_meant_is_made(name, before):
+def test_unquoted_call_is_recognised(name, before):
     parsed = toolwire.text.get(name).parse(before + written(name), (TOOL,))
     assert [(call.name, call.arguments) for call in parsed.calls] == [("get_weather", {"city": "Paris"})]
 
 
 @pytest.mark.parametrize("name", ["hermes", "qwen3_xml", "function_xml"])
-def test_how_it_is_cut_makes_no_difference(name):
+def test_result_does_not_depend_on_how_the_text_is_split(name):
     text = f"Like so:\n```\n{written(name)}\n```\nor `{written(name)}`.\n{written(name)}"
     form, vector = toolwire.text.get(name), TextVector("", "", text, tools=(TOOL,))
     whole = read_pieces(form, vector, [text])
@@ -73,7 +73,7 @@ def test_how_it_is_cut_makes_no_difference(name):
     assert read_pieces(form, vector, list(text)) == whole
 
 
-def test_a_token_of_the_model_s_own_is_always_meant():
+def test_call_by_special_tokens_is_recognised_inside_a_code_block():
     text = f"Like so:\n```\n{written('deepseek_v3')}"
     assert len(toolwire.text.get("deepseek_v3").parse(text, (TOOL,)).calls) == 1
 
@@ -98,7 +98,7 @@ def test_a_token_of_the_model_s_own_is_always_meant():
         ("`", False),
     ],
 )
-def test_where_code_is_quoted(text, quotes):
+def test_quoted_code_is_detected(text, quotes):
     whole, by_letters = Fences(), Fences()
     whole.feed(text)
     for letter in text:

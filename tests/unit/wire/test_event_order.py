@@ -37,7 +37,7 @@ OUT_OF_ORDER = {
 
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("events", OUT_OF_ORDER.values(), ids=OUT_OF_ORDER)
-def test_it_is_refused(wire, events):
+def test_events_out_of_order_are_rejected(wire, events):
     encoder = get(wire).stream_encoder()
     for event in events[:-1]:
         encoder.feed(event)
@@ -46,7 +46,7 @@ def test_it_is_refused(wire, events):
 
 
 @pytest.mark.parametrize("wire", WIRES)
-def test_a_fault_may_come_first_and_a_ping_any_time(wire):
+def test_fault_may_come_first_and_ping_at_any_time(wire):
     encoder = get(wire).stream_encoder()
     data = encoder.feed(Ping()) + encoder.feed(StreamFault(Fault("overloaded", "busy", 503)))
     decoder = get(wire).stream_decoder()
@@ -55,7 +55,7 @@ def test_a_fault_may_come_first_and_a_ping_any_time(wire):
 
 
 @pytest.mark.parametrize("wire", WIRES)
-def test_calls_arrive_in_the_order_of_their_starts_whichever_ends_first(wire):
+def test_calls_keep_the_order_of_their_starts(wire):
     encoder = get(wire).stream_encoder()
     events = [START, CallStart(0, "a", "first"), CallStart(1, "b", "second")]
     events += [CallDelta.of(1, "{}"), CallEnd(1, {}, "{}"), CallDelta.of(0, "{}"), CallEnd(0, {}, "{}")]

@@ -9,7 +9,7 @@ from toolwire.wire import get, mcp
 SCHEMA = {"type": "object", "properties": {}}
 
 
-def test_both_spellings_of_gemini_mean_the_same():
+def test_camel_case_and_snake_case_gemini_fields_are_equivalent():
     camel = {
         "contents": [
             {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {"a": 1}}, "thoughtSignature": "s"}]}
@@ -31,13 +31,13 @@ def test_both_spellings_of_gemini_mean_the_same():
     assert wire.encode_request(wire.decode_request(snake)).body == snake
 
 
-def test_gemini_contents_in_short_forms():
+def test_short_forms_of_gemini_contents_are_accepted():
     body = {"contents": [{"parts": {"text": "hi"}}], "systemInstruction": "be brief"}
     request = get("gemini").decode_request(body)
     assert [message.parts[0].text for message in request.messages] == ["be brief", "hi"]
 
 
-def test_a_gemini_stream_as_one_array():
+def test_gemini_stream_as_a_json_array_is_accepted():
     data = b'[{"candidates": [{"content": {"role": "model", "parts": [{"text": "a"}]}, "index": 0}]}\n,\r\n'
     data += b'{"candidates": [{"content": {"role": "model", "parts": [{"text": "b"}]}, "finishReason": "STOP", "index": 0}]}]'
     from toolwire.ir import fold
@@ -48,14 +48,14 @@ def test_a_gemini_stream_as_one_array():
         assert fold(events + decoder.close()).text == "ab"
 
 
-def test_a_gemini_error_as_a_list_of_one():
+def test_gemini_error_in_a_list_is_accepted():
     fault = get("gemini").decode_error(
         429, [{"error": {"code": 429, "message": "quota", "status": "RESOURCE_EXHAUSTED"}}]
     )
     assert (fault.kind, fault.message) == ("rate_limit", "quota")
 
 
-def test_chat_images_and_arguments_in_short_forms():
+def test_short_forms_of_chat_images_and_arguments_are_accepted():
     body = {
         "messages": [{"role": "user", "content": ["bare", {"type": "image_url", "image_url": "https://e.com/a.png"}]}]
     }
@@ -81,19 +81,19 @@ def test_chat_images_and_arguments_in_short_forms():
         {"error": {"message": None}},
     ],
 )
-def test_errors_in_every_shape(body):
+def test_errors_of_every_shape_are_decoded(body):
     for name in ("openai_chat", "openai_responses", "anthropic", "gemini"):
         fault = get(name).decode_error(400, body)
         assert fault.status == 400
         assert fault.message
 
 
-def test_a_status_is_derived_from_the_body_where_none_is_known():
+def test_missing_status_is_derived_from_the_body():
     body = {"type": "error", "error": {"type": "rate_limit_error", "message": "x"}}
     assert get("anthropic").decode_error(None, body).status == 429
 
 
-def test_discovery_replies():
+def test_discovery_replies_are_read():
     listed = {
         "jsonrpc": "2.0",
         "id": 1,
@@ -140,7 +140,7 @@ def test_discovery_replies():
             get(name).list_tools(body)
 
 
-def test_what_the_newer_version_of_anthropic_refuses_is_sent_to_the_older_one_only():
+def test_content_rejected_by_new_anthropic_is_sent_only_to_the_old_version():
     document = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "d"}}
     quoted = {"type": "text", "text": "q", "citations": [{"type": "char_location", "cited_text": "q"}]}
     body = {

@@ -59,7 +59,7 @@ def test_every_vector_names_its_source():
 
 
 @of_kind("call")
-def test_a_call_is_read_and_written(vector):
+def test_call_vector_round_trips(vector):
     request = read(json.dumps(vector["body"]))
     found = read_call(request)
     assert same(without_extra(found), vector["meaning"])
@@ -68,14 +68,14 @@ def test_a_call_is_read_and_written(vector):
 
 
 @of_kind("result")
-def test_a_result_is_read_and_written(vector):
+def test_result_vector_round_trips(vector):
     found = read_result(vector["body"], CALL)
     assert same(without_extra(found), vector["meaning"])
     assert same(encode_result(found, version=vector["version"]), vector["body"])
 
 
 @of_kind("input")
-def test_the_wish_for_input_is_read_and_written(vector):
+def test_input_request_vector_round_trips(vector):
     found = read_result(vector["body"], CALL)
     assert isinstance(found, InputRequired)
     assert same(msgspec.to_builtins(found), vector["meaning"])
@@ -83,32 +83,32 @@ def test_the_wish_for_input_is_read_and_written(vector):
 
 
 @of_kind("message", "call")
-def test_a_message_comes_back_as_it_was(vector):
+def test_message_vector_round_trips(vector):
     assert same(json.loads(write(read(json.dumps(vector["body"])))), vector["body"])
 
 
 @of_kind("tool")
-def test_a_declaration_comes_back_as_it_was(vector):
+def test_tool_vector_round_trips(vector):
     written, losses = encode_tools(decode_tools([vector["body"]]))
     assert written == [vector["body"]]
     assert not list(losses)
 
 
 @of_kind("card")
-def test_what_a_server_says_of_itself(vector):
+def test_server_description_vector_round_trips(vector):
     card = read_discovered(vector["body"])
     assert plain(card) == vector["meaning"]
     assert card.discovered() == vector["body"]
 
 
 @of_kind("header")
-def test_a_header_value_both_ways(vector):
+def test_header_value_vector_round_trips(vector):
     assert encode_value(vector["meaning"]) == vector["body"]
     assert decode_value(vector["body"]) == vector["meaning"]
 
 
 @of_kind("broken")
-def test_a_broken_message_is_an_error_that_can_be_answered(vector):
+def test_broken_message_gives_an_error_response(vector):
     with pytest.raises(RpcError) as caught:
         read(vector["text"])
     assert (caught.value.code, caught.value.request_id) == (vector["meaning"]["code"], vector["meaning"]["id"])
@@ -117,7 +117,7 @@ def test_a_broken_message_is_an_error_that_can_be_answered(vector):
     assert answer["id"] == vector["meaning"]["id"]
 
 
-def test_deep_json_is_refused_and_not_recursed_into():
+def test_deep_json_is_rejected_without_recursion():
     with pytest.raises(RpcError) as caught:
         read(b'{"jsonrpc":"2.0","id":1,"method":"a","params":{"x":' + b"[" * 200_000)
     assert caught.value.code == -32700
@@ -138,12 +138,12 @@ def test_a_batch_is_read_message_by_message():
         read_batch("[]")
 
 
-def test_ids_beyond_the_double_survive():
+def test_integer_ids_beyond_double_precision_are_kept():
     big = 2**53 + 1
     assert read(write(Result(big, {}))).id == big
 
 
-def test_a_failure_becomes_the_error_it_was():
+def test_failure_round_trips_as_an_error():
     error = read(write(failure_from(unsupported_version("1900-01-01"), 5)))
     assert isinstance(error, Failure)
     assert error.id == 5
@@ -152,7 +152,7 @@ def test_a_failure_becomes_the_error_it_was():
     assert not is_modern(RpcError(-32601, "x"))
 
 
-def test_eras_and_versions():
+def test_protocol_eras_and_version_negotiation():
     assert [era_of(version) for version in ("2024-11-05", "2026-07-28", "2027-01-01")] == [
         "handshake",
         "stateless",
@@ -172,13 +172,13 @@ def test_eras_and_versions():
         ({"_meta": {"progressToken": 1.5}}, INVALID_PARAMS),
     ],
 )
-def test_meta_that_does_not_say_what_it_has_to(raw, code):
+def test_incomplete_meta_is_rejected(raw, code):
     with pytest.raises(RpcError) as caught:
         read_meta(raw)
     assert (caught.value.code, caught.value.status) == (code, 400)
 
 
-def test_meta_both_ways():
+def test_meta_round_trips():
     meta = Meta(
         LATEST,
         {"name": "x", "version": "1"},
@@ -202,19 +202,19 @@ def test_a_malformed_call_is_a_protocol_error(params):
     assert caught.value.code == INVALID_PARAMS
 
 
-def test_only_whole_calls_are_sent():
+def test_incomplete_call_is_not_sent():
     with pytest.raises(EncodeError):
         call_request(1, ToolCall("c", "t", None, '{"a": 1', "truncated"), META)
 
 
-def test_what_is_structured_is_in_words_too():
+def test_structured_content_is_also_written_as_text():
     out = encode_result(ToolResult("c", "t", (), {"a": 1}))
     assert out["content"] == [{"type": "text", "text": '{"a":1}'}]
     assert out["structuredContent"] == {"a": 1}
 
 
 @pytest.mark.parametrize("version", HANDSHAKE)
-def test_structured_content_where_the_version_has_it(version):
+def test_structured_content_follows_the_protocol_version(version):
     losses = Losses()
     array = encode_result(ToolResult("c", "t", (), [1]), version=version, losses=losses)
     assert "structuredContent" not in array
@@ -224,18 +224,18 @@ def test_structured_content_where_the_version_has_it(version):
     )
 
 
-def test_a_stateless_answer_says_who_answers():
+def test_stateless_result_includes_the_server_info():
     out = encode_result(CALL.result("x"), server={"name": "s", "version": "1"})
     assert out["_meta"] == {"io.modelcontextprotocol/serverInfo": {"name": "s", "version": "1"}}
     assert out["resultType"] == "complete"
 
 
-def test_a_result_of_an_unknown_type_is_refused():
+def test_result_of_an_unknown_type_is_rejected():
     with pytest.raises(ProtocolError):
         read_result({"resultType": "task", "content": []}, CALL)
 
 
-def test_blocks_that_an_old_version_does_not_know_are_put_into_words():
+def test_blocks_unknown_to_an_old_version_are_rewritten():
     losses = Losses()
     parts = (Media("audio", "audio/wav", "AAAA"), Media("file", url="https://example.com/a.txt"))
     audio, link = encode_content(parts, version="2024-11-05", losses=losses)
@@ -245,7 +245,7 @@ def test_blocks_that_an_old_version_does_not_know_are_put_into_words():
     assert [loss.action for loss in losses] == ["rewritten", "rewritten"]
 
 
-def test_what_cannot_be_carried_is_a_loss_and_says_so():
+def test_unsupported_content_is_replaced_by_a_placeholder_with_a_loss():
     losses = Losses()
     parts = (Opaque("gemini", "executableCode", {}), Media("image", file_id="f", owner="openai"))
     blocks = encode_content(parts, losses=losses)
@@ -262,18 +262,18 @@ def test_what_cannot_be_carried_is_a_loss_and_says_so():
         {"type": "text", "text": "a", "_meta": {"k": 1}},
     ],
 )
-def test_blocks_come_back_as_they_were(block):
+def test_content_blocks_round_trip(block):
     assert encode_content(decode_content({"content": [block]})) == [block]
 
 
 @pytest.mark.parametrize("block", [7, {}, {"type": "text"}, {"type": "image"}, {"type": "resource"}])
-def test_a_block_that_is_not_what_it_says_has_a_pointer(block):
+def test_malformed_block_error_has_a_pointer(block):
     with pytest.raises(ProtocolError) as caught:
         decode_content({"content": [{"type": "text", "text": ""}, block]})
     assert caught.value.pointer.startswith("/content/1")
 
 
-def test_declarations_as_old_versions_write_them():
+def test_tool_declarations_follow_the_protocol_version():
     tool = Tool("t", output_schema={"type": "array"}, effect="read")
     (new,), _ = encode_tools((tool,))
     (middle,), losses = encode_tools((tool,), version="2025-11-25")
@@ -285,14 +285,14 @@ def test_declarations_as_old_versions_write_them():
     assert "annotations" not in old
 
 
-def test_effects_are_written_beside_what_else_is_known():
+def test_effect_annotations_keep_other_tool_fields():
     (tool,) = decode_tools([{"name": "t", "inputSchema": {"type": "object"}, "title": "T"}])
     (written,), _ = encode_tools((msgspec.structs.replace(tool, effect="idempotent"),))
     assert written["annotations"] == {"readOnlyHint": False, "idempotentHint": True}
     assert written["title"] == "T"
 
 
-def test_the_handshake():
+def test_handshake_messages_are_read_and_written():
     request = initialize_request(1, {"name": "c", "version": "1"}, {"roots": {}}, "2025-06-18")
     hello = read_initialize(request.params)
     assert (hello.version, hello.capabilities, hello.client["name"]) == ("2025-06-18", {"roots": {}}, "c")
@@ -303,7 +303,7 @@ def test_the_handshake():
     assert card.initialize_result("2025-06-18")["serverInfo"] == {"name": "s"}
 
 
-def test_pages():
+def test_list_pages_are_read_and_written():
     request = list_request(1, "tools/list", META, "next")
     assert request.params["cursor"] == "next"
     page = read_page({"tools": [1], "nextCursor": "n", "ttlMs": 5, "cacheScope": "public"}, "tools")
@@ -314,7 +314,7 @@ def test_pages():
         read_page({}, "tools")
 
 
-def test_notices_both_ways():
+def test_notifications_round_trip():
     progress = read_progress({"progressToken": "a", "progress": 0.5, "total": 1, "message": "m"})
     assert read_progress(progress.to_notification().params) == progress
     cancelled = read_cancelled({"requestId": 1, "reason": "r"})
@@ -339,19 +339,19 @@ MIRRORED = {
 }
 
 
-def asked(arguments):
+def call_with_arguments(arguments):
     return call_request(1, ToolCall("1", "t", arguments), META)
 
 
-def test_marked_arguments_go_into_headers_and_are_held_against_the_body():
+def test_marked_arguments_are_sent_as_headers_and_checked_against_the_body():
     marks = find_header_arguments(MIRRORED)
-    request = asked({"region": "Zürich", "many": 42, "deep": {"on": True}})
+    request = call_with_arguments({"region": "Zürich", "many": 42, "deep": {"on": True}})
     headers = request_headers(request, marks)
     assert headers["mcp-param-region"].startswith("=?base64?")
     assert (headers["mcp-param-many"], headers["mcp-param-on"], headers["mcp-name"]) == ("42", "true", "t")
     check_headers(headers, request, LATEST, marks)
     check_headers({**headers, "mcp-param-many": "42.0"}, request, LATEST, marks)
-    assert "mcp-param-on" not in request_headers(asked({"deep": {"on": None}}), marks)
+    assert "mcp-param-on" not in request_headers(call_with_arguments({"deep": {"on": None}}), marks)
 
 
 @pytest.mark.parametrize(
@@ -370,9 +370,9 @@ def test_marked_arguments_go_into_headers_and_are_held_against_the_body():
         ("mcp-protocol-version", None),
     ],
 )
-def test_headers_that_do_not_say_what_the_body_says(name, value):
+def test_headers_that_contradict_the_body_are_rejected(name, value):
     marks = find_header_arguments(MIRRORED)
-    request = asked({"region": "here"})
+    request = call_with_arguments({"region": "here"})
     headers = request_headers(request, marks)
     headers.pop(name, None)
     if value is not None:
@@ -403,12 +403,12 @@ def test_headers_that_do_not_say_what_the_body_says(name, value):
         },
     ],
 )
-def test_marks_that_break_the_rules_are_refused(schema):
+def test_invalid_header_marks_are_rejected(schema):
     with pytest.raises(SchemaError):
         find_header_arguments(schema)
 
 
-def test_what_only_looks_like_a_mark_is_none():
+def test_header_mark_in_data_or_property_names_is_ignored():
     assert (
         find_header_arguments({"type": "object", "default": {"x-mcp-header": "A"}, "properties": {"x-mcp-header": {}}})
         == {}

@@ -29,7 +29,7 @@ def call(name, arguments, **more):
 
 
 @pytest.mark.parametrize("more", [{}, {"index": 0}], ids=["no index", "index 0"])
-def test_two_whole_calls_of_one_name_without_ids_are_two(more):
+def test_two_complete_calls_with_the_same_name_and_no_id_stay_separate(more):
     one, two = call("f", '{"a": 1}', **more), call("f", '{"a": 2}', **more)
     expected = [("f", {"a": 1}), ("f", {"a": 2})]
     assert calls_of("openai_chat", chat(delta(tool_calls=[one, two]), delta("tool_calls"))) == expected
@@ -41,7 +41,7 @@ def test_a_name_that_is_repeated_with_every_delta_is_one_call():
     assert calls_of("openai_chat", chat(*deltas, delta("tool_calls"))) == [("f", {"a": 1})]
 
 
-def test_white_space_after_a_call_that_is_over_does_no_harm():
+def test_white_space_after_a_finished_call_is_ignored():
     data = chat(
         delta(tool_calls=[call("f", "{}", index=0, id="1")]),
         delta(tool_calls=[call("g", "{}", index=1, id="2")]),
@@ -51,13 +51,13 @@ def test_white_space_after_a_call_that_is_over_does_no_harm():
     assert calls_of("openai_chat", data) == [("f", {}), ("g", {})]
 
 
-def test_reasoning_that_is_said_in_two_fields_is_read_once():
+def test_reasoning_repeated_in_two_fields_is_read_once():
     data = chat(delta(reasoning="so", reasoning_content="so"), delta("stop", content="yes"))
     reasoning, text = fold(decode_stream(get("openai_chat"), [data])).parts
     assert (reasoning.text, text.text) == ("so", "yes")
 
 
-def test_the_first_chunk_of_azure_does_not_name_the_answer():
+def test_first_azure_chunk_does_not_set_id_and_model():
     first = {"id": "", "model": "", "choices": [], "prompt_filter_results": [{"prompt_index": 0}]}
     data = f"data: {json.dumps(first)}\n\n".encode() + chat(delta("stop", content="hi"))
     response = fold(decode_stream(get("openai_chat"), [data]))
@@ -65,7 +65,7 @@ def test_the_first_chunk_of_azure_does_not_name_the_answer():
     assert response.extra["openai_chat"]["prompt_filter_results"] == [{"prompt_index": 0}]
 
 
-def test_an_error_inside_a_choice_keeps_its_words():
+def test_error_inside_a_choice_keeps_its_message():
     error = {"code": 502, "message": "the provider went away"}
     body = {"choices": [{"index": 0, "message": {"role": "assistant", "content": ""}, "error": error}]}
     fault = get("openai_chat").decode_response(body).fault
@@ -74,20 +74,20 @@ def test_an_error_inside_a_choice_keeps_its_words():
     assert isinstance(last, StreamFault) and last.fault.message == "the provider went away"
 
 
-def test_an_error_without_an_envelope_in_a_stream():
+def test_stream_error_without_an_envelope_is_read():
     frame = {"object": "error", "message": "too long", "type": "BadRequestError", "param": None, "code": 400}
     last = decode_stream(get("openai_chat"), [f"data: {json.dumps(frame)}\n\n".encode()])[-1]
     assert (last.fault.kind, last.fault.status, last.fault.message) == ("invalid_request", 400, "too long")
 
 
 @pytest.mark.parametrize("detail", ["Not Found", [{"loc": ["body"], "msg": "field required"}]], ids=["words", "list"])
-def test_errors_of_a_web_framework(detail):
+def test_web_framework_errors_are_read(detail):
     fault = get("openai_chat").decode_error(422, {"detail": detail})
     assert fault.status == 422
     assert "Not Found" in fault.message or "field required" in fault.message
 
 
-def test_choices_stand_where_their_index_says():
+def test_choices_are_ordered_by_index():
     choices = [
         {"index": index, "message": {"role": "assistant", "content": str(index)}, "finish_reason": "stop"}
         for index in (1, 0)
@@ -96,7 +96,7 @@ def test_choices_stand_where_their_index_says():
     assert (response.text, response.alternatives[0].parts[0].text) == ("0", "1")
 
 
-def test_a_finish_for_calls_without_a_call_is_a_stop():
+def test_tool_calls_finish_reason_without_calls_becomes_stop():
     body = {
         "choices": [
             {
@@ -109,13 +109,13 @@ def test_a_finish_for_calls_without_a_call_is_a_stop():
     assert get("openai_chat").decode_response(body).stop.reason == "stop"
 
 
-def test_a_result_without_an_id_comes_back_as_it_was():
+def test_result_without_an_id_round_trips():
     body = {"messages": [{"role": "tool", "name": "f", "content": "1"}]}
     wire = get("openai_chat")
     assert wire.encode_request(wire.decode_request(body)).body["messages"] == body["messages"]
 
 
-def test_gemini_assignments_that_are_cut_off_are_a_truncated_call():
+def test_incomplete_gemini_partial_arguments_are_a_truncated_call():
     pieces = [{"jsonPath": "$.city", "stringValue": "Par", "willContinue": True}]
     chunks = [
         {"functionCall": {"name": "f", "willContinue": True}},
@@ -133,7 +133,7 @@ def events_of(*events):
     return "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events).encode()
 
 
-def test_arguments_that_are_whole_only_in_the_last_word():
+def test_arguments_complete_only_in_the_done_event_are_read():
     item = {"type": "function_call", "id": "fc", "call_id": "c", "name": "f", "arguments": ""}
     whole = {**item, "arguments": '{"a": 1}', "status": "completed"}
     response = {"id": "r", "object": "response", "status": "in_progress", "model": "m", "output": []}
@@ -147,7 +147,7 @@ def test_arguments_that_are_whole_only_in_the_last_word():
     assert calls_of("openai_responses", data) == [("f", {"a": 1})]
 
 
-def test_an_end_without_a_reason_gets_one():
+def test_end_without_a_stop_reason_becomes_stop_with_a_loss():
     start = {"id": "m", "type": "message", "role": "assistant", "model": "x", "content": [], "stop_reason": None}
     data = events_of(
         {"type": "message_start", "message": start},
@@ -161,7 +161,7 @@ def test_an_end_without_a_reason_gets_one():
     assert [loss.concept for loss in stream.losses if loss.severity != "info"] == ["stop reason unknown"]
 
 
-def test_a_ping_may_come_first():
+def test_ping_may_be_written_before_the_start():
     encoder = get("anthropic").stream_encoder()
     assert encoder.feed(Ping()) == b'event: ping\ndata: {"type":"ping"}\n\n'
     assert encoder.feed(ResponseStart("a", "m")) == b""
@@ -169,7 +169,7 @@ def test_a_ping_may_come_first():
     assert written.startswith(b"event: message_start") and b'"id":"a"' in written
 
 
-def test_a_call_that_starts_while_another_is_still_coming_cuts_that_one_off():
+def test_call_interrupted_by_another_call_is_truncated():
     parts = [
         {"functionCall": {"name": "f", "willContinue": True}},
         {"functionCall": {"name": "g", "args": {"x": 1}}},
@@ -182,7 +182,7 @@ def test_a_call_that_starts_while_another_is_still_coming_cuts_that_one_off():
     ]
 
 
-def test_assignments_of_two_calls_are_told_apart_by_id():
+def test_interleaved_partial_arguments_are_matched_by_id():
     pieces = [
         {"id": "1", "name": "f", "willContinue": True},
         {"id": "2", "name": "g", "willContinue": True},
@@ -197,14 +197,14 @@ def test_assignments_of_two_calls_are_told_apart_by_id():
 
 
 @pytest.mark.parametrize("value", [{"numberValue": "x"}, {"boolValue": "no"}])
-def test_an_assignment_of_the_wrong_kind_is_refused(value):
+def test_partial_argument_of_the_wrong_type_is_rejected(value):
     piece = {"name": "f", "partialArgs": [{"jsonPath": "$.a", **value}]}
     body = {"candidates": [{"content": {"parts": [{"functionCall": piece}]}, "finishReason": "STOP"}]}
     with pytest.raises(toolwire.ProtocolError):
         toolwire.calls(f"data: {json.dumps(body)}\n\n")
 
 
-def test_the_kind_of_an_event_may_stand_in_the_frame_alone():
+def test_event_type_may_be_given_only_in_the_sse_frame():
     data = (
         b'event: response.created\ndata: {"response":{"id":"r","model":"m"}}\n\n'
         b'event: response.completed\ndata: {"response":{"id":"r","status":"completed","output":[]}}\n\n'
@@ -214,7 +214,7 @@ def test_the_kind_of_an_event_may_stand_in_the_frame_alone():
 
 @pytest.mark.parametrize("wire", ["anthropic", "openai_responses"])
 @pytest.mark.parametrize("kind", [[1], {}, 5, None])
-def test_an_event_without_a_kind_is_passed_over(wire, kind):
+def test_event_without_a_valid_type_is_ignored(wire, kind):
     decoder = get(wire).stream_decoder()
     assert decoder.feed(f"event: x\ndata: {json.dumps({'type': kind})}\n\n".encode()) == []
 
@@ -226,21 +226,21 @@ def test_an_event_without_a_kind_is_passed_over(wire, kind):
         rb'{"functionCall":{"name":"f\ud83d","args":{}}}',
     ],
 )
-def test_half_a_character_where_nothing_is_cut_is_refused(part):
+def test_lone_surrogate_in_a_complete_value_is_rejected(part):
     data = b'data: {"candidates":[{"content":{"parts":[' + part + b']},"finishReason":"STOP"}]}\n\n'
     stream = toolwire.translate_stream(source="gemini", target="openai_chat")
     written = stream.feed(data) + stream.close()
     assert "lone surrogate" in str(stream.error) and "\U0010f83d".encode() not in written
 
 
-def test_half_a_character_that_waits_in_vain_is_marked():
+def test_unmatched_surrogate_in_a_stream_becomes_a_replacement_character():
     data = chat(delta(content="hi"), done=False).replace(b"hi", rb"hi\ud83d") + chat(delta("stop"))
     assert fold(decode_stream(get("openai_chat"), [data])).text == "hi\ufffd"
 
 
 @pytest.mark.parametrize("bom", [b"\xef\xbb\xbf", b""])
 @pytest.mark.parametrize("size", [1, 2, 1000])
-def test_a_byte_order_mark_before_an_array_of_chunks(bom, size):
+def test_byte_order_mark_before_a_chunk_array_is_accepted(bom, size):
     data = bom + b'[{"candidates":[{"content":{"parts":[{"text":"hi"}]},"finishReason":"STOP"}]}]'
     pieces = [data[at : at + size] for at in range(0, len(data), size)]
     assert fold(decode_stream(get("gemini"), pieces)).text == "hi"

@@ -24,7 +24,7 @@ def to_ollama(**fields):
     return toolwire.translate({**CHAT, **fields}, source="openai_chat", target="ollama")
 
 
-def test_it_streams_unless_told_not_to():
+def test_stream_defaults_to_true():
     assert OLLAMA.decode_request(CHAT).stream is True
     assert OLLAMA.encode_request(OLLAMA.decode_request(CHAT)).body == CHAT
     assert to_ollama().body["stream"] is False
@@ -33,7 +33,7 @@ def test_it_streams_unless_told_not_to():
     assert back["stream"] is True
 
 
-def test_results_without_a_name_or_an_id_belong_to_the_calls_in_order():
+def test_results_without_name_or_id_are_matched_to_calls_in_order():
     calls = [{"function": {"name": name, "arguments": {}}} for name in ("f", "g")]
     results = [{"role": "tool", "content": words} for words in ("of f", "of g")]
     body = {"model": "m", "messages": [*CHAT["messages"], {"role": "assistant", "tool_calls": calls}, *results]}
@@ -46,7 +46,7 @@ def test_results_without_a_name_or_an_id_belong_to_the_calls_in_order():
 
 
 @pytest.mark.parametrize("limit", [-1, -2])
-def test_no_limit_is_no_number_of_tokens(limit):
+def test_negative_num_predict_sets_no_token_limit(limit):
     body = {**CHAT, "options": {"num_predict": limit, "seed": 1}}
     translation = toolwire.translate(body, source="ollama", target="openai_chat")
     assert "max_completion_tokens" not in translation.body
@@ -54,7 +54,7 @@ def test_no_limit_is_no_number_of_tokens(limit):
     assert OLLAMA.encode_request(OLLAMA.decode_request(body)).body == body
 
 
-def test_a_model_that_must_not_call_is_told_of_no_tools():
+def test_tool_choice_none_sends_no_tools():
     tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}]
     assert "tools" not in to_ollama(tools=tools, tool_choice="none").body
     forced = to_ollama(tools=tools, tool_choice="required")
@@ -72,26 +72,26 @@ def test_a_model_that_must_not_call_is_told_of_no_tools():
         ("Zm9v", None),
     ],
 )
-def test_the_first_bytes_tell_what_an_image_is(data, media_type):
+def test_image_type_is_detected_from_the_first_bytes(data, media_type):
     body = {**CHAT, "messages": [{"role": "user", "content": "", "images": [data]}]}
     assert OLLAMA.decode_request(body).messages[0].parts == (Media("image", media_type, data),)
 
 
-def test_an_image_by_address_is_left_out_and_said():
+def test_image_by_url_is_replaced_by_a_placeholder_and_reported():
     image = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
     translation = to_ollama(messages=[{"role": "user", "content": [image]}])
     assert translation.body["messages"] == [{"role": "user", "content": "[image left out]"}]
     assert [loss.severity for loss in translation.losses] == ["error"]
 
 
-def test_words_in_parts_become_one_string():
+def test_text_parts_are_joined_into_one_string():
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
     translation = to_ollama(messages=[{"role": "user", "content": parts}])
     assert translation.body["messages"][0]["content"] == "a\n\nb"
     assert [loss.path for loss in translation.losses] == ["/messages/0/content/0", "/messages/0/content/1"]
 
 
-def test_native_documents_are_told_from_chat():
+def test_native_documents_are_detected_apart_from_chat():
     assert toolwire.detect(CHAT) == Detected("openai_chat", "request")
     for own in ({"options": {}}, {"think": True}, {"keep_alive": 0}, {"format": "json"}):
         assert toolwire.detect({**CHAT, **own}) == Detected("ollama", "request")
@@ -104,7 +104,7 @@ def test_native_documents_are_told_from_chat():
     assert toolwire.detect(pretty) == Detected("ollama", "response")
 
 
-def test_the_same_wire_is_left_alone_byte_for_byte():
+def test_same_wire_translation_is_byte_identical():
     data = b'{"model":"m", "messages":[ ],"options":{"num_ctx":8192.0} ,"x":null}'
     assert bytes(toolwire.translate(data, source="ollama", target="ollama")) == data
     stream = lines({"done": False, "x": 1}, {"done": True})
@@ -121,33 +121,33 @@ def test_the_same_wire_is_left_alone_byte_for_byte():
         ("an error was encountered while running the model", "server"),
     ],
 )
-def test_in_a_stream_only_the_words_tell_what_is_wrong(words, kind):
+def test_stream_error_kind_is_derived_from_the_message(words, kind):
     (event,) = OLLAMA.stream_decoder().feed(json.dumps({"error": words}).encode() + b"\n")
     assert isinstance(event, StreamFault)
     assert (event.fault.kind, event.fault.message) == (kind, words)
     assert OLLAMA.decode_error(500, {"error": words}).kind == "server"
 
 
-def test_an_error_in_the_envelope_of_a_proxy():
+def test_error_in_a_proxy_envelope_is_read_and_kept():
     fault = OLLAMA.decode_error(429, {"error": {"message": "slow down", "code": 7}})
     assert (fault.kind, fault.message) == ("rate_limit", "slow down")
     assert OLLAMA.encode_error(fault).body == {"error": {"message": "slow down", "code": 7}}
 
 
-def test_a_stream_without_its_last_line_was_cut():
+def test_stream_without_a_final_line_is_truncated():
     decoder = OLLAMA.stream_decoder()
     assert decoder.feed(lines({"done": False}))
     with pytest.raises(toolwire.TruncatedStream):
         decoder.close()
 
 
-def test_what_follows_the_end_is_not_part_of_the_answer():
+def test_lines_after_the_end_are_ignored():
     decoder = OLLAMA.stream_decoder()
     events = decoder.feed(lines({"done": True}) + b'{"error": "late"}\n') + decoder.close()
     assert toolwire.fold(events).text == "a"
 
 
-def test_every_line_is_a_document_also_a_sign_of_life():
+def test_ping_is_written_as_an_empty_chunk():
     encoder = OLLAMA.stream_encoder()
     assert encoder.feed(Ping()) == b""
     encoder.feed(ResponseStart("", "m"))
@@ -155,7 +155,7 @@ def test_every_line_is_a_document_also_a_sign_of_life():
     assert (line["message"]["content"], line["done"]) == ("", False)
 
 
-def test_one_choice_only():
+def test_alternative_choices_are_dropped_and_reported():
     encoder = OLLAMA.stream_encoder()
     encoder.feed(ResponseStart("", "m"))
     events = (TextStart(0, choice=1), TextEnd(0), ResponseEnd((Stop("stop"), Stop("stop"))))
@@ -165,7 +165,7 @@ def test_one_choice_only():
 
 
 @pytest.mark.parametrize(("state", "word"), [("truncated", "length"), ("invalid", "stop")])
-def test_a_call_that_is_not_whole_is_left_out(state, word):
+def test_incomplete_call_is_dropped_and_reported(state, word):
     call = ToolCall("c", "f", None, '{"a": ', state)
     answer = Response(model="m", parts=(call,), stop=Stop("tool_calls"))
     body, losses = OLLAMA.encode_response(answer)
@@ -177,7 +177,7 @@ def test_a_call_that_is_not_whole_is_left_out(state, word):
     assert json.loads(last)["done_reason"] == word
 
 
-def test_calls_of_a_stream_come_in_the_order_of_their_starts():
+def test_streamed_calls_keep_the_order_of_their_starts():
     answer = Response(model="m", parts=(ToolCall("a", "f", {}), ToolCall("b", "g", {})), stop=Stop("tool_calls"))
     events = list(toolwire.unfold(answer))
     starts = [event for event in events if isinstance(event, CallStart)]
@@ -189,7 +189,7 @@ def test_calls_of_a_stream_come_in_the_order_of_their_starts():
     assert [call.name for call in back.calls] == ["f", "g"]
 
 
-def test_times_are_written_out():
+def test_creation_time_is_written_as_iso_8601():
     def written(created):
         body, losses = OLLAMA.encode_response(Response(model="m", stop=Stop("stop"), created=created))
         return body["created_at"], len(losses)
@@ -201,13 +201,13 @@ def test_times_are_written_out():
         OLLAMA.decode_response({**LINE, "created_at": "yesterday", "done": True})
 
 
-def test_a_role_nobody_knows_is_refused_where_it_stands():
+def test_unknown_role_is_rejected_with_a_pointer():
     with pytest.raises(ProtocolError) as caught:
         OLLAMA.decode_request({**CHAT, "messages": [{"role": "control", "content": "thinking"}]})
     assert caught.value.pointer == "/messages/0/role"
 
 
-def test_a_client_asks_and_listens():
+def test_client_sends_and_streams_over_ollama():
     from toolwire.net.client import ModelClient
     from toolwire.testing.upstream import Upstream
 

@@ -138,7 +138,7 @@ def test_a_text_that_differs_from_its_deltas_is_reported():
     ]
 
 
-def test_a_part_that_is_sent_late_keeps_its_place():
+def test_part_completed_late_keeps_its_position():
     value = {"type": "mcp_list_tools", "id": "l", "tools": []}
     part = Opaque("openai_responses", "mcp_list_tools", value)
     events = [
@@ -159,7 +159,7 @@ def test_a_part_that_is_sent_late_keeps_its_place():
     assert [loss.path for loss in chat.losses if loss.concept == "mcp_list_tools"] == ["/parts/0"]
 
 
-def test_thinking_in_a_message_that_is_not_the_models_stays_as_it_is():
+def test_thinking_outside_assistant_messages_is_kept_unchanged():
     thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "so"}]}
     messages = [
         {"role": "system", "content": [thinking]},
@@ -174,14 +174,14 @@ def test_thinking_in_a_message_that_is_not_the_models_stays_as_it_is():
 
 
 @pytest.mark.parametrize("target", ["openai_chat", "ollama"])
-def test_parts_that_a_message_joins_are_reported(target):
+def test_joined_message_parts_are_reported(target):
     response = Response("r", "m", (Text("a"), Reasoning("b"), Text("c"), Reasoning("d")), Stop("stop"))
     losses = get(target).encode_response(response).losses
     assert {loss.path for loss in losses if loss.action == "rewritten"} == {f"/parts/{n}" for n in range(4)}
     assert {loss.path for loss in losses if loss.action == "moved"} >= {"/parts/1", "/parts/3"}
 
 
-def test_counts_that_include_each_other_keep_their_sum_on_anthropic():
+def test_overlapping_token_counts_keep_their_sum_on_anthropic():
     """OpenRouter counts tokens that are read from a cache as written, too."""
     body, losses = get("anthropic").encode_response(
         Response("r", "m", (Text("a"),), Stop("stop"), Usage(2168, 100, cached=2161, cache_write=2161))
@@ -191,14 +191,14 @@ def test_counts_that_include_each_other_keep_their_sum_on_anthropic():
     assert [loss.path for loss in losses] == ["/usage/cache_write"]
 
 
-def test_an_answer_without_a_stop_gets_one_on_another_wire():
+def test_response_without_a_stop_reason_gets_one_on_another_wire():
     queued = {"id": "r", "object": "response", "created_at": 1, "model": "m", "status": "queued", "output": []}
     translation = toolwire.translate(queued, source="openai_responses", target="openai_chat", kind="response")
     assert translation.body["choices"][0]["finish_reason"] == "stop"
     assert "stop reason unknown" in {loss.concept for loss in translation.losses}
 
 
-def test_tokens_of_hosted_tools_are_reported_where_they_are_not_counted():
+def test_hosted_tool_tokens_are_reported_on_wires_that_do_not_count_them():
     usage = {"promptTokenCount": 10, "toolUsePromptTokenCount": 7, "candidatesTokenCount": 5}
     parts = [{"text": "hi"}]
     body = {
@@ -212,7 +212,7 @@ def test_tokens_of_hosted_tools_are_reported_where_they_are_not_counted():
 
 
 @pytest.mark.parametrize("count", [70, 700, 7000])
-def test_joining_fragments_visits_each_of_them_once(count, monkeypatch):
+def test_joining_fragments_visits_each_fragment_once(count, monkeypatch):
     visited = []
     add = Fragments.add
     monkeypatch.setattr(Fragments, "add", lambda self, fields: visited.append(1) or add(self, fields))
@@ -237,7 +237,7 @@ NOISE = {
 
 
 @pytest.mark.parametrize("wire", WIRES)
-def test_events_of_an_unknown_kind_change_nothing(wire):
+def test_events_of_an_unknown_type_are_ignored(wire):
     """A provider may add events, chunks and fields at any time."""
     end = b"\n" if wire == "ollama" else b"\n\n"
     for vector in load_vectors(VECTORS / f"{wire}.json"):

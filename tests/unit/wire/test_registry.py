@@ -9,18 +9,18 @@ from toolwire.ir import ConfigError
 from toolwire.wire import get, names
 
 
-def test_the_names():
+def test_built_in_wires_are_listed():
     assert toolwire.wire.names() == ["anthropic", "gemini", "ollama", "openai_chat", "openai_responses"]
 
 
 @pytest.mark.parametrize("name", ["anthropic", "gemini", "ollama", "openai_chat", "openai_responses"])
-def test_a_codec_is_what_it_is_called(name):
+def test_codec_has_its_registered_name(name):
     codec = get(name)
     assert codec.name == name
     assert get(name) is codec
 
 
-def test_versions_are_part_of_a_name():
+def test_version_can_be_part_of_the_wire_name():
     assert get("anthropic").version == "2026-10-21"
     assert get("anthropic@2026-10-21") is get("anthropic")
     assert get("anthropic@2023-06-01").version == "2023-06-01"
@@ -29,13 +29,13 @@ def test_versions_are_part_of_a_name():
     assert "2023-06-01" in caught.value.hint
 
 
-def test_an_unknown_wire_gets_the_nearest_one():
+def test_unknown_wire_error_suggests_a_similar_name():
     with pytest.raises(ConfigError) as caught:
         get("openai_caht")
     assert "openai_chat" in caught.value.hint
 
 
-def test_what_pyproject_says_is_what_is_there():
+def test_pyproject_entry_points_match_the_registry():
     import tomllib
     from pathlib import Path
 
@@ -61,7 +61,7 @@ class _EntryPoint:
         return Acme()
 
 
-def test_a_third_party_adds_a_wire_by_an_entry_point(monkeypatch):
+def test_third_party_wire_is_loaded_from_an_entry_point(monkeypatch):
     import toolwire.wire as registry
     from toolwire.testing import wire_checks
 

@@ -27,7 +27,7 @@ def name_of(value):
 
 
 @pytest.mark.parametrize(("wire", "vector"), ALL, ids=name_of)
-def test_an_error_names_the_limit_the_tool_and_the_place(wire, vector):
+def test_error_gives_the_limit_the_tool_and_the_location(wire, vector):
     assert re.match(r"(issue|derived|page|sdk|spec|facts): \S", vector["source"])
     breach = get(wire).decode_error(vector["status"], vector["body"]).breach
     found = None if breach is None else msgspec.to_builtins(breach)
@@ -38,7 +38,7 @@ def test_an_error_names_the_limit_the_tool_and_the_place(wire, vector):
 
 
 @pytest.mark.parametrize(("wire", "vector"), BROKEN, ids=name_of)
-def test_the_error_that_is_raised_says_so(wire, vector):
+def test_raised_error_names_the_limit_and_the_tool(wire, vector):
     error = UpstreamError(get(wire).decode_error(vector["status"], vector["body"]))
     assert f"limit {vector['breach']['limit']}" in str(error)
     if "tool" in vector["breach"]:
@@ -48,7 +48,7 @@ def test_the_error_that_is_raised_says_so(wire, vector):
 
 @pytest.mark.parametrize("status", [401, 403, 404, 429, 500, 503])
 @pytest.mark.parametrize(("wire", "vector"), BROKEN[::5], ids=name_of)
-def test_another_kind_of_error_is_about_no_limit_whatever_it_quotes(wire, vector, status):
+def test_other_error_kinds_name_no_limit_even_if_they_quote_one(wire, vector, status):
     message = json.dumps(vector["body"])
     bodies = {
         "anthropic": {"type": "error", "error": {"type": "rate_limit_error", "message": message}},
@@ -59,7 +59,7 @@ def test_another_kind_of_error_is_about_no_limit_whatever_it_quotes(wire, vector
 
 
 # Limits that no public error text is known for. Who finds one adds a vector and takes the word out.
-SILENT = {
+LIMITS_WITHOUT_SIGNATURE = {
     "anthropic": "id id_length max_tokens min_budget enum formats most_min_items patterns recursion",
     "gemini": "id id_length lone_any_of property_name recursion stops",
     "ollama": "name name_length id id_length keywords recursion refs root_description",  # what it does not know it passes over
@@ -82,21 +82,21 @@ def limits_of(wire):
 
 
 @pytest.mark.parametrize("name", WIRES)
-def test_every_limit_has_a_signature_or_is_known_to_have_none(name):
+def test_every_limit_has_a_signature_or_is_listed_without_one(name):
     signed = {signature.limit for signature in get(name).limits.signatures}
     if "name" in signed:
         signed.add("name_length")  # the pattern that the error quotes bounds the length too
-    assert set(limits_of(get(name))) - signed == set(SILENT[name].split())
+    assert set(limits_of(get(name))) - signed == set(LIMITS_WITHOUT_SIGNATURE[name].split())
 
 
 @pytest.mark.parametrize("name", WIRES)
-def test_every_signature_is_proved_by_a_vector(name):
+def test_every_signature_is_covered_by_a_vector(name):
     proved = {vector["breach"]["limit"] for wire, vector in BROKEN if wire.split("_")[0] == name.split("_")[0]}
     assert {signature.limit for signature in get(name).limits.signatures} == proved
 
 
 @pytest.mark.parametrize("name", WIRES)
-def test_signatures_name_rules_that_exist_and_limits_that_have_a_name(name):
+def test_signatures_refer_to_known_rules_and_limits(name):
     fields = {field.name for kind in (Limits, Capabilities, Dialect) for field in msgspec.structs.fields(kind)}
     unnamed = {"description", "root", "items", "grammar", "schema", "type", "required", "strict"}
     for signature in get(name).limits.signatures:
@@ -121,7 +121,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("message", HOSTILE, ids=lambda message: message[:20])
 @pytest.mark.parametrize("wire", WIRES)
-def test_hostile_messages_cost_little_and_raise_nothing(wire, message):
+def test_hostile_messages_are_decoded_quickly_without_errors(wire, message):
     body = {
         "type": "error",
         "error": {"type": "invalid_request_error", "message": message, "param": message, "code": message},
@@ -156,5 +156,5 @@ def test_hostile_messages_cost_little_and_raise_nothing(wire, message):
         ("response_format", ("/response_format", None, "")),
     ],
 )
-def test_places(path, place):
+def test_location_paths_are_parsed(path, place):
     assert parse_limit_path(path) == place

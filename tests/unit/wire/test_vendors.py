@@ -13,7 +13,7 @@ from toolwire.wire.vendors import find, names, vendor_codec
 
 
 @pytest.mark.parametrize("name", names())
-def test_a_row_is_sound(name):
+def test_vendor_row_is_valid(name):
     vendor = find(name)
     parts = urlsplit(vendor.base_url)
     local = parts.hostname == "localhost"
@@ -26,13 +26,13 @@ def test_a_row_is_sound(name):
     assert codec.path("m", stream=True).startswith("/")
 
 
-def test_there_are_the_usual_ones():
+def test_common_vendors_are_listed():
     usual = "openai anthropic gemini google mistral deepseek groq together openrouter fireworks xai cerebras"
     local = "ollama vllm tgi llamacpp lmstudio"
     assert set(f"{usual} {local}".split()) <= set(names())
 
 
-def test_what_a_vendor_changes_stays_with_it():
+def test_vendor_settings_do_not_change_the_shared_wire():
     mistral = vendor_codec(find("mistral"))
     assert (mistral.dialect, mistral.limits.id_length) == ("mistral", 9)
     assert (get("openai_chat").dialect, get("openai_chat").limits.id_length) == ("openai", 40)

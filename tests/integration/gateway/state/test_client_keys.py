@@ -14,14 +14,14 @@ from toolwire.testing.upstream import RawReply, Upstream
 from toolwire.wire import get
 
 KEY = "sk-tw-of-ann"
-SAID = [{"role": "user", "content": "hi"}]
+MESSAGES = [{"role": "user", "content": "hi"}]
 GEMINI = {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]}
 FRONTS = {
-    "openai_chat": ("/v1/chat/completions", {"messages": SAID}),
+    "openai_chat": ("/v1/chat/completions", {"messages": MESSAGES}),
     "openai_responses": ("/v1/responses", {"input": "hi"}),
-    "anthropic": ("/v1/messages", {"messages": SAID, "max_tokens": 9}),
+    "anthropic": ("/v1/messages", {"messages": MESSAGES, "max_tokens": 9}),
     "gemini": ("/v1beta/models/{model}:generateContent", GEMINI),
-    "ollama": ("/api/chat", {"messages": SAID, "stream": False}),
+    "ollama": ("/api/chat", {"messages": MESSAGES, "stream": False}),
 }
 AUTH = {
     "authorization": ({"authorization": f"Bearer {KEY}"}, ""),
@@ -63,14 +63,14 @@ async def ask(gateway, http, front, model="small", headers=None, query="", **mor
     return await http.post(url, {"model": model, **body, **more}, {"x-api-key": KEY} if headers is None else headers)
 
 
-def said(front, reply):
+def fault_of(front, reply):
     return get(front).decode_error(reply.status, reply.json(), reply.headers)
 
 
 @pytest.mark.case("19")
 @pytest.mark.parametrize("how", AUTH)
 @pytest.mark.parametrize("front", FRONTS)
-def test_every_header_that_clients_send_is_taken(front, how):
+def test_key_is_accepted_in_every_header_that_clients_send(front, how):
     async def run():
         async with gateway_for(hello()) as (gateway, http, upstream):
             headers, query = AUTH[how]
@@ -84,12 +84,12 @@ def test_every_header_that_clients_send_is_taken(front, how):
 
 @pytest.mark.parametrize("how", WRONG)
 @pytest.mark.parametrize("front", FRONTS)
-def test_without_a_key_nothing_happens(front, how):
+def test_request_without_a_valid_key_is_rejected(front, how):
     async def run():
         async with gateway_for(hello()) as (gateway, http, upstream):
             headers, query = WRONG[how]
             reply = await ask(gateway, http, front, headers=headers, query=query)
-            assert (reply.status, said(front, reply).kind) == (401, "authentication")
+            assert (reply.status, fault_of(front, reply).kind) == (401, "authentication")
             assert KEY not in reply.text
             assert not upstream.heard
 
@@ -97,7 +97,7 @@ def test_without_a_key_nothing_happens(front, how):
 
 
 @pytest.mark.parametrize("path", ["/v1/models", "/v1beta/models", "/api/tags", "/v1/models/small", "/metrics"])
-def test_nothing_is_told_without_a_key_but_that_we_are_there(path):
+def test_only_health_endpoints_are_open_without_a_key(path):
     async def run():
         async with gateway_for() as (gateway, http, _):
             assert (await http.get(gateway.url + path)).status == 401
@@ -108,14 +108,14 @@ def test_nothing_is_told_without_a_key_but_that_we_are_there(path):
 
 
 @pytest.mark.parametrize("front", FRONTS)
-def test_a_key_is_for_its_models(front):
+def test_key_is_limited_to_its_models(front):
     async def run():
         async with gateway_for(hello(), hello(), models=["sm*", "large"]) as (gateway, http, upstream):
             assert (await ask(gateway, http, front, "small")).status == 200
             assert (await ask(gateway, http, front, "large")).status == 200
             for model in ("huge", "anthropic/m", "nowhere"):
                 reply = await ask(gateway, http, front, model)
-                assert (reply.status, said(front, reply).kind) == (403, "permission")
+                assert (reply.status, fault_of(front, reply).kind) == (403, "permission")
             assert len(upstream.heard) == 2
 
     asyncio.run(run())
@@ -130,7 +130,7 @@ def test_a_key_is_for_its_models(front):
         ("/api/tags", {}, lambda body: [one["name"] for one in body["models"]]),
     ],
 )
-def test_lists_have_what_the_key_is_for(path, headers, names):
+def test_model_lists_contain_only_the_models_of_the_key(path, headers, names):
     async def run():
         async with gateway_for(models=["sm*", "large"]) as (gateway, http, _):
             mine = await http.get(gateway.url + path, {**headers, "x-api-key": KEY})
@@ -143,14 +143,14 @@ def test_lists_have_what_the_key_is_for(path, headers, names):
 
 
 @pytest.mark.parametrize("front", FRONTS)
-def test_too_many_requests(front):
+def test_request_limit_of_a_key_returns_429(front):
     async def run():
         async with gateway_for(hello(), hello(), hello(), requests_per_minute=2) as (gateway, http, upstream):
             statuses = [(await ask(gateway, http, front)).status for _ in range(2)]
             reply = await ask(gateway, http, front)
             assert (*statuses, reply.status) == (200, 200, 429)
-            assert said(front, reply).kind == "rate_limit"
-            assert said(front, reply).retry_after in (60, 61)
+            assert fault_of(front, reply).kind == "rate_limit"
+            assert fault_of(front, reply).retry_after in (60, 61)
             assert reply.headers["retry-after"] in ("60", "61")
             other = await ask(gateway, http, front, headers={"x-api-key": "sk-tw-of-bob"})
             assert other.status == 200
@@ -161,7 +161,7 @@ def test_too_many_requests(front):
 
 @pytest.mark.parametrize("limit", ["tokens_per_minute", "tokens_per_day"])
 @pytest.mark.parametrize("front", FRONTS)
-def test_tokens_are_used_up(front, limit):
+def test_token_limit_of_a_key_returns_429(front, limit):
     async def run():
         async with gateway_for(*[hello(input=60, output=30)] * 2, **{limit: 100}) as (gateway, http, upstream):
             statuses = [(await ask(gateway, http, front)).status for _ in range(3)]
@@ -173,7 +173,7 @@ def test_tokens_are_used_up(front, limit):
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("front", ["openai_chat", "anthropic"])
-def test_an_upstream_that_does_not_count_is_counted_for(front, stream):
+def test_usage_is_estimated_when_the_upstream_reports_none(front, stream):
     """Chat streams say what they used only to those who ask: no way around a budget."""
 
     async def run():
@@ -188,7 +188,7 @@ def test_an_upstream_that_does_not_count_is_counted_for(front, stream):
     asyncio.run(run())
 
 
-def test_a_whole_answer_for_a_stream_counts_as_well():
+def test_usage_of_an_unstreamed_answer_to_a_stream_is_counted():
     async def run():
         body = b'{"id":"1","object":"chat.completion","created":0,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}],"usage":{"prompt_tokens":90,"completion_tokens":20,"total_tokens":110}}'
         async with gateway_for(RawReply(body)) as (gateway, http, _):
@@ -210,7 +210,7 @@ def test_a_request_that_fails_before_the_upstream_costs_no_tokens():
     asyncio.run(run())
 
 
-def test_two_keys_in_one_header_line_each_are_one_too_many():
+def test_duplicate_key_header_is_rejected():
     async def run():
         async with gateway_for() as (gateway, _, _):
             reader, writer = await asyncio.open_connection("127.0.0.1", int(gateway.url.rpartition(":")[2]))

@@ -16,7 +16,7 @@ from toolwire.gateway.shared.redis_limits import RedisLimiter
 from toolwire.gateway.shared.redis_link import RedisLink
 from toolwire.ir.errors import ConfigError, StoreError
 
-NOWHERE = "redis://me:geheim@127.0.0.1:1/0"
+UNREACHABLE_REDIS = "redis://me:geheim@127.0.0.1:1/0"
 
 
 def caller(name="team", **limits):
@@ -45,7 +45,7 @@ steps = st.lists(st.tuples(st.floats(0, 40), st.sampled_from(["ask", "ask", "spe
 
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(steps=steps, most=st.integers(1, 4), tokens=st.integers(1, 40))
-def test_it_decides_as_the_limiter_in_the_process_does(redis_server, steps, most, tokens):
+def test_redis_limiter_decides_like_the_in_process_limiter(redis_server, steps, most, tokens):
     url = redis_server.fresh(None)
     who = caller(requests_per_minute=most, tokens_per_minute=tokens, tokens_per_day=3 * tokens)
     now = 1_000_000.0
@@ -65,7 +65,7 @@ def test_it_decides_as_the_limiter_in_the_process_does(redis_server, steps, most
     asyncio.run(compare())
 
 
-def test_several_count_as_one_to_the_request(redis_url):
+def test_several_limiters_share_one_exact_count(redis_url):
     async def ask():
         async with linked(redis_url) as one, linked(redis_url) as two, linked(redis_url) as three:
             limiters = [RedisLimiter(link, None) for link in (one, two, three)]
@@ -77,7 +77,7 @@ def test_several_count_as_one_to_the_request(redis_url):
     assert all(refused[1] in (60, 61) for refused in answers if refused)
 
 
-def test_what_is_counted_goes_away_by_itself(redis_url):
+def test_counters_expire(redis_url):
     async def look():
         async with linked(redis_url) as link:
             who = caller("a } key", requests_per_minute=5, tokens_per_day=5)
@@ -92,9 +92,9 @@ def test_what_is_counted_goes_away_by_itself(redis_url):
     assert 86_400_000 < left[b"{toolwire:limit:a } key}:day"] <= 62 * 1_440_000
 
 
-def test_a_key_without_limits_asks_nobody():
+def test_key_without_limits_does_not_contact_redis():
     async def ask():
-        async with linked(NOWHERE) as link:
+        async with linked(UNREACHABLE_REDIS) as link:
             limiter = RedisLimiter(link, None)
             await limiter.admit(caller())
             await limiter.spend(caller(), 5)
@@ -102,9 +102,9 @@ def test_a_key_without_limits_asks_nobody():
     asyncio.run(ask())
 
 
-def test_while_redis_is_away_every_machine_counts_for_itself(caplog):
+def test_limiter_counts_locally_while_redis_is_unavailable(caplog):
     async def ask():
-        async with linked(NOWHERE) as link:
+        async with linked(UNREACHABLE_REDIS) as link:
             limiter = RedisLimiter(link, InProcessLimiter(lambda: 0.0))
             return [await answer(limiter, caller(requests_per_minute=2)) for _ in range(3)]
 
@@ -116,9 +116,9 @@ def test_while_redis_is_away_every_machine_counts_for_itself(caplog):
     assert "geheim" not in line
 
 
-def test_strict_lets_nobody_in_without_redis():
+def test_strict_limiter_rejects_requests_without_redis():
     async def ask():
-        async with linked(NOWHERE) as link:
+        async with linked(UNREACHABLE_REDIS) as link:
             limiter = RedisLimiter(link, None)
             await limiter.spend(caller(tokens_per_day=1), 5)  # never an error: the answer is given
             await limiter.admit(caller(requests_per_minute=2))
@@ -129,7 +129,7 @@ def test_strict_lets_nobody_in_without_redis():
     assert "127.0.0.1" not in str(error.value)
 
 
-def test_it_is_left_alone_for_a_moment_and_used_again(redis_server, redis_url, caplog):
+def test_redis_is_used_again_after_a_cooldown(redis_server, redis_url, caplog):
     caplog.set_level(logging.WARNING)
     now = 0.0
 
@@ -149,7 +149,7 @@ def test_it_is_left_alone_for_a_moment_and_used_again(redis_server, redis_url, c
     assert second.endswith("is available again")
 
 
-def test_what_one_asks_wrong_is_not_the_fault_of_others(redis_url):
+def test_failed_command_does_not_affect_concurrent_commands(redis_url):
     async def ask():
         async with linked(redis_url) as link:
             asked = [
@@ -164,7 +164,7 @@ def test_what_one_asks_wrong_is_not_the_fault_of_others(redis_url):
     assert isinstance(second, StoreError)
 
 
-def test_who_goes_away_takes_nobody_along(redis_url):
+def test_cancelled_command_does_not_affect_concurrent_commands(redis_url):
     async def ask():
         async with linked(redis_url) as link:
             gone = asyncio.ensure_future(link.execute(("ECHO", 1)))
@@ -176,7 +176,7 @@ def test_who_goes_away_takes_nobody_along(redis_url):
     assert asyncio.run(ask()) == [b"2"]
 
 
-def test_a_server_that_was_started_again_is_used_again(redis_server, redis_url):
+def test_restarted_redis_is_used_again(redis_server, redis_url):
     async def ask():
         async with linked(redis_url) as link:
             limiter = RedisLimiter(link, None)
@@ -188,6 +188,6 @@ def test_a_server_that_was_started_again_is_used_again(redis_server, redis_url):
     asyncio.run(ask())
 
 
-def test_an_address_that_cannot_be_read():
+def test_invalid_redis_url_is_rejected():
     with pytest.raises(ConfigError, match=r"invalid state\.url"):
         RedisLink("redis://me:geheim@host:port/0", lambda: 0.0)

@@ -40,7 +40,7 @@ def row(number, **fields):
     return msgspec.structs.replace(usual, **fields)
 
 
-def test_sums(store):
+def test_usage_is_summed_by_key_model_and_day(store):
     store.add(
         [
             row(1),
@@ -58,25 +58,25 @@ def test_sums(store):
     assert store.sums("key", 12 * DAY) == []
 
 
-def test_what_is_written_twice_counts_once(store):
+def test_duplicate_rows_are_counted_once(store):
     store.add([row(1), row(2)])
     store.add([row(2), row(3)])
     assert [one.requests for one in store.sums("key", 0.0)] == [3]
 
 
-def test_odd_names(store):
+def test_unusual_model_names_are_stored(store):
     store.add([row(1, model="a\0b'; DROP TABLE toolwire_usage; --", input=2**40), row(2, model="\U0001f600")])
     assert len(store.sums("model", 0.0)) == 2
 
 
-def test_all_of_a_batch_or_none(store):
+def test_batch_is_written_atomically(store):
     with pytest.raises(StoreError):
         store.add([row(1), row(2, status=None)])
     store.add([row(3)])
     assert [one.requests for one in store.sums("key", 0.0)] == [1]
 
 
-def test_a_server_that_comes_back(postgres_server, postgres_url):
+def test_postgres_store_reconnects_after_a_crash(postgres_server, postgres_url):
     store = open_usage(postgres_url)
     store.add([row(1)])
     postgres_server.crash()
@@ -88,18 +88,18 @@ def test_a_server_that_comes_back(postgres_server, postgres_url):
 
 
 @pytest.mark.parametrize("address", ["mysql://me:geheim@host/db", "", "postgresql://me:geheim@[host/db"])
-def test_no_place_for_usage(address):
+def test_invalid_usage_address_is_rejected_without_its_secrets(address):
     with pytest.raises(ConfigError) as error:
         open_usage(address)
     assert "geheim" not in str(error.value)
 
 
-def test_a_folder_that_is_not_there(tmp_path):
+def test_missing_folder_raises_store_error(tmp_path):
     with pytest.raises(StoreError, match="check that the folder exists"):
         open_usage(str(tmp_path / "nowhere" / "usage.db")).add([row(1)])
 
 
-async def use(address):
+async def send_requests(address):
     """Three requests of two keys, one of them refused."""
     answer = Response(
         parts=(ToolCall("c", "f", {}),), stop=Stop("tool_calls"), usage=Usage(100, 50, cached=30, reasoning=20)
@@ -117,13 +117,13 @@ async def use(address):
         await state.aclose()
 
 
-def test_the_command_shows_what_was_used(address, tmp_path, capsys, monkeypatch):
+def test_usage_command_shows_recorded_usage(address, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("USAGE", address)
     (tmp_path / "toolwire.toml").write_text('[state]\nusage_env = "USAGE"\n')
     assert main(["serve", "usage"]) == 0
     assert capsys.readouterr().out == "no usage recorded\n"
-    asyncio.run(use(address))
+    asyncio.run(send_requests(address))
     assert main(["serve", "usage"]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines[0][:3] == ["key", "requests", "errors"]
@@ -151,7 +151,7 @@ def test_the_command_shows_what_was_used(address, tmp_path, capsys, monkeypatch)
         ('[state]\nusage = "u.db"\nusage_env = "X"\n', [], "remove one of them"),
     ],
 )
-def test_what_cannot_be_shown(tmp_path, capsys, monkeypatch, text, arguments, words):
+def test_usage_command_reports_configuration_errors(tmp_path, capsys, monkeypatch, text, arguments, words):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "toolwire.toml").write_text(text)
     assert main(["serve", "usage", *arguments]) == 2
@@ -167,6 +167,6 @@ def test_what_cannot_be_shown(tmp_path, capsys, monkeypatch, text, arguments, wo
         ({"strict": True}, "requires state.url"),
     ],
 )
-def test_settings_that_cannot_be_meant(state, words):
+def test_invalid_state_settings_are_rejected(state, words):
     with pytest.raises(ConfigError, match=words):
         open_state(parse_settings({"state": state}), {})

