@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from gateway.hostile import ASKED, WORDS, body_of, path_of, post, responded, run
 from gateway.serving import serving
-from virtual_time import in_virtual_time
 
 from toolwire import Request, Response
 from toolwire.ir.fold import unfold
@@ -13,6 +12,7 @@ from toolwire.ir.response import Fault
 from toolwire.testing import Partly, Recorded, Upstream
 from toolwire.testing.upstream import Raw
 from toolwire.wire import get
+from virtual_time import in_virtual_time
 
 MUTE = Partly(Response(), None, "stall")
 
