@@ -67,6 +67,7 @@ def test_a_forced_call_fits_its_schema(model):
     assert answer["usage"]["completion_tokens"] > 0
 
 
+@pytest.mark.full
 def test_a_call_that_is_cut_off_is_not_a_call_to_be_run(model):
     request = Request(
         messages=(Message("user", (Text("Weather in Paris?"),)),),

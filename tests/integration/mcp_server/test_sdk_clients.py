@@ -98,6 +98,7 @@ def test_fastmcps_client(way, port):
     within(talk())
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("era", ["stateless", "handshake"])
 @pytest.mark.parametrize("way", ["stdio", "http"])
 def test_structure_progress_resources_and_prompts(way, era):
@@ -130,6 +131,7 @@ def test_structure_progress_resources_and_prompts(way, era):
     assert heard == [(1, 2, "half asleep")]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("era", ["stateless", "handshake"])
 @pytest.mark.parametrize("way", ["stdio", "http"])
 def test_a_question_to_the_user_before_something_is_written(way, era, tmp_path):
