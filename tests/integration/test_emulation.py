@@ -92,6 +92,7 @@ def ask_streaming(request, form, model):
     return fold(events)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("ask", [ask_whole, ask_streaming])
 @pytest.mark.parametrize("wire", toolwire.wire.names())
 @pytest.mark.parametrize("form", toolwire.text.names())

@@ -140,6 +140,7 @@ def test_accepted_request_is_detected(exchange):
     assert toolwire.detect(json.dumps(exchange.request)) == expected
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("exchange", REQUESTS, ids=repr)
 def test_accepted_request_is_identical_on_its_own_wire(exchange):
     unlisted = [pointer for pointer in deviations(exchange) if not _listed(exchange.wire, pointer)]
@@ -170,6 +171,7 @@ def _matches(row, wire, place):
     return row[0] == wire and re.fullmatch(row[1], place) is not None
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("exchange", REQUESTS, ids=repr)
 def test_accepted_request_is_translated_with_every_change_reported(exchange):
     """The translation is also valid for the types of the target's own SDK."""
@@ -274,6 +276,7 @@ def test_siblings_of_known_requests_are_refused_or_identical(wire):
         assert used == {row for row in REPAIRED if row[0] == wire}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("wire", WIRES)
 def test_siblings_of_known_requests_are_translated_with_every_change_reported(wire):
     """Other values, unknown fields and types that are new: nothing of it disappears on the way to another wire."""

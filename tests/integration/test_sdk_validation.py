@@ -59,6 +59,7 @@ def test_responses_match_the_provider_types(source, target, vector):
         validate_response(target, translated.body)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(("source", "target", "vector"), vectors("stream"))
 def test_streams_match_the_provider_types(source, target, vector):
     translation = toolwire.translate_stream(source=source, target=target)
@@ -97,6 +98,7 @@ def test_the_official_client_reads_our_streams(source, target, vector, server):
     assert calls_by_sdk(target, server.url, stream=True) == runnable_calls(decoded(source, vector))
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(("source", "target", "vector"), with_calls("response"))
 def test_the_official_client_reads_our_responses(source, target, vector, server):
     server.will_say(toolwire.translate(vector.body, source=source, target=target, kind="response").body)

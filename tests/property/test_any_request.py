@@ -16,6 +16,7 @@ from toolwire.stream.strict import parse_object
 from toolwire.wire import get
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("wire", WIRES)
 @given(request=requests())
 def test_encoded_request_is_valid_or_rejected(wire, request):
@@ -43,6 +44,7 @@ def _calls(request):
     return [part for m in request.messages if m.role == "assistant" for part in m.parts if isinstance(part, ToolCall)]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("wire", WIRES)
 @given(request=requests())
 def test_preparing_is_a_pure_function(wire, request):

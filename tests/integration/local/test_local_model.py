@@ -67,6 +67,7 @@ def test_a_forced_call_fits_its_schema(model):
     assert answer["usage"]["completion_tokens"] > 0
 
 
+@pytest.mark.full
 def test_call_cut_off_by_the_token_limit_is_marked_truncated(model):
     request = Request(
         messages=(Message("user", (Text("Weather in Paris?"),)),),

@@ -21,6 +21,7 @@ def effects(tmp_path):
     return tmp_path / "effects"
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("version", ["auto", *ERAS])
 def test_client_works_with_every_version_of_our_server(version):
     async def test():

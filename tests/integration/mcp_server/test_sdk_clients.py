@@ -98,6 +98,7 @@ def test_fastmcp_client_works(way, port):
     run_with_timeout(talk())
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("era", ["stateless", "handshake"])
 @pytest.mark.parametrize("way", ["stdio", "http"])
 def test_structured_output_progress_resources_and_prompts_work(way, era):
@@ -130,6 +131,7 @@ def test_structured_output_progress_resources_and_prompts_work(way, era):
     assert heard == [(1, 2, "half asleep")]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("era", ["stateless", "handshake"])
 @pytest.mark.parametrize("way", ["stdio", "http"])
 def test_elicitation_is_answered_before_the_write(way, era, tmp_path):

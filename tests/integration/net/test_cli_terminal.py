@@ -86,6 +86,7 @@ def controls_in(written):
     }
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.finding("U1")
 @OUTPUT_KINDS
 @COMMANDS
