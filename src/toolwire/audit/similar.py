@@ -23,7 +23,7 @@ Words: TypeAlias = frozenset[str]
 def first_similar(texts: Sequence[Words]) -> Iterator[tuple[int, int]]:
     """Yield (index, first earlier near-duplicate) for each text; texts with identical word sets are not compared.
 
-    >>> list(first_alike([frozenset("abcdefgh"), frozenset("stuvwxyz"), frozenset("abcdefghi"), frozenset("abcdefgh")]))
+    >>> list(first_similar([frozenset("abcdefgh"), frozenset("stuvwxyz"), frozenset("abcdefghi"), frozenset("abcdefgh")]))
     [(2, 0), (3, 2)]
     """
     rarity = Counter(word for words in set(texts) for word in words)

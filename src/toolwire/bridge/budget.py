@@ -20,7 +20,7 @@ def select_affordable(
 ) -> tuple[int, ...]:
     """Return the indices of as many tools as fit `most` and `count`; among equal choices, the first ones.
 
-    >>> affordable(((5, 0), (20, 0), (10, 0)), (24, 16), 20)
+    >>> select_affordable(((5, 0), (20, 0), (10, 0)), (24, 16), 20)
     (0, 2)
     """
     max_count = len(costs) if count is None else min(count, len(costs))

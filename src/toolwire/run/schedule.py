@@ -32,8 +32,8 @@ class _ResourceQueue:
 class Schedule:
     """A queue of calls: `add` a call, start the calls that `take_ready` returns, report each end with `mark_finished`.
 
-    >>> schedule = Schedule(Toolbox(), most=8)
-    >>> schedule.add(ToolCall("a", "unknown")), schedule.add(ToolCall("b", "unknown")), schedule.ready()
+    >>> schedule = Schedule(Toolbox(), max_running=8)
+    >>> schedule.add(ToolCall("a", "unknown")), schedule.add(ToolCall("b", "unknown")), schedule.take_ready()
     (0, 1, [0, 1])
     """
 

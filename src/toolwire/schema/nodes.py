@@ -39,7 +39,7 @@ __all__ = [
 def hashable_key(value: JSON) -> Hashable:
     """Return a hashable form of a JSON value, with the equality of JSON: 1 is 1.0, neither is true.
 
-    >>> hashable({"a": [1, True]}) == hashable({"a": [1.0, True]}), hashable(1) == hashable(True)
+    >>> hashable_key({"a": [1, True]}) == hashable_key({"a": [1.0, True]}), hashable_key(1) == hashable_key(True)
     (True, False)
     """
     if type(value) is dict:

@@ -18,7 +18,7 @@ _COMBINATORS = ("$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf
 def replace_nullable(schema: JSON) -> JSON:
     """Return a copy in which `nullable: true` is replaced by a null type.
 
-    >>> with_null_type({"type": "string", "nullable": True})
+    >>> replace_nullable({"type": "string", "nullable": True})
     {'type': ['string', 'null']}
     """
     if type(schema) is list:

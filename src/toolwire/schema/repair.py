@@ -49,11 +49,11 @@ def repair_arguments(given: JSON, schema: JSON, *, policy: RepairPolicy = "safe"
 
     >>> schema = {"type": "object", "properties": {"days": {"type": "integer"}}, "required": ["days"]}
     >>> repair_arguments('{"days": 3,}', schema)
-    Repair(arguments={'days': 3}, steps=(Step(name='trailing_comma'),))
+    Repair(arguments={'days': 3}, steps=(RepairStep(name='trailing_comma'),))
     >>> repair_arguments('{"days": "3"}', schema).problems
     (Problem(path='/days', keyword='type', message='expected integer, got "3"'),)
     >>> repair_arguments('{"days": "3"}', schema, policy="aggressive")
-    Repair(arguments={'days': 3}, steps=(Step(name='text_to_number', path='/days'),))
+    Repair(arguments={'days': 3}, steps=(RepairStep(name='text_to_number', path='/days'),))
     """
     if policy not in POLICIES:
         raise ConfigError(f"unknown policy {policy!r}", hint=f"use one of {', '.join(POLICIES)}")

@@ -36,7 +36,7 @@ class StepBudget:
 def json_size(document: JSON) -> int:
     """Count the JSON values in a document, plus one for every 32 characters of text.
 
-    >>> size_of({"type": "object", "required": ["city"]})
+    >>> json_size({"type": "object", "required": ["city"]})
     4
     """
     count, characters = 0, 0

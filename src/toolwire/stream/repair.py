@@ -36,9 +36,9 @@ class Repaired(Value, frozen=True):
 def repair_json(text: str, *, finished: bool = True) -> Repaired:
     r"""Read `text`; raise BrokenJSON if it has no reading or several. `finished`: the model stopped by itself.
 
-    >>> mend('```json\n{city: "Paris", "days": [1, 2,], // or 3\n}\n```')
+    >>> repair_json('```json\n{city: "Paris", "days": [1, 2,], // or 3\n}\n```')
     Repaired(value={'city': 'Paris', 'days': [1, 2]}, steps=('code_fence', 'unquoted_key', 'trailing_comma', 'comment'))
-    >>> mend('{"city": "Par')
+    >>> repair_json('{"city": "Par')
     Traceback (most recent call last):
         ...
     toolwire.ir.errors.BrokenJSON: truncated: the text ends in a string (character 13) at /city (write the whole call again, shorter if there is a limit)

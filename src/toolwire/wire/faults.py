@@ -116,7 +116,7 @@ _RETRY_IN = re.compile(
 def parse_retry_text(message: str, kind: FaultKind) -> float | None:
     """Read seconds from a message such as "Please try again in 1m30.5s": some providers give the time nowhere else.
 
-    >>> retry_in_text("Rate limit reached. Please try again in 450ms.", "rate_limit")
+    >>> parse_retry_text("Rate limit reached. Please try again in 450ms.", "rate_limit")
     0.45
     """
     found = _RETRY_IN(message[:2000]) if kind in ("rate_limit", "overloaded") else None

@@ -26,7 +26,7 @@ class Fragments:
     >>> fragments = Fragments()
     >>> fragments.add({"audio": {"id": "a", "transcript": "Hel"}})
     >>> fragments.add({"audio": {"transcript": "lo"}, "channel": "final"})
-    >>> fragments.joined()
+    >>> fragments.join()
     {'audio': {'id': 'a', 'transcript': 'Hello'}, 'channel': 'final'}
     """
 

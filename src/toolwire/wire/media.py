@@ -57,7 +57,7 @@ def data_url(media_type: str, data: str) -> str:
 def guess_media_type(name: str) -> str | None:
     """Guess the media type from the extension of a file name or URL.
 
-    >>> media_type_of("https://example.com/paris.JPG?size=2")
+    >>> guess_media_type("https://example.com/paris.JPG?size=2")
     'image/jpeg'
     """
     path = name.partition("?")[0].partition("#")[0]

@@ -74,9 +74,9 @@ def _make_breach(signature: Signature, groups: dict[str, str | None], param: str
 def parse_limit_path(path: str) -> tuple[str, int | None, str]:
     """(pointer to the declaration in the document, its index, pointer from there in canonical terms).
 
-    >>> read_place("tools.14.custom.input_schema.properties")
+    >>> parse_limit_path("tools.14.custom.input_schema.properties")
     ('/tools/14', 14, '/input_schema/properties')
-    >>> read_place("tools[0].function_declarations[6].parameters.properties[3].value.any_of[0]")
+    >>> parse_limit_path("tools[0].function_declarations[6].parameters.properties[3].value.any_of[0]")
     ('/tools/0/functionDeclarations/6', 6, '/input_schema/properties/[3]/anyOf/0')
     """
     steps = [(bracketed or plain, bool(bracketed)) for bracketed, plain in _STEP.findall(path)]

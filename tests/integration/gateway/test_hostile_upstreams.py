@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import socket
 import tracemalloc
 
 import pytest
@@ -456,9 +457,10 @@ async def test_client_that_never_reads_is_disconnected():
     limits = {"limits": {"slow_client": 0.4}}
     async with gateway_to(long, document=limits, upstream={"delta": 20_000, "piece": 65536}) as (gateway, provider):
         reader, writer = await connect(gateway)
-        writer.write(request_bytes(path_of("openai_chat"), body_of("openai_chat", REQUEST, "anthropic/m", stream=True)))
-        await provider.wait_for_requests()
+        # a fixed size, because a buffer that the kernel lets grow may take the whole answer
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
         reader._transport.pause_reading()
+        writer.write(request_bytes(path_of("openai_chat"), body_of("openai_chat", REQUEST, "anthropic/m", stream=True)))
         await provider.disconnected()
         await recorded(gateway)
         assert gateway.turns[0].status == 499

@@ -41,7 +41,7 @@ def test_requests_are_counted_by_route_and_status():
 
 def test_histograms_have_count_sum_and_buckets():
     metrics = Metrics()
-    metrics(turn(seconds=0.2, first=0.07, overhead=0.0004))
+    metrics(turn(seconds=0.2, first_chunk_seconds=0.07, overhead=0.0004))
     metrics(turn(seconds=700.0, overhead=0.0001))
     route = {"ingress": "anthropic", "upstream": "u", "model": "m"}
     duration = "toolwire_request_duration_seconds"
@@ -57,11 +57,11 @@ def test_histograms_have_count_sum_and_buckets():
 
 def test_in_flight_gauge_goes_up_and_down():
     metrics = Metrics()
-    one, other = turn(begun=True), turn(begun=True)
+    one, other = turn(has_begun=True), turn(has_begun=True)
     metrics.begin(one, None, {})
     metrics.begin(other, None, {})
     metrics(one)
-    metrics(turn(begun=False, status=401))
+    metrics(turn(has_begun=False, status=401))
     assert value(metrics, "toolwire_requests_in_flight") == 1
 
 

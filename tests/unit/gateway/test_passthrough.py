@@ -170,7 +170,7 @@ class Client:
 
 
 def down(client, **options):
-    settings = {"every": 0.05, "silence": 5.0, **options}
+    settings = {"ping_interval": 0.05, "idle_timeout": 5.0, **options}
     return Downstream(client, {"x": "y"}, b"ping", **settings)
 
 
@@ -216,7 +216,7 @@ def test_ping_does_not_interrupt_a_write_in_progress():
 
 def test_upstream_silence_times_out():
     async def main():
-        stream = down(Client(), silence=0.1, every=10)
+        stream = down(Client(), idle_timeout=0.1, ping_interval=10)
         with pytest.raises(asyncio.CancelledError):
             await asyncio.sleep(5)
         assert stream.idle_timed_out
@@ -229,7 +229,7 @@ def test_upstream_silence_times_out():
 def test_upstream_keep_alive_resets_the_timeout_and_is_not_forwarded():
     async def main():
         client = Client()
-        stream = down(client, silence=0.1, every=10)
+        stream = down(client, idle_timeout=0.1, ping_interval=10)
         for _ in range(5):
             await asyncio.sleep(0.05)
             stream.note_activity()
@@ -251,7 +251,7 @@ def test_empty_stream_sends_headers_and_end():
 def test_pending_ping_is_written_before_the_end():
     async def main():
         client = Client(slow=0.1)
-        stream = down(client, every=0.03, frames=ArrayFrames())
+        stream = down(client, ping_interval=0.03, frames=ArrayFrames())
         await asyncio.sleep(0.05)  # the first ping is on its way, and the next one is due
         await stream.end()
         assert client.output[1:] == [b"ping", b"[]", "end"]
@@ -265,7 +265,7 @@ def test_pending_ping_is_written_before_the_end():
 def test_second_ping_waits_until_the_first_is_written():
     async def main():
         client = Client(slow=0.15)
-        stream = down(client, every=0.03)
+        stream = down(client, ping_interval=0.03)
         await asyncio.sleep(0.1)
         await stream.write(b"word")
         await stream.end()
@@ -279,7 +279,7 @@ def test_second_ping_waits_until_the_first_is_written():
 
 def test_data_received_during_a_process_pause_prevents_the_timeout():
     async def main():
-        stream = down(Client(), silence=0.1, every=10)
+        stream = down(Client(), idle_timeout=0.1, ping_interval=10)
         loop = asyncio.get_running_loop()
         loop.call_soon(loop.call_soon, stream.note_activity)  # it has come, and is read after the timer
         loop.advance(0.3)

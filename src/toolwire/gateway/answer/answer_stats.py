@@ -82,7 +82,7 @@ class Continuation(Struct, frozen=True):
 def call_fingerprint(name: str, arguments: Object | None, raw: str | None) -> bytes:
     """Hash a call, independent of a client's spelling of its arguments.
 
-    >>> fingerprint("f", {"a": 1, "b": [2.0]}, None) == fingerprint("f", {"b": [2], "a": 1.0}, None)
+    >>> call_fingerprint("f", {"a": 1, "b": [2.0]}, None) == call_fingerprint("f", {"b": [2], "a": 1.0}, None)
     True
     """
     content: JSON = raw if arguments is None else _normalise_numbers(arguments)

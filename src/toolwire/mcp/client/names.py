@@ -22,7 +22,7 @@ _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]+")
 def make_legal(name: str) -> str:
     """Return the name if every provider accepts it, otherwise a cleaned form with a hash.
 
-    >>> legal("get_weather"), legal("files.read")
+    >>> make_legal("get_weather"), make_legal("files.read")
     ('get_weather', 'files_read_pbmm')
     """
     if is_legal(name):

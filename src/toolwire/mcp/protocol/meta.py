@@ -54,7 +54,7 @@ class TraceContext(Value, frozen=True):
 
 
 class Meta(Value, frozen=True):
-    """`version` is None in requests of the handshake era. `extra` holds unknown keys, which are passed through."""
+    """`version` is None in requests of the handshake era. `rest` holds unknown keys, which are passed through."""
 
     version: str | None = None
     client: Object | None = None
@@ -63,7 +63,7 @@ class Meta(Value, frozen=True):
     progress_token: str | int | None = None
     trace: TraceContext | None = None
     idempotency_key: str | None = None
-    extra: Object = {}
+    rest: Object = {}
 
 
 _EMPTY = Meta()
@@ -119,7 +119,7 @@ def _meta_error(key: str, expected: str, value: JSON) -> RpcError:
 
 def with_meta(params: Object, meta: Meta) -> Object:
     """Return the params with their `_meta`, or unchanged if it is empty."""
-    out: Object = dict(meta.extra)
+    out: Object = dict(meta.rest)
     fields = (
         (PROTOCOL_VERSION, meta.version),
         (CLIENT_INFO, meta.client),

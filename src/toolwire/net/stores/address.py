@@ -12,9 +12,9 @@ _SECRET_PARAMETERS = frozenset({"password", "passfile", "sslpassword", "sslkey",
 def display_name(url: str) -> str:
     """Return scheme, host and port; only the scheme if an @ in the rest may belong to a password.
 
-    >>> name_of("redis://me:secret@db.example:6379/0?password=secret")
+    >>> display_name("redis://me:secret@db.example:6379/0?password=secret")
     'redis://db.example:6379'
-    >>> name_of("redis://me:half/of@it@db.example")
+    >>> display_name("redis://me:half/of@it@db.example")
     'redis://…'
     """
     scheme, _, rest = url.partition("://")

@@ -25,7 +25,7 @@ _VALUE, _FIRST_VALUE, _KEY, _FIRST_KEY, _COLON, _NEXT, _STRING, _ESCAPE, _BARE =
 class JsonEndScanner:
     """Scan text for the end of a value. `done`: the end was found; `failed`: the text is not JSON.
 
-    >>> end = JsonEnd()
+    >>> end = JsonEndScanner()
     >>> end.feed('{"a": "}', 0), end.feed('"} tail', 0), end.done
     (8, 2, True)
     """

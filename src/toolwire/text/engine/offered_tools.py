@@ -150,7 +150,7 @@ def json_type(value: JSON) -> str:
 def convert_text(text: str, types: Types) -> JSON:
     """Convert `text` to a value by the types that the schema allows, never by its appearance.
 
-    >>> typed("007", frozenset({"string"})), typed("42", frozenset({"integer"})), typed("42", ANY), typed("Paris", ANY)
+    >>> convert_text("007", frozenset({"string"})), convert_text("42", frozenset({"integer"})), convert_text("42", ANY), convert_text("Paris", ANY)
     ('007', 42, 42, 'Paris')
 
     A text that fits none of the types stays a text; the validator reports the problem.

@@ -19,7 +19,7 @@ _UNPADDED = ":unpadded"
 def read_base64(data: str) -> tuple[str, Object]:
     """Return `data` in the standard alphabet, padded, and its original form.
 
-    >>> usual("-_8")
+    >>> read_base64("-_8")
     ('+/8=', {':url_alphabet': True, ':unpadded': True})
     """
     form: Object = {}
