@@ -19,7 +19,7 @@ from picture import PICTURE, draw
 from violations import VIOLATIONS_PAGE, violations_page
 
 from toolwire.audit.explain import list_rules, render_page
-from toolwire.bridge.prepare import prepare
+from toolwire.bridge.preparation import prepare
 from toolwire.ir import (
     Alternative,
     Grammar,

@@ -100,14 +100,14 @@ def __dir__() -> list[str]:
 if TYPE_CHECKING:
     from . import text as text
     from . import wire as wire
-    from .bridge.detect import detect as detect
-    from .bridge.emulate import emulate as emulate
-    from .bridge.prepare import prepare as prepare
+    from .bridge.detection import detect as detect
+    from .bridge.document_translation import translate as translate
+    from .bridge.emulation import emulate as emulate
+    from .bridge.preparation import prepare as prepare
     from .bridge.shortcuts import calls as calls
     from .bridge.shortcuts import list_tools as list_tools
     from .bridge.shortcuts import results as results
-    from .bridge.translate import translate as translate
-    from .bridge.translate_stream import translate_stream as translate_stream
+    from .bridge.stream_translation import translate_stream as translate_stream
     from .ir.errors import EncodeError as EncodeError
     from .ir.errors import LossError as LossError
     from .ir.errors import ProtocolError as ProtocolError

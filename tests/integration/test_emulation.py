@@ -10,8 +10,8 @@ import pytest
 
 import toolwire
 from toolwire import Message, Request, Response, Text, Tool, ToolCall, ToolChoice, ToolResult
-from toolwire.bridge.emulate import emulate
-from toolwire.bridge.prepare import prepare
+from toolwire.bridge.emulation import emulate
+from toolwire.bridge.preparation import prepare
 from toolwire.ir.fold import fold, unfold
 from toolwire.ir.response import Stop
 from toolwire.testing import same

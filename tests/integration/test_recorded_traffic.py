@@ -16,7 +16,7 @@ from sdk_validation import validate_request
 
 import toolwire
 from recordings import WIRES
-from toolwire.bridge.detect import Detected
+from toolwire.bridge.detection import Detected
 from toolwire.ir.errors import StoredStateError
 from toolwire.ir.pointer import resolve
 from toolwire.testing import differences

@@ -5,10 +5,10 @@ from typing import Any, assert_type
 
 import toolwire
 from toolwire import Tool, ToolCall
-from toolwire.bridge.detect import Detected
-from toolwire.bridge.prepare import Prepared
-from toolwire.bridge.translate import Translation
-from toolwire.bridge.translate_stream import StreamTranslation
+from toolwire.bridge.detection import Detected
+from toolwire.bridge.document_translation import Translation
+from toolwire.bridge.preparation import Prepared
+from toolwire.bridge.stream_translation import StreamTranslation
 from toolwire.ir.losses import Loss
 from toolwire.wire.protocol import Wire
 

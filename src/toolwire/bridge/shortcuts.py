@@ -13,7 +13,7 @@ from ..ir.request import Request
 from ..ir.tools import Tool
 from ..stream.strict import as_bytes, parse
 from ..wire import get, mcp
-from .detect import detect, is_stream
+from .detection import detect, is_stream
 from .exchange import Exchange
 from .fit_history import fit_results
 from .readable import decode_readable_tools

@@ -90,7 +90,7 @@ class AuditInput:
     def _add_item(self, location: SourceLocation, document: Any, depth: int = 0) -> bool:
         """Take the tools or the request of a document, or of a document inside it; return False if there are none."""
         from ..audit.log_rules import LoggedRequest
-        from ..bridge.detect import detect
+        from ..bridge.detection import detect
         from ..wire import get, mcp
 
         if type(document) in (bytes, str):

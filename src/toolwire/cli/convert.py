@@ -81,7 +81,7 @@ def _read_input(name: str) -> bytes:
 def _detect_wire(data: bytes, arguments: argparse.Namespace) -> tuple[str, str]:
     if arguments.source and arguments.kind:
         return arguments.source, arguments.kind
-    from ..bridge.detect import detect
+    from ..bridge.detection import detect
 
     found = detect(data)
     return arguments.source or found.wire, arguments.kind or found.kind
@@ -101,8 +101,8 @@ def _target_names(target: str, source: str, kind: str) -> list[str]:
 
 
 def _convert(data: bytes, source: str, target: str, kind: str, model: str | None) -> tuple[Any, tuple[Loss, ...]]:
-    from ..bridge.translate import translate
-    from ..bridge.translate_stream import translate_stream
+    from ..bridge.document_translation import translate
+    from ..bridge.stream_translation import translate_stream
 
     if kind == "stream":
         translation = translate_stream(source=source, target=target)

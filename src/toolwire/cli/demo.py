@@ -148,8 +148,8 @@ def _decode(wire: str, chunks: list[bytes]) -> list[Any]:
 
 def _show_turn() -> bool:
     """Translate a turn with two parallel calls between all pairs of wires, and the response back."""
-    from ..bridge.prepare import prepare
-    from ..bridge.translate import translate
+    from ..bridge.document_translation import translate
+    from ..bridge.preparation import prepare
     from ..ir import ToolCall, ToolResult
     from ..wire import get, names
 

@@ -46,7 +46,7 @@ def replay(arguments: argparse.Namespace) -> int:
 def _translate(trace: Trace, request: Request, arguments: argparse.Namespace) -> int:
     import msgspec
 
-    from ..bridge.translate import translate
+    from ..bridge.document_translation import translate
 
     source, target = trace.ingress.wire, arguments.target
     done = translate(trace.ingress.data, source=source, target=target, kind="request", model=request.model)

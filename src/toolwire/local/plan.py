@@ -15,7 +15,7 @@ from math import exp, log
 
 from msgspec.structs import replace
 
-from ..bridge.emulate import Emulation, emulate
+from ..bridge.emulation import Emulation, emulate
 from ..ir.errors import ConfigError
 from ..ir.losses import Loss, Losses
 from ..ir.parts import Text, ToolResult

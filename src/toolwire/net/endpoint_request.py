@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from ..bridge.emulate import Emulation, emulate
-from ..bridge.prepare import prepare
+from ..bridge.emulation import Emulation, emulate
+from ..bridge.preparation import prepare
 from ..ir.errors import ProtocolError
 from ..ir.events import Event
 from ..ir.losses import Losses

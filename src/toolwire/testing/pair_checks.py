@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from ..bridge.exchange import Exchange
-from ..bridge.prepare import prepare
+from ..bridge.preparation import prepare
 from ..bridge.stored import drop_stored
 from ..ir.errors import ToolwireError
 from ..ir.fold import fold

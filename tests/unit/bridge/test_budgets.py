@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolwire.bridge.budget import select_affordable
-from toolwire.bridge.prepare import prepare
+from toolwire.bridge.preparation import prepare
 from toolwire.ir import Message, Request, Text, Tool
 from toolwire.schema.conform import parameter_counts
 from toolwire.schema.dialects import DIALECTS

@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolwire.bridge.detect import Detected, detect
+from toolwire.bridge.detection import Detected, detect
 
 USER = {"role": "user", "content": "hi"}
 THOUGHT = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}

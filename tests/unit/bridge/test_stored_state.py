@@ -3,7 +3,7 @@
 import pytest
 
 from toolwire import Message, Request, Text, translate, translate_stream
-from toolwire.bridge.prepare import prepare
+from toolwire.bridge.preparation import prepare
 from toolwire.ir.errors import EncodeError, StoredStateError
 from toolwire.wire import get, names
 

@@ -6,7 +6,7 @@ import json
 import pytest
 
 import toolwire
-from toolwire.bridge.detect import Detected
+from toolwire.bridge.detection import Detected
 from toolwire.ir import Fault, Media, Message, ProtocolError, Response, Stop, Text, ToolCall, Usage
 from toolwire.ir.events import CallStart, Ping, ResponseEnd, ResponseStart, StreamFault, TextEnd, TextStart
 from toolwire.wire import get

@@ -4,7 +4,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from toolwire.bridge.prepare import prepare
+from toolwire.bridge.preparation import prepare
 from toolwire.ir.parts import Text, ToolCall, ToolResult
 from toolwire.ir.request import Message, Request
 from toolwire.schema.dialects import dialect

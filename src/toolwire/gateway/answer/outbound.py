@@ -11,7 +11,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from ...bridge.emulate import Emulation
+from ...bridge.emulation import Emulation
 from ...bridge.repair import CallRepair, CallRepairer, repair_calls
 from ...bridge.report_answer import AnswerReporter
 from ...ir.errors import ProtocolError, UpstreamError

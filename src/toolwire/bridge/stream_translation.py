@@ -16,11 +16,11 @@ from ..ir.losses import Losses
 from ..ir.pointer import JSON
 from ..ir.response import Fault
 from ..wire import get
+from .document_translation import parse_body
 from .exchange import Exchange
-from .prepare import prepare
+from .preparation import prepare
 from .report_answer import AnswerReporter
 from .stored import drop_stored
-from .translate import parse_body
 
 __all__ = ["StreamTranslation", "translate_stream"]
 

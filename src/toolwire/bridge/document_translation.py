@@ -29,7 +29,7 @@ from .exchange import Exchange
 from .fit_tools import fit_tools
 from .foreign import report_extra
 from .names import NameMap
-from .prepare import Prepared, prepare
+from .preparation import Prepared, prepare
 from .readable import decode_readable_tools
 from .report_answer import AnswerReporter
 from .stored import drop_stored
