@@ -10,7 +10,7 @@ argument. Only an unknown tool is a protocol error.
 from typing import Literal
 
 import toolwire
-from toolwire.run.failures import ToolError
+from toolwire import ToolError
 
 VERBS = {"eat": ("ate", "eaten"), "go": ("went", "gone"), "see": ("saw", "seen"), "write": ("wrote", "written")}
 Tense = Literal["present_simple", "past_simple", "present_perfect", "future_simple"]

@@ -10,8 +10,8 @@ import asyncio
 import time
 
 import toolwire
-from toolwire import ToolCall, ToolResult
-from toolwire.net.agent import Agent, Answer
+from toolwire import Agent, ToolCall, ToolResult
+from toolwire.net import Answer
 from toolwire.testing import ScriptedModel, says
 
 

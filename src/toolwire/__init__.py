@@ -5,61 +5,108 @@ The public names. Each is loaded on first use, so `import toolwire` costs nothin
 
 from __future__ import annotations
 
+from ._lazy import lazy_exports
+
 TYPE_CHECKING = False  # as in `typing`, without the import
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    # translate documents and streams from wire to wire
-    "translate": "bridge.translate",
-    "translate_stream": "bridge.translate_stream",
-    "detect": "bridge.detect",
-    "calls": "bridge.shortcuts",
-    "results": "bridge.shortcuts",
-    "list_tools": "bridge.shortcuts",
-    "prepare": "bridge.prepare",
-    "emulate": "bridge.emulate",
-    # the canonical model
-    "Tool": "ir.tools",
-    "ToolChoice": "ir.tools",
-    "ToolCall": "ir.parts",
-    "ToolResult": "ir.parts",
-    "Text": "ir.parts",
-    "Media": "ir.parts",
-    "Reasoning": "ir.parts",
-    "Message": "ir.request",
-    "Request": "ir.request",
-    "Response": "ir.response",
-    "Loss": "ir.losses",
-    "fold": "ir.fold",
-    "unfold": "ir.fold",
-    # tools from functions
-    "tool": "schema.infer",
-    # errors
-    "ToolwireError": "ir.errors",
-    "ProtocolError": "ir.errors",
-    "TruncatedStream": "ir.errors",
-    "EncodeError": "ir.errors",
-    "LossError": "ir.errors",
-    "UpstreamError": "ir.errors",
-}
-_RULE_MODULES = ("ir", "stream", "schema", "wire", "text", "bridge", "testing")
+if TYPE_CHECKING:
+    from . import text, wire
+    from .bridge.detection import detect
+    from .bridge.document_translation import translate
+    from .bridge.emulation import emulate
+    from .bridge.preparation import prepare
+    from .bridge.shortcuts import calls, list_tools, results
+    from .bridge.stream_translation import translate_stream
+    from .ir.errors import EncodeError, LossError, ProtocolError, ToolwireError, TruncatedStream, UpstreamError
+    from .ir.fold import fold, unfold
+    from .ir.losses import Loss
+    from .ir.parts import Media, Reasoning, Text, ToolCall, ToolResult
+    from .ir.request import Message, Request
+    from .ir.response import Response
+    from .ir.tools import Tool, ToolChoice
+    from .net.agent import Agent
+    from .net.client import ModelClient
+    from .net.runner import Runner
+    from .net.stores import open_store
+    from .run.failures import ToolError
+    from .run.policy import Policy
+    from .run.toolbox import Toolbox
+    from .schema.infer import tool
+else:
+    __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "bridge.document_translation": ("translate",),
+            "bridge.stream_translation": ("translate_stream",),
+            "bridge.detection": ("detect",),
+            "bridge.shortcuts": ("calls", "list_tools", "results"),
+            "bridge.preparation": ("prepare",),
+            "bridge.emulation": ("emulate",),
+            "ir.tools": ("Tool", "ToolChoice"),
+            "ir.parts": ("Media", "Reasoning", "Text", "ToolCall", "ToolResult"),
+            "ir.request": ("Message", "Request"),
+            "ir.response": ("Response",),
+            "ir.losses": ("Loss",),
+            "ir.fold": ("fold", "unfold"),
+            "schema.infer": ("tool",),
+            "ir.errors": (
+                "EncodeError",
+                "LossError",
+                "ProtocolError",
+                "ToolwireError",
+                "TruncatedStream",
+                "UpstreamError",
+            ),
+            "net.agent": ("Agent",),
+            "net.runner": ("Runner",),
+            "net.client": ("ModelClient",),
+            "net.stores": ("open_store",),
+            "run.toolbox": ("Toolbox",),
+            "run.policy": ("Policy",),
+            "run.failures": ("ToolError",),
+        },
+        packages=(
+            "asgi",
+            "audit",
+            "bridge",
+            "gateway",
+            "ir",
+            "local",
+            "mcp",
+            "net",
+            "run",
+            "schema",
+            "stream",
+            "testing",
+            "text",
+            "wire",
+        ),
+        own=("text", "wire"),
+    )
 
 __all__ = [
+    "Agent",
     "EncodeError",
     "Loss",
     "LossError",
     "Media",
     "Message",
+    "ModelClient",
+    "Policy",
     "ProtocolError",
     "Reasoning",
     "Request",
     "Response",
+    "Runner",
     "Text",
     "Tool",
     "ToolCall",
     "ToolChoice",
+    "ToolError",
     "ToolResult",
+    "Toolbox",
     "ToolwireError",
     "TruncatedStream",
     "UpstreamError",
@@ -68,6 +115,7 @@ __all__ = [
     "emulate",
     "fold",
     "list_tools",
+    "open_store",
     "prepare",
     "results",
     "text",
@@ -77,54 +125,3 @@ __all__ = [
     "unfold",
     "wire",
 ]
-
-
-def __getattr__(name: str) -> object:
-    from importlib import import_module
-
-    home = _HOMES.get(name)
-    if home is not None:
-        value = getattr(import_module(f"{__name__}.{home}"), name)
-    elif name in _RULE_MODULES:
-        value = import_module(f"{__name__}.{name}")
-    else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_RULE_MODULES})
-
-
-if TYPE_CHECKING:
-    from . import text as text
-    from . import wire as wire
-    from .bridge.detection import detect as detect
-    from .bridge.document_translation import translate as translate
-    from .bridge.emulation import emulate as emulate
-    from .bridge.preparation import prepare as prepare
-    from .bridge.shortcuts import calls as calls
-    from .bridge.shortcuts import list_tools as list_tools
-    from .bridge.shortcuts import results as results
-    from .bridge.stream_translation import translate_stream as translate_stream
-    from .ir.errors import EncodeError as EncodeError
-    from .ir.errors import LossError as LossError
-    from .ir.errors import ProtocolError as ProtocolError
-    from .ir.errors import ToolwireError as ToolwireError
-    from .ir.errors import TruncatedStream as TruncatedStream
-    from .ir.errors import UpstreamError as UpstreamError
-    from .ir.fold import fold as fold
-    from .ir.fold import unfold as unfold
-    from .ir.losses import Loss as Loss
-    from .ir.parts import Media as Media
-    from .ir.parts import Reasoning as Reasoning
-    from .ir.parts import Text as Text
-    from .ir.parts import ToolCall as ToolCall
-    from .ir.parts import ToolResult as ToolResult
-    from .ir.request import Message as Message
-    from .ir.request import Request as Request
-    from .ir.response import Response as Response
-    from .ir.tools import Tool as Tool
-    from .ir.tools import ToolChoice as ToolChoice
-    from .schema.infer import tool as tool

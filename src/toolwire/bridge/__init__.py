@@ -1,1 +1,46 @@
 """Translate between wires: fit a request to its target, restore the answer, report every loss."""
+
+from __future__ import annotations
+
+from .._lazy import lazy_exports
+
+TYPE_CHECKING = False  # as in `typing`, without the import
+
+if TYPE_CHECKING:
+    from .detection import Detected, detect
+    from .document_translation import Translation, translate
+    from .emulation import Emulation, emulate
+    from .exchange import Exchange
+    from .preparation import Prepared, prepare
+    from .shortcuts import calls, list_tools, results
+    from .stream_translation import StreamTranslation, translate_stream
+else:
+    __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "preparation": ("Prepared", "prepare"),
+            "document_translation": ("Translation", "translate"),
+            "stream_translation": ("StreamTranslation", "translate_stream"),
+            "emulation": ("Emulation", "emulate"),
+            "detection": ("Detected", "detect"),
+            "shortcuts": ("calls", "list_tools", "results"),
+            "exchange": ("Exchange",),
+        },
+    )
+
+__all__ = [
+    "Detected",
+    "Emulation",
+    "Exchange",
+    "Prepared",
+    "StreamTranslation",
+    "Translation",
+    "calls",
+    "detect",
+    "emulate",
+    "list_tools",
+    "prepare",
+    "results",
+    "translate",
+    "translate_stream",
+]

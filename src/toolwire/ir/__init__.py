@@ -46,7 +46,6 @@ from .response import Alternative, Breach, Fault, Response, Stop, Usage
 from .tools import Grammar, Tool, ToolChoice
 
 __all__ = [
-    "JSON",
     "Alternative",
     "ArgumentEnd",
     "Artefact",
@@ -63,6 +62,7 @@ __all__ = [
     "Folder",
     "Grammar",
     "InvalidArguments",
+    "JSON",
     "Loss",
     "LossError",
     "Losses",

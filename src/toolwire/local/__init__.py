@@ -1,5 +1,19 @@
 """A small real model in this process: no key, no network (`pip install 'toolwire[local]'`)."""
 
-from .model import LocalModel, open_model
+from __future__ import annotations
+
+from .._lazy import lazy_exports
+
+TYPE_CHECKING = False  # as in `typing`, without the import
+
+if TYPE_CHECKING:
+    from .model import LocalModel, open_model
+else:
+    __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "model": ("LocalModel", "open_model"),
+        },
+    )
 
 __all__ = ["LocalModel", "open_model"]

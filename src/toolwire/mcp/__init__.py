@@ -11,10 +11,62 @@ The client side, which uses MCP servers as toolboxes, is toolwire.mcp.client.
 
 from __future__ import annotations
 
-from .server.http import HttpApp
-from .server.offers import prompt, resource
-from .server.request_context import current_exchange
-from .server.server import Server
-from .server.stdio import serve_stdio
+from .._lazy import lazy_exports
 
-__all__ = ["HttpApp", "Server", "current_exchange", "prompt", "resource", "serve_stdio"]
+TYPE_CHECKING = False  # as in `typing`, without the import
+
+if TYPE_CHECKING:
+    from .client.client import McpClient
+    from .client.config import ServerSpec
+    from .client.failures import NotAuthorized, ServerGone, ServerRefused
+    from .client.listing import ServerProblem
+    from .client.login import Browser, Login
+    from .client.questions import Handlers, accept_defaults
+    from .client.servers import McpServers
+    from .server.conversation import Conversation
+    from .server.http import Guard, HttpApp
+    from .server.offers import prompt, resource
+    from .server.request_context import current_exchange
+    from .server.server import Server
+    from .server.stdio import serve_stdio
+else:
+    __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "server.server": ("Server",),
+            "server.http": ("Guard", "HttpApp"),
+            "server.stdio": ("serve_stdio",),
+            "server.offers": ("prompt", "resource"),
+            "server.request_context": ("current_exchange",),
+            "server.conversation": ("Conversation",),
+            "client.client": ("McpClient",),
+            "client.servers": ("McpServers",),
+            "client.config": ("ServerSpec",),
+            "client.login": ("Browser", "Login"),
+            "client.questions": ("Handlers", "accept_defaults"),
+            "client.failures": ("NotAuthorized", "ServerGone", "ServerRefused"),
+            "client.listing": ("ServerProblem",),
+        },
+    )
+
+__all__ = [
+    "Browser",
+    "Conversation",
+    "Guard",
+    "Handlers",
+    "HttpApp",
+    "Login",
+    "McpClient",
+    "McpServers",
+    "NotAuthorized",
+    "Server",
+    "ServerGone",
+    "ServerProblem",
+    "ServerRefused",
+    "ServerSpec",
+    "accept_defaults",
+    "current_exchange",
+    "prompt",
+    "resource",
+    "serve_stdio",
+]

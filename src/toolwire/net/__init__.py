@@ -1,1 +1,43 @@
 """The I/O layer, the only code with sockets, disks and clocks: model clients, stores, drivers."""
+
+from __future__ import annotations
+
+from .._lazy import lazy_exports
+
+TYPE_CHECKING = False  # as in `typing`, without the import
+
+if TYPE_CHECKING:
+    from .agent import Agent, Answer
+    from .client import ModelClient
+    from .h1 import H1Transport
+    from .http import HttpTransport
+    from .jail import disk_jail
+    from .otel import OtelObserver
+    from .runner import Runner
+    from .stores import open_store
+else:
+    __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "agent": ("Agent", "Answer"),
+            "runner": ("Runner",),
+            "client": ("ModelClient",),
+            "stores": ("open_store",),
+            "jail": ("disk_jail",),
+            "otel": ("OtelObserver",),
+            "h1": ("H1Transport",),
+            "http": ("HttpTransport",),
+        },
+    )
+
+__all__ = [
+    "Agent",
+    "Answer",
+    "H1Transport",
+    "HttpTransport",
+    "ModelClient",
+    "OtelObserver",
+    "Runner",
+    "disk_jail",
+    "open_store",
+]

@@ -1,1 +1,66 @@
 """Run tools: toolboxes, gates, scheduling, idempotency, the agent loop. Sans-IO: the drivers are in `toolwire.net`."""
+
+from __future__ import annotations
+
+from .._lazy import lazy_exports
+
+TYPE_CHECKING = False  # as in `typing`, without the import
+
+if TYPE_CHECKING:
+    from .context import CallContext, current_call
+    from .failures import ToolError, Transient
+    from .gates import GATES, Pending
+    from .observe import Observer
+    from .policy import Ask, Deny, Policy, allow, at_most, deny, hosts, only_effects, path_jail
+    from .records import DAY, Claim, Record, Store
+    from .session import Budget, Session
+    from .steps import Approve
+    from .toolbox import Entry, Options, Source, Toolbox
+    from .values import received
+else:
+    __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "toolbox": ("Entry", "Options", "Source", "Toolbox"),
+            "policy": ("Ask", "Deny", "Policy", "allow", "at_most", "deny", "hosts", "only_effects", "path_jail"),
+            "session": ("Budget", "Session"),
+            "context": ("CallContext", "current_call"),
+            "gates": ("GATES", "Pending"),
+            "failures": ("ToolError", "Transient"),
+            "steps": ("Approve",),
+            "records": ("DAY", "Claim", "Record", "Store"),
+            "observe": ("Observer",),
+            "values": ("received",),
+        },
+    )
+
+__all__ = [
+    "Approve",
+    "Ask",
+    "Budget",
+    "CallContext",
+    "Claim",
+    "DAY",
+    "Deny",
+    "Entry",
+    "GATES",
+    "Observer",
+    "Options",
+    "Pending",
+    "Policy",
+    "Record",
+    "Session",
+    "Source",
+    "Store",
+    "ToolError",
+    "Toolbox",
+    "Transient",
+    "allow",
+    "at_most",
+    "current_call",
+    "deny",
+    "hosts",
+    "only_effects",
+    "path_jail",
+    "received",
+]

@@ -27,6 +27,9 @@ class CallContext(Value, frozen=True):
 running: ContextVar[CallContext | None] = ContextVar("toolwire_call", default=None)
 
 
-def current_call() -> CallContext | None:
-    """Return the current call inside a tool's function; None elsewhere."""
-    return running.get()
+_NO_CALL = CallContext("", "")
+
+
+def current_call() -> CallContext:
+    """Return the current call inside a tool's function; elsewhere a context with an empty `call_id` and no key."""
+    return running.get() or _NO_CALL

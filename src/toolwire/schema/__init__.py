@@ -8,26 +8,36 @@ toolwire.schema.DIALECTS                            the subset of JSON Schema th
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
+from .._lazy import lazy_exports
 
-_HOMES = {
-    "DIALECTS": "dialects",
-    "Dialect": "dialects",
-    "Lowered": "lowering",
-    "Problem": "validate",
-    "Repair": "repair",
-    "Validator": "validate",
-    "dialect": "dialects",
-    "lower": "lowering",
-    "repair_arguments": "repair",
-    "tools_from_openapi": "openapi",
-    "validator": "validate",
-    "violations": "conform",
-}
+TYPE_CHECKING = False  # as in `typing`, without the import
+
+if TYPE_CHECKING:
+    from .conform import violations
+    from .dialects import DIALECTS, Dialect, dialect
+    from .infer import FunctionTool, tool
+    from .lowering import Lowered, lower
+    from .openapi import tools_from_openapi
+    from .repair import Repair, repair_arguments
+    from .validate import Problem, Validator, validator
+else:
+    __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "dialects": ("DIALECTS", "Dialect", "dialect"),
+            "lowering": ("Lowered", "lower"),
+            "validate": ("Problem", "Validator", "validator"),
+            "repair": ("Repair", "repair_arguments"),
+            "openapi": ("tools_from_openapi",),
+            "conform": ("violations",),
+            "infer": ("FunctionTool", "tool"),
+        },
+    )
 
 __all__ = [
     "DIALECTS",
     "Dialect",
+    "FunctionTool",
     "Lowered",
     "Problem",
     "Repair",
@@ -35,30 +45,8 @@ __all__ = [
     "dialect",
     "lower",
     "repair_arguments",
+    "tool",
     "tools_from_openapi",
     "validator",
     "violations",
 ]
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-
-
-if TYPE_CHECKING:
-    from .conform import violations as violations
-    from .dialects import DIALECTS as DIALECTS
-    from .dialects import Dialect as Dialect
-    from .dialects import dialect as dialect
-    from .lowering import Lowered as Lowered
-    from .lowering import lower as lower
-    from .openapi import tools_from_openapi as tools_from_openapi
-    from .repair import Repair as Repair
-    from .repair import repair_arguments as repair_arguments
-    from .validate import Problem as Problem
-    from .validate import Validator as Validator
-    from .validate import validator as validator

@@ -2,3 +2,23 @@
 
 Every decoder here gives the same result for any chunking of its input, in time linear in the input.
 """
+
+from __future__ import annotations
+
+from .._lazy import lazy_exports
+
+TYPE_CHECKING = False  # as in `typing`, without the import
+
+if TYPE_CHECKING:
+    from .arguments import ArgumentWatch
+    from .repair import repair_json
+else:
+    __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "arguments": ("ArgumentWatch",),
+            "repair": ("repair_json",),
+        },
+    )
+
+__all__ = ["ArgumentWatch", "repair_json"]

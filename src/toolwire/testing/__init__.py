@@ -7,15 +7,39 @@ def test_conformance(check):
     check()
 """
 
-from typing import TYPE_CHECKING
+from __future__ import annotations
 
-from .chunks import bytewise, every_split, random_chunks
-from .compare import differences, plain, same
-from .models import ScriptedModel, says
-from .text_suite import text_checks
-from .text_vectors import ExpectedCall, TextVector, load_text_vectors
-from .vectors import Vector, load_vectors
-from .wire_suite import Check, wire_checks
+from .._lazy import lazy_exports
+
+TYPE_CHECKING = False  # as in `typing`, without the import
+
+if TYPE_CHECKING:
+    from .chunks import bytewise, every_split, random_chunks
+    from .compare import differences, plain, same
+    from .models import ScriptedModel, says
+    from .preservation import check_preservation
+    from .text_suite import text_checks
+    from .text_vectors import ExpectedCall, TextVector, load_text_vectors
+    from .traces import Trace, load_trace, script_of
+    from .upstream import PartialReply, RawReply, Recorded, Upstream
+    from .vectors import Vector, load_vectors
+    from .wire_suite import Check, wire_checks
+else:
+    __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "chunks": ("bytewise", "every_split", "random_chunks"),
+            "compare": ("differences", "plain", "same"),
+            "models": ("ScriptedModel", "says"),
+            "text_suite": ("text_checks",),
+            "text_vectors": ("ExpectedCall", "TextVector", "load_text_vectors"),
+            "vectors": ("Vector", "load_vectors"),
+            "preservation": ("check_preservation",),
+            "wire_suite": ("Check", "wire_checks"),
+            "traces": ("Trace", "load_trace", "script_of"),
+            "upstream": ("PartialReply", "RawReply", "Recorded", "Upstream"),
+        },
+    )
 
 __all__ = [
     "Check",
@@ -29,6 +53,7 @@ __all__ = [
     "Upstream",
     "Vector",
     "bytewise",
+    "check_preservation",
     "differences",
     "every_split",
     "load_text_vectors",
@@ -42,20 +67,3 @@ __all__ = [
     "text_checks",
     "wire_checks",
 ]
-
-if TYPE_CHECKING:
-    from .traces import Trace, load_trace, script_of
-    from .upstream import PartialReply, RawReply, Recorded, Upstream
-
-
-def __getattr__(name: str) -> object:
-    """Load the scripted provider, which needs an event loop, and the recordings on first use."""
-    if name in ("PartialReply", "RawReply", "Recorded", "Upstream"):
-        from . import upstream
-
-        return getattr(upstream, name)
-    if name in ("Trace", "load_trace", "script_of"):
-        from . import traces
-
-        return getattr(traces, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -14,15 +14,44 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
+from .._lazy import lazy_exports
 from ..ir.errors import ConfigError
+from . import formats
 from .formats.table import MODULES
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
     from .engine.format import Format
+    from .engine.prompt import ResultTemplate, ToolPrompt
+    from .styles.header_calls import HeaderCalls
+    from .styles.json_calls import JsonCalls
+    from .styles.tagged_calls import TaggedCalls
+else:
+    __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "engine.format": ("Format",),
+            "engine.prompt": ("ResultTemplate", "ToolPrompt"),
+            "styles.header_calls": ("HeaderCalls",),
+            "styles.json_calls": ("JsonCalls",),
+            "styles.tagged_calls": ("TaggedCalls",),
+        },
+        own=("detect", "formats", "get", "names"),
+    )
 
-__all__ = ["detect", "get", "names"]
+__all__ = [
+    "Format",
+    "HeaderCalls",
+    "JsonCalls",
+    "ResultTemplate",
+    "TaggedCalls",
+    "ToolPrompt",
+    "detect",
+    "formats",
+    "get",
+    "names",
+]
 
 _ALIASES = {"deepseek_r1": "deepseek_v3", "hy_v3": "hunyuan", "ling3": "glm47", "openhands": "function_xml"}
 """Other names of the same format."""
@@ -35,8 +64,8 @@ def names() -> list[str]:
     return sorted({*MODULES, *_entry_points()})
 
 
-def get(name: str) -> Format:
-    """Return a format by its name or an alias."""
+def get(name: str | None) -> Format:
+    """Return a format by its name or an alias. None, the answer of `detect` for an unknown model, raises ConfigError."""
     if not isinstance(name, str):
         raise ConfigError(f"the name of a text format must be a string, got {name!r}", hint="see toolwire.text.names()")
     found = _loaded.get(name)

@@ -34,7 +34,7 @@ async def say(text: str) -> str:
 async def whose(text: str = "") -> dict[str, Any]:
     await asyncio.sleep(0)
     running = current_call()
-    assert running is not None
+    assert running.call_id
     CALLED.append("whose")
     return {"call": running.call_id, "tool": running.tool, "run": running.run_id, "text": text}
 

@@ -10,13 +10,31 @@ ServerGone, ServerRefused, NotAuthorized                           toolwire.mcp.
 
 from __future__ import annotations
 
-from .client import McpClient
-from .config import ServerSpec
-from .failures import NotAuthorized, ServerGone, ServerRefused
-from .listing import ServerProblem
-from .login import Browser, Login
-from .questions import Handlers, accept_defaults
-from .servers import McpServers
+from ..._lazy import lazy_exports
+
+TYPE_CHECKING = False  # as in `typing`, without the import
+
+if TYPE_CHECKING:
+    from .client import McpClient
+    from .config import ServerSpec
+    from .failures import NotAuthorized, ServerGone, ServerRefused
+    from .listing import ServerProblem
+    from .login import Browser, Login
+    from .questions import Handlers, accept_defaults
+    from .servers import McpServers
+else:
+    __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "client": ("McpClient",),
+            "servers": ("McpServers",),
+            "config": ("ServerSpec",),
+            "login": ("Browser", "Login"),
+            "questions": ("Handlers", "accept_defaults"),
+            "failures": ("NotAuthorized", "ServerGone", "ServerRefused"),
+            "listing": ("ServerProblem",),
+        },
+    )
 
 __all__ = [
     "Browser",

@@ -41,10 +41,9 @@ def tool_entry(client: McpClient, name: str, tool: Tool, lock_refusal: Callable[
 
     async def call(**arguments: JSON) -> ToolResult:
         running = current_call()
-        asked = ToolCall("" if running is None else running.call_id, server_name, arguments)
-        key = None if running is None else running.idempotency_key
+        asked = ToolCall(running.call_id, server_name, arguments)
         try:
-            result = await client.call(asked, key=key, limited=False)
+            result = await client.call(asked, key=running.idempotency_key, limited=False)
         except RpcError as error:
             raise _withdraw(client, error, withdrawal_reasons) from error
         except AmbiguousRetry:

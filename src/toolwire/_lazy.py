@@ -1,0 +1,35 @@
+"""Public names of a package that are loaded on first use, so that importing the package costs nothing."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False  # as in `typing`, without the import
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+__all__ = ["lazy_exports"]
+
+
+def lazy_exports(
+    package: str, exports: Mapping[str, tuple[str, ...]], packages: tuple[str, ...] = (), own: tuple[str, ...] = ()
+) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """Return `__getattr__` and `__dir__` of a package.
+
+    `exports` maps a module of the package to the names that it defines. `packages` are subpackages that are imported
+    on first use. `own` are public names that the package defines itself.
+    """
+    homes = {name: module for module, names in exports.items() for name in names}
+    public = sorted([*homes, *own])
+
+    def load(name: str) -> object:
+        from importlib import import_module
+
+        if name in homes:
+            value = getattr(import_module(f"{package}.{homes[name]}"), name)
+        elif name in packages:
+            value = import_module(f"{package}.{name}")
+        else:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        setattr(import_module(package), name, value)  # the next access does not come here
+        return value
+
+    return load, lambda: public
