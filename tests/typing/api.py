@@ -1,16 +1,69 @@
 """What users' type checkers see: checked by mypy, never run."""
 
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import Any, assert_type
 
 import toolwire
-from toolwire import Tool, ToolCall
-from toolwire.bridge.detection import Detected
-from toolwire.bridge.document_translation import Translation
-from toolwire.bridge.preparation import Prepared
-from toolwire.bridge.stream_translation import StreamTranslation
-from toolwire.ir.losses import Loss
-from toolwire.wire.protocol import Wire
+from toolwire import (
+    Agent,
+    Loss,
+    Message,
+    ModelClient,
+    Policy,
+    Request,
+    Response,
+    Runner,
+    Text,
+    Tool,
+    Toolbox,
+    ToolCall,
+    ToolError,
+    ToolResult,
+    open_store,
+)
+from toolwire.bridge import Detected, Prepared, StreamTranslation, Translation
+from toolwire.gateway import Gateway, Settings, load_settings, parse_settings
+from toolwire.ir import ArgumentEnd, Fault, Stop
+from toolwire.mcp import (
+    Browser,
+    Conversation,
+    Guard,
+    HttpApp,
+    Login,
+    McpClient,
+    McpServers,
+    Server,
+    ServerSpec,
+    current_exchange,
+    prompt,
+    resource,
+)
+from toolwire.net import Answer, OtelObserver, disk_jail
+from toolwire.run import (
+    DAY,
+    GATES,
+    Approve,
+    Budget,
+    Claim,
+    Entry,
+    Options,
+    Pending,
+    Record,
+    Session,
+    Store,
+    Transient,
+    at_most,
+    current_call,
+    deny,
+    hosts,
+    path_jail,
+)
+from toolwire.schema import DIALECTS, Lowered, Problem, lower, repair_arguments, tools_from_openapi, validator
+from toolwire.stream import ArgumentWatch, repair_json
+from toolwire.testing import ScriptedModel, Upstream, load_trace, same, says, script_of
+from toolwire.text import Format
+from toolwire.wire import Wire
 
 
 @toolwire.tool
@@ -26,7 +79,7 @@ async def later(city: str) -> list[str]:
 
 def declared() -> None:
     assert_type(weather("Paris", days=2), str)
-    waiting = assert_type(later("Paris"), Coroutine[Any, Any, list[str]])
+    waiting: Coroutine[Any, Any, list[str]] = later("Paris")
     waiting.close()
     as_tool: Tool = weather
     assert_type(as_tool.name, str)
@@ -61,3 +114,131 @@ def raised(error: toolwire.ProtocolError) -> toolwire.ToolwireError:
     assert_type(error.pointer, str)
     assert_type(error.status, int)
     return error
+
+
+@toolwire.tool(effect="write")
+async def pay(amount: float) -> str:
+    """Pay, and pass the idempotency key on to the bank."""
+    key = assert_type(current_call().idempotency_key, str | None)
+    assert_type(current_call().headers, dict[str, str])
+    if amount > 100:
+        raise ToolError("too much")
+    if key is None:
+        raise Transient("the bank is busy", retry_after=1.0)
+    return key
+
+
+def text_formats(model: str) -> None:
+    form = toolwire.text.get(toolwire.text.detect(model))
+    assert_type(form, Format)
+    parsed = form.parse("<tool_call>", [weather])
+    assert_type(parsed.calls, tuple[ToolCall, ...])
+    parser = form.parser(tools=[weather])
+    parser.feed("text")
+    parser.close()
+    toolwire.text.get("hermes").render_call(ToolCall("1", "weather", {"city": "Paris"}), [weather])
+
+
+def running() -> None:
+    box = Toolbox(weather, pay).with_options(timeout=5, cache=60)
+    entry = Entry(weather, weather.function, Options(resource="outbox", timeout=10, rate=2))
+
+    def office_hours(pending: Pending) -> Pending | ToolResult:
+        return pending.call.result("closed", is_error=True) if pending.call.name == "pay" else pending
+
+    def approve(step: Approve) -> bool:
+        return bool(step.arguments["to"] == "ann")
+
+    policy = Policy(
+        checks=(deny("drop_*"), path_jail("path", "/files"), hosts("url", "*.example.com"), at_most("amount", 100)),
+        approve=("write",),
+        taint="enforce",
+    )
+    runner = Runner(
+        box, entry, policy=policy, gates=(*GATES, office_hours), approve=approve, store=open_store("memory:")
+    )
+    for result in runner.run_sync([ToolCall("1", "weather", {"city": "Paris"})]):
+        assert_type(result, ToolResult)
+    disk_jail("path", "/files")
+
+
+async def agents() -> None:
+    model = ScriptedModel([says(ToolCall("1", "weather", {"city": "Paris"})), says("Sun in Paris.")])
+    answer = await Agent(model, [weather], budget=Budget(iterations=3)).run("Weather?")
+    assert_type(answer, Answer)
+    assert_type(answer.text, str)
+    assert_type(Agent("anthropic/claude-sonnet-5", [weather], observers=[OtelObserver()]).run_sync("Weather?"), Answer)
+
+
+async def clients() -> None:
+    request = Request(messages=(Message("user", (Text("Weather?"),)),), tools=(weather,))
+    async with (
+        Upstream(Response(parts=(Text("Sun"),), stop=Stop("stop")), Fault("rate_limit", "slow", 429)) as upstream,
+        ModelClient("openai/gpt-5.6", base_url=upstream.url, key="a-key") as client,
+    ):
+        assert_type(await client.ask(request), Response)
+        async for _ in client.stream(request):
+            break
+
+
+def stores() -> None:
+    store = open_store("runs.db")
+    assert_type(store, Store)
+    assert_type(store.claim(Claim(key="order 7", tool="pay", fingerprint="5", token="a")), Record)
+    assert_type(DAY, float)
+
+
+def sessions(session: Session) -> Session:
+    return session
+
+
+def schemas(schema: dict[str, Any], document: dict[str, Any]) -> None:
+    assert_type(lower(schema, "openai_strict"), Lowered)
+    assert_type(validator(schema).problems({}), tuple[Problem, ...])
+    assert_type(repair_arguments("{}", schema).problems, tuple[Problem, ...])
+    sorted(DIALECTS)
+    for one in tools_from_openapi(document):
+        assert_type(one.name, str)
+        one.request({"id": 1})
+
+
+def streams(data: bytes) -> None:
+    decoder, watch = toolwire.wire.get("openai_chat").stream_decoder(), ArgumentWatch()
+    for event in decoder.feed(data):
+        for found in watch.feed(event):
+            if isinstance(found, ArgumentEnd):
+                assert_type(found.name, str)
+    repair_json("{a: 1,}")
+
+
+@resource("notes://{day}", media_type="text/plain")
+def notes(day: str) -> str:
+    return day
+
+
+@prompt
+def review(code: str) -> str:
+    return code
+
+
+async def mcp_servers(config: dict[str, Any], token: str) -> None:
+    server = Server(weather, resources=[notes], prompts=[review], name="desk")
+    HttpApp(server, guard=Guard(hosts=["tools.example.com"], tokens={token: "alice"}))
+    talk = Conversation(server, print)
+    assert_type(await talk.handle(b"{}"), bytes | None)
+    await current_exchange().elicit("Which night?", {"type": "object"})
+    async with McpServers.from_config(config) as servers:
+        Agent("openai/gpt-5.6", servers.toolbox())
+    async with McpClient(ServerSpec("notes", url="https://example.com/mcp"), login=Login(Browser())) as client:
+        assert_type(await client.call(ToolCall("1", "past", {})), ToolResult)
+
+
+def gateways(path: Path) -> None:
+    assert_type(load_settings(path), Settings)
+    Gateway(parse_settings({}))
+
+
+def recordings(path: Path) -> None:
+    trace = load_trace(path)
+    script_of(trace)
+    same(1, 1)

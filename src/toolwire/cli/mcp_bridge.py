@@ -65,7 +65,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     try:
         import uvicorn
     except ImportError:
-        raise MissingExtra("HTTP needs uvicorn", hint="pip install 'toolwire[mcp]'") from None
+        raise MissingExtra("HTTP needs uvicorn", hint="pip install -e '.[mcp]' in a checkout of toolwire") from None
     host, port = parse_address(arguments.http)
     app = BridgeApp(parse_spec(arguments), path=arguments.path, guard=make_guard(arguments, host))
     print(f"serving {arguments.target} at http://{host}:{port}{arguments.path}", file=sys.stderr, flush=True)

@@ -153,7 +153,7 @@ def _serve_http(server: Server, arguments: argparse.Namespace, guard: Guard) -> 
     try:
         import uvicorn
     except ImportError:
-        raise MissingExtra("HTTP needs uvicorn", hint="pip install 'toolwire[mcp]'") from None
+        raise MissingExtra("HTTP needs uvicorn", hint="pip install -e '.[mcp]' in a checkout of toolwire") from None
     host, port = parse_address(arguments.http)
     app = HttpApp(server, path=arguments.path, guard=guard)
     offered = ", ".join(tool.name for tool in server.runner.box.tools) or "no tools"

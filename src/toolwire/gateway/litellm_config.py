@@ -107,7 +107,9 @@ def _parse_yaml(text: str) -> Object:
     try:
         import yaml
     except ImportError:
-        raise MissingExtra("a YAML file needs PyYAML", hint="pip install 'toolwire[gateway]'") from None
+        raise MissingExtra(
+            "a YAML file needs PyYAML", hint="pip install -e '.[gateway]' in a checkout of toolwire"
+        ) from None
     try:
         return _require_object(yaml.safe_load(text), "the file")
     except yaml.YAMLError as error:

@@ -148,7 +148,9 @@ def _make_server(
 
         from .protocol import make_limited_protocol
     except ImportError:
-        raise MissingExtra("the gateway needs uvicorn", hint="pip install 'toolwire[gateway]'") from None
+        raise MissingExtra(
+            "the gateway needs uvicorn", hint="pip install -e '.[gateway]' in a checkout of toolwire"
+        ) from None
 
     class _UvicornServer(uvicorn.Server):
         @contextmanager

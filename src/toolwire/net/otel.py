@@ -43,7 +43,9 @@ class Instruments:
         try:
             from opentelemetry import metrics, trace
         except ImportError:
-            raise MissingExtra("OpenTelemetry is not installed", hint="pip install 'toolwire[otel]'") from None
+            raise MissingExtra(
+                "OpenTelemetry is not installed", hint="pip install -e '.[otel]' in a checkout of toolwire"
+            ) from None
         self.tracer = trace.get_tracer("toolwire", tracer_provider=tracers)
         meter = metrics.get_meter("toolwire", meter_provider=meters)
 

@@ -29,13 +29,16 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+def _no_function(*_: Any, **__: Any) -> Any:
+    raise SchemaError("this tool has no function", hint="make tools of functions with the decorator toolwire.tool")
+
+
 class FunctionTool(Tool, Generic[P, R], frozen=True):
     """A Tool that can still be called like its function."""
 
-    function: Callable[P, R] | None = None
+    function: Callable[P, R] = _no_function
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        assert self.function is not None
         return self.function(*args, **kwargs)
 
     def __get__(self, instance: object, owner: type | None = None) -> FunctionTool[..., R]:

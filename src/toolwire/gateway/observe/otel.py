@@ -131,7 +131,9 @@ def from_environment(clean: Callable[[str], str]) -> tuple[OtelSink, OtelObserve
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError:
-        raise MissingExtra("OpenTelemetry is not installed", hint="pip install 'toolwire[otel]'") from None
+        raise MissingExtra(
+            "OpenTelemetry is not installed", hint="pip install -e '.[otel]' in a checkout of toolwire"
+        ) from None
     resource = Resource.create({SERVICE_NAME: "toolwire"}).merge(OTELResourceDetector().detect())
     tracers = TracerProvider(resource=resource)
     tracers.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))

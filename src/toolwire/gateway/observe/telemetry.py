@@ -178,7 +178,9 @@ class Telemetry:
         except ImportError:  # a variable that was set for another program must not prevent the start
             _log.warning(
                 "tracing is off: %s",
-                MissingExtra("OpenTelemetry is not installed", hint="pip install 'toolwire[otel]'"),
+                MissingExtra(
+                    "OpenTelemetry is not installed", hint="pip install -e '.[otel]' in a checkout of toolwire"
+                ),
             )
             return False
         return True

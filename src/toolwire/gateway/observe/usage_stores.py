@@ -105,7 +105,7 @@ class PostgresUsage:
             import psycopg
         except ImportError:
             raise MissingExtra(
-                "the package psycopg is not installed", hint="pip install 'toolwire[postgres]'"
+                "the package psycopg is not installed", hint="pip install -e '.[postgres]' in a checkout of toolwire"
             ) from None
         self._psycopg: Any = psycopg
         self._url = url

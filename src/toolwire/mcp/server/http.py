@@ -26,7 +26,7 @@ from .reply_writer import AsgiSend, Headers, ReplyWriter
 from .server import Server
 from .sessions import HttpSession, HttpSessions
 
-__all__ = ["DisconnectWatch", "HttpApp", "parse_headers", "read_request_body"]
+__all__ = ["DisconnectWatch", "Guard", "HttpApp", "parse_headers", "read_request_body"]
 
 Receiver: TypeAlias = Callable[[], Awaitable[Mapping[str, Any]]]
 _UNREPEATABLE_HEADERS = frozenset({"host", "origin", "authorization", "content-type"})

@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from typing import Any, TypeAlias
 
+from ...ir.errors import ConfigError
 from ...ir.pointer import JSON, Object
 from ...run.failures import ToolError, Transient
 from ...schema.validate import validator
@@ -176,6 +177,10 @@ def _is_valid_answer(question: InputRequest, answer: Object | None) -> bool:
 request_context_var: ContextVar[RequestContext | None] = ContextVar("toolwire_mcp_exchange", default=None)
 
 
-def current_exchange() -> RequestContext | None:
-    """Return the request that is being served, inside a tool, a resource or a prompt; None elsewhere."""
-    return request_context_var.get()
+def current_exchange() -> RequestContext:
+    """Return the request that is being served, inside a tool, a resource or a prompt; raise ConfigError elsewhere."""
+    context = request_context_var.get()
+    if context is None:
+        hint = "call it in a tool, a resource or a prompt that an MCP server runs"
+        raise ConfigError("no MCP request is being served", hint=hint)
+    return context

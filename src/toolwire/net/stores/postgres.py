@@ -28,7 +28,9 @@ try:
     import psycopg
     from psycopg.conninfo import conninfo_to_dict
 except ImportError:
-    raise MissingExtra("the package psycopg is not installed", hint="pip install 'toolwire[postgres]'") from None
+    raise MissingExtra(
+        "the package psycopg is not installed", hint="pip install -e '.[postgres]' in a checkout of toolwire"
+    ) from None
 
 __all__ = ["PostgresStore"]
 

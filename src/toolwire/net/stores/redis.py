@@ -30,7 +30,9 @@ try:
     from redis.backoff import NoBackoff
     from redis.retry import Retry
 except ImportError:
-    raise MissingExtra("the package redis is not installed", hint="pip install 'toolwire[redis]'") from None
+    raise MissingExtra(
+        "the package redis is not installed", hint="pip install -e '.[redis]' in a checkout of toolwire"
+    ) from None
 
 __all__ = ["RedisStore"]
 
