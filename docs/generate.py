@@ -4,6 +4,7 @@ docs/wires.md          from the codecs: each concept is encoded on each wire, an
 docs/architecture.svg  from the import contracts (picture.py)
 docs/rules/            from the rules of the audit: one page per rule, and an index
 docs/violations.md     from every dialect (violations.py)
+src/toolwire/text/formats/table.py  from the modules of the text formats (format_table.py)
 
 make docs                          write the pages
 python docs/generate.py --check    exit 1 if a page is out of date
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from format_table import TABLE, format_table
 from msgspec.structs import replace
 from picture import PICTURE, draw
 from violations import VIOLATIONS_PAGE, violations_page
@@ -339,7 +341,7 @@ def rules_pages() -> dict[Path, str]:
 
 
 def main() -> int:
-    made = {PAGE: page(), PICTURE: draw(), VIOLATIONS_PAGE: violations_page(), **rules_pages()}
+    made = {PAGE: page(), PICTURE: draw(), VIOLATIONS_PAGE: violations_page(), TABLE: format_table(), **rules_pages()}
     gone = [path for path in RULES.glob("*") if path not in made]
     if "--check" not in sys.argv:
         RULES.mkdir(exist_ok=True)
@@ -347,7 +349,9 @@ def main() -> int:
             path.unlink()
         for path, text in made.items():
             path.write_text(text, encoding="utf-8")
-        print(f"wrote {PAGE.name}, {PICTURE.name}, {VIOLATIONS_PAGE.name} and {len(made) - 3} pages in {RULES.name}/")
+        print(
+            f"wrote {PAGE.name}, {PICTURE.name}, {VIOLATIONS_PAGE.name}, {TABLE.name} and {len(made) - 4} pages in {RULES.name}/"
+        )
         return 0
     stale = [path for path, text in made.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
     for path in [*stale, *gone]:
