@@ -5,7 +5,7 @@
     toolwire.wire.get("anthropic@2023-06-01")   # that version
 
 A wire is imported on first use. A third party adds a wire with an entry point of the group `toolwire.wire` that names a
-codec; `toolwire.testing` checks it.
+codec; `toolwire.testing` checks it. A codec with several versions has a mapping `versions`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 from ..ir.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from .protocol import Wire
 
 __all__ = ["get", "names"]
@@ -53,7 +55,7 @@ def _load(name: str) -> Wire:
         codec = entries[bare].load()
     if not version or version == codec.version:
         return codec
-    versions: dict[str, Wire] = getattr(codec, "versions", {})
+    versions: Mapping[str, Wire] = getattr(codec, "versions", {})
     if version not in versions:
         known = ", ".join(sorted(versions)) or "none"
         raise ConfigError(f"{bare} has no version {version!r}", hint=f"known versions: {known}")

@@ -3,6 +3,7 @@
 import sys
 
 import pytest
+from msgspec.structs import replace
 
 import toolwire
 from toolwire.ir import ConfigError
@@ -29,6 +30,25 @@ def test_version_can_be_part_of_the_wire_name():
     assert "2023-06-01" in caught.value.hint
 
 
+@pytest.mark.parametrize("name", names())
+def test_codec_cannot_be_changed(name):
+    codec = get(name)
+    with pytest.raises(AttributeError):
+        codec.dialect = "other"
+    assert replace(codec, dialect="other").dialect == "other"
+    assert codec.dialect != "other"
+
+
+def test_version_is_another_codec_of_the_same_wire():
+    new, old = get("anthropic"), get("anthropic@2023-06-01")
+    assert new.versions == {"2023-06-01": old, "2026-10-21": new}
+    assert (old.headers, new.headers) == (
+        {"anthropic-version": "2023-06-01"},
+        {"anthropic-version": "2026-10-21"},
+    )
+    assert get("gemini").versions == {}
+
+
 def test_unknown_wire_error_suggests_a_similar_name():
     with pytest.raises(ConfigError) as caught:
         get("openai_caht")
@@ -53,12 +73,9 @@ class _EntryPoint:
     name = "acme"
 
     def load(self):
-        from toolwire.wire.openai_chat import OpenAIChat
+        from toolwire.wire.openai_chat import CODEC
 
-        class Acme(OpenAIChat):
-            name = "acme"
-
-        return Acme()
+        return replace(CODEC, name="acme")
 
 
 def test_third_party_wire_is_loaded_from_an_entry_point(monkeypatch):

@@ -20,6 +20,7 @@ from ..faults import (
     wire_status,
 )
 from ..protocol import EncodedFault
+from ..signatures import Signature, add_breach
 from .content import NAME
 
 __all__ = ["decode_error", "encode_error", "read_fault", "write_fault"]
@@ -58,9 +59,14 @@ def write_fault(fault: Fault) -> Object:
     return {"error": fault.message, **fault.extra.get(NAME, {})}
 
 
-def decode_error(status: int | None, body: JSON, headers: Mapping[str, str] | None) -> Fault:
+def decode_error(
+    status: int | None,
+    body: JSON,
+    headers: Mapping[str, str] | None,
+    signatures: tuple[Signature, ...] = (),
+) -> Fault:
     return replace(
-        read_fault(body, status),
+        add_breach(read_fault(body, status), signatures),
         retry_after=read_retry_after(headers),
         retryable=read_should_retry(headers),
         request_id=read_request_id(headers),
