@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["get", "names"]
 
+# The only list of the built-in wires: each is a package here with a CODEC.
 _BUILT_IN = ("anthropic", "gemini", "ollama", "openai_chat", "openai_responses")
 _loaded: dict[str, Wire] = {}
 
