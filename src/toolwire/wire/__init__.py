@@ -5,7 +5,7 @@
     toolwire.wire.get("anthropic@2023-06-01")   # that version
 
 A wire is imported on first use. A third party adds a wire with an entry point of the group `toolwire.wire` that names a
-codec; `toolwire.testing` checks it.
+codec; `toolwire.testing` checks it. A codec with several versions has a mapping `versions`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,13 @@ from typing import TYPE_CHECKING
 from ..ir.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from .protocol import Wire
 
 __all__ = ["get", "names"]
 
+# The only list of the built-in wires: each is a package here with a CODEC.
 _BUILT_IN = ("anthropic", "gemini", "ollama", "openai_chat", "openai_responses")
 _loaded: dict[str, Wire] = {}
 
@@ -53,7 +56,7 @@ def _load(name: str) -> Wire:
         codec = entries[bare].load()
     if not version or version == codec.version:
         return codec
-    versions: dict[str, Wire] = getattr(codec, "versions", {})
+    versions: Mapping[str, Wire] = getattr(codec, "versions", {})
     if version not in versions:
         known = ", ".join(sorted(versions)) or "none"
         raise ConfigError(f"{bare} has no version {version!r}", hint=f"known versions: {known}")

@@ -1,4 +1,4 @@
-"""HTTP aspects of provider errors: statuses and retry times."""
+"""Provider errors: the table of error words and statuses of a wire, usual HTTP statuses, and retry times."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import Any
 from ..ir.pointer import JSON
 from ..ir.response import Fault, FaultKind
 from ..ir.text import dumps
+from ..ir.value import Value
 
 __all__ = [
+    "FaultTable",
     "body_message",
-    "fault_headers",
     "kind_of_status",
     "parse_retry_text",
     "parse_seconds",
@@ -21,7 +22,6 @@ __all__ = [
     "read_retry_after",
     "read_should_retry",
     "status_of_kind",
-    "wire_status",
 ]
 
 _KINDS: dict[int, FaultKind] = {
@@ -66,25 +66,52 @@ def status_of_kind(kind: FaultKind) -> int:
     return _STATUSES[kind]
 
 
-def wire_status(fault: Fault, statuses: Mapping[FaultKind, tuple[int, ...]]) -> int:
-    """Return the status of a fault on a wire: its own if the wire uses it for this kind, else the first of the row."""
-    kind_statuses = statuses.get(fault.kind)
-    return fault.status if kind_statuses is None or fault.status in kind_statuses else kind_statuses[0]
-
-
 _SAFE_VALUE = re.compile(r"[\x21-\x7e]{1,200}").fullmatch
 
 
-def fault_headers(fault: Fault, id_name: str | None) -> dict[str, str]:
-    """Return the headers for the retry time and the request id, without values that a header cannot hold."""
-    headers: dict[str, str] = {}
-    if fault.retry_after is not None and isfinite(fault.retry_after):
-        headers["retry-after"] = f"{fault.retry_after:g}"
-    if fault.retryable is not None:
-        headers["x-should-retry"] = "true" if fault.retryable else "false"
-    if id_name is not None and fault.request_id and _SAFE_VALUE(fault.request_id):
-        headers[id_name] = fault.request_id
-    return headers
+class FaultTable(Value, frozen=True):
+    """The error vocabulary of one wire: type words, codes and messages to fault kinds, and faults to words and statuses."""
+
+    kinds: Mapping[str, FaultKind] = {}  # by the type word of an error
+    codes: Mapping[str, FaultKind] = {}  # by its code, which is more specific than the type word
+    messages: tuple[tuple[str, FaultKind], ...] = ()  # by a regular expression for the message; the first match wins
+    types: Mapping[FaultKind, str] = {}  # the type word that is written for a kind
+    statuses: Mapping[FaultKind, tuple[int, ...]] = {}  # all statuses that the wire uses for a kind, its default first
+    request_id_header: str | None = None
+
+    def kind_of_type(self, word: str) -> FaultKind | None:
+        return self.kinds.get(word)
+
+    def kind_of_code(self, code: str) -> FaultKind | None:
+        return self.codes.get(code)
+
+    def kind_of_message(self, message: str) -> FaultKind | None:
+        start = message[:500]
+        return next((kind for pattern, kind in self.messages if re.search(pattern, start)), None)
+
+    def type_of_kind(self, kind: FaultKind) -> str:
+        return self.types[kind]
+
+    def status_of_kind(self, kind: FaultKind) -> int:
+        """Return the default status of a kind on this wire, or the usual HTTP status if the table has none."""
+        kind_statuses = self.statuses.get(kind)
+        return status_of_kind(kind) if kind_statuses is None else kind_statuses[0]
+
+    def status_of(self, fault: Fault) -> int:
+        """Return the status of a fault on this wire: its own if the wire uses it for this kind, else the default."""
+        kind_statuses = self.statuses.get(fault.kind)
+        return fault.status if kind_statuses is None or fault.status in kind_statuses else kind_statuses[0]
+
+    def headers_of(self, fault: Fault) -> dict[str, str]:
+        """Return the headers for the retry time and the request id, without values that a header cannot hold."""
+        headers: dict[str, str] = {}
+        if fault.retry_after is not None and isfinite(fault.retry_after):
+            headers["retry-after"] = f"{fault.retry_after:g}"
+        if fault.retryable is not None:
+            headers["x-should-retry"] = "true" if fault.retryable else "false"
+        if self.request_id_header is not None and fault.request_id and _SAFE_VALUE(fault.request_id):
+            headers[self.request_id_header] = fault.request_id
+        return headers
 
 
 def parse_seconds(text: str, unit: float = 1.0) -> float | None:

@@ -14,15 +14,14 @@ from msgspec.structs import replace
 from ..ir.pointer import JSON, Object
 from ..ir.response import Fault, FaultKind
 from .faults import (
+    FaultTable,
     body_message,
-    fault_headers,
     kind_of_status,
     parse_retry_text,
     read_request_id,
     read_retry_after,
     read_should_retry,
     status_of_kind,
-    wire_status,
 )
 from .openai_limits import SIGNATURES
 from .protocol import EncodedFault
@@ -31,46 +30,49 @@ from .signatures import Signature, add_breach
 __all__ = ["decode_error", "encode_error", "fault_code", "read_fault", "write_fault"]
 
 _INSUFFICIENT_QUOTA = "insufficient_quota"
-_BY_CODE: dict[str, FaultKind] = {
-    "rate_limit_exceeded": "rate_limit",
-    _INSUFFICIENT_QUOTA: "billing",
-    "invalid_api_key": "authentication",
-    "model_not_found": "not_found",
-    "server_error": "server",
-    "invalid_prompt": "invalid_request",
-    "malformed_function_call": "malformed_call",
-    "tool_use_failed": "malformed_call",  # Groq: the model's call does not fit the declared tools
-}
-_STATUSES: dict[FaultKind, tuple[int, ...]] = {
-    "billing": (429,),
-    "overloaded": (503,),
-    "timeout": (504, 408),
-}
-_BY_TYPE: dict[str, FaultKind] = {
-    "invalid_request_error": "invalid_request",
-    "authentication_error": "authentication",
-    "permission_error": "permission",
-    "not_found_error": "not_found",
-    "rate_limit_error": "rate_limit",
-    _INSUFFICIENT_QUOTA: "billing",
-    "server_error": "server",
-    "overloaded_error": "overloaded",
-    "timeout_error": "timeout",
-}
-_TYPES: dict[FaultKind, str] = {
-    "invalid_request": "invalid_request_error",
-    "authentication": "authentication_error",
-    "billing": _INSUFFICIENT_QUOTA,
-    "permission": "permission_error",
-    "not_found": "not_found_error",
-    "conflict": "conflict_error",
-    "too_large": "invalid_request_error",
-    "rate_limit": "rate_limit_error",
-    "overloaded": "server_error",
-    "timeout": "server_error",
-    "malformed_call": "server_error",
-    "server": "server_error",
-}
+_FAULTS = FaultTable(
+    kinds={
+        "invalid_request_error": "invalid_request",
+        "authentication_error": "authentication",
+        "permission_error": "permission",
+        "not_found_error": "not_found",
+        "rate_limit_error": "rate_limit",
+        _INSUFFICIENT_QUOTA: "billing",
+        "server_error": "server",
+        "overloaded_error": "overloaded",
+        "timeout_error": "timeout",
+    },
+    codes={
+        "rate_limit_exceeded": "rate_limit",
+        _INSUFFICIENT_QUOTA: "billing",
+        "invalid_api_key": "authentication",
+        "model_not_found": "not_found",
+        "server_error": "server",
+        "invalid_prompt": "invalid_request",
+        "malformed_function_call": "malformed_call",
+        "tool_use_failed": "malformed_call",  # Groq: the model's call does not fit the declared tools
+    },
+    types={
+        "invalid_request": "invalid_request_error",
+        "authentication": "authentication_error",
+        "billing": _INSUFFICIENT_QUOTA,
+        "permission": "permission_error",
+        "not_found": "not_found_error",
+        "conflict": "conflict_error",
+        "too_large": "invalid_request_error",
+        "rate_limit": "rate_limit_error",
+        "overloaded": "server_error",
+        "timeout": "server_error",
+        "malformed_call": "server_error",
+        "server": "server_error",
+    },
+    statuses={
+        "billing": (429,),
+        "overloaded": (503,),
+        "timeout": (504, 408),
+    },
+    request_id_header="x-request-id",
+)
 _FIELDS = frozenset({"message", "type", "param", "code"})
 
 
@@ -85,7 +87,7 @@ def fault_code(fault: Fault) -> str:
 
 def _kind_of_code(code: str) -> FaultKind | None:
     """Map a code to a fault kind. Codes about a prompt or an image are errors of the request."""
-    return _BY_CODE.get(code) or ("invalid_request" if code.startswith("invalid_") or "image" in code else None)
+    return _FAULTS.kind_of_code(code) or ("invalid_request" if code.startswith("invalid_") or "image" in code else None)
 
 
 def read_fault(
@@ -95,14 +97,16 @@ def read_fault(
     if type(error) is not dict:
         return Fault(kind_of_status(status or 500), body_message(error, status or 500), status or 500)
     code, kind_name = error.get("code"), error.get("type")
-    kind = _BY_CODE.get(str(code)) or ("billing" if kind_name == _INSUFFICIENT_QUOTA else None)
+    kind = _FAULTS.kind_of_code(str(code)) or ("billing" if kind_name == _INSUFFICIENT_QUOTA else None)
     if status == 413:
         kind = "too_large"  # Groq sends rate_limit_exceeded, but waiting does not make the request smaller
     kind = kind or (None if status is None else kind_of_status(status))
     if kind is None:
-        kind = _kind_of_code(str(code)) or _BY_TYPE.get(str(kind_name)) or kind_of_status(_as_status(code) or 500)
+        kind = (
+            _kind_of_code(str(code)) or _FAULTS.kind_of_type(str(kind_name)) or kind_of_status(_as_status(code) or 500)
+        )
     own = {key: value for key, value in error.items() if key not in _FIELDS}
-    if kind_name is not None and kind_name != _TYPES[kind]:
+    if kind_name is not None and kind_name != _FAULTS.type_of_kind(kind):
         own["type"] = kind_name
     if kind == "billing" and code is None:
         own["code"] = None
@@ -124,7 +128,7 @@ def _as_status(code: JSON) -> int | None:
 def write_fault(fault: Fault, wire: str) -> Object:
     # By this code clients distinguish a billing error from a rate limit; both are 429.
     code = _INSUFFICIENT_QUOTA if fault.kind == "billing" and fault.code is None else fault.code
-    out = {"message": fault.message, "type": _TYPES[fault.kind], "param": fault.param, "code": code}
+    out = {"message": fault.message, "type": _FAULTS.type_of_kind(fault.kind), "param": fault.param, "code": code}
     return {**out, **fault.extra.get(wire, {})}
 
 
@@ -148,4 +152,4 @@ def decode_error(
 
 def encode_error(wire: str, fault: Fault) -> EncodedFault:
     body = {"error": write_fault(fault, wire)}
-    return EncodedFault(wire_status(fault, _STATUSES), body, fault_headers(fault, "x-request-id"))
+    return EncodedFault(_FAULTS.status_of(fault), body, _FAULTS.headers_of(fault))

@@ -8,7 +8,6 @@ Anything that needs code does not belong here. Base URLs end where the path of t
 
 from __future__ import annotations
 
-from copy import copy
 from difflib import get_close_matches
 
 from msgspec.structs import replace
@@ -16,6 +15,7 @@ from msgspec.structs import replace
 from ..ir.errors import ConfigError
 from ..ir.value import Value
 from . import get
+from .codec import WireCodec
 from .protocol import Wire
 
 __all__ = ["COMPATIBLE", "ApiKey", "Vendor", "find", "names", "vendor_codec"]
@@ -146,8 +146,8 @@ def find(name: str) -> Vendor:
 def vendor_codec(vendor: Vendor, wire: str | None = None) -> Wire:
     """Return the codec of the vendor's wire, or of `wire`, with the vendor's deviations."""
     codec = get(wire or vendor.wire)
-    if codec.name != get(vendor.wire).name:
-        return codec
+    if not isinstance(codec, WireCodec) or codec.name != get(vendor.wire).name:
+        return codec  # a third party's implementation declares its own deviations
     changes: dict[str, object] = {}
     if vendor.dialect is not None:
         changes["dialect"] = vendor.dialect
@@ -155,7 +155,4 @@ def vendor_codec(vendor: Vendor, wire: str | None = None) -> Wire:
         changes["limits"] = replace(codec.limits, id=vendor.id, id_length=vendor.id_length)
     if not vendor.counts_on_request:
         changes["capabilities"] = replace(codec.capabilities, counts_on_request=False)
-    if changes:
-        codec = copy(codec)
-        vars(codec).update(changes)
-    return codec
+    return replace(codec, **changes) if changes else codec

@@ -1,8 +1,12 @@
 """Finding wires by name."""
 
-import sys
+import pkgutil
+import tomllib
+from importlib import import_module
+from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import toolwire
 from toolwire.ir import ConfigError
@@ -29,36 +33,51 @@ def test_version_can_be_part_of_the_wire_name():
     assert "2023-06-01" in caught.value.hint
 
 
+@pytest.mark.parametrize("name", names())
+def test_codec_cannot_be_changed(name):
+    codec = get(name)
+    with pytest.raises(AttributeError):
+        codec.dialect = "other"
+    assert replace(codec, dialect="other").dialect == "other"
+    assert codec.dialect != "other"
+
+
+def test_version_is_another_codec_of_the_same_wire():
+    new, old = get("anthropic"), get("anthropic@2023-06-01")
+    assert new.versions == {"2023-06-01": old, "2026-10-21": new}
+    assert (old.headers, new.headers) == (
+        {"anthropic-version": "2023-06-01"},
+        {"anthropic-version": "2026-10-21"},
+    )
+    assert get("gemini").versions == {}
+
+
 def test_unknown_wire_error_suggests_a_similar_name():
     with pytest.raises(ConfigError) as caught:
         get("openai_caht")
     assert "openai_chat" in caught.value.hint
 
 
-def test_pyproject_entry_points_match_the_registry():
-    import tomllib
-    from pathlib import Path
+def test_every_wire_package_is_registered():
+    packages = [module.name for module in pkgutil.iter_modules(toolwire.wire.__path__) if module.ispkg]
+    codecs = {name: getattr(import_module(f"toolwire.wire.{name}"), "CODEC", None) for name in packages}
+    assert sorted(name for name, codec in codecs.items() if codec is not None) == names()
+    assert all(codec is get(name) for name, codec in codecs.items() if codec is not None)
 
-    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())
-    entries = project["project"]["entry-points"]["toolwire.wire"]
-    assert sorted(entries) == names()
-    for name, place in entries.items():
-        module, _, attribute = place.partition(":")
-        __import__(module)
-        assert getattr(sys.modules[module], attribute) is get(name)
-    assert project["project"]["version"] == toolwire.__version__
+
+def test_pyproject_declares_the_entry_point_groups_and_the_version():
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+    assert project["entry-points"] == {"toolwire.wire": {}, "toolwire.text": {}}
+    assert project["version"] == toolwire.__version__
 
 
 class _EntryPoint:
     name = "acme"
 
     def load(self):
-        from toolwire.wire.openai_chat import OpenAIChat
+        from toolwire.wire.openai_chat import CODEC
 
-        class Acme(OpenAIChat):
-            name = "acme"
-
-        return Acme()
+        return replace(CODEC, name="acme")
 
 
 def test_third_party_wire_is_loaded_from_an_entry_point(monkeypatch):

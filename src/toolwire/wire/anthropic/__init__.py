@@ -6,110 +6,98 @@ content of a turn is one ordered list of blocks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import partial
 
-from ...ir.losses import Losses
-from ...ir.pointer import JSON, Object
+from msgspec.structs import replace
+
 from ...ir.request import Request
-from ...ir.response import Fault
-from ...ir.tools import Tool
-from ..fields import decode_list
-from ..protocol import Capabilities, Encoded, EncodedFault, Limits, StreamDecoder, StreamEncoder, Wire
-from . import fault, request
+from ..codec import WireCodec, fixed_path, tools_decoder, tools_encoder
+from ..protocol import Capabilities, Limits, StreamDecoder, StreamEncoder
 from .blocks import NAME, PROVIDER
+from .fault import decode_error, encode_error
 from .limits import SIGNATURES
 from .locations import DETECTION, locator
+from .request import DEFAULT_MAX_TOKENS, decode_request, encode_request
 from .response import decode_response, encode_response
 from .tools import read_discovered_tools, read_tool, write_tool
 
-__all__ = ["CODEC", "Anthropic"]
+__all__ = ["CODEC"]
 
 
-class Anthropic:
-    name = NAME
-    provider = PROVIDER
-    dialect = "anthropic"
-    terminal = rb'"type": ?"message_stop"'
-    conversation = "messages"
-    detection = DETECTION
-    limits = Limits(
+def _stream_decoder() -> StreamDecoder:
+    from .stream_decoder import MessagesStreamDecoder
+
+    return MessagesStreamDecoder()
+
+
+def _stream_encoder(request: Request | None = None) -> StreamEncoder:
+    from .stream_encoder import MessagesStreamEncoder
+
+    return MessagesStreamEncoder(request)
+
+
+_OLD_VERSION, _NEW_VERSION = "2023-06-01", "2026-10-21"
+
+_OLD = WireCodec(
+    name=NAME,
+    provider=PROVIDER,
+    dialect="anthropic",
+    conversation="messages",
+    terminal=rb'"type": ?"message_stop"',
+    detection=DETECTION,
+    limits=Limits(
         name=r"[a-zA-Z0-9_-]+",
         name_length=128,
         id=r"[a-zA-Z0-9_-]+",
         id_length=128,
-        max_tokens=request.DEFAULT_MAX_TOKENS,
+        max_tokens=DEFAULT_MAX_TOKENS,
         min_budget=1024,
         signatures=SIGNATURES,
-    )
+    ),
+    capabilities=Capabilities(
+        choices=frozenset({"auto", "required", "none", "tool"}),
+        media=frozenset({"image", "file"}),
+        result_media=frozenset({"image", "file"}),
+        result_error=True,
+        strict=True,
+        parallel=True,
+        examples=True,
+        cache=frozenset({"part", "tool", "call", "result"}),
+        cache_ttls=("5m", "1h"),
+        object_arguments=True,
+        system_anywhere=False,
+        declared_history=True,
+        developer=False,
+        unique_names=True,
+        one_message_a_turn=True,
+        efforts=("low", "medium", "high", "xhigh", "max"),
+        budgets=True,
+        effort_and_budget=True,
+        adaptive=True,
+        forced_with_budget=False,
+    ),
+    path=fixed_path("/v1/messages"),
+    decode_request=decode_request,
+    encode_request=partial(encode_request, version=_OLD_VERSION),
+    decode_response=decode_response,
+    encode_response=encode_response,
+    read_error=decode_error,
+    encode_error=encode_error,
+    stream_decoder=_stream_decoder,
+    stream_encoder=_stream_encoder,
+    decode_tools=tools_decoder(read_tool),
+    encode_tools=tools_encoder(write_tool),
+    locator=locator,
+    read_discovery=read_discovered_tools,
+    version=_OLD_VERSION,
+    headers={"anthropic-version": _OLD_VERSION},
+)
 
-    def __init__(self, version: str, system_anywhere: bool) -> None:
-        self.version = version
-        self.versions: dict[str, Wire] = {}
-        self.headers = {"anthropic-version": version}
-        self.capabilities = Capabilities(
-            choices=frozenset({"auto", "required", "none", "tool"}),
-            media=frozenset({"image", "file"}),
-            result_media=frozenset({"image", "file"}),
-            result_error=True,
-            strict=True,
-            parallel=True,
-            examples=True,
-            cache=frozenset({"part", "tool", "call", "result"}),
-            cache_ttls=("5m", "1h"),
-            object_arguments=True,
-            system_anywhere=system_anywhere,
-            declared_history=True,
-            developer=False,
-            unique_names=True,
-            one_message_a_turn=True,
-            efforts=("low", "medium", "high", "xhigh", "max"),
-            budgets=True,
-            effort_and_budget=True,
-            adaptive=True,
-            forced_with_budget=False,
-        )
-
-    decode_request = staticmethod(request.decode_request)
-    decode_response = staticmethod(decode_response)
-    encode_response = staticmethod(encode_response)
-    locator = staticmethod(locator)
-
-    def path(self, model: str, *, stream: bool) -> str:
-        return "/v1/messages"
-
-    def encode_request(self, canonical: Request) -> Encoded:
-        return request.encode_request(canonical, self.version)
-
-    def decode_error(self, status: int | None, body: JSON, headers: Mapping[str, str] | None = None) -> Fault:
-        return fault.decode_error(status, body, headers, self.limits.signatures)
-
-    def encode_error(self, value: Fault) -> EncodedFault:
-        return fault.encode_error(value)
-
-    def stream_decoder(self) -> StreamDecoder:
-        from .stream_decoder import MessagesStreamDecoder
-
-        return MessagesStreamDecoder()
-
-    def stream_encoder(self, canonical: Request | None = None) -> StreamEncoder:
-        from .stream_encoder import MessagesStreamEncoder
-
-        return MessagesStreamEncoder(canonical)
-
-    def decode_tools(self, declarations: list[JSON]) -> tuple[Tool, ...]:
-        return tuple(decode_list({"tools": declarations}, "tools", read_tool))
-
-    def encode_tools(self, tools: tuple[Tool, ...]) -> tuple[list[Object], Losses]:
-        losses = Losses()
-        written = [write_tool(tool, losses, f"/tools/{index}") for index, tool in enumerate(tools)]
-        return [tool for tool in written if tool is not None], losses
-
-    def list_tools(self, body: JSON) -> tuple[Tool, ...]:
-        return read_discovered_tools(body)
-
-
-_OLD = Anthropic("2023-06-01", system_anywhere=False)
-_NEW = Anthropic("2026-10-21", system_anywhere=True)
-_OLD.versions = _NEW.versions = {_OLD.version: _OLD, _NEW.version: _NEW}
-
-CODEC: Wire = _NEW
+CODEC = replace(
+    _OLD,
+    capabilities=replace(_OLD.capabilities, system_anywhere=True),
+    encode_request=partial(encode_request, version=_NEW_VERSION),
+    version=_NEW_VERSION,
+    headers={"anthropic-version": _NEW_VERSION},
+    older=(_OLD,),
+)

@@ -14,14 +14,12 @@ from msgspec.structs import replace
 from ...ir.pointer import JSON, Object
 from ...ir.response import Fault, FaultKind
 from ..faults import (
+    FaultTable,
     body_message,
-    fault_headers,
     kind_of_status,
     read_request_id,
     read_retry_after,
     read_should_retry,
-    status_of_kind,
-    wire_status,
 )
 from ..protocol import EncodedFault
 from ..signatures import Signature, add_breach
@@ -43,20 +41,24 @@ _KINDS: dict[str, FaultKind] = {
     "overloaded_error": "overloaded",
     "api_error": "server",
 }
-_TYPES: dict[FaultKind, str] = {kind: word for word, kind in _KINDS.items()} | {"malformed_call": "api_error"}
-_STATUSES: dict[FaultKind, tuple[int, ...]] = {
-    "invalid_request": (400,),
-    "authentication": (401,),
-    "billing": (402,),
-    "permission": (403,),
-    "not_found": (404,),
-    "conflict": (409,),
-    "too_large": (413,),
-    "rate_limit": (429,),
-    "overloaded": (529,),
-    "timeout": (504,),
-    "malformed_call": (502,),
-}
+_FAULTS = FaultTable(
+    kinds=_KINDS,
+    types={kind: word for word, kind in _KINDS.items()} | {"malformed_call": "api_error"},
+    statuses={
+        "invalid_request": (400,),
+        "authentication": (401,),
+        "billing": (402,),
+        "permission": (403,),
+        "not_found": (404,),
+        "conflict": (409,),
+        "too_large": (413,),
+        "rate_limit": (429,),
+        "overloaded": (529,),
+        "timeout": (504,),
+        "malformed_call": (502,),
+    },
+    request_id_header="request-id",
+)
 
 
 def read_fault(body: JSON, status: int | None = None, signatures: tuple[Signature, ...] = SIGNATURES) -> Fault:
@@ -64,16 +66,16 @@ def read_fault(body: JSON, status: int | None = None, signatures: tuple[Signatur
     error = body.get("error") if type(body) is dict else None
     if type(error) is not dict:
         return Fault(kind_of_status(status or 500), body_message(body, status or 500), status or 500)
-    kind = _KINDS.get(str(error.get("type"))) or kind_of_status(status or 500)
+    kind = _FAULTS.kind_of_type(str(error.get("type"))) or kind_of_status(status or 500)
     details = error.get("details")
     code = details.get("error_code") if type(details) is dict else None
     own = {key: value for key, value in error.items() if key not in ("type", "message")}
-    if error.get("type") != _TYPES[kind]:
+    if error.get("type") != _FAULTS.type_of_kind(kind):
         own["type"] = error.get("type")
     fault = Fault(
         kind,
         str(error.get("message") or body_message(None, status or 500)),
-        status or _STATUSES.get(kind, (status_of_kind(kind),))[0],
+        status or _FAULTS.status_of_kind(kind),
         None if code is None else str(code),
         request_id=body.get("request_id") if type(body.get("request_id")) is str else None,
         extra={NAME: own} if own else {},
@@ -82,7 +84,7 @@ def read_fault(body: JSON, status: int | None = None, signatures: tuple[Signatur
 
 
 def write_fault(fault: Fault) -> Object:
-    error: Object = {"type": _TYPES[fault.kind], "message": fault.message}
+    error: Object = {"type": _FAULTS.type_of_kind(fault.kind), "message": fault.message}
     if fault.code is not None:
         error["details"] = {"error_code": fault.code}
     out: Object = {"type": "error", "error": {**error, **fault.extra.get(NAME, {})}}
@@ -107,4 +109,4 @@ def decode_error(
 
 
 def encode_error(fault: Fault) -> EncodedFault:
-    return EncodedFault(wire_status(fault, _STATUSES), write_fault(fault), fault_headers(fault, "request-id"))
+    return EncodedFault(_FAULTS.status_of(fault), write_fault(fault), _FAULTS.headers_of(fault))

@@ -7,17 +7,14 @@ array. Only the finish reason marks the end. Both spellings of protobuf JSON are
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import ClassVar
 
-from ...ir.errors import ConfigError
 from ...ir.losses import Losses
 from ...ir.pointer import JSON, Object
 from ...ir.request import Request
-from ...ir.response import Fault
 from ...ir.tools import Tool
-from ..protocol import Capabilities, EncodedFault, Limits, StreamDecoder, StreamEncoder, Wire
-from . import fault as faults
+from ..codec import WireCodec
+from ..protocol import Capabilities, Limits, StreamDecoder, StreamEncoder
+from .fault import decode_error, encode_error
 from .field_names import NAME
 from .limits import SIGNATURES
 from .locations import DETECTION, locator
@@ -26,21 +23,52 @@ from .request import decode_request, encode_request
 from .response import decode_response, encode_response
 from .tools import read_tools, write_tools
 
-__all__ = ["CODEC", "Gemini"]
+__all__ = ["CODEC"]
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._~-]")  # characters that could be syntax in a path
 
 
-class Gemini:
-    name = NAME
-    version: ClassVar[str | None] = None
-    provider = PROVIDER
-    dialect = "gemini_json_schema"
-    terminal = rb'"(?:finishReason|finish_reason|blockReason)": ?"'
-    headers: ClassVar[Mapping[str, str]] = {}
-    conversation = "contents"
-    detection = DETECTION
-    limits = Limits(
+def _path(model: str, *, stream: bool) -> str:
+    name = _UNSAFE.sub(_percent, model.removeprefix("models/"))
+    return f"/v1beta/models/{name}:{'streamGenerateContent?alt=sse' if stream else 'generateContent'}"
+
+
+def _percent(found: re.Match[str]) -> str:
+    return "".join(f"%{byte:02X}" for byte in found[0].encode())
+
+
+def _stream_decoder() -> StreamDecoder:
+    from .stream_decoder import GeminiStreamDecoder
+
+    return GeminiStreamDecoder()
+
+
+def _stream_encoder(request: Request | None = None) -> StreamEncoder:
+    from .stream_encoder import GeminiStreamEncoder
+
+    return GeminiStreamEncoder(request)
+
+
+def _decode_tools(declarations: list[JSON]) -> tuple[Tool, ...]:
+    bare = type(declarations) is list and any(type(entry) is dict and "name" in entry for entry in declarations)
+    if bare:
+        declarations = [{"functionDeclarations": declarations}]
+    return read_tools({"tools": declarations})
+
+
+def _encode_tools(tools: tuple[Tool, ...]) -> tuple[list[Object], Losses]:
+    losses = Losses()
+    return write_tools(tools, losses), losses
+
+
+CODEC = WireCodec(
+    name=NAME,
+    provider=PROVIDER,
+    dialect="gemini_json_schema",
+    conversation="contents",
+    terminal=rb'"(?:finishReason|finish_reason|blockReason)": ?"',
+    detection=DETECTION,
+    limits=Limits(
         name=r"[a-zA-Z_][a-zA-Z0-9_.:-]*",
         name_length=128,
         id=r"[\x21-\x7e]+",
@@ -48,8 +76,8 @@ class Gemini:
         tools=512,
         stops=5,
         signatures=SIGNATURES,
-    )
-    capabilities = Capabilities(
+    ),
+    capabilities=Capabilities(
         counts_tool_input=True,
         choices=frozenset({"auto", "required", "none", "tool", "allowed", "validated"}),
         media=frozenset({"image", "audio", "video", "file"}),
@@ -69,49 +97,17 @@ class Gemini:
         # The documented value that makes the API skip the signature check, for calls that another model made. It is
         # sent literally: the API rejects its base64 (langchain-google#1972).
         unsigned_call="skip_thought_signature_validator",
-    )
-    decode_request = staticmethod(decode_request)
-    encode_request = staticmethod(encode_request)
-    decode_response = staticmethod(decode_response)
-    encode_response = staticmethod(encode_response)
-    locator = staticmethod(locator)
-
-    def path(self, model: str, *, stream: bool) -> str:
-        name = _UNSAFE.sub(_percent, model.removeprefix("models/"))
-        return f"/v1beta/models/{name}:{'streamGenerateContent?alt=sse' if stream else 'generateContent'}"
-
-    def decode_error(self, status: int | None, body: JSON, headers: Mapping[str, str] | None = None) -> Fault:
-        return faults.decode_error(status, body, headers, self.limits.signatures)
-
-    def encode_error(self, fault: Fault) -> EncodedFault:
-        return faults.encode_error(fault)
-
-    def stream_decoder(self) -> StreamDecoder:
-        from .stream_decoder import GeminiStreamDecoder
-
-        return GeminiStreamDecoder()
-
-    def stream_encoder(self, request: Request | None = None) -> StreamEncoder:
-        from .stream_encoder import GeminiStreamEncoder
-
-        return GeminiStreamEncoder(request)
-
-    def decode_tools(self, declarations: list[JSON]) -> tuple[Tool, ...]:
-        bare = type(declarations) is list and any(type(entry) is dict and "name" in entry for entry in declarations)
-        if bare:
-            declarations = [{"functionDeclarations": declarations}]
-        return read_tools({"tools": declarations})
-
-    def encode_tools(self, tools: tuple[Tool, ...]) -> tuple[list[Object], Losses]:
-        losses = Losses()
-        return write_tools(tools, losses), losses
-
-    def list_tools(self, body: JSON) -> tuple[Tool, ...]:
-        raise ConfigError(f"{NAME} has no discovery reply", hint="read the tools of a request from its `tools`")
-
-
-def _percent(found: re.Match[str]) -> str:
-    return "".join(f"%{byte:02X}" for byte in found[0].encode())
-
-
-CODEC: Wire = Gemini()
+    ),
+    path=_path,
+    decode_request=decode_request,
+    encode_request=encode_request,
+    decode_response=decode_response,
+    encode_response=encode_response,
+    read_error=decode_error,
+    encode_error=encode_error,
+    stream_decoder=_stream_decoder,
+    stream_encoder=_stream_encoder,
+    decode_tools=_decode_tools,
+    encode_tools=_encode_tools,
+    locator=locator,
+)

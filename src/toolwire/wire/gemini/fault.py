@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from ...ir.pointer import JSON, Object
-from ...ir.response import Fault, FaultKind
+from ...ir.response import Fault
 from ..faults import (
+    FaultTable,
     body_message,
-    fault_headers,
     kind_of_status,
     parse_retry_text,
     parse_seconds,
@@ -24,7 +24,6 @@ from ..faults import (
     read_retry_after,
     read_should_retry,
     status_of_kind,
-    wire_status,
 )
 from ..protocol import EncodedFault
 from ..signatures import Signature, add_breach
@@ -33,49 +32,51 @@ from .limits import SIGNATURES
 
 __all__ = ["decode_error", "encode_error", "read_fault", "write_fault"]
 
-_KINDS: dict[str, FaultKind] = {
-    "INVALID_ARGUMENT": "invalid_request",
-    "FAILED_PRECONDITION": "invalid_request",
-    "OUT_OF_RANGE": "invalid_request",
-    "UNAUTHENTICATED": "authentication",
-    "PERMISSION_DENIED": "permission",
-    "NOT_FOUND": "not_found",
-    "ALREADY_EXISTS": "conflict",
-    "ABORTED": "conflict",
-    "RESOURCE_EXHAUSTED": "rate_limit",
-    "UNAVAILABLE": "overloaded",
-    "DEADLINE_EXCEEDED": "timeout",
-    "INTERNAL": "server",
-    "UNKNOWN": "server",
-}
-_BY_REASON: dict[str, FaultKind] = {"API_KEY_INVALID": "authentication"}  # under INVALID_ARGUMENT
-_STATUS_NAMES: dict[FaultKind, str] = {
-    "invalid_request": "INVALID_ARGUMENT",
-    "authentication": "UNAUTHENTICATED",
-    "billing": "FAILED_PRECONDITION",
-    "permission": "PERMISSION_DENIED",
-    "not_found": "NOT_FOUND",
-    "conflict": "ABORTED",
-    "too_large": "INVALID_ARGUMENT",
-    "rate_limit": "RESOURCE_EXHAUSTED",
-    "overloaded": "UNAVAILABLE",
-    "timeout": "DEADLINE_EXCEEDED",
-    "malformed_call": "INTERNAL",
-    "server": "INTERNAL",
-}
-_STATUSES: dict[FaultKind, tuple[int, ...]] = {
-    "invalid_request": (400,),
-    "authentication": (401, 400),
-    "billing": (400,),
-    "permission": (403,),
-    "not_found": (404,),
-    "conflict": (409,),
-    "too_large": (400, 413),
-    "rate_limit": (429,),
-    "overloaded": (503,),
-    "timeout": (504,),
-    "malformed_call": (502,),
-}
+_FAULTS = FaultTable(
+    kinds={
+        "INVALID_ARGUMENT": "invalid_request",
+        "FAILED_PRECONDITION": "invalid_request",
+        "OUT_OF_RANGE": "invalid_request",
+        "UNAUTHENTICATED": "authentication",
+        "PERMISSION_DENIED": "permission",
+        "NOT_FOUND": "not_found",
+        "ALREADY_EXISTS": "conflict",
+        "ABORTED": "conflict",
+        "RESOURCE_EXHAUSTED": "rate_limit",
+        "UNAVAILABLE": "overloaded",
+        "DEADLINE_EXCEEDED": "timeout",
+        "INTERNAL": "server",
+        "UNKNOWN": "server",
+    },
+    codes={"API_KEY_INVALID": "authentication"},  # under INVALID_ARGUMENT
+    types={
+        "invalid_request": "INVALID_ARGUMENT",
+        "authentication": "UNAUTHENTICATED",
+        "billing": "FAILED_PRECONDITION",
+        "permission": "PERMISSION_DENIED",
+        "not_found": "NOT_FOUND",
+        "conflict": "ABORTED",
+        "too_large": "INVALID_ARGUMENT",
+        "rate_limit": "RESOURCE_EXHAUSTED",
+        "overloaded": "UNAVAILABLE",
+        "timeout": "DEADLINE_EXCEEDED",
+        "malformed_call": "INTERNAL",
+        "server": "INTERNAL",
+    },
+    statuses={
+        "invalid_request": (400,),
+        "authentication": (401, 400),
+        "billing": (400,),
+        "permission": (403,),
+        "not_found": (404,),
+        "conflict": (409,),
+        "too_large": (400, 413),
+        "rate_limit": (429,),
+        "overloaded": (503,),
+        "timeout": (504,),
+        "malformed_call": (502,),
+    },
+)
 _RETRY = "type.googleapis.com/google.rpc.RetryInfo"
 
 
@@ -89,9 +90,9 @@ def read_fault(body: JSON, status: int | None = None, signatures: tuple[Signatur
     code = error.get("code")
     status = status or (code if type(code) is int and 400 <= code < 600 else None)
     word, reason = str(error.get("status")), _reason(error.get("details"))
-    kind = _BY_REASON.get(reason or "") or _KINDS.get(word) or kind_of_status(status or 500)
+    kind = _FAULTS.kind_of_code(reason or "") or _FAULTS.kind_of_type(word) or kind_of_status(status or 500)
     own = {key: value for key, value in error.items() if key not in ("code", "message", "status")}
-    if word != _STATUS_NAMES[kind]:
+    if word != _FAULTS.type_of_kind(kind):
         own["status"] = error.get("status")
     fault = Fault(
         kind,
@@ -121,8 +122,8 @@ def _retry_delay(details: JSON) -> float | None:
 
 
 def write_fault(fault: Fault) -> Object:
-    status = wire_status(fault, _STATUSES)
-    error: Object = {"code": status, "message": fault.message, "status": _STATUS_NAMES[fault.kind]}
+    status = _FAULTS.status_of(fault)
+    error: Object = {"code": status, "message": fault.message, "status": _FAULTS.type_of_kind(fault.kind)}
     if fault.retry_after is not None:
         error["details"] = [{"@type": _RETRY, "retryDelay": f"{fault.retry_after:g}s"}]
     return {"error": {**error, **fault.extra.get(NAME, {})}}
@@ -145,4 +146,4 @@ def decode_error(
 
 
 def encode_error(fault: Fault) -> EncodedFault:
-    return EncodedFault(wire_status(fault, _STATUSES), write_fault(fault), fault_headers(fault, None))
+    return EncodedFault(_FAULTS.status_of(fault), write_fault(fault), _FAULTS.headers_of(fault))

@@ -6,41 +6,43 @@ Arguments are JSON objects, images bare base64. (Ollama also serves OpenAI Chat 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
-
-from ...ir.errors import ConfigError
-from ...ir.losses import Losses
-from ...ir.pointer import JSON, Object
 from ...ir.request import Request
-from ...ir.response import Fault
-from ...ir.tools import Tool
-from ..fields import decode_list
-from ..protocol import Capabilities, EncodedFault, Limits, StreamDecoder, StreamEncoder, Wire
-from . import fault as faults
+from ..codec import WireCodec, fixed_path, tools_decoder, tools_encoder
+from ..protocol import Capabilities, Limits, StreamDecoder, StreamEncoder
 from .content import NAME
+from .fault import decode_error, encode_error
 from .locations import DETECTION, locator
 from .request import decode_request, encode_request
 from .response import decode_response, encode_response
 from .tools import read_tool, write_tool
 
-__all__ = ["CODEC", "Ollama"]
+__all__ = ["CODEC"]
 
 _IMAGE = frozenset({"image"})
 
 
-class Ollama:
-    name = NAME
-    version: ClassVar[str | None] = None
-    provider = "ollama"
-    dialect = "ollama"
-    terminal = rb'"done": ?true'
-    headers: ClassVar[Mapping[str, str]] = {}
-    conversation = "messages"
-    detection = DETECTION
+def _stream_decoder() -> StreamDecoder:
+    from .stream_decoder import OllamaStreamDecoder
+
+    return OllamaStreamDecoder()
+
+
+def _stream_encoder(request: Request | None = None) -> StreamEncoder:
+    from .stream_encoder import OllamaStreamEncoder
+
+    return OllamaStreamEncoder(request)
+
+
+CODEC = WireCodec(
+    name=NAME,
+    provider="ollama",
+    dialect="ollama",
+    conversation="messages",
+    terminal=rb'"done": ?true',
+    detection=DETECTION,
     # the server has no rule; such names survive the chat templates of models
-    limits = Limits(name=r"[a-zA-Z0-9_.-]+", name_length=128, id=r"[\x21-\x7e]+", id_length=128)
-    capabilities = Capabilities(
+    limits=Limits(name=r"[a-zA-Z0-9_.-]+", name_length=128, id=r"[\x21-\x7e]+", id_length=128),
+    capabilities=Capabilities(
         choices=frozenset({"auto", "none"}),
         media=_IMAGE,
         assistant_media=_IMAGE,
@@ -52,42 +54,17 @@ class Ollama:
         system_only=True,
         efforts=("low", "medium", "high", "max"),
         adaptive=True,
-    )
-    decode_request = staticmethod(decode_request)
-    encode_request = staticmethod(encode_request)
-    decode_response = staticmethod(decode_response)
-    encode_response = staticmethod(encode_response)
-    locator = staticmethod(locator)
-
-    def path(self, model: str, *, stream: bool) -> str:
-        return "/api/chat"
-
-    def decode_error(self, status: int | None, body: JSON, headers: Mapping[str, str] | None = None) -> Fault:
-        return faults.decode_error(status, body, headers)
-
-    def encode_error(self, fault: Fault) -> EncodedFault:
-        return faults.encode_error(fault)
-
-    def stream_decoder(self) -> StreamDecoder:
-        from .stream_decoder import OllamaStreamDecoder
-
-        return OllamaStreamDecoder()
-
-    def stream_encoder(self, request: Request | None = None) -> StreamEncoder:
-        from .stream_encoder import OllamaStreamEncoder
-
-        return OllamaStreamEncoder(request)
-
-    def decode_tools(self, declarations: list[JSON]) -> tuple[Tool, ...]:
-        return tuple(decode_list({"tools": declarations}, "tools", read_tool))
-
-    def encode_tools(self, tools: tuple[Tool, ...]) -> tuple[list[Object], Losses]:
-        losses = Losses()
-        written = [write_tool(tool, losses, f"/tools/{index}") for index, tool in enumerate(tools)]
-        return [tool for tool in written if tool is not None], losses
-
-    def list_tools(self, body: JSON) -> tuple[Tool, ...]:
-        raise ConfigError(f"{NAME} has no discovery reply", hint="read the tools of a request from its `tools`")
-
-
-CODEC: Wire = Ollama()
+    ),
+    path=fixed_path("/api/chat"),
+    decode_request=decode_request,
+    encode_request=encode_request,
+    decode_response=decode_response,
+    encode_response=encode_response,
+    read_error=decode_error,
+    encode_error=encode_error,
+    stream_decoder=_stream_decoder,
+    stream_encoder=_stream_encoder,
+    decode_tools=tools_decoder(read_tool),
+    encode_tools=tools_encoder(write_tool),
+    locator=locator,
+)

@@ -2,36 +2,37 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from msgspec.structs import replace
 
 from ...ir.pointer import JSON, Object
-from ...ir.response import Fault, FaultKind
+from ...ir.response import Fault
 from ..faults import (
+    FaultTable,
     body_message,
-    fault_headers,
     kind_of_status,
     read_request_id,
     read_retry_after,
     read_should_retry,
     status_of_kind,
-    wire_status,
 )
 from ..protocol import EncodedFault
+from ..signatures import Signature, add_breach
 from .content import NAME
 
 __all__ = ["decode_error", "encode_error", "read_fault", "write_fault"]
 
-# Messages of the server, for errors without a status.
-_MESSAGE_MARKERS: tuple[tuple[str, FaultKind], ...] = (
-    (r"\Aunauthorized", "authentication"),
-    (r"\bnot found\b", "not_found"),
-    (r"\Aserver busy", "overloaded"),
-    (r"\bdoes not support\b|\bis required\b|\Amissing request body", "invalid_request"),
+_FAULTS = FaultTable(
+    # messages of the server, for errors without a status
+    messages=(
+        (r"\Aunauthorized", "authentication"),
+        (r"\bnot found\b", "not_found"),
+        (r"\Aserver busy", "overloaded"),
+        (r"\bdoes not support\b|\bis required\b|\Amissing request body", "invalid_request"),
+    ),
+    statuses={"billing": (402,), "overloaded": (503,), "malformed_call": (502,)},
 )
-_STATUSES: dict[FaultKind, tuple[int, ...]] = {"billing": (402,), "overloaded": (503,), "malformed_call": (502,)}
 
 
 def read_fault(body: JSON, status: int | None = None) -> Fault:
@@ -45,22 +46,22 @@ def read_fault(body: JSON, status: int | None = None) -> Fault:
         own["error"] = error
         message = error.get("message") if type(error) is dict else None
     error_text = message if type(message) is str and message else body_message(None, status or 500)
-    kind = kind_of_status(status) if status else _kind_of_message(error_text)
+    kind = kind_of_status(status) if status else _FAULTS.kind_of_message(error_text) or "server"
     return Fault(kind, error_text, status or status_of_kind(kind), extra={NAME: own} if own else {})
-
-
-def _kind_of_message(error_text: str) -> FaultKind:
-    start = error_text[:500]
-    return next((kind for pattern, kind in _MESSAGE_MARKERS if re.search(pattern, start)), "server")
 
 
 def write_fault(fault: Fault) -> Object:
     return {"error": fault.message, **fault.extra.get(NAME, {})}
 
 
-def decode_error(status: int | None, body: JSON, headers: Mapping[str, str] | None) -> Fault:
+def decode_error(
+    status: int | None,
+    body: JSON,
+    headers: Mapping[str, str] | None,
+    signatures: tuple[Signature, ...] = (),
+) -> Fault:
     return replace(
-        read_fault(body, status),
+        add_breach(read_fault(body, status), signatures),
         retry_after=read_retry_after(headers),
         retryable=read_should_retry(headers),
         request_id=read_request_id(headers),
@@ -68,4 +69,4 @@ def decode_error(status: int | None, body: JSON, headers: Mapping[str, str] | No
 
 
 def encode_error(fault: Fault) -> EncodedFault:
-    return EncodedFault(wire_status(fault, _STATUSES), write_fault(fault), fault_headers(fault, None))
+    return EncodedFault(_FAULTS.status_of(fault), write_fault(fault), _FAULTS.headers_of(fault))

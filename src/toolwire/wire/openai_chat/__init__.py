@@ -5,38 +5,42 @@ POST /v1/chat/completions; server-sent events of `data:` only, ended by `[DONE]`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
+from functools import partial
 
-from ...ir.errors import ConfigError
-from ...ir.losses import Losses
-from ...ir.pointer import JSON, Object
 from ...ir.request import Request
-from ...ir.response import Fault
-from ...ir.tools import Tool
 from .. import openai_fault
-from ..fields import decode_list
+from ..codec import WireCodec, fixed_path, tools_decoder, tools_encoder
 from ..openai_limits import SIGNATURES
-from ..protocol import Capabilities, EncodedFault, Limits, StreamDecoder, StreamEncoder, Wire
+from ..protocol import Capabilities, Limits, StreamDecoder, StreamEncoder
 from .content import NAME
 from .locations import DETECTION, locator
 from .request import decode_request, encode_request
 from .response import decode_response, encode_response
 from .tools import read_tool, write_tool
 
-__all__ = ["CODEC", "OpenAIChat"]
+__all__ = ["CODEC"]
 
 
-class OpenAIChat:
-    name = NAME
-    version: ClassVar[str | None] = None
-    provider = "openai"
-    dialect = "openai"
-    terminal = rb'"finish_reason": ?"'
-    headers: ClassVar[Mapping[str, str]] = {}
-    conversation = "messages"
-    detection = DETECTION
-    limits = Limits(
+def _stream_decoder() -> StreamDecoder:
+    from .stream_decoder import ChatStreamDecoder
+
+    return ChatStreamDecoder()
+
+
+def _stream_encoder(request: Request | None = None) -> StreamEncoder:
+    from .stream_encoder import ChatStreamEncoder
+
+    return ChatStreamEncoder(request)
+
+
+CODEC = WireCodec(
+    name=NAME,
+    provider="openai",
+    dialect="openai",
+    conversation="messages",
+    terminal=rb'"finish_reason": ?"',
+    detection=DETECTION,
+    limits=Limits(
         name=r"[a-zA-Z0-9_-]+",
         name_length=64,
         id=r"[a-zA-Z0-9_-]+",
@@ -44,8 +48,8 @@ class OpenAIChat:
         tools=128,
         stops=4,
         signatures=SIGNATURES,
-    )
-    capabilities = Capabilities(
+    ),
+    capabilities=Capabilities(
         choices=frozenset({"auto", "required", "none", "tool", "allowed"}),
         media=frozenset({"image", "audio", "file"}),
         freeform=True,
@@ -58,42 +62,17 @@ class OpenAIChat:
         cache=frozenset({"part"}),
         cache_ttls=("30m", "12h"),
         ordered=False,
-    )
-    decode_request = staticmethod(decode_request)
-    encode_request = staticmethod(encode_request)
-    decode_response = staticmethod(decode_response)
-    encode_response = staticmethod(encode_response)
-    locator = staticmethod(locator)
-
-    def path(self, model: str, *, stream: bool) -> str:
-        return "/chat/completions"
-
-    def decode_error(self, status: int | None, body: JSON, headers: Mapping[str, str] | None = None) -> Fault:
-        return openai_fault.decode_error(NAME, status, body, headers, self.limits.signatures)
-
-    def encode_error(self, fault: Fault) -> EncodedFault:
-        return openai_fault.encode_error(NAME, fault)
-
-    def stream_decoder(self) -> StreamDecoder:
-        from .stream_decoder import ChatStreamDecoder
-
-        return ChatStreamDecoder()
-
-    def stream_encoder(self, request: Request | None = None) -> StreamEncoder:
-        from .stream_encoder import ChatStreamEncoder
-
-        return ChatStreamEncoder(request)
-
-    def decode_tools(self, declarations: list[JSON]) -> tuple[Tool, ...]:
-        return tuple(decode_list({"tools": declarations}, "tools", read_tool))
-
-    def encode_tools(self, tools: tuple[Tool, ...]) -> tuple[list[Object], Losses]:
-        losses = Losses()
-        written = [write_tool(tool, losses, f"/tools/{index}") for index, tool in enumerate(tools)]
-        return [tool for tool in written if tool is not None], losses
-
-    def list_tools(self, body: JSON) -> tuple[Tool, ...]:
-        raise ConfigError(f"{NAME} has no discovery reply", hint="read the tools of a request from its `tools`")
-
-
-CODEC: Wire = OpenAIChat()
+    ),
+    path=fixed_path("/chat/completions"),
+    decode_request=decode_request,
+    encode_request=encode_request,
+    decode_response=decode_response,
+    encode_response=encode_response,
+    read_error=partial(openai_fault.decode_error, NAME),
+    encode_error=partial(openai_fault.encode_error, NAME),
+    stream_decoder=_stream_decoder,
+    stream_encoder=_stream_encoder,
+    decode_tools=tools_decoder(read_tool),
+    encode_tools=tools_encoder(write_tool),
+    locator=locator,
+)

@@ -6,37 +6,55 @@ list of items; a call has an item id and a separate id for its result.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
+from functools import partial
 
 from ...ir.losses import Losses
 from ...ir.pointer import JSON, Object
 from ...ir.request import Request
-from ...ir.response import Fault
 from ...ir.tools import Tool
 from .. import openai_fault
+from ..codec import WireCodec, fixed_path
 from ..openai_limits import SIGNATURES
-from ..protocol import Capabilities, EncodedFault, Limits, StreamDecoder, StreamEncoder, Wire
+from ..protocol import Capabilities, Limits, StreamDecoder, StreamEncoder
 from .content import NAME
 from .locations import DETECTION, locator
 from .request import decode_request, encode_request
 from .response import decode_response, encode_response
 from .tools import read_discovered_tools, read_tools, write_tools
 
-__all__ = ["CODEC", "OpenAIResponses"]
+__all__ = ["CODEC"]
 
 
-class OpenAIResponses:
-    name = NAME
-    version: ClassVar[str | None] = None
-    provider = "openai"
-    dialect = "openai"
-    terminal = rb'"type": ?"response\.(?:completed|incomplete|failed)"'
-    headers: ClassVar[Mapping[str, str]] = {}
-    conversation = "input"
-    detection = DETECTION
-    limits = Limits(name=r"[a-zA-Z0-9_-]+", name_length=128, id=r"[a-zA-Z0-9_-]+", id_length=64, signatures=SIGNATURES)
-    capabilities = Capabilities(
+def _stream_decoder() -> StreamDecoder:
+    from .stream_decoder import ResponsesStreamDecoder
+
+    return ResponsesStreamDecoder()
+
+
+def _stream_encoder(request: Request | None = None) -> StreamEncoder:
+    from .stream_encoder import ResponsesStreamEncoder
+
+    return ResponsesStreamEncoder(request)
+
+
+def _decode_tools(declarations: list[JSON]) -> tuple[Tool, ...]:
+    return read_tools({"tools": declarations})
+
+
+def _encode_tools(tools: tuple[Tool, ...]) -> tuple[list[Object], Losses]:
+    losses = Losses()
+    return write_tools(tools, losses), losses
+
+
+CODEC = WireCodec(
+    name=NAME,
+    provider="openai",
+    dialect="openai",
+    conversation="input",
+    terminal=rb'"type": ?"response\.(?:completed|incomplete|failed)"',
+    detection=DETECTION,
+    limits=Limits(name=r"[a-zA-Z0-9_-]+", name_length=128, id=r"[a-zA-Z0-9_-]+", id_length=64, signatures=SIGNATURES),
+    capabilities=Capabilities(
         lone_reasoning=False,
         choices=frozenset({"auto", "required", "none", "tool", "allowed"}),
         media=frozenset({"image", "file"}),
@@ -49,41 +67,18 @@ class OpenAIResponses:
         parallel=True,
         cache=frozenset({"part"}),
         cache_ttls=("30m", "12h"),
-    )
-    decode_request = staticmethod(decode_request)
-    encode_request = staticmethod(encode_request)
-    decode_response = staticmethod(decode_response)
-    encode_response = staticmethod(encode_response)
-    locator = staticmethod(locator)
-
-    def path(self, model: str, *, stream: bool) -> str:
-        return "/responses"
-
-    def decode_error(self, status: int | None, body: JSON, headers: Mapping[str, str] | None = None) -> Fault:
-        return openai_fault.decode_error(NAME, status, body, headers, self.limits.signatures)
-
-    def encode_error(self, fault: Fault) -> EncodedFault:
-        return openai_fault.encode_error(NAME, fault)
-
-    def stream_decoder(self) -> StreamDecoder:
-        from .stream_decoder import ResponsesStreamDecoder
-
-        return ResponsesStreamDecoder()
-
-    def stream_encoder(self, request: Request | None = None) -> StreamEncoder:
-        from .stream_encoder import ResponsesStreamEncoder
-
-        return ResponsesStreamEncoder(request)
-
-    def decode_tools(self, declarations: list[JSON]) -> tuple[Tool, ...]:
-        return read_tools({"tools": declarations})
-
-    def encode_tools(self, tools: tuple[Tool, ...]) -> tuple[list[Object], Losses]:
-        losses = Losses()
-        return write_tools(tools, losses), losses
-
-    def list_tools(self, body: JSON) -> tuple[Tool, ...]:
-        return read_discovered_tools(body)
-
-
-CODEC: Wire = OpenAIResponses()
+    ),
+    path=fixed_path("/responses"),
+    decode_request=decode_request,
+    encode_request=encode_request,
+    decode_response=decode_response,
+    encode_response=encode_response,
+    read_error=partial(openai_fault.decode_error, NAME),
+    encode_error=partial(openai_fault.encode_error, NAME),
+    stream_decoder=_stream_decoder,
+    stream_encoder=_stream_encoder,
+    decode_tools=_decode_tools,
+    encode_tools=_encode_tools,
+    locator=locator,
+    read_discovery=read_discovered_tools,
+)

@@ -1,0 +1,114 @@
+"""The codec of a wire as a frozen value: the data and the functions that `protocol.Wire` requires.
+
+    CODEC = WireCodec(name="acme", decode_request=decode_request, …)        # a wire package ends with its codec
+    replace(CODEC, version="2026-01-01", older=(CODEC,))                    # another version (msgspec.structs.replace)
+    replace(CODEC, name="acme", limits=…)                                   # a server that deviates from the wire
+
+The functions are fields, so a call costs one attribute lookup, and a variant of a codec needs no subclass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from ..ir.errors import ConfigError
+from ..ir.losses import Losses
+from ..ir.pointer import JSON, Object
+from ..ir.request import Request
+from ..ir.response import Fault, Response
+from ..ir.tools import Tool
+from ..ir.value import Value
+from .fields import decode_list
+from .protocol import Capabilities, Encoded, EncodedFault, Kind, Limits, StreamDecoder, StreamEncoder
+from .signatures import Signature
+
+__all__ = ["WireCodec", "fixed_path", "tools_decoder", "tools_encoder"]
+
+
+class _PathOf(Protocol):
+    def __call__(self, model: str, *, stream: bool) -> str: ...
+
+
+class _OpenStreamEncoder(Protocol):
+    def __call__(self, request: Request | None = None) -> StreamEncoder: ...
+
+
+class WireCodec(Value, frozen=True, kw_only=True, eq=False):
+    """One wire, or one version of it. Two codecs are equal only if they are the same object."""
+
+    name: str
+    provider: str
+    dialect: str
+    conversation: str
+    terminal: bytes
+    detection: Mapping[Kind, Callable[[JSON], int]]
+    limits: Limits
+    capabilities: Capabilities
+    path: _PathOf
+    decode_request: Callable[[Object], Request]
+    encode_request: Callable[[Request], Encoded]
+    decode_response: Callable[[Object], Response]
+    encode_response: Callable[[Response], Encoded]
+    read_error: Callable[[int | None, JSON, Mapping[str, str] | None, tuple[Signature, ...]], Fault]
+    encode_error: Callable[[Fault], EncodedFault]
+    stream_decoder: Callable[[], StreamDecoder]
+    stream_encoder: _OpenStreamEncoder
+    decode_tools: Callable[[list[JSON]], tuple[Tool, ...]]
+    encode_tools: Callable[[tuple[Tool, ...]], tuple[list[Object], Losses]]
+    locator: Callable[[Request | Response], Callable[[str], str]]
+    read_discovery: Callable[[JSON], tuple[Tool, ...]] | None = None  # None: the wire has no discovery reply
+    version: str | None = None
+    headers: Mapping[str, str] = {}
+    older: tuple[WireCodec, ...] = ()  # earlier versions of this wire
+
+    @property
+    def versions(self) -> dict[str, WireCodec]:
+        """All versions of a wire that has several, by name."""
+        return {codec.version: codec for codec in (*self.older, self) if codec.version} if self.older else {}
+
+    def decode_error(self, status: int | None, body: JSON, headers: Mapping[str, str] | None = None) -> Fault:
+        """Decode an error response; the signatures of this codec's limits find the limit that was exceeded."""
+        return self.read_error(status, body, headers, self.limits.signatures)
+
+    def list_tools(self, body: JSON) -> tuple[Tool, ...]:
+        """Return the tools of a discovery reply; raise ConfigError if the wire has none."""
+        if self.read_discovery is None:
+            hint = "read the tools of a request from its `tools`"
+            raise ConfigError(f"{self.name} has no discovery reply", hint=hint)
+        return self.read_discovery(body)
+
+    def __repr__(self) -> str:
+        return f"WireCodec({self.name!r})" if self.version is None else f"WireCodec('{self.name}@{self.version}')"
+
+
+def fixed_path(path: str) -> _PathOf:
+    """Return `path` for a wire with one endpoint for all models and for streams."""
+
+    def path_of(model: str, *, stream: bool) -> str:
+        del model, stream
+        return path
+
+    return path_of
+
+
+def tools_decoder(read_tool: Callable[[JSON], Tool]) -> Callable[[list[JSON]], tuple[Tool, ...]]:
+    """Return `decode_tools` for a wire with one declaration per tool."""
+
+    def decode_tools(declarations: list[JSON]) -> tuple[Tool, ...]:
+        return tuple(decode_list({"tools": declarations}, "tools", read_tool))
+
+    return decode_tools
+
+
+def tools_encoder(
+    write_tool: Callable[[Tool, Losses, str], Object | None],
+) -> Callable[[tuple[Tool, ...]], tuple[list[Object], Losses]]:
+    """Return `encode_tools` for a wire with one declaration per tool; None from `write_tool` leaves the tool out."""
+
+    def encode_tools(tools: tuple[Tool, ...]) -> tuple[list[Object], Losses]:
+        losses = Losses()
+        written = [write_tool(tool, losses, f"/tools/{index}") for index, tool in enumerate(tools)]
+        return [tool for tool in written if tool is not None], losses
+
+    return encode_tools
