@@ -14,13 +14,13 @@ from msgspec.structs import replace
 from ...bridge.emulation import Emulation
 from ...bridge.repair import CallRepair, CallRepairer, repair_calls
 from ...bridge.report_answer import AnswerReporter
-from ...ir.errors import ProtocolError, UpstreamError
+from ...ir.errors import ProtocolError
 from ...ir.fold import unfold
 from ...ir.losses import Losses, require_lossless
 from ...ir.parts import ToolCall, ToolResult
 from ...ir.pointer import JSON
 from ...ir.request import Request
-from ...ir.response import Fault, Response, Usage
+from ...ir.response import Fault, Response, UpstreamError, Usage
 from ...ir.text import finite_to_bytes
 from ...net.endpoint import Endpoint
 from ...net.endpoint_request import EndpointRequest, redact_key
