@@ -19,6 +19,7 @@ __all__ = [
     "BodyTimeout",
     "BodyTooLarge",
     "HttpExchange",
+    "InFlight",
     "Receive",
     "Scope",
     "Send",
@@ -206,6 +207,26 @@ class HttpExchange:
     async def end(self) -> None:
         await self._send({"type": "http.response.body", "body": b""})
         self.ended = True
+
+
+class InFlight:
+    """A count of in-flight requests. `idle` is set while there are none."""
+
+    __slots__ = ("_count", "idle")
+
+    def __init__(self) -> None:
+        self._count = 0
+        self.idle = asyncio.Event()
+        self.idle.set()
+
+    def begin(self) -> None:
+        self._count += 1
+        self.idle.clear()
+
+    def end(self) -> None:
+        self._count -= 1
+        if not self._count:
+            self.idle.set()
 
 
 def uncancel() -> None:
