@@ -6,31 +6,21 @@ A client that disconnects cancels the task that serves it, so that the upstream 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl
 
 from ..ir.errors import ToolwireError
 from ..net.deadlines import DeadlineHandle, SharedTimers
+from .types import AsgiMessage, Receive, Scope, Send
 
 __all__ = [
-    "AsgiApp",
-    "AsgiMessage",
     "BodyTimeout",
     "BodyTooLarge",
     "HttpExchange",
     "InFlight",
-    "Receive",
-    "Scope",
-    "Send",
     "uncancel",
 ]
-
-Scope: TypeAlias = MutableMapping[str, Any]
-AsgiMessage: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[AsgiMessage]]
-Send: TypeAlias = Callable[[AsgiMessage], Awaitable[None]]
-AsgiApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _CallLater: TypeAlias = Callable[[float, Callable[[], object]], "DeadlineHandle | asyncio.TimerHandle"]
 

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..asgi.http_exchange import HttpExchange, InFlight, Receive, Scope, Send, uncancel
+from ..asgi.http_exchange import HttpExchange, InFlight, uncancel
 from ..asgi.origin_policy import OriginPolicy, RequestRefused
+from ..asgi.types import Receive, Scope, Send
 from ..ir.errors import ToolwireError
 from ..ir.pointer import JSON, Object
 from ..ir.response import Fault
