@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from .bridge.preparation import prepare
     from .bridge.shortcuts import calls, list_tools, results
     from .bridge.stream_translation import translate_stream
-    from .ir.errors import EncodeError, LossError, ProtocolError, ToolwireError, TruncatedStream, UpstreamError
+    from .ir.errors import EncodeError, ProtocolError, ToolwireError, TruncatedStream
     from .ir.fold import fold, unfold
-    from .ir.losses import Loss
+    from .ir.losses import Loss, LossError
     from .ir.parts import Media, Reasoning, Text, ToolCall, ToolResult
     from .ir.request import Message, Request
-    from .ir.response import Response
+    from .ir.response import Response, UpstreamError
     from .ir.tools import Tool, ToolChoice
     from .net.agent import Agent
     from .net.client import ModelClient
@@ -47,17 +47,15 @@ else:
             "ir.tools": ("Tool", "ToolChoice"),
             "ir.parts": ("Media", "Reasoning", "Text", "ToolCall", "ToolResult"),
             "ir.request": ("Message", "Request"),
-            "ir.response": ("Response",),
-            "ir.losses": ("Loss",),
+            "ir.response": ("Response", "UpstreamError"),
+            "ir.losses": ("Loss", "LossError"),
             "ir.fold": ("fold", "unfold"),
             "schema.infer": ("tool",),
             "ir.errors": (
                 "EncodeError",
-                "LossError",
                 "ProtocolError",
                 "ToolwireError",
                 "TruncatedStream",
-                "UpstreamError",
             ),
             "net.agent": ("Agent",),
             "net.runner": ("Runner",),

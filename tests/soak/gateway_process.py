@@ -13,7 +13,7 @@ import uvloop
 
 from toolwire.gateway.app import Gateway
 from toolwire.gateway.serve import bind, serve
-from toolwire.gateway.settings import load_settings
+from toolwire.gateway.settings_file import load_settings
 
 
 async def main(path: Path) -> None:

@@ -6,30 +6,21 @@ A client that disconnects cancels the task that serves it, so that the upstream 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl
 
 from ..ir.errors import ToolwireError
 from ..net.deadlines import DeadlineHandle, SharedTimers
+from .types import AsgiMessage, Receive, Scope, Send
 
 __all__ = [
-    "AsgiApp",
-    "AsgiMessage",
     "BodyTimeout",
     "BodyTooLarge",
     "HttpExchange",
-    "Receive",
-    "Scope",
-    "Send",
+    "InFlight",
     "uncancel",
 ]
-
-Scope: TypeAlias = MutableMapping[str, Any]
-AsgiMessage: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[AsgiMessage]]
-Send: TypeAlias = Callable[[AsgiMessage], Awaitable[None]]
-AsgiApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _CallLater: TypeAlias = Callable[[float, Callable[[], object]], "DeadlineHandle | asyncio.TimerHandle"]
 
@@ -206,6 +197,26 @@ class HttpExchange:
     async def end(self) -> None:
         await self._send({"type": "http.response.body", "body": b""})
         self.ended = True
+
+
+class InFlight:
+    """A count of in-flight requests. `idle` is set while there are none."""
+
+    __slots__ = ("_count", "idle")
+
+    def __init__(self) -> None:
+        self._count = 0
+        self.idle = asyncio.Event()
+        self.idle.set()
+
+    def begin(self) -> None:
+        self._count += 1
+        self.idle.clear()
+
+    def end(self) -> None:
+        self._count -= 1
+        if not self._count:
+            self.idle.set()
 
 
 def uncancel() -> None:

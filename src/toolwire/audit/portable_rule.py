@@ -1,4 +1,8 @@
-"""TW041: schema features that at least one provider does not accept unchanged."""
+"""TW041: schema features that at least one provider does not accept unchanged.
+
+Separate because it is the only rule that compares all dialects. Its import registers the schema rules before the
+quality rules, and that order is the order of findings.
+"""
 
 from __future__ import annotations
 

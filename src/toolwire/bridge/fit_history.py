@@ -21,7 +21,6 @@ from ..wire.profiles import family_of
 from ..wire.protocol import Wire
 from ..wire.structured_results import structured_as_text
 from .cache import fit_ttl
-from .deferred_media import DeferredMedia
 from .fit_system import ensure_user_message, hoist_system
 from .fit_tools import wrap_freeform
 from .foreign import own_artefacts, report_extra
@@ -78,6 +77,32 @@ def _refuse_prefill(request: Request) -> None:
             pointer=join("messages", len(request.messages) - 1),
             hint="end with a user message",
         )
+
+
+class DeferredMedia:
+    """Media that the target does not allow in a result, an assistant or a system message.
+
+    They move to a user message, which comes later: between calls and the last of their results no other message is
+    allowed.
+    """
+
+    __slots__ = ("_pending",)
+
+    def __init__(self) -> None:
+        self._pending: list[tuple[Part, PartLocation]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._pending)
+
+    def add(self, media: Media, location: PartLocation, origin: str) -> None:
+        self._pending.append((Text(f"[{media.kind} from {origin}]"), location))
+        self._pending.append((media, location))
+
+    def take_message(self) -> DraftMessage:
+        """Return all waiting media as a message."""
+        pending, self._pending = self._pending, []
+        parts = tuple([part for part, _ in pending])
+        return DraftMessage(Message("user", parts), parts, [location for _, location in pending])
 
 
 class _Fitter:

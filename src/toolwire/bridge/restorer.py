@@ -7,7 +7,7 @@ the text and can check it; if the client would receive an object, or plain input
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -28,20 +28,32 @@ from ..ir.parts import CallKind, Part, Refusal, ToolCall
 from ..ir.pointer import join
 from ..ir.response import Fault, Stop
 from ..ir.text import escape
+from ..schema.lowering import Lowered
 from ..wire.protocol import Capabilities
 from .fit_tools import WRAPPED_INPUT
 from .ids import IdAllocator
 from .lift import ArgumentLifter, lift_call
 from .unwrap import FreeformUnwrapper, unwrap_call
 
-if TYPE_CHECKING:
-    from .exchange import Exchange
-
-__all__ = ["Restorer"]
-
+__all__ = ["RequestChanges", "Restorer"]
 
 _REFUSAL = -1
 """The key of a refusal that is sent as text; decoders count from zero."""
+
+
+class RequestChanges(Protocol):
+    """The changes to a request that an answer depends on; `Exchange` records them."""
+
+    lifts: dict[str, Lowered]
+
+    @property
+    def is_single_call(self) -> bool: ...
+    @property
+    def call_ids(self) -> list[str]: ...
+    @property
+    def wrapped(self) -> frozenset[str]: ...
+    def restore_fault(self, fault: Fault) -> Fault: ...
+    def original_name(self, namespace: str | None, name: str) -> tuple[str | None, str]: ...
 
 
 class _OpenCall:
@@ -77,19 +89,19 @@ class Restorer:
         "losses",
     )
 
-    def __init__(self, exchange: Exchange, losses: Losses, client: Capabilities | None = None) -> None:
+    def __init__(self, changes: RequestChanges, losses: Losses, client: Capabilities | None = None) -> None:
         self.losses = losses
         self.fault: Fault | None = None
-        self._original_name = exchange.original_name
-        self._restore_fault = exchange.restore_fault
-        self._one_call = exchange.is_single_call
-        self._wrapped = exchange.wrapped
-        self._lifts = exchange.lifts
+        self._original_name = changes.original_name
+        self._restore_fault = changes.restore_fault
+        self._one_call = changes.is_single_call
+        self._wrapped = changes.wrapped
+        self._lifts = changes.lifts
         self._refusals = client is not None and client.refusals
         self._refused = False
         self._object_arguments = client is not None and client.object_arguments
         self._ids = IdAllocator()
-        self._ids.used.update(exchange.call_ids)
+        self._ids.used.update(changes.call_ids)
         self._calls: dict[int, int] = {}  # number of calls by choice
         self._open_calls: dict[int, _OpenCall] = {}
         self._unwrapping = False

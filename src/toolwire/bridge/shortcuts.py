@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..ir.errors import EncodeError, ProtocolError, UpstreamError
+from ..ir.errors import EncodeError, ProtocolError
 from ..ir.fold import fold
 from ..ir.losses import Losses
 from ..ir.parts import ToolCall, ToolResult
 from ..ir.pointer import JSON, Object, join
 from ..ir.request import Request
+from ..ir.response import UpstreamError
 from ..ir.tools import Tool
 from ..stream.strict import as_bytes, parse
 from ..wire import get, mcp

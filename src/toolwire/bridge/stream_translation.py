@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..ir.errors import ConfigError, ToolwireError, TruncatedStream, UpstreamError
+from ..ir.errors import ConfigError, ToolwireError, TruncatedStream
 from ..ir.events import CallDelta, Event, ReasoningDelta, ResponseStart, StreamFault, TextDelta
 from ..ir.losses import Losses
 from ..ir.pointer import JSON
-from ..ir.response import Fault
+from ..ir.response import Fault, UpstreamError
 from ..wire import get
 from .document_translation import parse_body
 from .exchange import Exchange

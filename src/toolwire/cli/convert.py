@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ..ir.errors import ConfigError, LossError, ToolwireError
-from ..ir.losses import Loss, require_lossless
+from ..ir.errors import ConfigError, ToolwireError
+from ..ir.losses import Loss, LossError, require_lossless
 from ..ir.terminal import neutralise_json, neutralise_line
 from .show import columns, json_text, losses_table, paint
 

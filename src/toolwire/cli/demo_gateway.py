@@ -117,7 +117,7 @@ async def _run_conversation(
 
 async def _ask(url: str, ingress: str, request: Request, transport: H1Transport) -> tuple[str, Response]:
     """Send the request as a client of this one protocol would."""
-    from ..ir.errors import UpstreamError
+    from ..ir.response import UpstreamError
     from ..ir.text import to_bytes
     from ..stream.strict import parse_object
     from ..wire import get

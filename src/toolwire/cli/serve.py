@@ -145,7 +145,8 @@ def _require_model(gateway: Gateway, *, is_demo: bool) -> None:
 def _load_settings(arguments: argparse.Namespace) -> Settings:
     from msgspec.structs import replace
 
-    from ..gateway.settings import Settings, load_settings
+    from ..gateway.settings import Settings
+    from ..gateway.settings_file import load_settings
     from .demo_gateway import demo_settings
 
     settings = Settings()

@@ -82,7 +82,7 @@ def _create_key(arguments: argparse.Namespace) -> int:
 
 
 def _list_keys(arguments: argparse.Namespace) -> int:
-    from ..gateway.settings import load_settings
+    from ..gateway.settings_file import load_settings
 
     keys = load_settings(_settings_path(arguments.config or CONFIG)).keys
     if arguments.json:
@@ -120,7 +120,7 @@ def _settings_path(name: str) -> Path:
 
 def _read(path: Path, missing: str | None = None) -> tuple[str, dict[str, Any]]:
     """Return a settings file as text and as a document; `missing` is the text to use if it does not exist."""
-    from ..gateway.settings import load_settings
+    from ..gateway.settings_file import load_settings
 
     if not path.exists() and missing is not None:
         return missing, {}

@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _load_sums(config: str, by: str, since: float) -> list[UsageSum]:
     from ..gateway.observe.usage_stores import open_usage
-    from ..gateway.settings import load_settings
+    from ..gateway.settings_file import load_settings
     from ..gateway.shared.state import usage_address
 
     address = usage_address(load_settings(Path(config)), os.environ)

@@ -10,16 +10,15 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from itertools import count
 from logging import getLogger
-from secrets import token_hex
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..asgi.http_exchange import HttpExchange, Receive, Scope, Send, uncancel
+from ..asgi.http_exchange import HttpExchange, InFlight, uncancel
 from ..asgi.origin_policy import OriginPolicy, RequestRefused
+from ..asgi.types import Receive, Scope, Send
 from ..ir.errors import ToolwireError
 from ..ir.pointer import JSON, Object
 from ..ir.response import Fault
@@ -35,10 +34,19 @@ from .answer.client_request import ClientRequest
 from .answer.request_handler import Dependencies, RequestHandler
 from .answer.routing import Router, UnknownModel
 from .faults import fault_from
-from .in_flight import InFlight
-from .listing import VERSION, count_reply, model_entry, model_list
-from .observe.request_log import BeginSink, RequestLog, Sink
-from .routes import INGRESSES, Ingress, Route, allowed_methods, guess_ingress, match_route
+from .observe.request_log import BeginSink, RequestLog, Sink, choose_request_id
+from .routes import (
+    INGRESSES,
+    VERSION,
+    Ingress,
+    Route,
+    allowed_methods,
+    count_reply,
+    guess_ingress,
+    match_route,
+    model_entry,
+    model_list,
+)
 from .settings import LimitsRow, Settings
 from .shared.continuations import ContinuationStore, open_in_memory
 from .shared.keys import Caller, ClientKeys
@@ -54,8 +62,6 @@ __all__ = ["Gateway", "ToolBindings"]
 _log = getLogger("toolwire.gateway")
 _JSON = {"content-type": "application/json"}
 _SHUTDOWN_GRACE = 1.0  # seconds
-_PROCESS = token_hex(8)
-_request_numbers = count()
 _MCP = "/mcp"
 _TOKENIZER_LIMIT = 64 * 1024  # bytes
 _CLIENT_CLOSED_REQUEST = 499  # nginx's status for a client that closed the connection
@@ -203,7 +209,7 @@ class Gateway:
 
     async def _mcp_request(self, mcp_mount: McpMount, scope: Scope, receive: Receive, send: Send) -> None:
         http_exchange = HttpExchange(scope, receive, send)
-        request_log = RequestLog(_request_id(http_exchange), time.time(), "mcp", action="mcp")
+        request_log = RequestLog(choose_request_id(http_exchange), time.time(), "mcp", action="mcp")
         with self._track_request(http_exchange, request_log):
             try:
                 caller = self._keys.identify_or_none(http_exchange.headers)
@@ -247,7 +253,7 @@ class Gateway:
 
     async def _http_request(self, http_exchange: HttpExchange, scope: Scope) -> None:
         ingress = guess_ingress(http_exchange.path, http_exchange.headers)
-        request_log = RequestLog(_request_id(http_exchange), time.time(), ingress.wire)
+        request_log = RequestLog(choose_request_id(http_exchange), time.time(), ingress.wire)
         with self._track_request(http_exchange, request_log):
             try:
                 self._origin_policy.check(scope["headers"])
@@ -392,15 +398,3 @@ def _estimate_tokens(body: bytes) -> int:
     from ..audit.tokens import count_tokens
 
     return count_tokens(body.decode("utf-8"))
-
-
-def _request_id(http_exchange: HttpExchange) -> str:
-    client_request_id: str = http_exchange.headers.get("x-request-id", "")
-    if (
-        client_request_id
-        and len(client_request_id) <= 64
-        and client_request_id.isascii()
-        and client_request_id.replace("-", "").replace("_", "").isalnum()
-    ):
-        return client_request_id
-    return f"{_PROCESS}{next(_request_numbers):08x}"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from ..ir.errors import StoredStateError, ToolwireError, UpstreamError
-from ..ir.response import Fault, FaultKind
+from ..ir.errors import StoredStateError, ToolwireError
+from ..ir.response import Fault, FaultKind, UpstreamError
 
 __all__ = ["RateLimited", "as_gateway_fault", "fault_from", "is_gateway_fault"]
 

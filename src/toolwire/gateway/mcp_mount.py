@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ..asgi.access import AccessDenied
 from ..asgi.access import Guard as McpGuard
-from ..asgi.http_exchange import Receive, Scope, Send
 from ..asgi.origin_policy import OriginPolicy, RequestRefused
+from ..asgi.types import Receive, Scope, Send
 from ..ir.errors import ToolwireError
 from ..mcp.server.http import HttpApp
 from ..mcp.server.server import Server

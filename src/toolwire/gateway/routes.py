@@ -1,4 +1,4 @@
-"""The paths that clients use, with their meaning, as data; and the lookup."""
+"""The paths that clients use, with their meaning, as data; the lookup; and replies in the shape of each protocol."""
 
 from __future__ import annotations
 
@@ -8,9 +8,25 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-__all__ = ["INGRESSES", "Ingress", "Route", "allowed_methods", "guess_ingress", "match_route"]
+from ..ir.pointer import Object
+
+__all__ = [
+    "INGRESSES",
+    "VERSION",
+    "Ingress",
+    "Route",
+    "allowed_methods",
+    "count_reply",
+    "guess_ingress",
+    "match_route",
+    "model_entry",
+    "model_list",
+]
 
 RouteAction: TypeAlias = Literal["generate", "count", "models", "model", "alive", "ready", "metrics", "version"]
+
+VERSION = "0.31.0"
+"""The version that we report to clients of Ollama: that of the protocol we implement."""
 
 
 class Ingress(Struct, frozen=True):
@@ -122,3 +138,31 @@ def guess_ingress(path: str, headers: dict[str, str]) -> Ingress:
     if path.startswith("/api/"):
         return INGRESSES["ollama"]
     return INGRESSES["openai_responses" if path.endswith("/responses") else "openai_chat"]
+
+
+def model_list(wire: str, names: list[str]) -> Object:
+    entries = [model_entry(wire, name) for name in names]
+    if wire == "gemini" or wire == "ollama":
+        return {"models": entries}
+    if wire == "anthropic":
+        first, last = (names[0], names[-1]) if names else (None, None)
+        return {"data": entries, "has_more": False, "first_id": first, "last_id": last}
+    return {"object": "list", "data": entries}
+
+
+def model_entry(wire: str, name: str) -> Object:
+    if wire == "gemini":
+        return {
+            "name": f"models/{name}",
+            "displayName": name,
+            "supportedGenerationMethods": ["generateContent", "streamGenerateContent", "countTokens"],
+        }
+    if wire == "ollama":
+        return {"name": name, "model": name, "details": {"family": "", "format": ""}}
+    if wire == "anthropic":
+        return {"type": "model", "id": name, "display_name": name, "created_at": "1970-01-01T00:00:00Z"}
+    return {"id": name, "object": "model", "created": 0, "owned_by": "toolwire"}
+
+
+def count_reply(wire: str, tokens: int) -> Object:
+    return {"totalTokens": tokens} if wire == "gemini" else {"input_tokens": tokens}

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from logging import getLogger
 from typing import TYPE_CHECKING
 
-from ..asgi.http_exchange import AsgiApp
+from ..asgi.types import AsgiApp
 from ..ir.errors import ConfigError, MissingExtra, ToolwireError
 from ..net.listening import refuse_open
 from .app import Gateway

@@ -7,10 +7,8 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from difflib import get_close_matches
 from math import inf
-from pathlib import Path
 from typing import Literal, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -31,7 +29,6 @@ __all__ = [
     "ToolsRow",
     "TraceRow",
     "UpstreamRow",
-    "load_settings",
     "parse_settings",
 ]
 
@@ -157,24 +154,6 @@ class Settings(Row, frozen=True):
     log: LogRow = LogRow()
     trace: TraceRow = TraceRow()
     tools: dict[str, ToolsRow] = {}  # by model pattern
-
-
-def load_settings(path: Path) -> Settings:
-    """Load settings from a file: ours (TOML), or the supported part of LiteLLM's (YAML)."""
-    try:
-        text = path.read_text("utf-8")
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}", hint="use --config to name another file") from None
-    except UnicodeDecodeError:
-        raise ConfigError(f"cannot read {path}: it is not UTF-8") from None
-    if path.suffix in (".yaml", ".yml"):
-        from .litellm_config import from_litellm
-
-        return from_litellm(text)
-    try:
-        return parse_settings(tomllib.loads(text))
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path.name} is not valid TOML: {error}") from None
 
 
 def parse_settings(document: JSON) -> Settings:

@@ -8,14 +8,12 @@ from .errors import (
     ConfigError,
     EncodeError,
     InvalidArguments,
-    LossError,
     MissingExtra,
     ProtocolError,
     SchemaError,
     StoreError,
     ToolwireError,
     TruncatedStream,
-    UpstreamError,
 )
 from .events import (
     ArgumentEnd,
@@ -38,11 +36,11 @@ from .events import (
     WholePart,
 )
 from .fold import Folder, fold, unfold
-from .losses import Loss, Losses, require_lossless
+from .losses import Loss, LossError, Losses, require_lossless
 from .parts import Artefact, Extra, Media, Opaque, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
 from .pointer import JSON, Object
 from .request import Message, OutputFormat, Params, ReasoningConfig, Request
-from .response import Alternative, Breach, Fault, Response, Stop, Usage
+from .response import Alternative, Breach, Fault, Response, Stop, UpstreamError, Usage
 from .tools import Grammar, Tool, ToolChoice
 
 __all__ = [

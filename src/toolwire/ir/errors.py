@@ -1,27 +1,27 @@
-"""Every exception that toolwire raises.
+"""The exceptions that toolwire raises.
 
     ToolwireError                       each has .pointer, .hint and .status
     ├── ProtocolError                   the peer sent something that its wire does not allow
     │   ├── TruncatedStream             … or stopped early
     │   └── BrokenJSON                  … or sent text that cannot be read unambiguously as JSON
     ├── EncodeError                     this value cannot be written on that wire; nothing was sent
-    │   ├── LossError                   … not without a loss, and strict mode is on
+    │   ├── LossError                   … not without a loss, and strict mode is on (defined in `losses`)
     │   └── StoredStateError            it refers to state stored by the provider of another wire
     ├── SchemaError                     a schema is unusable
     │   └── InvalidArguments            arguments do not match their schema
     ├── ConfigError                     wrong usage: an unknown wire, kind or option
-    ├── UpstreamError                   the provider answered with an error; see .fault
+    ├── UpstreamError                   the provider answered with an error; see .fault (defined in `response`)
     ├── StoreError                      a store could not be reached, or an operation failed
     └── MissingExtra                    an optional dependency is not installed
 
 The split follows responsibility: the peer (ProtocolError), the author of the request (EncodeError, SchemaError), the
 operator (ConfigError, StoreError, MissingExtra), or time (UpstreamError). `pointer` is a JSON pointer (RFC 6901) into
-the document in question, `hint` the next thing to do, `status` the HTTP status that a server would return.
+the document in question, `hint` the next thing to do, `status` the HTTP status that a server would return. An error
+that carries a canonical value is defined beside that value, because this module is imported by all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from .pointer import join
@@ -29,15 +29,11 @@ from .pointer import join
 if TYPE_CHECKING:
     from typing import Self
 
-    from .losses import Loss
-    from .response import Fault
-
 __all__ = [
     "BrokenJSON",
     "ConfigError",
     "EncodeError",
     "InvalidArguments",
-    "LossError",
     "MissingExtra",
     "ProtocolError",
     "SchemaError",
@@ -45,7 +41,6 @@ __all__ = [
     "StoredStateError",
     "ToolwireError",
     "TruncatedStream",
-    "UpstreamError",
 ]
 
 
@@ -111,20 +106,6 @@ class EncodeError(ToolwireError):
     default_status = 400
 
 
-class LossError(EncodeError):
-    """Strict mode: something could not be translated. `losses` lists every loss."""
-
-    def __init__(self, losses: Sequence[Loss]) -> None:
-        first = losses[0]
-        more = f" and {len(losses) - 1} more" if len(losses) > 1 else ""
-        super().__init__(
-            f"{first.concept} would be {first.action}: {first.detail}{more}",
-            pointer=first.path,
-            hint="drop strict mode to accept the listed losses",
-        )
-        self.losses = tuple(losses)
-
-
 class StoredStateError(EncodeError):
     """The request refers to conversation state stored by the provider of another wire; the model would not see it.
 
@@ -152,19 +133,6 @@ class ConfigError(ToolwireError):
     """Wrong usage: an unknown wire, kind or option."""
 
     default_status = 400
-
-
-class UpstreamError(ToolwireError):
-    """The provider answered with an error; `fault` describes it, `fault.breach` names the exceeded limit, if any."""
-
-    default_status = 502
-
-    def __init__(self, fault: Fault) -> None:
-        breach = fault.breach
-        pointer = fault.param or "" if breach is None else breach.at + breach.pointer
-        hint = "" if breach is None else str(breach)
-        super().__init__(fault.message, pointer=pointer, hint=hint, status=fault.status)
-        self.fault = fault
 
 
 class StoreError(ToolwireError):

@@ -16,13 +16,13 @@ losses show the author which parts are missing on the other side. In strict mode
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, TypeAlias
 
-from .errors import LossError
+from .errors import EncodeError
 from .value import Value
 
-__all__ = ["Action", "Loss", "Losses", "Severity", "require_lossless"]
+__all__ = ["Action", "Loss", "LossError", "Losses", "Severity", "require_lossless"]
 
 Action: TypeAlias = Literal["dropped", "weakened", "rewritten", "moved"]
 Severity: TypeAlias = Literal["info", "warning", "error"]
@@ -64,6 +64,20 @@ class Losses:
 
     def __len__(self) -> int:
         return len(self._seen)
+
+
+class LossError(EncodeError):
+    """Strict mode: something could not be translated. `losses` lists every loss."""
+
+    def __init__(self, losses: Sequence[Loss]) -> None:
+        first = losses[0]
+        more = f" and {len(losses) - 1} more" if len(losses) > 1 else ""
+        super().__init__(
+            f"{first.concept} would be {first.action}: {first.detail}{more}",
+            pointer=first.path,
+            hint="drop strict mode to accept the listed losses",
+        )
+        self.losses = tuple(losses)
 
 
 def require_lossless(losses: Iterable[Loss]) -> None:

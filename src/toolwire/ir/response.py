@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
+from .errors import ToolwireError
 from .parts import Extra, Part, Text, ToolCall
 from .value import Value
 
-__all__ = ["Alternative", "Breach", "Fault", "FaultKind", "Response", "Stop", "StopReason", "Usage"]
+__all__ = ["Alternative", "Breach", "Fault", "FaultKind", "Response", "Stop", "StopReason", "UpstreamError", "Usage"]
 
 StopReason: TypeAlias = Literal[
     "stop",
@@ -100,6 +101,19 @@ class Fault(Value, frozen=True):
     request_id: str | None = None
     extra: Extra = {}
     breach: Breach | None = None
+
+
+class UpstreamError(ToolwireError):
+    """The provider answered with an error; `fault` describes it, `fault.breach` names the exceeded limit, if any."""
+
+    default_status = 502
+
+    def __init__(self, fault: Fault) -> None:
+        breach = fault.breach
+        pointer = fault.param or "" if breach is None else breach.at + breach.pointer
+        hint = "" if breach is None else str(breach)
+        super().__init__(fault.message, pointer=pointer, hint=hint, status=fault.status)
+        self.fault = fault
 
 
 class Alternative(Value, frozen=True):

@@ -16,10 +16,10 @@ from contextlib import aclosing
 from threading import Event as Flag
 from threading import Lock
 
-from ..ir.errors import ProtocolError, ToolwireError, UpstreamError
+from ..ir.errors import ProtocolError, ToolwireError
 from ..ir.fold import Folder
 from ..ir.pointer import Object
-from ..ir.response import Fault
+from ..ir.response import Fault, UpstreamError
 from ..ir.text import to_bytes
 from ..stream.strict import parse_object
 from ..wire import get

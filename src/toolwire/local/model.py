@@ -16,12 +16,12 @@ from contextlib import aclosing
 from threading import Lock
 
 from ..bridge.emulate_answer import AnswerReader
-from ..ir.errors import ConfigError, ProtocolError, UpstreamError
+from ..ir.errors import ConfigError, ProtocolError
 from ..ir.events import CallDelta, CallEnd, Event
 from ..ir.losses import Losses
 from ..ir.pointer import Object
 from ..ir.request import Request
-from ..ir.response import Fault
+from ..ir.response import Fault, UpstreamError
 from ..ir.text import to_bytes
 from ..stream.strict import parse_object
 from ..wire import get

@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping
 from contextlib import aclosing, asynccontextmanager
 
-from ..ir.errors import UpstreamError
 from ..ir.losses import Losses
-from ..ir.response import Fault
+from ..ir.response import Fault, UpstreamError
 from ..ir.text import to_bytes
 from ..net.http import Reply
 from ..net.replies import loss_headers

@@ -22,6 +22,8 @@ from functools import partial
 from typing import Any
 
 from ..asgi.access import AccessDenied, Guard
+from ..asgi.disconnect import DisconnectWatch
+from ..asgi.request import parse_headers, read_request_body
 from ..ir.errors import ToolwireError
 from ..ir.pointer import Object
 from ..net.transports import open_transport
@@ -37,7 +39,6 @@ from .protocol.headers import SESSION, HeaderArguments, find_header_arguments
 from .protocol.meta import PROGRESS_TOKEN, PROTOCOL_VERSION
 from .protocol.notifications import CANCELLED, PROGRESS
 from .protocol.rpc import LIMIT, Failure, Notification, RequestId, Result, RpcMessage, RpcRequest, failure_from, read
-from .server.http import DisconnectWatch, parse_headers, read_request_body
 from .server.output import OutputStream, is_full, open_output, reserve_stdout, write_line
 from .server.protocol import SendMessage
 from .server.reply_writer import ReplyWriter

@@ -22,12 +22,12 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
-from ..ir.errors import ProtocolError, TruncatedStream, UpstreamError
+from ..ir.errors import ProtocolError, TruncatedStream
 from ..ir.events import Event, ResponseEnd, StreamFault
 from ..ir.fold import unfold
 from ..ir.losses import Losses, require_lossless
 from ..ir.request import Request
-from ..ir.response import Fault, Response
+from ..ir.response import Fault, Response, UpstreamError
 from ..ir.terminal import neutralise_line
 from ..stream.strict import LIMIT
 from ..text.engine.format import Format

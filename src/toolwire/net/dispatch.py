@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ..ir.parts import ToolCall, ToolResult
 from ..run.call_run import CallRun, RunSettings
@@ -14,10 +14,14 @@ from ..run.keys import canonical_json
 from ..run.results import error_text, refusal
 from ..run.schedule import Schedule
 
-if TYPE_CHECKING:
-    from .runner import Runner
+__all__ = ["CallPerformer", "Dispatch", "failed_result"]
 
-__all__ = ["Dispatch", "failed_result"]
+
+class CallPerformer(Protocol):
+    """Runs single calls and reports them; implemented by `Runner`."""
+
+    async def perform(self, run: CallRun) -> ToolResult: ...
+    def observe(self, call: ToolCall, result: ToolResult, started_at: float, run_id: str) -> None: ...
 
 
 class Dispatch:
@@ -25,14 +29,14 @@ class Dispatch:
 
     def __init__(
         self,
-        runner: Runner,
+        performer: CallPerformer,
         settings: RunSettings,
         schedule: Schedule,
         earlier: Sequence[ToolCall],
         keys: Mapping[str, str],
         max_calls: int,
     ) -> None:
-        self._runner = runner
+        self._performer = performer
         self._settings = settings
         self._schedule = schedule
         self._keys = keys
@@ -58,7 +62,7 @@ class Dispatch:
         if entry is None or not entry.options.first_argument or entry.tool.effect not in ("pure", "read"):
             return
         if call.id not in self._speculative:
-            work = asyncio.create_task(self._runner.perform(CallRun(call, self._settings)))
+            work = asyncio.create_task(self._performer.perform(CallRun(call, self._settings)))
             self._speculative[call.id] = (call, work)
 
     def add(self, call: ToolCall) -> None:
@@ -131,9 +135,9 @@ class Dispatch:
         run, started_at = self._runs[number], time.perf_counter()
         try:
             guess = self._speculative.pop(run.call.id, None) if self._speculative else None
-            result = await (self._runner.perform(run) if guess is None else self._use_speculative(run, *guess))
+            result = await (self._performer.perform(run) if guess is None else self._use_speculative(run, *guess))
             self._results[number] = result
-            self._runner.observe(run.call, result, started_at, self._settings.run_id)
+            self._performer.observe(run.call, result, started_at, self._settings.run_id)
         except asyncio.CancelledError:
             self._results[number] = self._cancelled_result(number)
         finally:
@@ -148,7 +152,7 @@ class Dispatch:
         if guess.name == call.name and guess.arguments == call.arguments and call.state == "complete":
             return await work
         work.cancel()
-        return await self._runner.perform(run)
+        return await self._performer.perform(run)
 
 
 def failed_result(call: ToolCall, error: Exception) -> ToolResult:

@@ -18,13 +18,26 @@ from ..run.signature import FunctionSignature, function_signature
 from ..run.steps import ArgumentMismatch, Failed, Invoke, Returned, TimedOut
 from .collect import collect_async_items, collect_items
 from .process import run_in_process
-from .rate import Rates
 from .threads import ThreadPool
 from .time_limit import LimitedOutcome, TimeLimitedCall, TimeLimiter
 
 __all__ = ["InvokeOutcome", "Invoker"]
 
 InvokeOutcome: TypeAlias = Returned | Failed | TimedOut | ArgumentMismatch
+
+
+class Rates:
+    """Limit the calls per second of each tool: a call that is too early waits."""
+
+    def __init__(self) -> None:
+        self._next_start: dict[str, float] = {}
+
+    async def acquire(self, name: str, rate: float) -> None:
+        now = asyncio.get_running_loop().time()
+        start_at = max(self._next_start.get(name, now), now)
+        self._next_start[name] = start_at + 1 / rate
+        if start_at > now:
+            await asyncio.sleep(start_at - now)
 
 
 class Invoker:

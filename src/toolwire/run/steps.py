@@ -11,7 +11,6 @@ from ..ir.pointer import Object
 from ..ir.value import Value
 from .context import CallContext
 from .records import Claim, RecordState
-from .start import StartDecision
 from .toolbox import Entry
 
 __all__ = [
@@ -25,6 +24,7 @@ __all__ = [
     "Reconcile",
     "ReleaseClaim",
     "Returned",
+    "StartDecision",
     "Step",
     "TimedOut",
     "Wait",
@@ -67,6 +67,26 @@ class Wait(Value, frozen=True):
     """Wait for `seconds` → None."""
 
     seconds: float
+
+
+class StartDecision:
+    """A one-time decision between begin and stop: the first call wins.
+
+    One thread may stop a call while another one is about to run it.
+    """
+
+    __slots__ = ("_decision",)
+
+    def __init__(self) -> None:
+        self._decision: dict[str, bool] = {}
+
+    def begin(self) -> bool:
+        """Begin. Return False if the call was stopped: the function must not run then."""
+        return self._decision.setdefault("begins", True)  # setdefault is atomic between threads
+
+    def stop(self) -> bool:
+        """Stop. Return False if the function has begun: it must be awaited then."""
+        return not self._decision.setdefault("begins", False)
 
 
 class Invoke(Value, frozen=True, gc=False):

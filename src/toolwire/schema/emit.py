@@ -19,7 +19,7 @@ from . import codec as codecs
 from . import emit_objects, emit_scalars, emit_unions
 from .codec import Codec
 from .dialects import Dialect
-from .emit_scalars import Emitted
+from .emit_context import Emitted
 from .keywords import has_old_forms
 from .nodes import (
     AnyNode,

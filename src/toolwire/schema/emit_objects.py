@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from msgspec.structs import replace
 
 from ..ir.pointer import Object
@@ -12,18 +10,15 @@ from . import codec as codecs
 from . import emit_scalars
 from .codec import Codec, FieldCodec
 from .dialects import Dialect
-from .emit_scalars import Emitted
+from .emit_context import EmitContext, Emitted
 from .nodes import AnyNode, ArrayNode, EnumNode, NeverNode, Node, ObjectNode, TupleNode
 from .parameter_budget import UNSET
 from .property_names import PropertyNames
 
-if TYPE_CHECKING:
-    from .emit import Emitter
-
 __all__ = ["emit_object", "emit_tuple"]
 
 
-def emit_tuple(emitter: Emitter, node: TupleNode, depth: int) -> Emitted:
+def emit_tuple(emitter: EmitContext, node: TupleNode, depth: int) -> Emitted:
     if not node.items:
         max_items = node.max_items if node.rest is not None else 0
         rest = ArrayNode(
@@ -54,7 +49,7 @@ def emit_tuple(emitter: Emitter, node: TupleNode, depth: int) -> Emitted:
     return Emitted(emitted.schema, both)
 
 
-def _emit_prefix_items(emitter: Emitter, node: TupleNode, depth: int) -> Emitted:
+def _emit_prefix_items(emitter: EmitContext, node: TupleNode, depth: int) -> Emitted:
     emitted = [emitter.emit(item, depth + 1) for item in node.items]
     out: Object = {"type": "array", "prefixItems": [one.schema for one in emitted]}
     if node.rest is None:
@@ -68,7 +63,7 @@ def _emit_prefix_items(emitter: Emitter, node: TupleNode, depth: int) -> Emitted
     return Emitted(emitter.add_description(out, node, []))
 
 
-def emit_object(emitter: Emitter, node: ObjectNode, depth: int, *, root: bool = False) -> Emitted:
+def emit_object(emitter: EmitContext, node: ObjectNode, depth: int, *, root: bool = False) -> Emitted:
     dialect = emitter.dialect
     if node.rest is not None and not node.properties and dialect.maps == "entries" and not root:
         return _emit_map(emitter, node, depth)
@@ -110,7 +105,7 @@ def emit_object(emitter: Emitter, node: ObjectNode, depth: int, *, root: bool = 
 
 
 def _emit_with_unset(
-    emitter: Emitter, name: str, lowered_name: str, node: Node, enum: EnumNode, properties: Object
+    emitter: EmitContext, name: str, lowered_name: str, node: Node, enum: EnumNode, properties: Object
 ) -> FieldCodec:
     """Emit an optional property as a required one, with a string that means absent."""
     emitter.report_rewrite(node, "optional property", f"sent as required, with {UNSET!r} for absent")
@@ -122,7 +117,7 @@ def _emit_with_unset(
 
 
 def _complete_object(
-    emitter: Emitter,
+    emitter: EmitContext,
     node: ObjectNode,
     depth: int,
     known: list[FieldCodec],
@@ -167,7 +162,7 @@ def _complete_object(
     return Emitted(_drop_empty_required(out, dialect), codecs.object_codec(known, more, more_codec, more_fills))
 
 
-def _emit_map(emitter: Emitter, node: ObjectNode, depth: int) -> Emitted:
+def _emit_map(emitter: EmitContext, node: ObjectNode, depth: int) -> Emitted:
     """Emit a map as a list of entries."""
     emitter.report_rewrite(node, "map", "sent as a list of keys and values")
     inner = emitter.emit(node.rest or AnyNode(at=node.at), depth + 1)

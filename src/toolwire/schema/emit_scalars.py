@@ -3,41 +3,22 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, Protocol
 
 from ..ir.pointer import JSON, Object
 from ..ir.text import dumps
 from . import codec as codecs
 from .codec import Codec
 from .conform import enum_length_problem
-from .dialects import Dialect
+from .emit_context import EmitContext, Emitted
 from .formats import ASSERTED, INCOMPLETE, format_pattern
 from .nodes import EnumNode, Node, NumberNode, StringNode
 from .patterns import is_supported, length_pattern
 from .ranges import range_pattern
 
-__all__ = ["EmitContext", "Emitted", "emit_enum", "emit_number", "emit_string", "shorten"]
+__all__ = ["emit_enum", "emit_number", "emit_string", "shorten"]
 
 MAX_LISTED_INTEGERS = 128
 """Integer ranges up to this length are listed as an enum if the dialect has no bounds."""
-
-
-class Emitted(NamedTuple):
-    """A schema of the dialect, and the codec of its values; None: they are unchanged."""
-
-    schema: Object
-    codec: Codec | None = None
-
-
-class EmitContext(Protocol):
-    """The part of the emitter that scalars need."""
-
-    dialect: Dialect
-
-    def add_description(self, schema: Object, node: Node, remarks: list[str]) -> Object: ...
-    def report_unenforced(self, node: Node, keyword: str, detail: str = ...) -> None: ...
-    def report_pattern(self, node: Node, pattern: str, is_sent: bool) -> None: ...
-    def report_rewrite(self, node: Node, concept: str, detail: str) -> None: ...
 
 
 def emit_string(writer: EmitContext, node: StringNode) -> Emitted:

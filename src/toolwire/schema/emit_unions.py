@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -11,17 +10,14 @@ from ..ir.pointer import Object
 from . import codec as codecs
 from . import emit_scalars
 from .disjoint import are_disjoint, resolve_node
-from .emit_scalars import Emitted
+from .emit_context import EmitContext, Emitted
 from .nodes import AnyNode, ArrayNode, Node, NullNode, ObjectNode, RefNode, TupleNode, UnionNode
 from .property_names import PropertyNames
-
-if TYPE_CHECKING:
-    from .emit import Emitter
 
 __all__ = ["emit_union"]
 
 
-def emit_union(emitter: Emitter, node: UnionNode, depth: int) -> Emitted:
+def emit_union(emitter: EmitContext, node: UnionNode, depth: int) -> Emitted:
     flagged = emitter.dialect.null != "word"  # else null is a branch like the others
     branches: list[Node] = [
         branch
@@ -55,7 +51,7 @@ def emit_union(emitter: Emitter, node: UnionNode, depth: int) -> Emitted:
     return Emitted(emitter.add_description(out, node, []), codec)
 
 
-def _is_self_reference(emitter: Emitter, node: Node) -> bool:
+def _is_self_reference(emitter: EmitContext, node: Node) -> bool:
     """Return True for a reference to the union that contains it: it adds nothing to the union."""
     pending, seen = [node], set()
     while pending:
@@ -72,12 +68,12 @@ def _is_self_reference(emitter: Emitter, node: Node) -> bool:
     return False
 
 
-def _report_overlap(emitter: Emitter, node: UnionNode) -> None:
+def _report_overlap(emitter: EmitContext, node: UnionNode) -> None:
     if node.one_of and not are_disjoint(list(node.branches), emitter.find_target, emitter.steps):
         emitter.report_unenforced(node, "oneOf", "the branches may overlap: that exactly one matches is not enforced")
 
 
-def _describe_first_branch(emitter: Emitter, out: Object, node: Node) -> Object:
+def _describe_first_branch(emitter: EmitContext, out: Object, node: Node) -> Object:
     described = emitter.add_description({}, node, [])
     description = described.get("description")
     if description and out["anyOf"]:
@@ -92,7 +88,7 @@ def _describe_first_branch(emitter: Emitter, out: Object, node: Node) -> Object:
     return out
 
 
-def _wrap_overlapping(emitter: Emitter, branches: list[Node], emitted: list[Emitted], node: Node) -> list[Emitted]:
+def _wrap_overlapping(emitter: EmitContext, branches: list[Node], emitted: list[Emitted], node: Node) -> list[Emitted]:
     """Wrap each branch that could be mistaken for another one in the lowered form in an object of its own."""
     kinds = [_schema_kinds(one.schema) for one in emitted]
     shared = {kind for kind, times in Counter(kind for each in kinds for kind in each).items() if times > 1}
@@ -111,7 +107,7 @@ def _wrap_overlapping(emitter: Emitter, branches: list[Node], emitted: list[Emit
     return out
 
 
-def _ambiguous_lists(emitter: Emitter, branches: list[Node], emitted: list[Emitted]) -> frozenset[int]:
+def _ambiguous_lists(emitter: EmitContext, branches: list[Node], emitted: list[Emitted]) -> frozenset[int]:
     """Return the numbers of the list branches if an emitted item of one can be mistaken for an item of another.
 
     `["1"]` may be a list of strings or a list of JSON texts. An empty list fits several, but is emitted the same for
@@ -131,11 +127,11 @@ def _ambiguous_lists(emitter: Emitter, branches: list[Node], emitted: list[Emitt
     return frozenset(lists)
 
 
-def _item_kinds(emitter: Emitter, schema: Object) -> set[str]:
+def _item_kinds(emitter: EmitContext, schema: Object) -> set[str]:
     return _schema_kinds(_definition(emitter, _definition(emitter, schema).get("items", {})))
 
 
-def _definition(emitter: Emitter, schema: Object) -> Object:
+def _definition(emitter: EmitContext, schema: Object) -> Object:
     """Return the emitted definition that a reference points to, as far as it has been emitted."""
     ref = schema.get("$ref")
     return emitter.defs.get(ref.rpartition("/")[2], {}) if type(ref) is str else schema

@@ -24,7 +24,7 @@ from .codec import Codec, apply_codec
 from .conform import is_conforming, violations
 from .dialects import DIALECTS, Dialect, dialect
 from .emit import Emitter
-from .emit_scalars import Emitted
+from .emit_context import Emitted
 from .parse import ParsedSchema, parse_schema
 from .provider_risk import provider_risks
 from .unchecked import unchecked_patterns

@@ -14,10 +14,10 @@ from pyreqwest.client import ClientBuilder
 
 import toolwire
 from toolwire import Message, Request, Text, Tool, ToolCall, ToolChoice
-from toolwire.ir.errors import UpstreamError
 from toolwire.ir.events import TextDelta
 from toolwire.ir.losses import Losses
 from toolwire.ir.request import Params
+from toolwire.ir.response import UpstreamError
 from toolwire.local import open_model
 from toolwire.net.agent import Agent
 from toolwire.net.client import ModelClient

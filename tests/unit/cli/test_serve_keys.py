@@ -6,7 +6,7 @@ import tomllib
 import pytest
 
 from toolwire.cli.main import main
-from toolwire.gateway.settings import load_settings
+from toolwire.gateway.settings_file import load_settings
 from toolwire.gateway.shared.keys import ClientKeys
 
 FILE = """\

@@ -3,7 +3,8 @@
 import pytest
 
 from toolwire.gateway.litellm_config import from_litellm
-from toolwire.gateway.settings import TargetRow, load_settings, parse_settings
+from toolwire.gateway.settings import TargetRow, parse_settings
+from toolwire.gateway.settings_file import load_settings
 from toolwire.ir.errors import ConfigError
 
 UPSTREAM = {"upstreams": {"a": {"base_url": "http://localhost"}}}

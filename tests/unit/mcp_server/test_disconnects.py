@@ -6,11 +6,11 @@ import threading
 import pytest
 
 from toolwire import tool
+from toolwire.asgi.disconnect import DisconnectWatch
 from toolwire.mcp import Server, current_exchange, resource
 from toolwire.mcp.protocol.notifications import Progress
 from toolwire.mcp.protocol.rpc import Notification, RpcRequest, write
 from toolwire.mcp.server.conversation import Conversation
-from toolwire.mcp.server.http import DisconnectWatch
 from toolwire.mcp.server.reply_writer import ReplyWriter
 from toolwire.mcp.server.sessions import HttpSessions
 from toolwire.mcp.server.stdio import LineServer

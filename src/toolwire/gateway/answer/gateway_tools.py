@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from ...ir.errors import UpstreamError
 from ...ir.events import CallStart, Event, ResponseEnd, ResponseStart, UsageUpdate
 from ...ir.fold import Folder
 from ...ir.parts import Part, ToolCall, ToolResult
 from ...ir.request import Message, Request
-from ...ir.response import Fault, Response, Stop, Usage
+from ...ir.response import Fault, Response, Stop, UpstreamError, Usage
 from ...net.runner import Runner
 from .answer_stats import Continuation, call_fingerprint
 

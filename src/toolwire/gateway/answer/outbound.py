@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -14,14 +15,14 @@ from msgspec.structs import replace
 from ...bridge.emulation import Emulation
 from ...bridge.repair import CallRepair, CallRepairer, repair_calls
 from ...bridge.report_answer import AnswerReporter
-from ...ir.errors import ProtocolError, UpstreamError
+from ...ir.errors import ProtocolError
 from ...ir.fold import unfold
 from ...ir.losses import Losses, require_lossless
 from ...ir.parts import ToolCall, ToolResult
-from ...ir.pointer import JSON
+from ...ir.pointer import JSON, Object
 from ...ir.request import Request
-from ...ir.response import Fault, Response, Usage
-from ...ir.text import finite_to_bytes
+from ...ir.response import Fault, Response, UpstreamError, Usage
+from ...ir.text import finite_to_bytes, to_bytes
 from ...net.endpoint import Endpoint
 from ...net.endpoint_request import EndpointRequest, redact_key
 from ...stream.strict import parse_object
@@ -30,10 +31,14 @@ from .answer_stats import AnswerStats
 from .client_request import ClientRequest
 from .gateway_tools import GatewayTools, TurnEvents, add_usage
 from .routing import Target
-from .splice import replace_model
 from .streams import PassThroughStream, Stream, TranslatedStream, expected_choices
 
-__all__ = ["OutboundRequest", "PassThroughRequest", "TranslatedRequest", "make_outbound"]
+__all__ = ["OutboundRequest", "PassThroughRequest", "TranslatedRequest", "make_outbound", "replace_model"]
+
+# at the start of an object, members with plain values, up to the model
+_LEADING_MODEL = re.compile(
+    rb'\s*+\{(?:\s*+"(?!model")[^"\\]*+"\s*+:\s*+(?:"[^"\\]*+"|[-+.\w]++)\s*+,)*+\s*+"model"\s*+:\s*+("(?:[^"\\]|\\.)*+")'
+)
 
 
 class OutboundRequest(Protocol):
@@ -283,3 +288,19 @@ def _parse_or_raw(data: bytes) -> JSON:
         return parse_object(data)
     except ProtocolError:
         return data
+
+
+def replace_model(body: bytes, document: Object, model: str) -> bytes:
+    """Replace the model in `body`, whose parsed form is `document`; keep the rest as the client wrote it, byte for byte.
+
+    If the model comes before any nested value, as clients write it, only its name is replaced. Otherwise the document
+    is encoded again.
+    """
+    if document.get("model") == model:
+        return body
+    if "model" not in document:
+        return body  # it is in the path
+    match = _LEADING_MODEL.match(body)
+    if match is None:
+        return to_bytes({**document, "model": model})
+    return body[: match.start(1)] + to_bytes(model) + body[match.end(1) :]

@@ -17,10 +17,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...asgi.http_exchange import HttpExchange, uncancel
-from ...ir.errors import EncodeError, LossError, ProtocolError, ToolwireError, UpstreamError
+from ...ir.errors import EncodeError, ProtocolError, ToolwireError
 from ...ir.events import ResponseStart, StreamFault
-from ...ir.losses import require_lossless
-from ...ir.response import Fault
+from ...ir.losses import LossError, require_lossless
+from ...ir.response import Fault, UpstreamError
 from ...net.http import Reply
 from ...net.replies import drain, is_document, read_reply_body, transport_losses
 from ...net.retry import RetryPolicy, network_fault, resolve_retry_after

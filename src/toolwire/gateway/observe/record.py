@@ -22,7 +22,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
-from ...asgi.http_exchange import AsgiApp, AsgiMessage, Receive, Scope, Send
+from ...asgi.types import AsgiApp, AsgiMessage, Receive, Scope, Send
 from ...ir.errors import ConfigError
 from ...ir.losses import Loss
 from ...ir.pointer import JSON

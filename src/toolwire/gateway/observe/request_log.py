@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import count
+from secrets import token_hex
 from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
+from ...asgi.http_exchange import HttpExchange
 from ...bridge.repair import CallRepair
 from ...ir.losses import Loss
 from ...ir.response import Usage
 from ..answer.client_request import ClientRequest
 
-__all__ = ["BeginSink", "RequestLog", "Sink"]
+__all__ = ["BeginSink", "RequestLog", "Sink", "choose_request_id"]
+
+_PROCESS = token_hex(8)
+_request_numbers = count()
 
 
 class RequestLog(Struct):
@@ -61,3 +67,16 @@ class BeginSink(Protocol):
     """A sink that is also notified of the start of a request for a model."""
 
     def begin(self, request_log: RequestLog, client_request: ClientRequest, headers: Mapping[str, str], /) -> None: ...
+
+
+def choose_request_id(http_exchange: HttpExchange) -> str:
+    """Return the client's request id if it is short and plain, otherwise a new one."""
+    client_request_id: str = http_exchange.headers.get("x-request-id", "")
+    if (
+        client_request_id
+        and len(client_request_id) <= 64
+        and client_request_id.isascii()
+        and client_request_id.replace("-", "").replace("_", "").isalnum()
+    ):
+        return client_request_id
+    return f"{_PROCESS}{next(_request_numbers):08x}"

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from ...asgi.http_exchange import AsgiApp
+from ...asgi.types import AsgiApp
 from ...ir.errors import ConfigError, MissingExtra
 from ...net.http import Transport
 from ...net.transports import open_transport

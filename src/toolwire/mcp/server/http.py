@@ -11,10 +11,12 @@ stream.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Mapping
 
 from ...asgi.access import AccessDenied, Guard
+from ...asgi.disconnect import DisconnectWatch
+from ...asgi.request import parse_headers, read_request_body
+from ...asgi.types import Receive, Scope, Send
 from ...wire.mcp.versions import HANDSHAKE
 from ..protocol.errors import INVALID_PARAMS, INVALID_REQUEST, RpcError
 from ..protocol.headers import SESSION, VERSION, check_headers
@@ -22,14 +24,12 @@ from ..protocol.meta import PROTOCOL_VERSION, Meta, read_meta
 from ..protocol.rpc import LIMIT, Notification, RpcMessage, RpcRequest, failure_from, is_batch, read
 from .conversation import make_listener, stateless_exchange
 from .protocol import OpenSubscription, PeerAction, SendMessage, ServeRequest, serve_stateless
-from .reply_writer import AsgiSend, Headers, ReplyWriter
+from .reply_writer import Headers, ReplyWriter
 from .server import Server
 from .sessions import HttpSession, HttpSessions
 
-__all__ = ["DisconnectWatch", "Guard", "HttpApp", "parse_headers", "read_request_body"]
+__all__ = ["Guard", "HttpApp"]
 
-Receiver: TypeAlias = Callable[[], Awaitable[Mapping[str, Any]]]
-_UNREPEATABLE_HEADERS = frozenset({"host", "origin", "authorization", "content-type"})
 _ALLOW: Headers = ((b"allow", b"POST, GET, DELETE"),)
 
 
@@ -45,13 +45,13 @@ class HttpApp:
         self._limit = limit
         self._sessions = HttpSessions(server)
 
-    async def __call__(self, scope: Mapping[str, Any], receive: Receiver, send: AsgiSend) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._handle_lifespan(receive, send)
         elif scope["type"] == "http":
             await self._serve(scope, receive, send)
 
-    async def _handle_lifespan(self, receive: Receiver, send: AsgiSend) -> None:
+    async def _handle_lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
         sweep_task = asyncio.create_task(self.server.sweep_periodically())
         await send({"type": "lifespan.startup.complete"})
@@ -64,7 +64,7 @@ class HttpApp:
         """End all sessions."""
         await self._sessions.close()
 
-    async def _serve(self, scope: Mapping[str, Any], receive: Receiver, send: AsgiSend) -> None:
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         reply = ReplyWriter(send)
         try:
             if self._path is not None and scope["path"].rstrip("/") != self._path.rstrip("/"):
@@ -82,7 +82,7 @@ class HttpApp:
             reply.abandon()
 
     async def _dispatch_method(
-        self, method: str, headers: Mapping[str, str], principal: str, receive: Receiver, reply: ReplyWriter
+        self, method: str, headers: Mapping[str, str], principal: str, receive: Receive, reply: ReplyWriter
     ) -> None:
         if method == "POST":
             await self._post(headers, principal, receive, reply)
@@ -96,7 +96,7 @@ class HttpApp:
         else:
             await DisconnectWatch(receive).run_while_connected(session.stream(reply))
 
-    async def _post(self, headers: Mapping[str, str], principal: str, receive: Receiver, reply: ReplyWriter) -> None:
+    async def _post(self, headers: Mapping[str, str], principal: str, receive: Receive, reply: ReplyWriter) -> None:
         if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise AccessDenied(415, "content-type must be application/json")
         reply.accepts_stream = _accepts_type(headers.get("accept"), "text/event-stream")
@@ -157,7 +157,7 @@ class HttpApp:
             self.server.listeners.remove(listener)
 
     async def _handle_handshake(
-        self, message: RpcMessage, headers: Mapping[str, str], principal: str, receive: Receiver, reply: ReplyWriter
+        self, message: RpcMessage, headers: Mapping[str, str], principal: str, receive: Receive, reply: ReplyWriter
     ) -> None:
         session, new_session_id = self._find_session(message, headers, principal)
         if not isinstance(message, RpcRequest):
@@ -198,35 +198,6 @@ class HttpApp:
         return self._sessions.find(headers[SESSION], principal), None
 
 
-async def read_request_body(headers: Mapping[str, str], receive: Receiver, limit: int) -> bytes:
-    """Read the body of a request. Raise Denied if it exceeds the limit."""
-    declared = headers.get("content-length", "")
-    if declared.isdecimal() and len(declared) < 16 and int(declared) > limit:
-        raise AccessDenied(413, f"message is larger than {limit} bytes")
-    pieces, size = [], 0
-    while True:
-        event = await receive()
-        if event["type"] == "http.disconnect":
-            raise AccessDenied(400, "message is truncated: the client disconnected")
-        pieces.append(event.get("body", b""))
-        size += len(pieces[-1])
-        if size > limit:
-            raise AccessDenied(413, f"message is larger than {limit} bytes")
-        if not event.get("more_body"):
-            return b"".join(pieces)
-
-
-def parse_headers(raw: list[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Return the headers by name. Reject duplicates of headers that decide something, because they are ambiguous."""
-    headers: dict[str, str] = {}
-    for name, value in raw:
-        key = name.decode("latin-1").lower()
-        if key in headers and (key in _UNREPEATABLE_HEADERS or key.startswith("mcp-")):
-            raise AccessDenied(400, f"duplicate header {key}")
-        headers[key] = value.decode("latin-1")
-    return headers
-
-
 def _accepts_type(accept: str | None, wanted: str) -> bool:
     if not accept:
         return True
@@ -253,39 +224,3 @@ def _required_meta(request: RpcRequest) -> Meta:
     if meta.version is None:
         raise RpcError(INVALID_PARAMS, f"_meta: {PROTOCOL_VERSION} is missing", status=400)
     return meta
-
-
-class DisconnectWatch:
-    """Run work for as long as the client is connected."""
-
-    def __init__(self, receive: Receiver) -> None:
-        self._receive = receive
-
-    async def run_while_connected(self, work: Awaitable[Any]) -> Any:
-        """Return the result of the work, or cancel it and return None if the client disconnects."""
-        task = asyncio.current_task()
-        assert task is not None
-        initial_cancels, is_running, stopped = task.cancelling(), True, False
-
-        def stop(watched: asyncio.Future[None]) -> None:
-            nonlocal stopped
-            if is_running and not watched.cancelled():
-                stopped = task.cancel()
-
-        watch_task = asyncio.ensure_future(self._wait_for_disconnect())
-        watch_task.add_done_callback(stop)
-        try:
-            return await work
-        except asyncio.CancelledError:
-            if not stopped or task.cancelling() - 1 > initial_cancels:
-                raise  # the task was cancelled from outside, too
-            return None
-        finally:
-            is_running = False
-            watch_task.cancel()
-            if stopped:
-                task.uncancel()
-
-    async def _wait_for_disconnect(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
+from ...asgi.types import Send
 from ..protocol.notifications import DISCARDABLE
 from ..protocol.rpc import Failure, Notification, RpcMessage, write
 from .protocol import SendMessage
 
-__all__ = ["AsgiSend", "Headers", "ReplyWriter"]
+__all__ = ["Headers", "ReplyWriter"]
 
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
-AsgiSend: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]
 
 _JSON = (b"content-type", b"application/json")
 _EVENTS: Headers = (
@@ -30,7 +29,7 @@ _MAX_WAITING = 4096
 class ReplyWriter:
     """The response to one HTTP request. The first message before the answer turns it into an event stream."""
 
-    def __init__(self, send: AsgiSend) -> None:
+    def __init__(self, send: Send) -> None:
         self.accepts_stream = True
         self._send = send
         self._queue: deque[bytes] = deque()

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from .event_builder import DiagnosticCode
 from .fences import Fences
 from .markers import foreign_markers
 from .reader import ForeignFormat, Malformed, Parsing, Truncated, terminals
-from .style import ParseContext
+from .style import ParseContext, Style
 
-if TYPE_CHECKING:
-    from .format import Format
-
-__all__ = ["parse_turn"]
+__all__ = ["TurnTokens", "parse_turn"]
 
 _SPECIAL = r"<\|[^|>]*\|?>|<[^|<>]*\|>|<｜[^｜]*｜>"
 """A special token is never text, even if it opened nothing."""
@@ -26,7 +23,24 @@ _TOKEN = re.compile(r"<[|｜]|\[[A-Z_]+\]|.*[|｜]>").match
 _BARE_JSON = ('{"name": "', '{"name":"')
 
 
-def parse_turn(form: Format, turn: ParseContext, *, reasoning: bool) -> Parsing[None]:
+class TurnTokens(Protocol):
+    """The fields of a `Format` that decide how a turn is read."""
+
+    @property
+    def calls(self) -> Style: ...
+    @property
+    def reasoning(self) -> tuple[tuple[str, str], ...]: ...
+    @property
+    def calls_end_reasoning(self) -> bool: ...
+    @property
+    def noise(self) -> tuple[str, ...]: ...
+    @property
+    def halts(self) -> tuple[str, ...]: ...
+    @property
+    def one_call(self) -> bool: ...
+
+
+def parse_turn(form: TurnTokens, turn: ParseContext, *, reasoning: bool) -> Parsing[None]:
     """Read a whole turn; `read_reasoning`: the prompt has already opened the reasoning."""
     machine = _TurnParser(form, turn)
     if reasoning:
@@ -35,7 +49,7 @@ def parse_turn(form: Format, turn: ParseContext, *, reasoning: bool) -> Parsing[
 
 
 class _TurnParser:
-    def __init__(self, form: Format, turn: ParseContext) -> None:
+    def __init__(self, form: TurnTokens, turn: ParseContext) -> None:
         self.form = form
         self.turn = turn
         self.strong = form.calls.openers(turn.offered)

@@ -1,4 +1,7 @@
-"""Mistral's two notations after one token: an array of objects, or the name and its arguments."""
+"""Mistral's two notations after one token: an array of objects, or the name and its arguments.
+
+Separate because formats are data, and this is a style: code that reads and writes calls.
+"""
 
 from __future__ import annotations
 

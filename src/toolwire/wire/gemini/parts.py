@@ -29,7 +29,6 @@ from ...ir.parts import (
 from ...ir.pointer import JSON, Object
 from ..fields import decode_list, read_boolean, read_optional_string, read_string, require_object, type_error
 from ..media import guess_media_type
-from .base64_form import read_base64, write_base64
 from .field_names import NAME, read_fields, to_camel_case, write_fields
 
 __all__ = ["PROVIDER", "read_part", "read_signature", "write_part", "write_result"]
@@ -49,6 +48,11 @@ _FILE_PART = frozenset({"fileData"})
 _CALL_FIELDS = frozenset({"id", "name", "args"})
 _RESULT_FIELDS = frozenset({"id", "name", "response", "parts"})
 _DATA_FIELDS = frozenset({"mimeType", "data", "fileUri", "displayName"})
+
+_TO_STANDARD = str.maketrans("-_", "+/")
+_TO_URL = str.maketrans("+/", "-_")
+_URL = ":url_alphabet"
+_UNPADDED = ":unpadded"
 
 _WRAPPERS = ("output", "result", "return_value", "content")
 _OWN_FILES = ("https://generativelanguage.googleapis.com/", "gs://")
@@ -186,7 +190,7 @@ def _read_data(raw: Object, field: str, known: frozenset[str]) -> Media | Opaque
     inline = read_optional_string(data, "data")
     form: Object = {}
     if inline is not None:
-        inline, form = read_base64(inline)
+        inline, form = _read_base64(inline)
     elif not uri:
         return Opaque(NAME, field, raw)
     if media_type is None:  # the API detects the type of a YouTube video itself
@@ -358,7 +362,7 @@ def _write_data(part: Media, losses: Losses, path: str) -> Object | None:
         detail = f"Gemini requires it; guessed {data['mimeType']} from the name"
         losses.add(f"{path}/media_type", "media type", "rewritten", detail, "info")
     if part.data is not None:
-        data["data"] = write_base64(part.data, part.extra.get(_DATA_FORM, {}))
+        data["data"] = _write_base64(part.data, part.extra.get(_DATA_FORM, {}))
     elif uri is not None:
         data["fileUri"] = uri
     else:
@@ -371,3 +375,29 @@ def _write_data(part: Media, losses: Losses, path: str) -> Object | None:
             losses.add(f"{path}/{concept}", concept, "dropped", "Gemini media have no such setting", "info")
     field = "inlineData" if part.data is not None else "fileData"
     return write_fields({field: write_fields(data, part.extra, _DATA)}, part.extra, NAME)
+
+
+def _read_base64(data: str) -> tuple[str, Object]:
+    """Return `data` in the standard alphabet, padded, and its original form.
+
+    Google accepts both alphabets of base64, with and without padding, and its Python SDK writes the URL-safe one. No
+    other provider accepts that one, so it is form here.
+
+    >>> _read_base64("-_8")
+    ('+/8=', {':url_alphabet': True, ':unpadded': True})
+    """
+    form: Object = {}
+    if "-" in data or "_" in data:
+        data = data.translate(_TO_STANDARD)
+        form[_URL] = True
+    if len(data) % 4 > 1:
+        data += "=" * (-len(data) % 4)
+        form[_UNPADDED] = True
+    return data, form
+
+
+def _write_base64(data: str, form: Object) -> str:
+    """Return `data` in its original form; the inverse of `_read_base64`."""
+    if _URL in form:
+        data = data.translate(_TO_URL)
+    return data.rstrip("=") if _UNPADDED in form else data

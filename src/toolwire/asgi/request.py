@@ -1,0 +1,41 @@
+"""Read the headers and the body of a request, and refuse ambiguous or oversized ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .access import AccessDenied
+from .types import Receive
+
+__all__ = ["parse_headers", "read_request_body"]
+
+_UNREPEATABLE_HEADERS = frozenset({"host", "origin", "authorization", "content-type"})
+
+
+async def read_request_body(headers: Mapping[str, str], receive: Receive, limit: int) -> bytes:
+    """Read the body of a request. Raise AccessDenied if it exceeds the limit."""
+    declared = headers.get("content-length", "")
+    if declared.isdecimal() and len(declared) < 16 and int(declared) > limit:
+        raise AccessDenied(413, f"message is larger than {limit} bytes")
+    pieces, size = [], 0
+    while True:
+        event = await receive()
+        if event["type"] == "http.disconnect":
+            raise AccessDenied(400, "message is truncated: the client disconnected")
+        pieces.append(event.get("body", b""))
+        size += len(pieces[-1])
+        if size > limit:
+            raise AccessDenied(413, f"message is larger than {limit} bytes")
+        if not event.get("more_body"):
+            return b"".join(pieces)
+
+
+def parse_headers(raw: list[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Return the headers by name. Reject duplicates of headers that decide something, because they are ambiguous."""
+    headers: dict[str, str] = {}
+    for name, value in raw:
+        key = name.decode("latin-1").lower()
+        if key in headers and (key in _UNREPEATABLE_HEADERS or key.startswith("mcp-")):
+            raise AccessDenied(400, f"duplicate header {key}")
+        headers[key] = value.decode("latin-1")
+    return headers

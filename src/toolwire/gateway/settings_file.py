@@ -1,0 +1,28 @@
+"""Load the settings of a gateway from a file."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+from ..ir.errors import ConfigError
+from .litellm_config import from_litellm
+from .settings import Settings, parse_settings
+
+__all__ = ["load_settings"]
+
+
+def load_settings(path: Path) -> Settings:
+    """Load settings from a file: ours (TOML), or the supported part of LiteLLM's (YAML)."""
+    try:
+        text = path.read_text("utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}", hint="use --config to name another file") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"cannot read {path}: it is not UTF-8") from None
+    if path.suffix in (".yaml", ".yml"):
+        return from_litellm(text)
+    try:
+        return parse_settings(tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path.name} is not valid TOML: {error}") from None
