@@ -10,10 +10,10 @@ from toolwire.testing.violation_outcomes import Enforcement, violation_outcome
 
 VIOLATIONS_PAGE = Path(__file__).with_name("violations.md")
 VECTORS = Path(__file__).parent.parent / "tests/vectors/schema"
-MARKS: dict[Enforcement, str] = {"unwritable": "–", "told": "■", "local": "□", "lifted": "≈"}
+MARKS: dict[Enforcement, str] = {"unwritable": "–", "stated": "■", "local": "□", "lifted": "≈"}
 NAMES: dict[Enforcement, str] = {
     "unwritable": "cannot be generated",
-    "told": "in the schema",
+    "stated": "in the schema",
     "local": "in the description",
     "lifted": "lifted",
 }

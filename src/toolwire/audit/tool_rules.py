@@ -75,7 +75,7 @@ def check_long_name(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     return _check_names(tools, lambda name: len(name) <= 45, "exceeds 64 characters with a prefix like mcp__server__")
 
 
-@rule("TW006", "warning", "all", "tool names differ only in case or punctuation", "use different words")
+@rule("TW006", "warning", "all", "tool names differ only in case or punctuation", "use clearly different names")
 def check_similar_names(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     seen: dict[str, int] = {}
     for index, tool in enumerate(tools):

@@ -1,4 +1,4 @@
-"""`toolwire mcp inspect`: list what MCP servers offer, and rate their tools per provider."""
+"""`toolwire mcp inspect`: list the tools, prompts and resources of MCP servers, and rate their tools per provider."""
 
 from __future__ import annotations
 

@@ -205,7 +205,7 @@ def _check_numbers(row: Row, location: str) -> None:
             raise ConfigError(f"{location}.{name} must be at least 0 and finite, got {number}", hint="use 0 or more")
 
 
-def _check(settings: Settings) -> None:
+def _check(settings: Settings) -> None:  # noqa: C901
     for section in ("server", "limits", "state"):
         _check_numbers(getattr(settings, section), section)
     for name, upstream in settings.upstreams.items():

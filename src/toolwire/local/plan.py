@@ -1,8 +1,8 @@
 """Plan a request with tools for a very small model: either a call or text.
 
-    plan = call(request)        # tools as text in the prompt, with a grammar that allows only a call
-    plan = words(request)       # … without tools
-    probe(request)              # a request that asks the model whether it wants a call
+    plan = plan_call(request)   # tools as text in the prompt, with a grammar that allows only a call
+    plan = plan_text(request)   # … without tools
+    make_probe(request)         # a request that asks the model whether it wants a call
 
 Measurements (bench/local.py) show the abilities of a model of 135 million parameters: it fills in arguments after
 examples, and it can classify with one token, better than chance, whether the user asks for a function. Without a

@@ -168,7 +168,7 @@ class FieldCodec(NamedTuple):
     """Null is encoded as absent."""
 
 
-def object_codec(
+def object_codec(  # noqa: C901
     known: Sequence[FieldCodec], more: str | None, more_codec: OptionalCodec, more_fills_null: bool
 ) -> Codec:
     """Convert an object property by property. `more`: the property for all other keys; None: they stay beside it."""
@@ -259,7 +259,7 @@ def apply_codec(convert: Callable[[JSON], JSON], value: JSON) -> JSON:
         _codec_state.reset(token)
 
 
-def union_codec(branches: Sequence[tuple[Node, OptionalCodec]], target: RefResolver) -> Codec:
+def union_codec(branches: Sequence[tuple[Node, OptionalCodec]], target: RefResolver) -> Codec:  # noqa: C901
     """Convert a value with the codec of the first branch that it fits."""
 
     def lift(value: JSON) -> JSON:

@@ -147,7 +147,7 @@ class Emitter:
         finally:
             self._nesting -= 1
 
-    def _emit(self, node: Node, depth: int) -> Emitted:
+    def _emit(self, node: Node, depth: int) -> Emitted:  # noqa: C901
         too_deep = self.dialect.depth is not None and depth >= self.dialect.depth
         if (too_deep and isinstance(node, (ObjectNode, TupleNode))) or self._nesting > MAX_NESTING:
             return self._emit_json_string(node, "nested too deeply")

@@ -131,7 +131,7 @@ class _SchemaParser:
         finally:
             self._nesting -= 1
 
-    def _parse_node(self, schema: JSON, at: str, depth: int) -> Node:
+    def _parse_node(self, schema: JSON, at: str, depth: int) -> Node:  # noqa: C901
         if schema is True:
             return AnyNode(at=at)
         if schema is False:

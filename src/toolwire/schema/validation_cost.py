@@ -89,7 +89,7 @@ class ValidationCost:
         """Return the cost of applying this schema to this value, without their subschemas and parts."""
         return 1 + (len(schema["enum"]) if type(schema.get("enum")) is list else 0)
 
-    def _pairs(self, schema: Object, value: JSON) -> Iterator[tuple[JSON, JSON]]:
+    def _pairs(self, schema: Object, value: JSON) -> Iterator[tuple[JSON, JSON]]:  # noqa: C901
         """Yield the schemas that apply to the value itself or to a part of it, each with that value."""
         for item in _in_place_schemas(schema):
             yield item, value

@@ -2,7 +2,7 @@
 
 Valid text is copied, text with one meaning is rewritten, and the strict parser checks the result (duplicate keys,
 numbers out of range, half characters). Open containers are closed only after a complete value: after `{`, `[`, a comma,
-a key or a colon more was to follow, and a number, a word or a string at the end of the text may be truncated.
+a key or a colon more was to follow, and a number, a bare word or a string at the end of the text may be truncated.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ class JsonRewriter:
             self.at = found.end()
             return
         if found.end() == self._end:
-            raise truncated_error("in a number or word", self._end)
+            raise truncated_error("in a number or bare word", self._end)
         if _NUMBER.fullmatch(word):
             self._output.append(word)
             self.at = found.end()

@@ -28,7 +28,7 @@ __all__ = ["Argument", "Scanner"]
 Argument: TypeAlias = tuple[str, str]
 """(name, the JSON text of its value)"""
 
-_State: TypeAlias = Callable[[str, int], int]
+_StateHandler: TypeAlias = Callable[[str, int], int]
 
 _inside = re.compile(r'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL).match
 _flat = re.compile(r'[^"{}\[\]]*').match
@@ -63,7 +63,7 @@ class Scanner:
         self.invalid = False
         self.ends: list[int] = []
         """For each argument completed by the last fragment: the length of the fragment at which that was certain."""
-        self._state: _State = self._outside
+        self._state: _StateHandler = self._outside
         self._depth = 0
         self._escaped = False
         self._key: list[str] = []

@@ -80,7 +80,7 @@ class ReceivedRequest(Value, frozen=True):
     stream: bool = False
 
 
-class _Answer(Value, frozen=True):
+class _HttpReply(Value, frozen=True):
     status: int
     headers: dict[str, str]
     body: bytes
@@ -214,20 +214,22 @@ class Upstream:
                 return ReceivedRequest(path, headers, body, name, request, streaming)
         return ReceivedRequest(path, headers, body)
 
-    def _make_answer(self, line: Response | Fault | RawReply, received: ReceivedRequest) -> _Answer:
+    def _make_answer(self, line: Response | Fault | RawReply, received: ReceivedRequest) -> _HttpReply:
         if isinstance(line, RawReply):
             headers = line.headers or (_STREAM if line.streamed else _JSON)
-            return _Answer(line.status, headers, line.body, line.streamed)
+            return _HttpReply(line.status, headers, line.body, line.streamed)
         wire = get(received.wire or "openai_chat")
         if isinstance(line, Fault):
             status, body, headers = wire.encode_error(line)
-            return _Answer(status, {**_JSON, **headers}, to_bytes(body))
+            return _HttpReply(status, {**_JSON, **headers}, to_bytes(body))
         model = received.request.model if received.request is not None else ""
         response = replace(line, id=line.id or f"answer-{len(self.heard)}", model=line.model or model)
         if not received.stream:
-            return _Answer(200, _JSON, to_bytes(wire.encode_response(response).body))
+            return _HttpReply(200, _JSON, to_bytes(wire.encode_response(response).body))
         encoder = wire.stream_encoder(received.request)
-        return _Answer(200, _STREAM, b"".join(encoder.feed(one) for one in self._split_deltas(response)), streamed=True)
+        return _HttpReply(
+            200, _STREAM, b"".join(encoder.feed(one) for one in self._split_deltas(response)), streamed=True
+        )
 
     def _split_deltas(self, response: Response) -> Iterator[Event]:
         for event in unfold(response):
@@ -239,7 +241,7 @@ class Upstream:
             else:
                 yield event
 
-    async def _send(self, answer: _Answer, size: int | None, writer: asyncio.StreamWriter) -> None:
+    async def _send(self, answer: _HttpReply, size: int | None, writer: asyncio.StreamWriter) -> None:
         """Send the answer, or the first `size` bytes of its body."""
         length = {"transfer-encoding": "chunked"} if answer.streamed else {"content-length": str(len(answer.body))}
         writer.write(_write_head(answer.status, {**answer.headers, **length}))

@@ -1,7 +1,7 @@
 """Determine, for each dialect, where a call that violates its schema fails.
 
     unwritable    the provider compiles the lowered schema, which does not admit the call
-    told          the lowered schema forbids it; the call of a model that does not comply is refused here
+    stated        the lowered schema forbids it; the call of a model that does not comply is refused here
     local         the lowered schema cannot express it; refused here, by the original
     lifted        it has a valid meaning there (null for absent, digits for a number), and arrives as that
 
@@ -19,7 +19,7 @@ from ..schema.validate import Problem, validator
 
 __all__ = ["Enforcement", "ViolationOutcome", "violation_outcome"]
 
-Enforcement = Literal["unwritable", "told", "local", "lifted"]
+Enforcement = Literal["unwritable", "stated", "local", "lifted"]
 
 
 class ViolationOutcome(NamedTuple):
@@ -40,5 +40,5 @@ def violation_outcome(schema: JSON, dialect: str, arguments: JSON) -> ViolationO
     if not admitted and lowered.dialect.enforced:
         return ViolationOutcome("unwritable", problems)
     if problems:
-        return ViolationOutcome("local" if admitted else "told", problems)
+        return ViolationOutcome("local" if admitted else "stated", problems)
     return None if json_equal(arrives, arguments) else ViolationOutcome("lifted", (), arrives)

@@ -90,11 +90,11 @@ def test_valid_calls_are_not_rejected(name, dialect):
 
 
 FAILURE_STAGES = {
-    "a required property is missing": {"openai": "told", "openai_strict": "unwritable", "gemini": "told"},
-    "a property that is not declared": {"anthropic": "told", "anthropic_strict": "unwritable", "gemini": "local"},
-    "null for an optional string": {"openai": "told", "openai_strict": "lifted", "anthropic_strict": "unwritable"},
+    "a required property is missing": {"openai": "stated", "openai_strict": "unwritable", "gemini": "stated"},
+    "a property that is not declared": {"anthropic": "stated", "anthropic_strict": "unwritable", "gemini": "local"},
+    "null for an optional string": {"openai": "stated", "openai_strict": "lifted", "anthropic_strict": "unwritable"},
     "a string that is too long": {"openai_strict": "unwritable", "anthropic_strict": "unwritable", "ollama": "local"},
-    "a number above its range": {"openai_strict": "unwritable", "anthropic_strict": "local", "gemini": "told"},
+    "a number above its range": {"openai_strict": "unwritable", "anthropic_strict": "local", "gemini": "stated"},
     "a number of an enum as a string": {"openai_strict": "unwritable", "gemini": "lifted"},
     "an address without its sign": {"openai_strict": "unwritable", "gbnf": "local"},
 }

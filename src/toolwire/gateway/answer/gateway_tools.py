@@ -111,7 +111,7 @@ class GatewayTools:
 
 
 class TurnEvents:
-    """The events of one turn for the client, who gets one response for any number of turns."""
+    """The events of one turn for the client, which gets one response for any number of turns."""
 
     def __init__(self, gateway_tools: GatewayTools) -> None:
         self.response: Response | None = None  # the turn, once it is complete

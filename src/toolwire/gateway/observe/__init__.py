@@ -1,1 +1,1 @@
-"""Records of what the gateway does: request log, metrics, traces, usage, recordings; secrets are redacted."""
+"""Records of the gateway's work: request log, metrics, traces, usage, recordings; secrets are redacted."""

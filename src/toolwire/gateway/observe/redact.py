@@ -35,7 +35,7 @@ class _SecretPattern(NamedTuple):
 
 
 def _prefix_pattern(mark: str, rest: str) -> _SecretPattern:
-    """Match a key with this prefix, at the start of a word."""
+    """Match a key with this prefix that no letter or digit precedes."""
     literal = re.escape(mark)  # first, so that it is searched for and not tried at every position
     return _SecretPattern(mark, re.compile(f"{literal}(?<![A-Za-z0-9]{literal}){rest}"), REMOVED)
 

@@ -93,7 +93,7 @@ def calls_without_artefacts(request: Request) -> list[str]:
 
 
 def restore_continuations(request: Request, known: Mapping[str, Continuation], provider: str, origin: str) -> Request:
-    """Restore what `provider` made at `origin` and the client dropped, and the gateway's calls in the client's turns.
+    """Restore the dropped parts of `provider` at `origin`, and the gateway's calls in the client's turns.
 
     Return the same object if there is nothing to restore.
     """

@@ -1,11 +1,11 @@
 """The protocol, sans-IO: a message in, the action to perform out.
 
     act = peer.receive(read(line))
-    Send     send this answer
-    Work     run a function of the author (Server.perform), which returns the answer
-    Listen   a subscription: acknowledge it, and send changes until it is stopped
-    Stop     the client cancelled that request
-    Heard    the client answers a question of the server
+    SendMessage        send this answer
+    ServeRequest       run a function of the author (Server.perform), which returns the answer
+    OpenSubscription   acknowledge the subscription, and send changes until it is stopped
+    CancelRequest      the client cancelled that request
+    ResolveReply       the client answered a request of the server
 
 A request that states its version in `_meta` is served statelessly, on every transport. Any other request belongs to the
 conversation that `initialize` started. Both kinds may share one connection.

@@ -56,7 +56,7 @@ local function fields()
   return redis.call('HMGET', record,
     'tool', 'fingerprint', 'state', 'token', 'lease_until', 'expires_at', 'created_at', 'result')
 end
-local function told()
+local function effective_record()
   local found = fields()
   if not found[1] then return nil end
   if found[3] == 'done' and tonumber(found[6]) <= now then return nil end
@@ -78,7 +78,7 @@ end
 """
 _CLAIM = """
 local tool, fingerprint, token, lease, ttl, reclaim = unpack(ARGV, 2)
-local there = told()
+local there = effective_record()
 if there and not (reclaim == '1' and there[3] == 'unknown' and there[2] == fingerprint) then return there end
 forget()
 redis.call('HSET', record, 'tool', tool, 'fingerprint', fingerprint, 'state', 'running', 'token', token,
@@ -106,10 +106,10 @@ if not is(ARGV[2], 'running') then return 0 end
 forget()
 return 1
 """
-_GET = "return told()"
+_GET = "return effective_record()"
 _RESOLVE = """
 local forgets, result, ttl = unpack(ARGV, 2)
-local there = told()
+local there = effective_record()
 if not there or there[3] ~= 'unknown' then return 0 end
 if forgets == '1' then forget() return 1 end
 redis.call('HSET', record, 'token', '')
@@ -117,7 +117,7 @@ finish(result, ttl)
 return 1
 """
 _SWEEP = """
-if told() then return 0 end
+if effective_record() then return 0 end
 forget()
 return 1
 """

@@ -51,7 +51,7 @@ _MAX_DIAGNOSTICS = 100
 
 
 _ItemKind: TypeAlias = Literal["", "text", "reasoning"]
-_State: TypeAlias = tuple[int, int, _ItemKind, int, list[str], int]
+_Checkpoint: TypeAlias = tuple[int, int, _ItemKind, int, list[str], int]
 
 
 class Diagnostic(Value, frozen=True):
@@ -78,7 +78,7 @@ class EventBuilder:
         self._space: list[str] = []
         self._raw: list[str] = []
         self._scanner: Scanner | None = None
-        self._held: tuple[list[Event], _State] | None = None
+        self._held: tuple[list[Event], _Checkpoint] | None = None
         self._arguments: Object = {}
         self._flaw = ""
 

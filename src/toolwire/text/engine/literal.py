@@ -190,7 +190,7 @@ def _word_value(word: str) -> JSON:
 
 
 def _read_token(reader: Reader) -> Parsing[str]:
-    """Read a number, a word or a bare key, up to the next structural character."""
+    """Read a number, a bare word or a bare key, up to the next structural character."""
     pieces: list[str] = []
     while True:
         stop = _bare(reader.text, reader.at).end()  # type: ignore[union-attr]  # the pattern matches everywhere

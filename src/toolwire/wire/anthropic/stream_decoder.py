@@ -50,7 +50,7 @@ _MESSAGE_DELTA = frozenset({"type", "delta", "usage"})  # others: context_manage
 _KNOWN = frozenset({"text", "tool_use", "thinking", "redacted_thinking"})
 
 
-class _Block:
+class _OpenBlock:
     """A content block that is not closed yet."""
 
     __slots__ = ("artefacts", "delta", "extra_fragments", "fields", "key", "kind", "pieces")
@@ -79,7 +79,7 @@ class MessagesStreamDecoder(BaseStreamDecoder):
 
     def __init__(self) -> None:
         super().__init__()
-        self._blocks: dict[int, _Block] = {}
+        self._blocks: dict[int, _OpenBlock] = {}
         self._id: str | None = None  # of the open message
         self._usage: Object = {}
         self._has_calls = False
@@ -154,7 +154,7 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         index = _index(event)
         if index in self._blocks:
             raise ProtocolError(f"content block {index} starts twice", pointer="/index", status=502)
-        block = self._blocks[index] = _Block(self._new_key(), kind, fields)
+        block = self._blocks[index] = _OpenBlock(self._new_key(), kind, fields)
         if kind == "text":
             events.append(TextStart(block.key, 0, False, read_unknown(fields, ("type", "text"), NAME)))
             self._append_text(block, read_optional_string(fields, "text"), events)
@@ -188,7 +188,7 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         else:
             block.extra_fragments.add({key: value for key, value in delta.items() if key != "type"})
 
-    def _append_text(self, block: _Block, text: str | None, events: list[Event]) -> None:
+    def _append_text(self, block: _OpenBlock, text: str | None, events: list[Event]) -> None:
         if not text:
             return
         escaped = self._escape(block.key, text)
@@ -197,7 +197,7 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         if block.delta is not None and escaped:
             events.append(block.delta(block.key, escaped))
 
-    def _set_signature(self, block: _Block, kind: str, data: str | None) -> None:
+    def _set_signature(self, block: _OpenBlock, kind: str, data: str | None) -> None:
         if data:
             block.artefacts = (Artefact(PROVIDER, kind, data),)
 
@@ -221,7 +221,7 @@ class MessagesStreamDecoder(BaseStreamDecoder):
                 value["input"] = parse_arguments(unescape(b"".join(block.pieces)))[0] or {}
             events.append(WholePart(block.key, Opaque(NAME, block.kind, value)))
 
-    def _end_call(self, block: _Block, events: list[Event]) -> None:
+    def _end_call(self, block: _OpenBlock, events: list[Event]) -> None:
         complete_input = block.fields.get("input")
         if not block.pieces and complete_input:  # some servers send the arguments in content_block_start
             self._append_text(block, dumps(complete_input), events)
@@ -239,7 +239,7 @@ class MessagesStreamDecoder(BaseStreamDecoder):
             )
             self._empty_call_key = None
 
-    def _open_block(self, event: Object) -> _Block:
+    def _open_block(self, event: Object) -> _OpenBlock:
         block = self._blocks.get(_index(event))
         if block is None:
             raise ProtocolError(f"content block {event.get('index')} is not open", pointer="/index", status=502)

@@ -27,7 +27,7 @@ class PartialArguments:
 
     def __init__(self) -> None:
         self._root: Object = {}
-        self._texts: dict[tuple[int, str | int], _Text] = {}
+        self._texts: dict[tuple[int, str | int], _StringBuffer] = {}
 
     @property
     def value(self) -> Object:
@@ -61,11 +61,11 @@ class PartialArguments:
         text = self._texts.get((id(holder), step))
         if text is None:
             _set(holder, step, "")
-            text = self._texts[id(holder), step] = _Text(holder, step, [])
+            text = self._texts[id(holder), step] = _StringBuffer(holder, step, [])
         text.pieces.append(fragment)
 
 
-class _Text(NamedTuple):
+class _StringBuffer(NamedTuple):
     holder: Any
     step: str | int
     pieces: list[str]
