@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .bridge.shortcuts import calls, list_tools, results
     from .bridge.stream_translation import translate_stream
     from .ir.errors import EncodeError, ProtocolError, ToolwireError, TruncatedStream
-    from .ir.fold import fold, unfold
+    from .ir.folding import fold, unfold
     from .ir.losses import Loss, LossError
     from .ir.parts import Media, Reasoning, Text, ToolCall, ToolResult
     from .ir.request import Message, Request

@@ -10,7 +10,7 @@ import toolwire
 from toolwire.bridge.fit_history import ERROR_MARK
 from toolwire.bridge.history import INTERRUPTED
 from toolwire.ir import EncodeError
-from toolwire.ir.fold import fold
+from toolwire.ir.folding import fold
 from toolwire.ir.text import to_bytes
 from toolwire.wire import get
 

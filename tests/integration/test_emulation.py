@@ -12,7 +12,7 @@ import toolwire
 from toolwire import Message, Request, Response, Text, Tool, ToolCall, ToolChoice, ToolResult
 from toolwire.bridge.emulation import emulate
 from toolwire.bridge.preparation import prepare
-from toolwire.ir.fold import fold, unfold
+from toolwire.ir.folding import fold, unfold
 from toolwire.ir.response import Stop
 from toolwire.testing import same
 

@@ -36,7 +36,7 @@ import toolwire
 from toolwire.bridge.exchange import Exchange
 from toolwire.bridge.report_answer import AnswerReporter
 from toolwire.ir import ProtocolError, TruncatedStream, fold
-from toolwire.ir.fold import unfold
+from toolwire.ir.folding import unfold
 from toolwire.ir.losses import Losses
 from toolwire.testing.chunks import bytewise, random_chunks
 from toolwire.testing.compare import differences, plain, strip_extra

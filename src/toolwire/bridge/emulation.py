@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from ..ir.errors import ConfigError
-from ..ir.fold import fold, unfold
+from ..ir.folding import fold, unfold
 from ..ir.losses import Losses
 from ..ir.parts import Part, Text, ToolCall, ToolResult
 from ..ir.pointer import Object, join

@@ -14,7 +14,7 @@ from functools import reduce
 
 from msgspec.structs import replace
 
-from ..ir.fold import merge_extra
+from ..ir.folding import merge_extra
 from ..ir.losses import Losses
 from ..ir.parts import Extra, Part, Text, ToolCall, ToolResult
 from ..ir.request import Message

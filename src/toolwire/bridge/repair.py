@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from ..ir.events import ArgumentEnd, CallDelta, CallEnd, CallStart, Event
-from ..ir.fold import fold, unfold
+from ..ir.folding import fold, unfold
 from ..ir.pointer import JSON, Object
 from ..ir.response import Response
 from ..ir.text import dumps

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..ir.errors import EncodeError, ProtocolError
-from ..ir.fold import fold
+from ..ir.folding import fold
 from ..ir.losses import Losses
 from ..ir.parts import ToolCall, ToolResult
 from ..ir.pointer import JSON, Object, join

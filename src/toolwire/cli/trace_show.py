@@ -62,7 +62,7 @@ def decode_client_request(trace: Trace) -> Request | None:
 
 def decode_answer(exchange: RecordedExchange) -> Response | None:
     """Decode the response; return None for an error or a truncated response."""
-    from ..ir.fold import fold
+    from ..ir.folding import fold
     from ..stream.strict import parse_object
     from ..wire import get
 

@@ -3,45 +3,108 @@
 Imports no other part of toolwire. All other packages are written in terms of these values.
 """
 
-from .errors import (
-    BrokenJSON,
-    ConfigError,
-    EncodeError,
-    InvalidArguments,
-    MissingExtra,
-    ProtocolError,
-    SchemaError,
-    StoreError,
-    ToolwireError,
-    TruncatedStream,
-)
-from .events import (
-    ArgumentEnd,
-    CallDelta,
-    CallEnd,
-    CallStart,
-    Event,
-    PartStart,
-    Ping,
-    ReasoningDelta,
-    ReasoningEnd,
-    ReasoningStart,
-    ResponseEnd,
-    ResponseStart,
-    StreamFault,
-    TextDelta,
-    TextEnd,
-    TextStart,
-    UsageUpdate,
-    WholePart,
-)
-from .fold import Folder, fold, unfold
-from .losses import Loss, LossError, Losses, require_lossless
-from .parts import Artefact, Extra, Media, Opaque, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
-from .pointer import JSON, Object
-from .request import Message, OutputFormat, Params, ReasoningConfig, Request
-from .response import Alternative, Breach, Fault, Response, Stop, UpstreamError, Usage
-from .tools import Grammar, Tool, ToolChoice
+from __future__ import annotations
+
+from .._lazy import lazy_exports
+
+TYPE_CHECKING = False  # as in `typing`, without the import
+
+if TYPE_CHECKING:
+    from .errors import (
+        BrokenJSON,
+        ConfigError,
+        EncodeError,
+        InvalidArguments,
+        MissingExtra,
+        ProtocolError,
+        SchemaError,
+        StoreError,
+        ToolwireError,
+        TruncatedStream,
+    )
+    from .events import (
+        ArgumentEnd,
+        CallDelta,
+        CallEnd,
+        CallStart,
+        Event,
+        PartStart,
+        Ping,
+        ReasoningDelta,
+        ReasoningEnd,
+        ReasoningStart,
+        ResponseEnd,
+        ResponseStart,
+        StreamFault,
+        TextDelta,
+        TextEnd,
+        TextStart,
+        UsageUpdate,
+        WholePart,
+    )
+    from .folding import Folder, fold, unfold
+    from .losses import Loss, LossError, Losses, require_lossless
+    from .parts import Artefact, Extra, Media, Opaque, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
+    from .pointer import JSON, Object
+    from .request import Message, OutputFormat, Params, ReasoningConfig, Request
+    from .response import Alternative, Breach, Fault, Response, Stop, UpstreamError, Usage
+    from .tools import Grammar, Tool, ToolChoice
+else:
+    __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "errors": (
+                "BrokenJSON",
+                "ConfigError",
+                "EncodeError",
+                "InvalidArguments",
+                "MissingExtra",
+                "ProtocolError",
+                "SchemaError",
+                "StoreError",
+                "ToolwireError",
+                "TruncatedStream",
+            ),
+            "events": (
+                "ArgumentEnd",
+                "CallDelta",
+                "CallEnd",
+                "CallStart",
+                "Event",
+                "PartStart",
+                "Ping",
+                "ReasoningDelta",
+                "ReasoningEnd",
+                "ReasoningStart",
+                "ResponseEnd",
+                "ResponseStart",
+                "StreamFault",
+                "TextDelta",
+                "TextEnd",
+                "TextStart",
+                "UsageUpdate",
+                "WholePart",
+            ),
+            "folding": ("Folder", "fold", "unfold"),
+            "losses": ("Loss", "LossError", "Losses", "require_lossless"),
+            "parts": (
+                "Artefact",
+                "Extra",
+                "Media",
+                "Opaque",
+                "Part",
+                "Reasoning",
+                "Refusal",
+                "Text",
+                "ToolCall",
+                "ToolResult",
+            ),
+            "pointer": ("JSON", "Object"),
+            "request": ("Message", "OutputFormat", "Params", "ReasoningConfig", "Request"),
+            "response": ("Alternative", "Breach", "Fault", "Response", "Stop", "UpstreamError", "Usage"),
+            "tools": ("Grammar", "Tool", "ToolChoice"),
+        },
+    )
 
 __all__ = [
     "Alternative",

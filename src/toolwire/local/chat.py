@@ -17,7 +17,7 @@ from threading import Event as Flag
 from threading import Lock
 
 from ..ir.errors import ProtocolError, ToolwireError
-from ..ir.fold import Folder
+from ..ir.folding import Folder
 from ..ir.pointer import Object
 from ..ir.response import Fault, UpstreamError
 from ..ir.text import to_bytes

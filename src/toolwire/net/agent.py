@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from ..ir.errors import ConfigError
 from ..ir.events import ArgumentEnd, CallEnd, CallStart, Event
-from ..ir.fold import Folder
+from ..ir.folding import Folder
 from ..ir.parts import Text, ToolCall, ToolResult
 from ..ir.request import Message, Request
 from ..ir.response import Response

@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 
 from ..ir.errors import ProtocolError, TruncatedStream
 from ..ir.events import Event, ResponseEnd, StreamFault
-from ..ir.fold import unfold
+from ..ir.folding import unfold
 from ..ir.losses import Losses, require_lossless
 from ..ir.request import Request
 from ..ir.response import Fault, Response, UpstreamError

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from ..ir.errors import ConfigError
 from ..ir.events import Event
-from ..ir.fold import unfold
+from ..ir.folding import unfold
 from ..ir.parts import Part, Text, ToolCall
 from ..ir.request import Request
 from ..ir.response import Response, Stop

@@ -8,7 +8,7 @@ from ..bridge.exchange import Exchange
 from ..bridge.preparation import prepare
 from ..bridge.stored import drop_stored
 from ..ir.errors import ToolwireError
-from ..ir.fold import fold
+from ..ir.folding import fold
 from ..ir.parts import Part, ToolCall, ToolResult
 from ..ir.pointer import Object
 from ..ir.request import Request

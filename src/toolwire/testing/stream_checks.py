@@ -8,7 +8,7 @@ from random import Random
 
 from ..ir.errors import ToolwireError, TruncatedStream
 from ..ir.events import CallDelta, Event, Ping, ReasoningDelta, StreamFault, TextDelta
-from ..ir.fold import Folder, fold, unfold
+from ..ir.folding import Folder, fold, unfold
 from ..ir.pointer import JSON
 from ..ir.response import Response
 from ..wire.protocol import Wire

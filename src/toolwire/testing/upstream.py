@@ -21,7 +21,7 @@ from typing import Literal, Self, TypeAlias
 from msgspec.structs import replace
 
 from ..ir.events import CallDelta, Event, ReasoningDelta, TextDelta
-from ..ir.fold import unfold
+from ..ir.folding import unfold
 from ..ir.request import Request
 from ..ir.response import Fault, Response
 from ..ir.text import to_bytes

@@ -13,14 +13,22 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
+from .._lazy import lazy_exports
 from ..ir.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from .protocol import Wire
+    from .protocol import Capabilities, Limits, Wire
+    from .signatures import Signature
+else:
+    __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {"protocol": ("Capabilities", "Limits", "Wire"), "signatures": ("Signature",)},
+        own=("get", "names"),
+    )
 
-__all__ = ["get", "names"]
+__all__ = ["Capabilities", "Limits", "Signature", "Wire", "get", "names"]
 
 # The only list of the built-in wires: each is a package here with a CODEC.
 _BUILT_IN = ("anthropic", "gemini", "ollama", "openai_chat", "openai_responses")

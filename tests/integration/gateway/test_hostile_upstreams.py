@@ -43,7 +43,7 @@ STREAM = {"content-type": "text/event-stream"}
 
 def stream_of(wire, response=CALL_ANSWER):
     """The bytes of a sound stream."""
-    from toolwire.ir.fold import unfold
+    from toolwire.ir.folding import unfold
 
     encoder = get(wire).stream_encoder(REQUEST)
     return b"".join(encoder.feed(event) for event in unfold(response))

@@ -10,7 +10,7 @@ from sdks import CLIENTS, Answer
 from shapes import FORMATS, WIRES, Call, ModelAnswer, provider_answer
 
 from recordings import RECORDED, Recorded
-from toolwire.ir.fold import fold
+from toolwire.ir.folding import fold
 from toolwire.ir.parts import ToolCall
 from toolwire.ir.response import Response
 from toolwire.testing import Vector, load_vectors

@@ -7,7 +7,7 @@ from gateway.hostile import REQUEST, TEXT_ANSWER, body_of, decode_answer, path_o
 from gateway.serving import serving
 
 from toolwire import Request, Response
-from toolwire.ir.fold import unfold
+from toolwire.ir.folding import unfold
 from toolwire.ir.response import Fault
 from toolwire.testing import PartialReply, Recorded, Upstream
 from toolwire.testing.upstream import RawReply

@@ -10,7 +10,7 @@ from gateway.hostile import CALL_ANSWER, REQUEST, TEXT_ANSWER, ask, decode_answe
 from gateway.serving import WIRES, serving, upstream_rows
 from msgspec.structs import replace
 
-from toolwire.ir.fold import unfold
+from toolwire.ir.folding import unfold
 from toolwire.ir.request import Params
 from toolwire.ir.text import to_bytes
 from toolwire.wire import get

@@ -141,7 +141,7 @@ async def test_upstream_comments_reset_the_idle_timeout():
 
 
 def _stream(wire, response):
-    from toolwire.ir.fold import unfold
+    from toolwire.ir.folding import unfold
 
     encoder = get(wire).stream_encoder(REQUEST)
     return b"".join(encoder.feed(event) for event in unfold(response))

@@ -6,7 +6,7 @@ import pytest
 
 from toolwire import Response, Text, Tool, ToolCall
 from toolwire.bridge.repair import CallRepairer, policy_for, repair_calls
-from toolwire.ir.fold import fold, unfold
+from toolwire.ir.folding import fold, unfold
 from toolwire.ir.response import Stop
 
 SCHEMA = {"type": "object", "properties": {"days": {"type": "integer"}}, "required": ["days"]}

@@ -10,7 +10,7 @@ from toolwire.gateway.answer.downstream import ArrayFrames, Downstream
 from toolwire.gateway.answer.streams import PassThroughStream, TranslatedStream
 from toolwire.gateway.routes import INGRESSES
 from toolwire.ir.events import ResponseStart, StreamFault, TextStart
-from toolwire.ir.fold import unfold
+from toolwire.ir.folding import unfold
 from toolwire.ir.losses import Losses
 from toolwire.ir.response import Fault, Stop, Usage
 from toolwire.wire import get

@@ -9,7 +9,7 @@ from toolwire import Response, Text, ToolCall
 from toolwire.gateway.observe.redact import Redactor
 from toolwire.gateway.observe.sanitise import Sanitiser
 from toolwire.ir.events import CallDelta, TextDelta
-from toolwire.ir.fold import fold, unfold
+from toolwire.ir.folding import fold, unfold
 from toolwire.ir.response import Stop
 from toolwire.testing import random_chunks
 from toolwire.wire import get

@@ -23,7 +23,7 @@ from ...ir.events import (
     TextDelta,
     UsageUpdate,
 )
-from ...ir.fold import fold
+from ...ir.folding import fold
 from ...ir.parts import Artefact, Reasoning, ToolCall, ToolResult
 from ...ir.pointer import JSON, Object
 from ...ir.response import Response, Usage

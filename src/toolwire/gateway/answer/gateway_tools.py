@@ -10,7 +10,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from ...ir.events import CallStart, Event, ResponseEnd, ResponseStart, UsageUpdate
-from ...ir.fold import Folder
+from ...ir.folding import Folder
 from ...ir.parts import Part, ToolCall, ToolResult
 from ...ir.request import Message, Request
 from ...ir.response import Fault, Response, Stop, UpstreamError, Usage

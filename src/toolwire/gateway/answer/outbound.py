@@ -16,7 +16,7 @@ from ...bridge.emulation import Emulation
 from ...bridge.repair import CallRepair, CallRepairer, repair_calls
 from ...bridge.report_answer import AnswerReporter
 from ...ir.errors import ProtocolError
-from ...ir.fold import unfold
+from ...ir.folding import unfold
 from ...ir.losses import Losses, require_lossless
 from ...ir.parts import ToolCall, ToolResult
 from ...ir.pointer import JSON, Object

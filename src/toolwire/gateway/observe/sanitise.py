@@ -14,7 +14,7 @@ import msgspec
 
 from ...ir.errors import ToolwireError
 from ...ir.events import CallDelta, CallEnd, Event, PartStart, ReasoningDelta, TextDelta, WholePart
-from ...ir.fold import fold, unfold
+from ...ir.folding import fold, unfold
 from ...ir.pointer import JSON
 from ...ir.response import Response
 from ...ir.text import dumps, to_bytes

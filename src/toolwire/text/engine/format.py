@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from ...ir.errors import ConfigError, EncodeError
 from ...ir.events import Event, ResponseEnd
-from ...ir.fold import Folder
+from ...ir.folding import Folder
 from ...ir.losses import Loss
 from ...ir.parts import Part, Text, ToolCall, ToolResult
 from ...ir.response import Stop

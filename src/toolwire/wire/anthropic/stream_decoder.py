@@ -25,7 +25,7 @@ from ...ir.events import (
     UsageUpdate,
     WholePart,
 )
-from ...ir.fold import unfold_part
+from ...ir.folding import unfold_part
 from ...ir.parts import Artefact, Extra, Opaque, ToolCall
 from ...ir.pointer import Object
 from ...ir.text import dumps, unescape

@@ -26,7 +26,7 @@ from ...ir.events import (
     UsageUpdate,
     WholePart,
 )
-from ...ir.fold import merge_extra
+from ...ir.folding import merge_extra
 from ...ir.parts import Artefact, Extra, Reasoning, Text, ToolCall
 from ...ir.pointer import Object
 from ...ir.request import Request

@@ -28,7 +28,7 @@ from ...ir.events import (
     UsageUpdate,
     WholePart,
 )
-from ...ir.fold import merge_extra
+from ...ir.folding import merge_extra
 from ...ir.parts import CallState, Extra, Opaque, Reasoning, Refusal, Text, ToolCall, part_label
 from ...ir.pointer import Object
 from ...ir.request import Request
