@@ -49,7 +49,7 @@ else:
             "ir.request": ("Message", "Request"),
             "ir.response": ("Response", "UpstreamError"),
             "ir.losses": ("Loss", "LossError"),
-            "ir.fold": ("fold", "unfold"),
+            "ir.folding": ("fold", "unfold"),
             "schema.infer": ("tool",),
             "ir.errors": (
                 "EncodeError",
