@@ -1,4 +1,4 @@
-"""Provider errors: the table of error words and statuses of a wire, usual HTTP statuses, and retry times."""
+"""Provider errors: the table of error types and statuses of a wire, usual HTTP statuses, and retry times."""
 
 from __future__ import annotations
 
@@ -70,17 +70,17 @@ _SAFE_VALUE = re.compile(r"[\x21-\x7e]{1,200}").fullmatch
 
 
 class FaultTable(Value, frozen=True):
-    """The error vocabulary of one wire: type words, codes and messages to fault kinds, and faults to words and statuses."""
+    """The error vocabulary of one wire: types, codes and messages to fault kinds, and faults to types and statuses."""
 
-    kinds: Mapping[str, FaultKind] = {}  # by the type word of an error
-    codes: Mapping[str, FaultKind] = {}  # by its code, which is more specific than the type word
+    kinds: Mapping[str, FaultKind] = {}  # by the type of an error
+    codes: Mapping[str, FaultKind] = {}  # by its code, which is more specific than the type
     messages: tuple[tuple[str, FaultKind], ...] = ()  # by a regular expression for the message; the first match wins
-    types: Mapping[FaultKind, str] = {}  # the type word that is written for a kind
+    types: Mapping[FaultKind, str] = {}  # the type that is written for a kind
     statuses: Mapping[FaultKind, tuple[int, ...]] = {}  # all statuses that the wire uses for a kind, its default first
     request_id_header: str | None = None
 
-    def kind_of_type(self, word: str) -> FaultKind | None:
-        return self.kinds.get(word)
+    def kind_of_type(self, error_type: str) -> FaultKind | None:
+        return self.kinds.get(error_type)
 
     def kind_of_code(self, code: str) -> FaultKind | None:
         return self.codes.get(code)
