@@ -34,6 +34,7 @@ def test_unfolding_and_folding_is_nothing(response):
     assert same(toolwire.fold(toolwire.unfold(response)), response)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("wire", WIRES)
 @given(response=responses, places=cuts)
 def test_any_cutting_gives_the_same_events(wire, response, places):
@@ -41,6 +42,7 @@ def test_any_cutting_gives_the_same_events(wire, response, places):
     assert decode_stream(get(wire), cut(data, places)) == decode_stream(get(wire), [data])
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("wire", WIRES)
 @given(response=responses)
 def test_the_stream_of_an_answer_says_what_the_whole_says(wire, response):
@@ -93,6 +95,7 @@ def said(response):
     return "".join(part.text for part in response.parts if isinstance(part, (Text, Refusal)))
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("wire", WIRES)
 @given(response=responses, place=st.integers(0, 10**6))
 def test_what_is_cut_short_is_an_error_or_all_there(wire, response, place):

@@ -71,6 +71,7 @@ def whole(text):
     return True
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=8)
 @given(given_=arguments, second=st.booleans())
@@ -91,6 +92,7 @@ def test_what_is_rendered_reads_back_or_is_a_loss(name, given_, second):
         assert back.text == ""
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=8)
 @given(value=st.text(max_size=30).filter(whole))
@@ -101,6 +103,7 @@ def test_a_string_without_delimiters_is_never_lost(name, value):
     assert not form.render_call(call, TOOLS).losses
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=15)
 @given(data=st.data())
@@ -115,6 +118,7 @@ def test_any_text_cut_anywhere_gives_the_same_events(name, data):
     assert read_pieces(form, vector, list(text)) == first
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=6)
 @given(words=st.text(max_size=40).filter(whole), place=st.integers(0, 40))
@@ -183,11 +187,11 @@ def test_hostile_text_costs_linear_time(name):
 @pytest.mark.parametrize(
     "name, chunk, size",
     [
-        ("hermes", 7, SIZE // 2),
+        ("hermes", 1, SIZE // 16),
         ("qwen3_xml", 7, SIZE // 4),
         ("pythonic", 7, SIZE // 8),
-        ("hermes", 1, SIZE // 16),
         ("glm47", 1, SIZE // 16),
+        ("hermes", 7, SIZE // 2),
     ],
 )
 def test_hostile_text_in_small_pieces_costs_linear_time(name, chunk, size):

@@ -13,6 +13,7 @@ MODULES = [
 ]
 
 
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("name", MODULES)
 def test_examples(name):
     result = doctest.testmod(importlib.import_module(name))

@@ -69,6 +69,7 @@ def run(check: Any) -> None:
     asyncio.run(check())
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("wire", WIRES)
 def test_a_call_of_ours_is_answered_here(wire: str, stream: bool) -> None:
@@ -92,6 +93,7 @@ def test_a_call_of_ours_is_answered_here(wire: str, stream: bool) -> None:
     run(check)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("wire", WIRES)
 def test_a_turn_of_both_goes_to_the_client_and_comes_back_whole(wire: str, stream: bool) -> None:

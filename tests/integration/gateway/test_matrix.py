@@ -160,6 +160,7 @@ def test_one_call(cell):
         assert results_by_city(cell.asked[1])["Paris"].text == "sunny"
 
 
+@pytest.mark.one_in(5)
 def test_two_parallel_calls_of_one_tool(cell):
     first, last = cell.after((cell.paris, cell.rome), lambda call: Result(call, f"sunny in {call.arguments['city']}"))
     check_turn(cell, first, last, (cell.paris, cell.rome))
@@ -171,6 +172,7 @@ def test_two_parallel_calls_of_one_tool(cell):
         assert told == {"Paris": "sunny in Paris", "Rome": "sunny in Rome"}
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("upstream", ["anthropic", "gemini", "openai_responses"], indirect=True)
 def test_a_thought_goes_back_to_the_model_that_had_it(cell):
     first, last = cell.after(
@@ -181,6 +183,7 @@ def test_a_thought_goes_back_to_the_model_that_had_it(cell):
     assert proofs == ([] if cell.upstream == "gemini" else [SIGNATURE])  # Gemini signs the call, see check_turn
 
 
+@pytest.mark.one_in(5)
 def test_an_error_result(cell):
     first, last = cell.after((cell.paris,), lambda call: Result(call, "no such city", is_error=True))
     check_turn(cell, first, last, (cell.paris,))
@@ -196,6 +199,7 @@ def test_an_error_result(cell):
     assert result.text == f"{mark}no such city"
 
 
+@pytest.mark.one_in(5)
 def test_an_image_result(cell):
     first, last = cell.after((cell.paris,), lambda call: Result(call, "a picture", image=True))
     check_turn(cell, first, last, (cell.paris,))
@@ -206,6 +210,7 @@ def test_an_image_result(cell):
     assert "a picture" in (words_of(request) if cell.emulated else results_by_city(request)["Paris"].text)
 
 
+@pytest.mark.one_in(5)
 def test_a_forced_tool(cell):
     answer = cell.ask(cell.client.words(QUESTION), Said(calls=(cell.paris,)), choice="get_weather")
     assert same_calls(answer, (cell.paris,))
@@ -223,6 +228,7 @@ def test_a_forced_tool(cell):
         assert (request.choice.mode, request.choice.names) == ("tool", ("get_weather",))
 
 
+@pytest.mark.one_in(5)
 def test_no_tool_may_be_called(cell):
     answer = cell.ask(cell.client.words(QUESTION), Said("I cannot know."), choice="none")
     assert (answer.text, answer.calls, answer.stop) == ("I cannot know.", [], cell.client.stops[1])
@@ -235,6 +241,7 @@ def test_no_tool_may_be_called(cell):
         assert request.choice == ToolChoice("none")
 
 
+@pytest.mark.one_in(5)
 def test_no_tool_is_there(cell):
     answer = cell.ask(cell.client.words(QUESTION), Said("It is sunny."), tools=())
     assert (answer.text, answer.calls, answer.stop) == ("It is sunny.", [], cell.client.stops[1])
@@ -242,6 +249,7 @@ def test_no_tool_is_there(cell):
     assert (request.tools, request.choice, words_of(request)) == ((), None, QUESTION)
 
 
+@pytest.mark.one_in(5)
 def test_the_model_calls_nothing(cell):
     answer = cell.ask(cell.client.words(QUESTION), Said("Why do you ask?"))
     assert (answer.text, answer.calls, answer.stop) == ("Why do you ask?", [], cell.client.stops[1])

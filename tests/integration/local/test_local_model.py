@@ -215,6 +215,7 @@ def test_who_waits_and_leaves_is_never_begun(model):
     asyncio.run(asyncio.wait_for(crowd(), 4 * SAFETY))
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("asked", "code", "words"),
     [

@@ -15,6 +15,7 @@ def audit(entry, name="s"):
     return audit_config(servers_of({"mcpServers": {name: entry}}), "mcp.json")
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("entry", "path"),
     [

@@ -37,6 +37,7 @@ def verdict(schema, name, seed="", count=12):
     )
 
 
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("name", DIALECTS)
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["about"])
 def test_what_a_schema_means_is_kept_or_a_loss_says_so(vector, name):
@@ -106,6 +107,7 @@ SCHEMAS = st.recursive(
 )
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", DIALECTS)
 @given(schema=SCHEMAS)
 def test_no_schema_is_too_odd(name, schema):

@@ -32,6 +32,7 @@ def test_it_has_only_what_all_have():
             assert getattr(row, limit) is None or getattr(core, limit) <= getattr(row, limit)
 
 
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["about"])
 @pytest.mark.parametrize("name", OPEN)
 def test_what_is_portable_is_taken_as_it_is(name, vector):

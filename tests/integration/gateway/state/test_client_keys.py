@@ -67,6 +67,7 @@ def said(front, reply):
     return get(front).decode_error(reply.status, reply.json(), reply.headers)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.case("19")
 @pytest.mark.parametrize("how", AUTH)
 @pytest.mark.parametrize("front", FRONTS)
@@ -82,6 +83,7 @@ def test_every_header_that_clients_send_is_taken(front, how):
     asyncio.run(run())
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("how", WRONG)
 @pytest.mark.parametrize("front", FRONTS)
 def test_without_a_key_nothing_happens(front, how):
