@@ -44,6 +44,7 @@ def siblings(wire):
         yield from ((site, name, site.replaced(value)) for name, value in variations(site) if name not in OTHER_VALUES)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("wire", WIRES)
 def test_unknown_fields_and_types_are_never_refused(wire):
     for site, name, body in siblings(wire):
@@ -51,6 +52,7 @@ def test_unknown_fields_and_types_are_never_refused(wire):
             assert get(wire).decode_response(body) is not None, site
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("wire", WIRES)
 def test_siblings_are_rejected_or_round_trip_unchanged(wire):
     codec, changes, used = get(wire), [], set()
@@ -69,6 +71,7 @@ def test_siblings_are_rejected_or_round_trip_unchanged(wire):
     assert used == {key for key in REWRITTEN if key[0] == wire}
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("wire", WIRES)
 def test_siblings_are_translated_to_every_other_wire(wire):
     """An answer that can be read can be written anywhere: at worst as an error of the other wire."""

@@ -160,6 +160,7 @@ def test_streams_end_in_an_error_only_when_truncated_or_broken():
         assert not [one for one in answers() if is_cut(one)]
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("provider", providers())
 def test_any_chunking_of_a_stream_gives_the_same_events(provider):
     def check(one):
@@ -174,6 +175,7 @@ def test_any_chunking_of_a_stream_gives_the_same_events(provider):
     assert not reports, "\n".join(reports)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("provider", providers())
 def test_a_folded_stream_survives_its_own_wire(provider):
     """Encoded as a whole, as the events that were read, and as the events of the folded answer."""
@@ -257,6 +259,7 @@ def sdks():
         accumulators.close()
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("provider", providers())
 def test_folded_stream_equals_what_the_official_client_accumulates(provider, sdks):
     """Compared in what every client reads. Fields that only one provider has are joined in another way by the SDKs."""
@@ -353,6 +356,7 @@ def _own_fields(value):
 PAIRS = [(source, target) for source, target in product(sorted({one.wire for one in answers()}), WIRES)]
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(("source", "target"), [pair for pair in PAIRS if pair[0] != pair[1]])
 def test_whole_answers_round_trip_over_another_wire(source, target):
     def check(one):

@@ -133,6 +133,7 @@ def test_every_skip_rule_is_needed_and_none_hides_a_wire():
         assert {one.provider for one in skipped} >= set(SKIPPED_PROVIDERS)
 
 
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("exchange", REQUESTS, ids=repr)
 def test_accepted_request_is_detected(exchange):
     expected = Detected(exchange.wire, "request")
@@ -218,6 +219,7 @@ def _others(wire):
     return [target for target in WIRES if target != wire]
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("wire", WIRES)
 def test_no_changed_value_is_ignored_on_another_wire(wire):
     """Change one value at a time: the translation changes as well, or a loss names the place."""
@@ -253,6 +255,7 @@ def _covers(losses, pointer):
     return any(f"{pointer}/".startswith(f"{path}/") or path.startswith(f"{pointer}/") for path in near)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("wire", WIRES)
 def test_siblings_of_known_requests_are_refused_or_identical(wire):
     """Unknown fields, nulls, empty values, other types: what can be decoded comes back as it was."""

@@ -32,6 +32,7 @@ def vectors(kind):
     ]
 
 
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize(("source", "target", "vector"), vectors("request"))
 def test_requests_match_the_provider_types(source, target, vector):
     try:
@@ -43,6 +44,7 @@ def test_requests_match_the_provider_types(source, target, vector):
     validate_request(target, body)
 
 
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("target", WIRES)
 @pytest.mark.parametrize("recorded", RECORDED, ids=repr)
 def test_requests_of_real_clients_match_the_provider_types(recorded, target):
@@ -52,6 +54,7 @@ def test_requests_of_real_clients_match_the_provider_types(recorded, target):
     validate_request(target, toolwire.translate(recorded.body, source=recorded.wire, target=target, model=model).body)
 
 
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize(("source", "target", "vector"), vectors("response"))
 def test_responses_match_the_provider_types(source, target, vector):
     translated = toolwire.translate(vector.body, source=source, target=target, kind="response")

@@ -34,6 +34,7 @@ def test_fold_inverts_unfold(response):
     assert same(toolwire.fold(toolwire.unfold(response)), response)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("wire", WIRES)
 @given(response=responses, places=cuts)
 def test_events_do_not_depend_on_how_the_stream_is_split(wire, response, places):
@@ -41,6 +42,7 @@ def test_events_do_not_depend_on_how_the_stream_is_split(wire, response, places)
     assert decode_stream(get(wire), cut(data, places)) == decode_stream(get(wire), [data])
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("wire", WIRES)
 @given(response=responses)
 def test_streamed_and_whole_responses_are_equal(wire, response):
@@ -93,6 +95,7 @@ def text_of(response):
     return "".join(part.text for part in response.parts if isinstance(part, (Text, Refusal)))
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("wire", WIRES)
 @given(response=responses, place=st.integers(0, 10**6))
 def test_truncated_stream_raises_or_is_complete(wire, response, place):

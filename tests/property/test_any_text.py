@@ -71,6 +71,7 @@ def whole(text):
     return True
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=8)
 @given(given_=arguments, second=st.booleans())
@@ -91,6 +92,7 @@ def test_rendered_calls_parse_back_or_report_a_loss(name, given_, second):
         assert back.text == ""
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=8)
 @given(value=st.text(max_size=30).filter(whole))
@@ -101,6 +103,7 @@ def test_string_without_delimiters_is_rendered_without_loss(name, value):
     assert not form.render_call(call, TOOLS).losses
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=15)
 @given(data=st.data())
@@ -115,6 +118,7 @@ def test_events_do_not_depend_on_how_the_text_is_split(name, data):
     assert read_pieces(form, vector, list(text)) == first
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=6)
 @given(words=st.text(max_size=40).filter(whole), place=st.integers(0, 40))
@@ -183,11 +187,11 @@ def test_hostile_text_is_parsed_in_linear_time(name):
 @pytest.mark.parametrize(
     "name, chunk, size",
     [
-        ("hermes", 7, SIZE // 2),
+        ("hermes", 1, SIZE // 16),
         ("qwen3_xml", 7, SIZE // 4),
         ("pythonic", 7, SIZE // 8),
-        ("hermes", 1, SIZE // 16),
         ("glm47", 1, SIZE // 16),
+        ("hermes", 7, SIZE // 2),
     ],
 )
 def test_hostile_text_in_small_pieces_is_parsed_in_linear_time(name, chunk, size):

@@ -88,6 +88,7 @@ def use(document, value):
     attempt(lambda: _Repairer(document).from_text(json.dumps(value)[:-1], "aggressive", True))
 
 
+@pytest.mark.full
 @pytest.mark.finding("Z1")
 @settings(max_examples=15)
 @given(documents, st.dictionaries(names, values, max_size=4))

@@ -13,6 +13,7 @@ MODULES = [
 ]
 
 
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("name", MODULES)
 def test_docstring_examples_pass(name):
     result = doctest.testmod(importlib.import_module(name))

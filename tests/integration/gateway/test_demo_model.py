@@ -38,7 +38,7 @@ def url() -> Iterator[str]:
         running.stdout.close()
 
 
-@pytest.mark.one_in(7)
+@pytest.mark.full
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_tutorial_program_gets_a_call_and_an_answer(name: str, url: str) -> None:
     environment = {

@@ -69,6 +69,7 @@ def run(check: Any) -> None:
     asyncio.run(check())
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("wire", WIRES)
 def test_gateway_tool_call_is_executed_by_the_gateway(wire: str, stream: bool) -> None:
@@ -92,6 +93,7 @@ def test_gateway_tool_call_is_executed_by_the_gateway(wire: str, stream: bool) -
     run(check)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("wire", WIRES)
 def test_mixed_turn_shows_the_client_its_own_calls_and_is_restored(wire: str, stream: bool) -> None:

@@ -287,6 +287,7 @@ ODD_MODELS = (
 )
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.gateway_bad_input(80)
 @every_front
 @run

@@ -72,6 +72,7 @@ SCHEMAS = {
 }
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.gateway_bad_input(45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58)
 @pytest.mark.parametrize("name", SCHEMAS)
 @run

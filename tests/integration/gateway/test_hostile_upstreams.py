@@ -130,6 +130,7 @@ async def test_empty_arguments_become_an_empty_object(front, stream):
     assert came.calls[0].arguments == {}
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.gateway_bad_input(59, 60)
 @every_front
 @run
@@ -226,6 +227,7 @@ OUT_OF_ORDER = [
 ]
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.gateway_bad_input(67, 68)
 @every_front
 @run

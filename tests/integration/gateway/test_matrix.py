@@ -162,6 +162,7 @@ def test_one_call_and_its_result_round_trip(cell):
         assert results_by_city(cell.asked[1])["Paris"].text == "sunny"
 
 
+@pytest.mark.one_in(5)
 def test_two_parallel_calls_of_one_tool(cell):
     first, last = cell.after((cell.paris, cell.rome), lambda call: Result(call, f"sunny in {call.arguments['city']}"))
     check_turn(cell, first, last, (cell.paris, cell.rome))
@@ -173,6 +174,7 @@ def test_two_parallel_calls_of_one_tool(cell):
         assert told == {"Paris": "sunny in Paris", "Rome": "sunny in Rome"}
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("upstream", ["anthropic", "gemini", "openai_responses"], indirect=True)
 def test_signed_reasoning_is_returned_to_its_model(cell):
     first, last = cell.after(
@@ -183,6 +185,7 @@ def test_signed_reasoning_is_returned_to_its_model(cell):
     assert proofs == ([] if cell.upstream == "gemini" else [SIGNATURE])  # Gemini signs the call, see check_turn
 
 
+@pytest.mark.one_in(5)
 def test_error_result_is_flagged_or_marked(cell):
     first, last = cell.after((cell.paris,), lambda call: Result(call, "no such city", is_error=True))
     check_turn(cell, first, last, (cell.paris,))
@@ -198,6 +201,7 @@ def test_error_result_is_flagged_or_marked(cell):
     assert result.text == f"{mark}no such city"
 
 
+@pytest.mark.one_in(5)
 def test_image_result_reaches_the_upstream(cell):
     first, last = cell.after((cell.paris,), lambda call: Result(call, "a picture", image=True))
     check_turn(cell, first, last, (cell.paris,))
@@ -208,6 +212,7 @@ def test_image_result_reaches_the_upstream(cell):
     assert "a picture" in (text_of(request) if cell.emulated else results_by_city(request)["Paris"].text)
 
 
+@pytest.mark.one_in(5)
 def test_forced_tool_choice_is_translated(cell):
     answer = cell.ask(cell.client.words(QUESTION), ModelAnswer(calls=(cell.paris,)), choice="get_weather")
     assert same_calls(answer, (cell.paris,))
@@ -225,6 +230,7 @@ def test_forced_tool_choice_is_translated(cell):
         assert (request.choice.mode, request.choice.names) == ("tool", ("get_weather",))
 
 
+@pytest.mark.one_in(5)
 def test_tool_choice_none_is_translated(cell):
     answer = cell.ask(cell.client.words(QUESTION), ModelAnswer("I cannot know."), choice="none")
     assert (answer.text, answer.calls, answer.stop) == ("I cannot know.", [], cell.client.stops[1])
@@ -237,6 +243,7 @@ def test_tool_choice_none_is_translated(cell):
         assert request.choice == ToolChoice("none")
 
 
+@pytest.mark.one_in(5)
 def test_request_without_tools_is_translated(cell):
     answer = cell.ask(cell.client.words(QUESTION), ModelAnswer("It is sunny."), tools=())
     assert (answer.text, answer.calls, answer.stop) == ("It is sunny.", [], cell.client.stops[1])
@@ -244,6 +251,7 @@ def test_request_without_tools_is_translated(cell):
     assert (request.tools, request.choice, text_of(request)) == ((), None, QUESTION)
 
 
+@pytest.mark.one_in(5)
 def test_text_answer_without_calls_is_returned(cell):
     answer = cell.ask(cell.client.words(QUESTION), ModelAnswer("Why do you ask?"))
     assert (answer.text, answer.calls, answer.stop) == ("Why do you ask?", [], cell.client.stops[1])

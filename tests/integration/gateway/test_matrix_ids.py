@@ -72,6 +72,7 @@ def pairs_of(request: Request) -> list[tuple[str, str]]:
     return pairs
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize(
     ("sdk", "wire"),
@@ -90,6 +91,7 @@ def test_calls_without_ids_are_paired_with_their_results(world, sdk, wire, strea
     assert pairs_of(last) == [("Paris", "Paris"), ("Rome", "Rome"), ("Oslo", "Oslo")]
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize("wire", ["openai_chat", "openai_responses", "anthropic", "gemini", "ollama"])
 @pytest.mark.parametrize("sdk", CLIENTS)

@@ -95,6 +95,7 @@ def vectors_with_calls() -> list:
     ]
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(("wire", "vector", "sdk"), vectors_with_calls())
 def test_the_calls_of_a_vector_reach_every_client(wire, vector, sdk, world):
     client = world.clients[sdk]

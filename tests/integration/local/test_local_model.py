@@ -215,6 +215,7 @@ def test_cancelled_waiting_request_is_never_started(model):
     asyncio.run(asyncio.wait_for(crowd(), 4 * SAFETY))
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("asked", "code", "words"),
     [

@@ -15,6 +15,7 @@ def audit(entry, name="s"):
     return audit_config(find_servers({"mcpServers": {name: entry}}), "mcp.json")
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("entry", "path"),
     [

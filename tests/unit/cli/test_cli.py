@@ -213,6 +213,7 @@ def test_control_characters_are_escaped_in_messages(file, capsys):
     assert "\u001b" not in err and "\u0007" not in err and "\\x1b[31mevil" in err
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("command", "code"),
     [

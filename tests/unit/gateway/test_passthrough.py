@@ -49,6 +49,7 @@ def test_complete_event_is_forwarded_even_if_its_end_is_split(end):
         assert b"".join(stream.feed(bytes((byte,))) for byte in event) == event
 
 
+@pytest.mark.one_in(5)
 @every_wire
 def test_stream_is_forwarded_unchanged_at_every_split(wire):
     data = valid_stream(wire)
@@ -84,6 +85,7 @@ def test_other_line_endings_are_forwarded_unchanged(wire, end):
         assert stream.fault is None
 
 
+@pytest.mark.one_in(5)
 @every_wire
 def test_truncated_stream_ends_in_an_error_of_its_own_wire(wire):
     data = valid_stream(wire)

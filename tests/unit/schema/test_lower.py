@@ -37,6 +37,7 @@ def verdict(schema, name, seed="", count=12):
     )
 
 
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("name", DIALECTS)
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["about"])
 def test_lowered_schema_keeps_its_meaning_or_reports_a_loss(vector, name):
@@ -106,6 +107,7 @@ SCHEMAS = st.recursive(
 )
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", DIALECTS)
 @given(schema=SCHEMAS)
 def test_any_schema_is_lowered_without_unreported_loss(name, schema):

@@ -99,7 +99,7 @@ def test_python_never_compiles_an_untrusted_pattern(pattern, monkeypatch):
     assert not [found for found in compiled if found == pattern or (len(pattern) > 3 and pattern in str(found))]
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(7)
 @pytest.mark.finding("Z2")
 @pytest.mark.parametrize("pattern", EXPONENTIAL)
 def test_exponential_pattern_is_repaired_and_validated_in_linear_steps(pattern):

@@ -32,6 +32,7 @@ def test_portable_dialect_has_only_features_of_all_dialects():
             assert getattr(row, limit) is None or getattr(core, limit) <= getattr(row, limit)
 
 
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["about"])
 @pytest.mark.parametrize("name", OPEN)
 def test_portable_schema_is_unchanged_in_other_dialects(name, vector):

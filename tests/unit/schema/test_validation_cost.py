@@ -55,6 +55,7 @@ def test_matching_nested_alternatives_is_fast(name):
     assert fits(source.root, nested(20, "end"), source.defs.get) is True
 
 
+@pytest.mark.one_in(5)
 @hostile
 @pytest.mark.parametrize("dialect", ["openai_strict", "anthropic_strict", "gemini", "ollama"])
 def test_encoding_and_restoring_nested_alternatives_is_fast(name, dialect):
