@@ -58,16 +58,16 @@ class Problem(Value, frozen=True):
 
 
 class Validator:
-    """A compiled validator for one schema. `unchecked_patterns`: the patterns that are not checked, with pointer and reason."""
+    """A compiled validator for one schema. `findings`: the patterns that are not checked, with pointer and reason."""
 
-    __slots__ = ("_check", "_cost", "_matching", "_multiplies", "_refers", "_size", "unchecked_patterns")
+    __slots__ = ("_check", "_cost", "_matching", "_multiplies", "_refers", "_size", "findings")
 
     def __init__(self, schema: JSON) -> None:
         if nesting_depth(schema) > DEPTH:
             raise SchemaError(f"the schema is nested deeper than {DEPTH} levels", hint="flatten it or use $ref")
         text = to_bytes(schema)
         unchecked = unchecked_patterns(schema) if b'"pattern' in text else []
-        self.unchecked_patterns = [str(one) for one in unchecked]
+        self.findings = [str(one) for one in unchecked]
         if b'"nullable"' in text:
             schema = replace_nullable(schema)
         if unchecked:

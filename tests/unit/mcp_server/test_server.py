@@ -181,11 +181,11 @@ def test_missing_client_capability_is_an_error():
 def test_progress_and_logs_from_a_thread_keep_their_order():
     async def work(talk):
         await talk.call("in_a_thread", meta={"progressToken": "t", LOG_LEVEL: "warning"})
-        assert [note.params.get("progress") for note in talk.heard] == [1, 2, 3, None]
-        assert talk.heard[-1].params == {"level": "error", "data": "two"}
-        talk.heard.clear()
+        assert [note.params.get("progress") for note in talk.messages] == [1, 2, 3, None]
+        assert talk.messages[-1].params == {"level": "error", "data": "two"}
+        talk.messages.clear()
         await talk.call("in_a_thread")
-        assert talk.heard == []
+        assert talk.messages == []
 
     run(work)
 
@@ -197,14 +197,14 @@ def test_elicitation_in_a_handshake_session_is_answered_during_the_call():
         talk.conversation.receive(RpcRequest(1, "initialize", hello))
         talk.conversation.receive(RpcRequest(2, "tools/call", {"name": "twice", "arguments": {}}))
         for number in (1, 2):
-            assert (await talk.hears(f"toolwire-{number}")).method == "elicitation/create"
+            assert (await talk.wait_for_message(f"toolwire-{number}")).method == "elicitation/create"
             talk.conversation.receive(Result("nobody", {}))
             talk.conversation.receive(Result(f"toolwire-{number}", accepted(number)))
-        assert (await talk.hears(2)).result["content"][0]["text"] == "1 2"
+        assert (await talk.wait_for_message(2)).result["content"][0]["text"] == "1 2"
         talk.conversation.receive(RpcRequest(3, "tools/call", {"name": "twice", "arguments": {}}))
-        await talk.hears("toolwire-3")
+        await talk.wait_for_message("toolwire-3")
         talk.conversation.receive(Failure("toolwire-3", -1, "not now"))
-        refused = (await talk.hears(3)).result
+        refused = (await talk.wait_for_message(3)).result
         assert refused["isError"] is True
         assert "not now" in refused["content"][0]["text"]
         assert ran == [(1, 2)]
@@ -218,9 +218,9 @@ def test_request_id_in_use_is_rejected():
         talk.conversation.receive(RpcRequest(1, "initialize", {"protocolVersion": "2025-06-18"}))
         talk.conversation.receive(RpcRequest(5, "tools/call", call))
         talk.conversation.receive(RpcRequest(5, "tools/call", call))
-        assert talk.heard[-1].code == -32600
+        assert talk.messages[-1].code == -32600
         await talk.conversation.close(5.0)
-        assert talk.heard[-1].result["content"][0]["text"] == "done"
+        assert talk.messages[-1].result["content"][0]["text"] == "done"
 
     run(work)
 
@@ -231,21 +231,21 @@ def test_subscriptions_are_notified_until_cancelled_and_get_an_end_message():
         for number, wanted in ((1, {"toolsListChanged": True}), (2, {"resourceSubscriptions": ["notes://a/1"]})):
             said = {PROTOCOL_VERSION: LATEST, CLIENT_CAPABILITIES: {}}
             conversation.receive(RpcRequest(number, "subscriptions/listen", {"notifications": wanted, "_meta": said}))
-        talk.heard.clear()
+        talk.messages.clear()
         server.listeners.changed("prompts")
         server.listeners.changed("tools")
         server.listeners.updated("notes://a/1")
         server.listeners.updated("notes://b/1")
-        assert [note.method for note in talk.heard] == [
+        assert [note.method for note in talk.messages] == [
             "notifications/tools/list_changed",
             "notifications/resources/updated",
         ]
         conversation.receive(Notification("notifications/cancelled", {"requestId": 1}))
-        talk.heard.clear()
+        talk.messages.clear()
         server.listeners.changed("tools")
-        assert talk.heard == []
+        assert talk.messages == []
         await conversation.close()
-        assert talk.heard[-1].id == 2
+        assert talk.messages[-1].id == 2
         assert len(server.listeners) == 0
 
     run(work)
@@ -351,7 +351,7 @@ def test_without_a_store_only_calls_with_a_key_are_recorded(monkeypatch, is_give
     ran.clear()
 
     async def work(talk):
-        talk.conversation = Conversation(Server(paid, store=store if is_given else None), talk.heard.append)
+        talk.conversation = Conversation(Server(paid, store=store if is_given else None), talk.messages.append)
         for meta in ({}, {}, {IDEMPOTENCY_KEY: "k"}, {IDEMPOTENCY_KEY: "k"}):
             assert (await talk.call("paid", meta=meta)).result["content"][0]["text"] == "paid"
 

@@ -148,14 +148,12 @@ def test_pattern_matches_the_same_text_in_validator_and_unions(pattern, accepted
 def test_a_refused_pattern_is_a_finding_and_the_rest_is_checked(pattern):
     schema = record(a=text(pattern=pattern, maxLength=2), b={"type": "object", "patternProperties": {pattern: text()}})
     check = Validator(schema)
-    assert next(finding.partition(": ")[0] for finding in check.unchecked_patterns) == "/properties/a/pattern"
-    assert len(check.unchecked_patterns) == 2 and all(
-        "is not checked: " in finding for finding in check.unchecked_patterns
-    )
+    assert next(finding.partition(": ")[0] for finding in check.findings) == "/properties/a/pattern"
+    assert len(check.findings) == 2 and all("is not checked: " in finding for finding in check.findings)
     assert check.accepts({"a": "y"}) and check.accepts({"b": {"any": 1}})
     assert not check.accepts({"a": "yyy"}) and not check.accepts({"b": []})
     assert [one.at for one in parse_schema(schema).unchecked] == [
-        finding.partition(": ")[0] for finding in check.unchecked_patterns
+        finding.partition(": ")[0] for finding in check.findings
     ]
 
 
@@ -175,13 +173,13 @@ def test_a_refused_pattern_is_a_finding_and_the_rest_is_checked(pattern):
 )
 def test_no_valid_call_is_refused_because_of_a_refused_pattern(schema, value):
     check = Validator(schema)
-    assert len(check.unchecked_patterns) == 1 and check.problems(value) == ()
+    assert len(check.findings) == 1 and check.problems(value) == ()
 
 
 def test_data_that_looks_like_a_pattern_is_left_alone():
     data = {"pattern": "(?=x)x", "patternProperties": {"(": 1}}
     check = Validator(record(a={"const": data}, b={"enum": [data]}, c={"default": data}, pattern={"type": "integer"}))
-    assert check.unchecked_patterns == []
+    assert check.findings == []
     assert check.accepts({"a": data, "b": data}) and not check.accepts({"a": {}}) and not check.accepts({"b": {}})
 
 
@@ -222,7 +220,7 @@ def test_total_pattern_size_of_a_schema_is_limited(monkeypatch):
         found = unchecked_patterns(schema)
         assert {one.reason for one in found} == {"all patterns together are too large"}
         check = Validator(schema)
-        assert len(check.unchecked_patterns) == len(found)
+        assert len(check.findings) == len(found)
         patterns._refusal.cache_clear()
         return sum(compiled)
 
@@ -233,7 +231,7 @@ def test_total_pattern_size_of_a_schema_is_limited(monkeypatch):
 @pytest.mark.finding("Z2")
 def test_text_too_long_for_a_large_pattern_is_a_problem():
     check = Validator(record(a=text(pattern="^(?:[ab]*a){1000}c$"), b={"type": "string"}))
-    assert not check.unchecked_patterns
+    assert not check.findings
     (problem,) = check.problems({"a": "ab" * 50_000})
     assert problem.keyword == "effort" and "too long for the patterns" in problem.message
     assert not check.accepts({"a": "ab" * 50_000})

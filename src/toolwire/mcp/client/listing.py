@@ -94,10 +94,10 @@ def _read_tool(raw: JSON) -> Tool:
 
 def _warn_unchecked(name: str, check: Validator) -> None:
     """Log that the tool is usable although some of its constraints are not checked before it is called."""
-    if check.unchecked_patterns:
+    if check.findings:
         _log.warning(
             "tool %s: %d patterns are not checked; the first: %s",
             name,
-            len(check.unchecked_patterns),
-            check.unchecked_patterns[0],
+            len(check.findings),
+            check.findings[0],
         )
