@@ -181,7 +181,7 @@ def test_loss_caused_by_an_api_version_names_the_version_and_the_fix(tmp_path, c
     assert why["seed"] == "anthropic has no such parameter"  # in no version
     assert ("temperature" in document["body"]) is keeps
     if not keeps:
-        words = "API version 2026-10-21 has no such parameter; anthropic@2023-06-01 as the target has it"
+        words = "API version 2026-10-21 has no such parameter; use the target anthropic@2023-06-01 to keep it"
         assert why["temperature"] == words
 
 

@@ -17,5 +17,5 @@ def test_missing_http_client_error_has_the_install_command(monkeypatch):
     for name in clients:
         monkeypatch.setitem(sys.modules, name, None)
     client = ModelClient("m", base_url="http://localhost:1")
-    with pytest.raises(MissingExtra, match=r"pip install 'toolwire\[net\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install -e '\.\[net\]'"):
         asyncio.run(client.ask(Request(messages=(Message("user", (Text("x"),)),))))
