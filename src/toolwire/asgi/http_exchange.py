@@ -88,6 +88,7 @@ class HttpExchange:
         return await self._read_remaining_body(first, limit, seconds)
 
     async def _read_remaining_body(self, first: bytes, limit: int, seconds: float) -> bytes:
+        """Read the rest of a body that arrives in several messages; `seconds` limits all of them together."""
         pieces, size = [first], len(first)
         deadline = asyncio.get_running_loop().time() + seconds
         has_more = True
@@ -108,6 +109,11 @@ class HttpExchange:
         return message
 
     async def _await_message(self, seconds: float, call_later: _CallLater | None = None) -> AsgiMessage:
+        """Wait for the next ASGI message.
+
+        Raise BodyTimeout after `seconds`. The timer cancels this task, and the flag distinguishes its
+        cancellation from others.
+        """
         task = asyncio.current_task()
         assert task is not None
         timed_out = False
@@ -162,6 +168,7 @@ class HttpExchange:
         self._watch = asyncio.ensure_future(self._wait_for_disconnect())
 
     async def _wait_for_disconnect(self) -> None:
+        """Cancel the watched task when the client disconnects before the answer has ended."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
         if self.ended:
@@ -171,6 +178,7 @@ class HttpExchange:
             self._task.cancel()
 
     def unwatch(self) -> None:
+        """Stop watching the connection. It may be called repeatedly."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

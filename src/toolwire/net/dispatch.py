@@ -124,6 +124,10 @@ class Dispatch:
         return entry is not None and entry.tool.effect in ("write", "idempotent")
 
     def _start_ready(self) -> None:
+        """Start the calls that the schedule allows.
+
+        A call that was refused already has its result, and is only marked as finished.
+        """
         for number in self._schedule.take_ready(writes=self._allow_writes):
             if number in self._results:
                 self._schedule.mark_finished(number)
@@ -132,6 +136,7 @@ class Dispatch:
                 self._tasks[number] = asyncio.create_task(self._perform(number))
 
     async def _perform(self, number: int) -> None:
+        """Run one call, store and report its result, and start the calls that waited for it."""
         run, started_at = self._runs[number], time.perf_counter()
         try:
             guess = self._speculative.pop(run.call.id, None) if self._speculative else None

@@ -53,6 +53,7 @@ class FastPath:
         return self._limits.run(coroutine, context, self._timeout)
 
     def result(self, call: ToolCall, returned: Returned) -> ToolResult:
+        """Build the result of a returned value; one that is too large is truncated."""
         try:
             result, size = sized_result(call, returned.value)
         except Exception as error:  # noqa: BLE001  # encoding a user-defined value may raise anything

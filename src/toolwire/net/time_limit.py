@@ -80,7 +80,7 @@ class TimeLimitedCall:
         self._cancelled = 0
 
     def watch(self, deadlines: DeadlineQueue, elapsed: float) -> None:
-        """Start the timer; `spent` seconds of the limit have already passed."""
+        """Start the timer; `elapsed` seconds of the limit have already passed."""
         assert self._limit is not None
         self._deadline_handle = deadlines.add(self.expire, self.loop.time() + self._limit - elapsed)
 
@@ -90,6 +90,10 @@ class TimeLimitedCall:
         self._grace = self.loop.call_later(_GRACE, self.expire)
 
     def __await__(self) -> Generator[Any, None, LimitedOutcome]:
+        """Drive the coroutine: yield each object that it awaits, and send or throw the outcome into it.
+
+        If the grace period expires too (`_cancelled` is 2), the coroutine is abandoned.
+        """
         try:
             while True:
                 try:
@@ -116,6 +120,7 @@ class TimeLimitedCall:
         return TimedOut(self._limit or 0)
 
     def _clean_up(self) -> None:
+        """Restore the context, stop the timers, and remove our own cancellations from the task."""
         running.set(self._outer_context)
         if self._deadline_handle is not None:
             self._deadline_handle.cancel()

@@ -141,6 +141,7 @@ class AnswerStats:
         self._reasoning_parts: list[Reasoning] = []
 
     def add_response(self, response: Response) -> None:
+        """Add a whole answer. Its size only matters for an estimate, so it is measured only if no usage is reported."""
         self.usage, self.id, self.model = response.usage, response.id, response.model
         self.stop = None if response.stop is None else response.stop.reason
         if self.reported_usage() is None:
@@ -153,6 +154,7 @@ class AnswerStats:
                 self._add_continuation(part.id, part.name, part)
 
     def add_event(self, event: Event) -> None:
+        """Add an event of a stream. Content deltas are the most frequent events, so they are checked first."""
         kind = type(event)
         if kind is TextDelta or kind is CallDelta:
             self.content_bytes += len(event.escaped)  # type: ignore[union-attr]
@@ -186,7 +188,7 @@ class AnswerStats:
         return usage if all(0 <= (count or 0) <= _MAX_TOKENS for count in counts) else None
 
     def estimate(self, request_body: bytes) -> Usage | None:
-        """Estimate the usage of an answer to `asked` if the upstream reports none; None if there is no answer."""
+        """Estimate the usage of an answer to `request_body` if the upstream reports none; None if there is no answer."""
         if not self.content_bytes and not self.abandoned:
             return None
         return Usage(_estimate_tokens(request_body), -(-self.content_bytes // _BYTES_PER_TOKEN))
@@ -204,6 +206,7 @@ class AnswerStats:
             self._reasoning_parts += [part for part in parts if isinstance(part, Reasoning)]
 
     def _add_continuation(self, call_id: str, name: str, call: ToolCall | CallEnd) -> None:
+        """Store the signatures of a call and the signed reasoning before it, which then belongs to this call only."""
         if call.artefacts or self._reasoning_parts:
             fingerprint = call_fingerprint(name, call.arguments, call.raw)
             stored = self.continuations.get(call_id, Continuation())

@@ -45,8 +45,8 @@ class ArrayFrames:
 class Downstream:
     """A stream to a client. `has_written` is set by the first output; after it, no other target can be tried.
 
-    `ping` is sent after `every` seconds without output. After `silence` seconds without data from the upstream, the
-    task that waits for it is cancelled.
+    `ping` is sent after `ping_interval` seconds without output. After `idle_timeout` seconds without data from the
+    upstream, the task that waits for it is cancelled. `frames` converts the events to another framing.
     """
 
     def __init__(
@@ -97,6 +97,7 @@ class Downstream:
             self.note_activity()
 
     async def write(self, data: bytes) -> None:
+        """Write output of the model, in the framing of the client's stream."""
         if not self.has_written:
             self.has_written = True
             self.time_to_first_chunk = self._loop.time() - self._started_at
@@ -105,6 +106,7 @@ class Downstream:
         await self._write_frame(data)
 
     async def end(self) -> None:
+        """Close the framing and end the answer; an answer without any output gets its head here."""
         self._timer.cancel()
         if self._frames is not None:
             await self._write_frame(self._frames.close())
@@ -125,6 +127,7 @@ class Downstream:
             self._pinging = None
 
     async def _write_frame(self, data: bytes) -> None:
+        """Write bytes after any ping in progress. Time spent waiting for a slow client does not count as idle."""
         self._is_writing = True  # no ping starts from here on
         try:
             if self._pinging is not None:
@@ -137,6 +140,7 @@ class Downstream:
             self._last_sent = self._last_received = self._loop.time()
 
     def _on_timer(self) -> None:
+        """Check for idleness, send a ping if one is due, and set the timer for the next of the two."""
         now = self._loop.time()
         if self._is_writing:
             self.note_activity()  # data has arrived and waits for the client

@@ -121,6 +121,10 @@ class TurnEvents:
         self._has_client_call = False
 
     def feed(self, event: Event) -> list[Event]:
+        """Return the events that the client gets: no calls of our tools, and only the first start.
+
+        Keys are shifted per turn, because each turn numbers its parts anew.
+        """
         self._folder.feed(event)
         if isinstance(event, ResponseStart):
             return [] if self._gateway_tools.turns else [event]
@@ -141,6 +145,10 @@ class TurnEvents:
         return [replace(event, key=key + self._gateway_tools.turns * _KEY_SPACE)]
 
     def _end_turn(self, event: ResponseEnd) -> list[Event]:
+        """Forward the end only if the client gets this turn.
+
+        A turn that only called our tools did not stop for tool calls, as the client sees it.
+        """
         self.response = self._folder.response()
         if not self._gateway_tools.is_client_visible(self.response):
             return []

@@ -1,6 +1,6 @@
 """A recorded exchange: the client's request and answer, and those of the upstreams. One JSON file each.
 
-    trace = load(Path("traces/…json"))
+    trace = load_recording(Path("traces/…json"))
     trace.ingress.body, trace.upstreams[0].answer, trace.outcome.losses
 
 Times are milliseconds since the request arrived. `body` is JSON if it was JSON, else text; a stream is `pieces`, with
@@ -36,6 +36,8 @@ VERSION = 1
 
 
 class RecordedChunk(Value, frozen=True, omit_defaults=True):
+    """A piece of a stream, as `text` if it is valid UTF-8, else as `base64`."""
+
     ms: float
     text: str | None = None
     base64: str | None = None
@@ -102,6 +104,8 @@ class RecordedOutcome(Value, frozen=True, omit_defaults=True):
 
 
 class Trace(Value, frozen=True):
+    """The content of a trace file. `toolwire_trace` is the version of the format, `ingress` the client's side."""
+
     toolwire_trace: int
     id: str
     recorded: str

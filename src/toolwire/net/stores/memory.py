@@ -69,6 +69,7 @@ class MemoryStore:
         return sorted(wanted, key=lambda record: record.created_at, reverse=True)[:limit]
 
     def resolve(self, key: str, result: str | None, ttl: float = DAY) -> bool:
+        """Settle an unknown record: store its result, or delete it if `result` is None."""
         with self._lock_records() as records:
             now = self._clock()
             record = effective_state(records.get(key), now)

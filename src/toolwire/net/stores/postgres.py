@@ -125,6 +125,7 @@ class PostgresStore:
         self._closed = False
 
     def claim(self, claim: Claim) -> Record:
+        """Claim a key, or return the existing record."""
         values = {
             "id": _record_id(claim.key),
             "key": as_bytes(claim.key),
@@ -214,6 +215,7 @@ class PostgresStore:
             return None
 
     def _execute(self, connection: Any, statement: str, values: dict[str, Any]) -> Any:
+        """Execute a statement, and return the connection to the pool unless it is closed or the pool is full."""
         try:
             return connection.execute(statement, values, binary=True)
         finally:
@@ -223,6 +225,7 @@ class PostgresStore:
                 connection.close()
 
     def _connect(self) -> Any:
+        """Open a connection with a statement timeout; the first one also checks or creates the table."""
         connection = psycopg.connect(**self._parameters, autocommit=True)
         try:
             connection.execute(_LIMIT_STATEMENTS)
@@ -235,6 +238,7 @@ class PostgresStore:
         return connection
 
     def _find_or_make_table(self, connection: Any) -> None:
+        """Create the table, or refuse one of another version."""
         comment, table = connection.execute(_FIND_TABLE).fetchone()
         if table is None:
             connection.execute(_MAKE_TABLE)  # several statements in one message are one transaction
