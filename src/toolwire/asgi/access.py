@@ -43,7 +43,7 @@ class Guard:
     ) -> None:
         self._hosts = frozenset(host.lower() for host in hosts)
         self._origins = frozenset(origin.lower().rstrip("/") for origin in origins)
-        self._tokens = {sha256(token.encode()).digest(): owner for token, owner in (tokens or {}).items()}
+        self._tokens = {sha256(token.encode()).digest(): owner for token, owner in (tokens or {}).items()}  # by hash
         self._is_local = not self._tokens and all(is_loopback(_without_port(host)) for host in self._hosts)
 
     @property

@@ -64,14 +64,14 @@ class HttpExchange:
         self.path: str = scope["path"]
         self.query = dict(parse_qsl(scope["query_string"].decode("latin-1"))) if scope["query_string"] else {}
         self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        self.status = 0
-        self.started = False
-        self.ended = False
-        self.disconnected = False
+        self.status = 0  # of the answer; 0 before it starts
+        self.started = False  # the head of the answer was sent
+        self.ended = False  # the whole answer was sent
+        self.disconnected = False  # the client closed the connection
         self._receive = receive
         self._send = send
-        self._task: asyncio.Task[Any] | None = None
-        self._timer: DeadlineHandle | None = None
+        self._task: asyncio.Task[Any] | None = None  # the task to cancel at a disconnect
+        self._timer: DeadlineHandle | None = None  # the delay before watching starts
         self._watch: asyncio.Task[None] | None = None
 
     async def read_body(self, limit: int, seconds: float) -> bytes:

@@ -111,10 +111,10 @@ class Gateway:
         self._retriever = retriever
         self._publish_for = publish_for
         self._mcp_mount = None if publish is None else self._make_mcp_mount(publish)
-        self._retired: list[McpMount] = []
-        self._started = False
-        self._in_flight, self._generation = InFlight(), InFlight()
-        self._draining = False
+        self._retired: list[McpMount] = []  # replaced servers, not yet closed
+        self._started = False  # the ASGI server has sent its startup event
+        self._in_flight, self._generation = InFlight(), InFlight()  # all requests; those since the last reload
+        self._draining = False  # shutdown has begun
         self.apply(settings)
 
     def apply(self, settings: Settings, tool_bindings: ToolBindings | None = None) -> None:
@@ -362,7 +362,7 @@ class Gateway:
         )
 
     async def _serve_metadata(self, http_exchange: HttpExchange, route: Route, caller: Caller) -> None:
-        """Answer a request that needs no model: metrics, a token count, the version, the list of models or one of them."""
+        """Answer a request that needs no upstream: metrics, a token count, the version, or the models."""
         if route.action == "metrics" and self._metrics is not None:
             await http_exchange.respond(
                 200, {"content-type": "text/plain; version=0.0.4; charset=utf-8"}, self._metrics()

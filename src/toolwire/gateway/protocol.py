@@ -74,11 +74,11 @@ class _LimitedHttp(HttpToolsProtocol):
         current_limits = limits()
         self._head_limit = current_limits.head
         self._client_timeout = current_limits.slow_client
-        self._awaits_head = True
+        self._awaits_head = True  # the head of the next request is not complete
         self._head_raw = 0  # bytes received while waiting for the head
         self._head_size = 0  # bytes of it that were parsed
-        self._read_timer: TimerHandle | None = None
-        self._write_timer: TimerHandle | None = None
+        self._read_timer: TimerHandle | None = None  # for a head, or for a body that is no longer awaited
+        self._write_timer: TimerHandle | None = None  # for a client that does not read its answer
         self._current_cycle: RequestResponseCycle | None = None  # `cycle` is the newest, and may be queued
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:

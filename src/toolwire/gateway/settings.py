@@ -58,13 +58,13 @@ class UpstreamRow(Row, frozen=True):
     timeout: float = 600.0  # seconds for a whole answer
     idle: float = 300.0  # seconds without a byte
     retries: int = 2
-    insecure: bool = False
+    insecure: bool = False  # allow plain HTTP to other machines
 
 
 class TargetRow(Row, frozen=True):
     upstream: str
     model: str | None = None  # the upstream's name for it; default: the name that the client uses
-    weight: float = 1.0
+    weight: float = 1.0  # the share of requests, relative to other targets
 
 
 class ModelRow(Row, frozen=True):
@@ -94,8 +94,8 @@ class KeyRow(Row, frozen=True):
 class LimitsRow(Row, frozen=True):
     """Limits of the gateway: sizes in bytes, times in seconds."""
 
-    body: int = 32 * _MEGABYTE
-    answer: int = 64 * _MEGABYTE
+    body: int = 32 * _MEGABYTE  # bytes of a request
+    answer: int = 64 * _MEGABYTE  # bytes of an answer
     head: int = 64 * 1024  # bytes of a request before its body
     slow_client: float = 30.0  # seconds for a request's head, for its body, and for reading part of the answer
     ping: float = 15.0  # seconds of silence before a keep-alive

@@ -216,7 +216,7 @@ class _StreamCollector:
         self.folder = Folder()
         self._open_dispatch = dispatch
         self._watch = ArgumentWatch() if dispatch.may_speculate else None
-        self._first_choice: dict[int, CallStart] = {}
+        self._first_choice: dict[int, CallStart] = {}  # calls of the first choice, by key
 
     def feed(self, event: Event) -> None:
         """Add an event. Only calls of the first choice are run; the other choices are alternatives to it."""

@@ -75,7 +75,7 @@ class ModelClient:
         self._retries = retries if isinstance(retries, RetryPolicy) else RetryPolicy(retries)
         self._limit = limit
         self._strict = strict
-        self._shared = transport is not None
+        self._shared = transport is not None  # then the caller closes it
         self._transport = transport or self._open_transport(base_url)
 
     def _open_transport(self, base_url: str | None) -> Transport:

@@ -28,7 +28,7 @@ class DeadlineQueue:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self._pending: dict[DeadlineHandle, float] = {}
+        self._pending: dict[DeadlineHandle, float] = {}  # deadlines, in the order of their times
         self._armed = False
 
     def add(self, expire: Callable[[], object], at: float) -> DeadlineHandle:

@@ -44,12 +44,12 @@ class Dispatch:
         self._call_counts: Counter[tuple[str, bytes]] = Counter(
             map(_call_identity, earlier) if settings.has_store else ()
         )
-        self._runs: list[CallRun] = []
+        self._runs: list[CallRun] = []  # in call order; a number is an index of this list
         self._results: dict[int, ToolResult] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
-        self._changed = asyncio.Event()
+        self._changed = asyncio.Event()  # a call has ended
         self._allow_writes = False
-        self._speculative: dict[str, tuple[ToolCall, asyncio.Task[ToolResult]]] = {}
+        self._speculative: dict[str, tuple[ToolCall, asyncio.Task[ToolResult]]] = {}  # early starts, by call id
 
     @property
     def may_speculate(self) -> bool:

@@ -36,7 +36,7 @@ class Endpoint:
         self.model = model
         self.key = None if key is None else key[1]
         self._base = base
-        self._urls: dict[bool, str] = {}
+        self._urls: dict[bool, str] = {}  # cached, by `stream`
         self.headers: Mapping[str, str] = {"content-type": "application/json", **wire.headers}
         self.secrets: Mapping[str, str] = {} if key is None else {key[0].header: key[0].prefix + key[1]}
         """Headers that must not be logged or shown."""

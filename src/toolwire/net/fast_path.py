@@ -29,8 +29,8 @@ class FastPath:
 
     def __init__(self, entry: Entry, settings: RunSettings, limits: TimeLimiter) -> None:
         self._function = entry.function
-        self._accept = settings.box.parameters[entry.name].accept
-        self._is_plain = function_signature(entry.function).is_plain
+        self._accept = settings.box.parameters[entry.name].accept  # checks arguments against the schema
+        self._is_plain = function_signature(entry.function).is_plain  # checks that no argument needs conversion
         self._timeout = entry.options.timeout
         self._output_limit = entry.options.output_limit or settings.output_limit
         self._truncated_outputs = settings.truncated_outputs

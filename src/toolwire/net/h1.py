@@ -108,8 +108,8 @@ class Pool:
     def __init__(self, transport: H1Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport = transport
         self._loop = loop
-        self._slots: dict[Origin, asyncio.Semaphore] = {}
-        self._idle: dict[Origin, list[tuple[float, H1Connection]]] = {}
+        self._slots: dict[Origin, asyncio.Semaphore] = {}  # limit the connections in use
+        self._idle: dict[Origin, list[tuple[float, H1Connection]]] = {}  # (idle since, connection)
         self._is_closed = False
         self.lifetime = self._close_with_loop()
 

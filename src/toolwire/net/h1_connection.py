@@ -31,23 +31,23 @@ class H1Connection(asyncio.Protocol):
         self._new_parser: Any = HttpResponseParser
         self._parser_error: Any = HttpParserError
         self._transport: asyncio.Transport | None = None
-        self._waiter: asyncio.Future[None] | None = None
-        self._sent_at = 0.0
+        self._waiter: asyncio.Future[None] | None = None  # the reader that waits for data
+        self._sent_at = 0.0  # time of the last write
         self._deadline: float | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._check_at = 0.0
+        self._check_at = 0.0  # time of the timer
         self._reset()
 
     def _reset(self) -> None:
         """Prepare for the next request on this connection."""
         self._parser = self._new_parser(self)
-        self._pieces: list[bytes] = []
-        self._size = 0
+        self._pieces: list[bytes] = []  # unread body, before decompression
+        self._size = 0  # bytes in `_pieces`
         self._head_size = 0  # bytes of a head or of trailers since the last body bytes, complete lines or not
         self._has_head = False
         self._is_complete = False
-        self._keeps_alive = False
-        self._has_received = False
+        self._keeps_alive = False  # the server keeps the connection open
+        self._has_received = False  # any bytes for this request
         self._is_paused = False
         self._error: Exception | None = None
         self._decompressor: Any = None

@@ -65,7 +65,7 @@ class HttpTransport:
         self._connections = connections
         self._connect_timeout = connect_timeout
         self._roots = tuple(roots)
-        self._pools: dict[bool, Client] = {}
+        self._pools: dict[bool, Client] = {}  # by whether it is plain HTTP
 
     def post(
         self, url: str, headers: Mapping[str, str], secrets: Mapping[str, str], body: bytes, seconds: float

@@ -88,7 +88,7 @@ class OtelObserver:
         self._content = is_content_captured(os.environ) if content is None else content
 
     def called(self, call: ToolCall, result: ToolResult, seconds: float) -> None:
-        """Record a tool call: `about` for span and histogram, `span_attributes` for the span only (high cardinality)."""
+        """Record a tool call. `span_attributes` have high cardinality, so the histogram does not get them."""
         about: Attributes = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": call.name}
         if result.is_error:
             about["error.type"] = "tool_error"

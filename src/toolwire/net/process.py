@@ -53,7 +53,7 @@ class _Child:
         self._receiver, self._sender = spawn_context.Pipe(duplex=False)
         child_arguments = (self._sender, _picklable_function(step.entry.function), arguments, step.context)
         self._process = spawn_context.Process(target=_run_child, args=child_arguments, daemon=True)
-        self._stopped = threading.Event()
+        self._stopped = threading.Event()  # the caller was cancelled
 
     def run(self) -> Returned | Failed | TimedOut:
         """Run the process to its end. The child has the only open sender, so its death closes the pipe."""

@@ -110,11 +110,11 @@ class Runner:
             while_running=while_running,
             lease=lease,
         )
-        self._latest = self._settings
+        self._latest = self._settings  # the settings of the latest run
         self._fast_paths: dict[str, FastPath | None] = {}
         self._untrusted = frozenset(entry.name for entry in self.box if entry.options.untrusted)
         self._read_only = frozenset(entry.name for entry in self.box if entry.tool.effect in ("pure", "read"))
-        self._tainted: OrderedDict[str, None] = OrderedDict()
+        self._tainted: OrderedDict[str, None] = OrderedDict()  # ids of runs with untrusted output
 
     def close(self) -> None:
         self._invoker.close()

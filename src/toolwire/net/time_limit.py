@@ -71,13 +71,13 @@ class TimeLimitedCall:
     ) -> None:
         self.loop = asyncio.get_running_loop()
         self._coroutine = coroutine
-        self._pending = pending
+        self._pending = pending  # the object that the coroutine awaits
         self._limit = limit
         self._outer_context = outer_context
         self._task = _current_task(self.loop)
         self._deadline_handle: DeadlineHandle | None = None
-        self._grace: asyncio.TimerHandle | None = None
-        self._cancelled = 0
+        self._grace: asyncio.TimerHandle | None = None  # the timer of the grace period
+        self._cancelled = 0  # how often we cancelled the task
 
     def watch(self, deadlines: DeadlineQueue, elapsed: float) -> None:
         """Start the timer; `elapsed` seconds of the limit have already passed."""
@@ -92,7 +92,7 @@ class TimeLimitedCall:
     def __await__(self) -> Generator[Any, None, LimitedOutcome]:
         """Drive the coroutine: yield each object that it awaits, and send or throw the outcome into it.
 
-        If the grace period expires too (`_cancelled` is 2), the coroutine is abandoned.
+        If the grace period expires too (`_cancelled` exceeds 1), the coroutine is abandoned.
         """
         try:
             while True:

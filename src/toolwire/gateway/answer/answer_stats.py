@@ -46,10 +46,10 @@ class Continuation(Struct, frozen=True):
     answer, so an id alone does not identify a call.
     """
 
-    artefacts: tuple[Artefact, ...] = ()
-    reasoning: tuple[Reasoning, ...] = ()
-    calls: tuple[ToolCall, ...] = ()
-    results: tuple[ToolResult, ...] = ()
+    artefacts: tuple[Artefact, ...] = ()  # signatures of the call
+    reasoning: tuple[Reasoning, ...] = ()  # signed reasoning before the call
+    calls: tuple[ToolCall, ...] = ()  # the gateway's own calls in the same turn
+    results: tuple[ToolResult, ...] = ()  # of these calls
     call: bytes = b""
     origin: str = ""
 
@@ -136,9 +136,9 @@ class AnswerStats:
         self.model = ""
         self.content_bytes = 0  # bytes of text and arguments
         self.abandoned = False  # by the client, while the upstream was working
-        self._calls: dict[int, CallStart] = {}
-        self._open_reasoning: dict[int, list[Event]] = {}
-        self._reasoning_parts: list[Reasoning] = []
+        self._calls: dict[int, CallStart] = {}  # by key
+        self._open_reasoning: dict[int, list[Event]] = {}  # events of unfinished reasoning, by key
+        self._reasoning_parts: list[Reasoning] = []  # signed reasoning that waits for the next call
 
     def add_response(self, response: Response) -> None:
         """Add a whole answer. Its size only matters for an estimate, so it is measured only if no usage is reported."""
@@ -188,7 +188,7 @@ class AnswerStats:
         return usage if all(0 <= (count or 0) <= _MAX_TOKENS for count in counts) else None
 
     def estimate(self, request_body: bytes) -> Usage | None:
-        """Estimate the usage of an answer to `request_body` if the upstream reports none; None if there is no answer."""
+        """Estimate the usage of an answer to `request_body`, for an upstream that reports none; None without an answer."""
         if not self.content_bytes and not self.abandoned:
             return None
         return Usage(_estimate_tokens(request_body), -(-self.content_bytes // _BYTES_PER_TOKEN))

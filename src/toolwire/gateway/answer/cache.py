@@ -20,7 +20,7 @@ class AnswerCache:
         self._clock = clock
         self._max_bytes = max_bytes
         self._size = 0
-        self._entries: OrderedDict[bytes, tuple[float, bytes]] = OrderedDict()
+        self._entries: OrderedDict[bytes, tuple[float, bytes]] = OrderedDict()  # (expiry, answer), oldest first
 
     @staticmethod
     def key(caller: str, front: str, model: str, headers: Mapping[str, str], body: bytes) -> bytes:

@@ -48,7 +48,7 @@ class ClientRequest:
         self.wire: Wire = get(route.ingress.wire)
         self.body = body.removeprefix(BOM_UTF8)  # an upstream may not accept the byte order mark
         self.document = _parse_document(self.body, headers)
-        self._request: Request | None = None
+        self._request: Request | None = None  # decoded on demand
         self.model = _requested_model(route, self.document)
         if route.stream is None:
             stream = self.document.get("stream", self.ingress.streams_by_default)

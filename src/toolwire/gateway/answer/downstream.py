@@ -29,7 +29,7 @@ class ArrayFrames:
 
     def __init__(self) -> None:
         self._decoder = SSEDecoder()
-        self._separator = b"["
+        self._separator = b"["  # written before the next item
 
     def feed(self, data: bytes) -> bytes:
         out = []
@@ -59,7 +59,7 @@ class Downstream:
         idle_timeout: float,
         frames: Frames | None = None,
     ) -> None:
-        self.has_written = False
+        self.has_written = False  # output of the model, not only a ping
         self.idle_timed_out = False
         self.time_to_first_chunk: float | None = None  # seconds
         self._http_exchange = http_exchange
@@ -68,12 +68,12 @@ class Downstream:
         self._ping_interval = ping_interval
         self._idle_timeout = idle_timeout
         self._frames = frames
-        self._is_writing = False
-        self._idle_suspected = False
+        self._is_writing = False  # a write to the client is in progress
+        self._idle_suspected = False  # the first idle check has failed
         self._loop = asyncio.get_running_loop()
-        self._task = asyncio.current_task()
+        self._task = asyncio.current_task()  # the task to cancel when the upstream is idle
         self._started_at = self._last_received = self._last_sent = self._loop.time()
-        self._pinging: asyncio.Task[None] | None = None
+        self._pinging: asyncio.Task[None] | None = None  # a ping in progress
         self._timer = self._loop.call_later(min(ping_interval, idle_timeout), self._on_timer)
 
     def note_activity(self) -> None:

@@ -100,7 +100,7 @@ def make_outbound(
 
 
 def _can_pass_through(client_request: ClientRequest, target: Target, endpoint: Endpoint) -> bool:
-    """Check for equal wires and for no setting of the model or field of the vendor that changes the body or the answer."""
+    """Check that the wires are equal and that neither the settings nor the vendor require changes."""
     vendor = endpoint.vendor
     return (
         endpoint.wire.name == client_request.wire.name
@@ -155,7 +155,10 @@ class PassThroughRequest:
 
 
 class TranslatedRequest:
-    """A request to another wire, or to the same one with adaptations. `previous` is the request before it: a turn, or a rejected answer."""
+    """A request to another wire, or to the same one with adaptations.
+
+    `previous` is the request before it: that of the previous turn, or of a rejected answer.
+    """
 
     def __init__(
         self,
@@ -175,7 +178,7 @@ class TranslatedRequest:
         self._request = request
         self._target = target
         self._gateway_tools = gateway_tools
-        self._events = None if gateway_tools is None else TurnEvents(gateway_tools)
+        self._events = None if gateway_tools is None else TurnEvents(gateway_tools)  # removes our calls from a stream
         self._endpoint_request = EndpointRequest(
             request,
             self.endpoint,

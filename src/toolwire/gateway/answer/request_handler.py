@@ -84,8 +84,8 @@ class RequestHandler:
         )
         # each target has its own timeout, so a slow one leaves enough time for the next
         self._deadline = dependencies.clock() + sum(target.upstream.row.timeout for target in self._plan)
-        self._continuations: Mapping[str, Continuation] = {}
-        self._stream: Stream | None = None
+        self._continuations: Mapping[str, Continuation] = {}  # stored data of calls in the history, by call id
+        self._stream: Stream | None = None  # the stream being relayed
         self._gateway_tools: GatewayTools | None = None
         self._pending_end = b""  # the end of a stream, held back until the work before it is done
         self._is_fully_sent = False  # the client has received everything up to the last event

@@ -41,7 +41,7 @@ class Target(Struct, frozen=True):
     """A model at an upstream, and its settings."""
 
     upstream: ConfiguredUpstream
-    model: str
+    model: str  # the upstream's name for it
     row: ModelRow
 
     @property

@@ -72,10 +72,13 @@ class PassThroughStream:
         self._key = key
         self._pending: list[bytes] = []  # the start of an incomplete event
         self._tail = b""  # its last bytes: an end mark may be split
-        self._has_forwarded = False
+        self._has_forwarded = False  # a complete event was forwarded
 
     def feed(self, data: bytes) -> bytes:
-        """Observe the events in `data`, and forward the bytes of the complete ones. If the stream failed, our key is removed."""
+        """Observe the events in `data`, and forward the bytes of the complete ones.
+
+        If the upstream reports an error, our key is removed from it.
+        """
         if self.fault is not None:
             return b""
         try:
@@ -160,7 +163,7 @@ class TranslatedStream:
         self._reporter = AnswerReporter(wire, endpoint_request.losses)
         self._stats = stats
         self._steps = steps
-        self._started = not is_first
+        self._started = not is_first  # the client has got its ResponseStart
         self._choices = choices
 
     @property

@@ -53,17 +53,17 @@ class AccessLogLine(Struct, frozen=True, omit_defaults=True):
     upstream_model: str = ""
     key: str = ""  # its name
     stream: bool = False
-    passed: bool = False
-    ttfc_ms: float | None = None
-    overhead_ms: float | None = None
+    passed: bool = False  # passed through, not translated
+    ttfc_ms: float | None = None  # time to the first chunk
+    overhead_ms: float | None = None  # time that the gateway itself needed
     tokens: Tokens | None = None
     stop: str | None = None
     calls: int = 0
     losses: int = 0
-    lost: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()  # the concepts of the losses
     repairs: int = 0
     attempts: int = 0
-    failures: tuple[tuple[str, str], ...] = ()
+    failures: tuple[tuple[str, str], ...] = ()  # (upstream, kind of fault) of failed attempts
     error: str | None = None
 
 

@@ -90,7 +90,7 @@ class _LabelledCounter:
         self._open_label = open_label
         self._max_values = max_values
         self._clean = clean
-        self._known_values: dict[str, str] = {}
+        self._known_values: dict[str, str] = {}  # labels of the open values, redacted
         self.values: dict[tuple[str, ...], int] = {}
 
     def add(self, *labels: str) -> None:
@@ -124,14 +124,14 @@ class Metrics:
         self._max_values = max_values
         self._clean = clean
         self._series: dict[tuple[str, str, str], _SeriesCounts] = {}  # by the requested model; several may share one
-        self._series_by_labels: dict[tuple[str, str, str], _SeriesCounts] = {}
-        self._models: set[str] = set()
+        self._series_by_labels: dict[tuple[str, str, str], _SeriesCounts] = {}  # all series
+        self._models: set[str] = set()  # models with a label of their own
         self._in_flight = 0
         self._attempts = _LabelledCounter(1, max_values, clean)
         self._calls = _LabelledCounter(0, max_values, clean)
         self._losses = _LabelledCounter(0, max_values, clean)
         self._repairs = _LabelledCounter(0, max_values, clean)
-        self._page: Callable[[], bytes] | None = None
+        self._page: Callable[[], bytes] | None = None  # created on first use
 
     def begin(self, request_log: RequestLog, client_request: ClientRequest, headers: Mapping[str, str], /) -> None:
         self._in_flight += 1

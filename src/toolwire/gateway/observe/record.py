@@ -47,13 +47,13 @@ class _SideRecording:
     def __init__(
         self, recording_start: float, wire: str, path: str, headers: Mapping[str, str], **extra_fields: str
     ) -> None:
-        self.recording_start = recording_start
+        self.recording_start = recording_start  # `time.perf_counter` at the client's request
         self.offset_seconds = time.perf_counter() - recording_start
         self.wire, self.path, self.headers, self.extra_fields = wire, path, dict(headers), extra_fields
         self.query: dict[str, str] = {}
         self.request_chunks: list[bytes] = []
         self.status = 0
-        self.head_at = 0.0
+        self.head_at = 0.0  # seconds since the client's request
         self.answer_headers: dict[str, str] = {}
         self.answer_chunks: list[tuple[float, bytes]] = []
         self.error: str | None = None
@@ -115,9 +115,9 @@ class _Recording:
 
     def __init__(self, client_side: _SideRecording) -> None:
         self.client_side = client_side
-        self.upstreams: list[_SideRecording] = []
-        self.secrets: list[str] = []
-        self.request_log: RequestLog | None = None
+        self.upstreams: list[_SideRecording] = []  # one for each attempt or turn
+        self.secrets: list[str] = []  # keys of the client and the upstreams, to be removed
+        self.request_log: RequestLog | None = None  # set at the end of the request
 
 
 class Recorder:

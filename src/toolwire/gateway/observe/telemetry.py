@@ -51,7 +51,7 @@ class Telemetry:
         self._lines = lines
         self._environment = environment
         self._exit_stack = ExitStack()
-        self._http: Transport | None = None
+        self._http: Transport | None = None  # shared by the recording transports
         self._given_transports: Mapping[str, Transport] = {}
         self._transports: dict[str, Transport] = {}
         self._recorder: Recorder | None = None

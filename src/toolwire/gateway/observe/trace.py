@@ -38,7 +38,7 @@ VERSION = 1
 class RecordedChunk(Value, frozen=True, omit_defaults=True):
     """A piece of a stream, as `text` if it is valid UTF-8, else as `base64`."""
 
-    ms: float
+    ms: float  # when it arrived
     text: str | None = None
     base64: str | None = None
 
@@ -91,11 +91,11 @@ class RecordedOutcome(Value, frozen=True, omit_defaults=True):
     status: int = 0
     error: str | None = None
     stream: bool = False
-    passed: bool = False
+    passed: bool = False  # passed through, not translated
     attempts: int = 0
     ms: float = 0.0
-    ttfc_ms: float | None = None
-    overhead_ms: float = 0.0
+    ttfc_ms: float | None = None  # time to the first chunk
+    overhead_ms: float = 0.0  # time that the gateway itself needed
     stop: str | None = None
     usage: Usage | None = None
     calls: tuple[str, ...] = ()
@@ -106,9 +106,9 @@ class RecordedOutcome(Value, frozen=True, omit_defaults=True):
 class Trace(Value, frozen=True):
     """The content of a trace file. `toolwire_trace` is the version of the format, `ingress` the client's side."""
 
-    toolwire_trace: int
+    toolwire_trace: int  # the version of the format
     id: str
-    recorded: str
+    recorded: str  # time of the request, ISO 8601 in UTC
     ingress: RecordedExchange
     upstreams: tuple[RecordedExchange, ...] = ()
     outcome: RecordedOutcome = RecordedOutcome()

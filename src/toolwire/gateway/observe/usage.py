@@ -37,7 +37,7 @@ class UsageRow(Struct, frozen=True):
 
     id: str
     time: float
-    key: str
+    key: str  # its name
     model: str
     upstream: str
     upstream_model: str
@@ -111,9 +111,9 @@ class UsageSink:
         self._max_queued = queue
         self._rows: deque[UsageRow] = deque()
         self._reported_drops = 0  # rows whose loss was logged
-        self._failing = False
+        self._failing = False  # the latest write failed
         self._stop = threading.Event()
-        self._deadline = float("inf")
+        self._deadline = float("inf")  # for the last writes, set by `close`
         self._thread = threading.Thread(target=self._run, name="toolwire-usage", daemon=True)
         self._thread.start()
 

@@ -53,7 +53,7 @@ class InMemoryContinuations:
         self._used_bytes = 0
         self._seconds = seconds
         self._clock = clock
-        self._entries: OrderedDict[tuple[str, str], tuple[float, Continuation]] = OrderedDict()
+        self._entries: OrderedDict[tuple[str, str], tuple[float, Continuation]] = OrderedDict()  # (expiry, entry)
 
     @property
     def has_any(self) -> bool:

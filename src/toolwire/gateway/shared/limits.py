@@ -77,7 +77,7 @@ class InProcessLimiter:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._windows: dict[str, dict[str, _Window]] = {}
+        self._windows: dict[str, dict[str, _Window]] = {}  # by key name and limit name
 
     async def admit(self, caller: Caller) -> None:
         """Check all limits, then count the request, so that a refused request counts nowhere."""

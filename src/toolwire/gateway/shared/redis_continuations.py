@@ -22,7 +22,7 @@ _decoder = msgspec.json.Decoder(Continuation)
 
 
 class RedisContinuations:
-    """A memory in Redis. Entries are also kept in `local_store`, for outages of Redis, unless `strict`."""
+    """A memory in Redis. Entries are also kept in `local_store`, which is read in an outage unless `strict`."""
 
     def __init__(self, link: RedisLink, local_store: ContinuationStore, seconds: float, *, strict: bool) -> None:
         self._link = link

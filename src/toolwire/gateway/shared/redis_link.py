@@ -41,8 +41,8 @@ class RedisLink:
     def __init__(self, url: str, clock: Callable[[], float]) -> None:
         self._url = url
         self._clock = clock
-        self._cooldown_until: float | None = None
-        self._queue: list[_QueuedCommands] = []
+        self._cooldown_until: float | None = None  # set during an outage
+        self._queue: list[_QueuedCommands] = []  # commands for the next batch
         self._send_task: asyncio.Task[None] | None = None
         try:
             # retry once: the server may have closed an idle connection

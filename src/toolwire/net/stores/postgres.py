@@ -119,9 +119,9 @@ class PostgresStore:
             ) from None
         limits = {"connect_timeout": _CONNECT_SECONDS, "tcp_user_timeout": _NETWORK_TIMEOUT_MILLISECONDS}
         self._parameters: dict[str, Any] = {**limits, **parsed}
-        self._idle: list[Any] = []
-        self._process = os.getpid()
-        self._ready = False
+        self._idle: list[Any] = []  # idle connections
+        self._process = os.getpid()  # the process that opened them
+        self._ready = False  # the table was checked or created
         self._closed = False
 
     def claim(self, claim: Claim) -> Record:

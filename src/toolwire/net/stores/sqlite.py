@@ -82,7 +82,7 @@ class SqliteStore:
         self._clock = clock
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
-        self._synchronous = ""
+        self._synchronous = ""  # the mode of the connection; empty if unknown
         self._closed = False
         _STORES.add(self)
 
