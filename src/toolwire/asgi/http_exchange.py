@@ -140,6 +140,7 @@ class HttpExchange:
         deadline = asyncio.get_running_loop().time() + seconds
 
         async def receive() -> AsgiMessage:
+            """Receive a message, with the deadline until the body is complete."""
             nonlocal is_complete
             if is_complete:
                 return await self._receive()

@@ -187,6 +187,7 @@ class Gateway:
         return McpMount(server, lambda: (self._origin_policy, self._keys, self._publish_for))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve an ASGI connection. The MCP server is at `/mcp`; WebSockets are not supported."""
         if scope["type"] == "http":
             if self._mcp_mount is not None and scope["path"].rstrip("/") == _MCP:
                 await self._mcp_request(self._mcp_mount, scope, receive, send)

@@ -36,6 +36,10 @@ class Dispatch:
         keys: Mapping[str, str],
         max_calls: int,
     ) -> None:
+        """Create the dispatch of a turn.
+
+        `earlier` are the previous calls of the run. `keys` are idempotency keys of the caller, by call id.
+        """
         self._performer = performer
         self._settings = settings
         self._schedule = schedule

@@ -83,6 +83,10 @@ class OtelObserver:
         provider: str = "",
         content: bool | None = None,
     ) -> None:
+        """Create the observer.
+
+        `provider` replaces the provider in the model's name; `content` overrides the variable.
+        """
         self._instruments = Instruments(tracers, meters)
         self._provider = provider
         self._content = is_content_captured(os.environ) if content is None else content

@@ -188,7 +188,7 @@ class AnswerStats:
         return usage if all(0 <= (count or 0) <= _MAX_TOKENS for count in counts) else None
 
     def estimate(self, request_body: bytes) -> Usage | None:
-        """Estimate the usage of an answer to `request_body`, for an upstream that reports none; None without an answer."""
+        """Estimate the usage if the upstream reports none: from the request and the answer. None without an answer."""
         if not self.content_bytes and not self.abandoned:
             return None
         return Usage(_estimate_tokens(request_body), -(-self.content_bytes // _BYTES_PER_TOKEN))

@@ -170,6 +170,11 @@ class TranslatedRequest:
         emulation: Emulation | None = None,
         previous: TranslatedRequest | None = None,
     ) -> None:
+        """Encode the request.
+
+        `emulation` is set for a retry, which has its prompt already. A later request shares the losses, statistics and
+        stream encoder of `previous`, because the client gets one answer.
+        """
         self.endpoint = target.upstream.endpoint(target.model)
         self.losses: Losses = Losses() if previous is None else previous.losses
         self.stats: AnswerStats = AnswerStats() if previous is None else previous.stats

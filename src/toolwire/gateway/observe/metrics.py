@@ -223,6 +223,7 @@ class Metrics:
         yield _counter_family("repairs", "repair steps for tool calls", ("kind",), self._repairs)
 
     def _requests_family(self) -> CounterMetricFamily:
+        """Return the number of requests by series and status."""
         from prometheus_client.core import CounterMetricFamily
 
         family = CounterMetricFamily(
@@ -234,6 +235,7 @@ class Metrics:
         return family
 
     def _tokens_family(self) -> CounterMetricFamily:
+        """Return the number of tokens by series and kind; kinds without tokens are omitted."""
         from prometheus_client.core import CounterMetricFamily
 
         description = "tokens, as counted by upstreams; input includes cached, output includes reasoning"
@@ -247,6 +249,7 @@ class Metrics:
     def _histogram_family(
         self, name: str, description: str, pick: Callable[[_SeriesCounts], _Histogram]
     ) -> HistogramMetricFamily:
+        """Return the histogram that `pick` selects from each series; empty ones are omitted."""
         from prometheus_client.core import HistogramMetricFamily
 
         family = HistogramMetricFamily(f"toolwire_{name}", description, labels=_SERIES_LABELS)

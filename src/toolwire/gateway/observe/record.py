@@ -137,6 +137,7 @@ class Recorder:
         """Wrap the application to record its exchanges."""
 
         async def recording_app(scope: Scope, receive: Receive, send: Send) -> None:
+            """Record POST requests only: all requests for a model are of this kind."""
             if scope["type"] != "http" or scope["method"] != "POST":
                 await app(scope, receive, send)
                 return
@@ -256,6 +257,8 @@ def _start_recording(scope: Scope) -> _Recording:
 
 
 def _recording_receive(receive: Receive, side: _SideRecording) -> Receive:
+    """Wrap `receive` to record the body of the client's request."""
+
     async def record_request_data() -> AsgiMessage:
         message = await receive()
         side.record_request_data(message.get("body", b""))
@@ -265,6 +268,8 @@ def _recording_receive(receive: Receive, side: _SideRecording) -> Receive:
 
 
 def _recording_send(send: Send, side: _SideRecording) -> Send:
+    """Wrap `send` to record the answer to the client."""
+
     async def record_answer_data(message: AsgiMessage) -> None:
         if message["type"] == "http.response.start":
             headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in message["headers"]}
