@@ -42,7 +42,7 @@ class MemoryStore:
             return own_record is not None
 
     def complete(self, key: str, token: str, result: str, ttl: float, state: RecordState = "done") -> bool:
-        """Store the result of a claim, if `token` still holds it or the result is identical."""
+        """Store the result for the holder of `token`. A done record accepts only an identical result."""
         with self._lock_records() as records:
             record = records.get(key)
             if record is None or not may_complete(record, token, result, state):

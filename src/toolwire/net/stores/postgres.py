@@ -146,7 +146,7 @@ class PostgresStore:
         return self._change(_RENEW, {"id": _record_id(key), "token": as_bytes(token), "lease": float(lease)})
 
     def complete(self, key: str, token: str, result: str, ttl: float, state: RecordState = "done") -> bool:
-        """Store the result of a claim, if `token` still holds it or the result is identical."""
+        """Store the result for the holder of `token`. A done record accepts only an identical result."""
         values = {
             "id": _record_id(key),
             "token": as_bytes(token),
