@@ -43,7 +43,7 @@ class Guard:
     ) -> None:
         self._hosts = frozenset(host.lower() for host in hosts)
         self._origins = frozenset(origin.lower().rstrip("/") for origin in origins)
-        self._tokens = {sha256(token.encode()).digest(): owner for token, owner in (tokens or {}).items()}
+        self._tokens = {sha256(token.encode()).digest(): owner for token, owner in (tokens or {}).items()}  # by hash
         self._is_local = not self._tokens and all(is_loopback(_without_port(host)) for host in self._hosts)
 
     @property
@@ -52,7 +52,7 @@ class Guard:
         return not self._tokens
 
     def check_address(self, address: Sequence[object] | None) -> None:
-        """Raise Denied for a connection to an address that other machines can reach, unless a token or host is
+        """Raise AccessDenied for a connection to an address that other machines can reach, unless a token or host is
         configured.
 
         `address` is the ASGI field `server`, the local end of the connection: `("192.168.1.5", 8000)`. Any client can
@@ -66,7 +66,7 @@ class Guard:
             )
 
     def admit(self, headers: Mapping[str, str]) -> str:
-        """Return the principal. Raise Denied if the host, the origin or the token is not accepted."""
+        """Return the principal. Raise AccessDenied if the host, the origin or the token is not accepted."""
         host = headers.get("host", "")
         if not self._is_known_host(host):
             raise AccessDenied(403, f"host {host!r} is not allowed")
@@ -80,6 +80,7 @@ class Guard:
         return "*" in self._hosts or host in self._hosts or _without_port(host) in self._hosts
 
     def _is_trusted_origin(self, origin: str) -> bool:
+        """Check the Origin header: listed in `origins`, or an http(s) page on one of our own hosts."""
         origin = origin.lower()
         if origin in self._origins or "*" in self._origins:
             return True
@@ -91,6 +92,7 @@ class Guard:
         return parts.scheme in ("http", "https") and is_own_host
 
     def _identify(self, authorization: str | None) -> str:
+        """Return the principal of the bearer token. Raise AccessDenied (401) if it is missing or unknown."""
         scheme, _, token = (authorization or "").partition(" ")
         token_digest = sha256(token.strip().encode("utf-8", "surrogatepass")).digest()
         owner = None

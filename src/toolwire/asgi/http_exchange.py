@@ -64,14 +64,14 @@ class HttpExchange:
         self.path: str = scope["path"]
         self.query = dict(parse_qsl(scope["query_string"].decode("latin-1"))) if scope["query_string"] else {}
         self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        self.status = 0
-        self.started = False
-        self.ended = False
-        self.disconnected = False
+        self.status = 0  # of the answer; 0 before it starts
+        self.started = False  # the head of the answer was sent
+        self.ended = False  # the whole answer was sent
+        self.disconnected = False  # the client closed the connection
         self._receive = receive
         self._send = send
-        self._task: asyncio.Task[Any] | None = None
-        self._timer: DeadlineHandle | None = None
+        self._task: asyncio.Task[Any] | None = None  # the task to cancel at a disconnect
+        self._timer: DeadlineHandle | None = None  # the delay before watching starts
         self._watch: asyncio.Task[None] | None = None
 
     async def read_body(self, limit: int, seconds: float) -> bytes:
@@ -88,6 +88,7 @@ class HttpExchange:
         return await self._read_remaining_body(first, limit, seconds)
 
     async def _read_remaining_body(self, first: bytes, limit: int, seconds: float) -> bytes:
+        """Read the rest of a body that arrives in several messages; `seconds` limits all of them together."""
         pieces, size = [first], len(first)
         deadline = asyncio.get_running_loop().time() + seconds
         has_more = True
@@ -108,6 +109,11 @@ class HttpExchange:
         return message
 
     async def _await_message(self, seconds: float, call_later: _CallLater | None = None) -> AsgiMessage:
+        """Wait for the next ASGI message.
+
+        Raise BodyTimeout after `seconds`. The timer cancels this task, and the flag distinguishes its
+        cancellation from others.
+        """
         task = asyncio.current_task()
         assert task is not None
         timed_out = False
@@ -134,6 +140,7 @@ class HttpExchange:
         deadline = asyncio.get_running_loop().time() + seconds
 
         async def receive() -> AsgiMessage:
+            """Receive a message, with the deadline until the body is complete."""
             nonlocal is_complete
             if is_complete:
                 return await self._receive()
@@ -162,6 +169,7 @@ class HttpExchange:
         self._watch = asyncio.ensure_future(self._wait_for_disconnect())
 
     async def _wait_for_disconnect(self) -> None:
+        """Cancel the watched task when the client disconnects before the answer has ended."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
         if self.ended:
@@ -171,6 +179,7 @@ class HttpExchange:
             self._task.cancel()
 
     def unwatch(self) -> None:
+        """Stop watching the connection. It may be called repeatedly."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,6 +1,6 @@
 """The gateway as an ASGI application: clients and upstreams may use any wire.
 
-app = Gateway(load(Path("toolwire.toml")))          # uvicorn module:app, or `toolwire serve`
+app = Gateway(load_settings(Path("toolwire.toml"))) # uvicorn module:app, or `toolwire serve`
 """
 
 from __future__ import annotations
@@ -111,16 +111,16 @@ class Gateway:
         self._retriever = retriever
         self._publish_for = publish_for
         self._mcp_mount = None if publish is None else self._make_mcp_mount(publish)
-        self._retired: list[McpMount] = []
-        self._started = False
-        self._in_flight, self._generation = InFlight(), InFlight()
-        self._draining = False
+        self._retired: list[McpMount] = []  # replaced servers, not yet closed
+        self._started = False  # the ASGI server has sent its startup event
+        self._in_flight, self._generation = InFlight(), InFlight()  # all requests; those since the last reload
+        self._draining = False  # shutdown has begun
         self.apply(settings)
 
     def apply(self, settings: Settings, tool_bindings: ToolBindings | None = None) -> None:
         """Apply new settings to future requests; on ConfigError the old ones stay in place.
 
-        `own` replaces the gateway's tools. The old tools can be closed after `drain_previous` returns.
+        `tool_bindings` replaces the gateway's tools. The old tools can be closed after `drain_previous` returns.
         """
         rows = settings.upstreams or upstreams_from_environment(self._environment)
         upstreams = {
@@ -142,6 +142,10 @@ class Gateway:
         )
 
     def _replace_mcp_mount(self, server: Server | None) -> None:
+        """Replace the MCP server.
+
+        The old one is retired and is closed by `drain_previous`, after its requests have ended.
+        """
         previous = self._mcp_mount
         if server is (None if previous is None else previous.server):
             return
@@ -183,6 +187,7 @@ class Gateway:
         return McpMount(server, lambda: (self._origin_policy, self._keys, self._publish_for))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve an ASGI connection. The MCP server is at `/mcp`; WebSockets are not supported."""
         if scope["type"] == "http":
             if self._mcp_mount is not None and scope["path"].rstrip("/") == _MCP:
                 await self._mcp_request(self._mcp_mount, scope, receive, send)
@@ -192,6 +197,7 @@ class Gateway:
             await self._lifespan(receive, send)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
+        """Handle startup and shutdown of the ASGI server; shutdown waits briefly for in-flight requests."""
         while True:
             message = await receive()
             if message["type"] == "lifespan.startup":
@@ -208,6 +214,7 @@ class Gateway:
                 return
 
     async def _mcp_request(self, mcp_mount: McpMount, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request to the MCP server within the limits of its key. The MCP server refuses unknown keys itself."""
         http_exchange = HttpExchange(scope, receive, send)
         request_log = RequestLog(choose_request_id(http_exchange), time.time(), "mcp", action="mcp")
         with self._track_request(http_exchange, request_log):
@@ -252,6 +259,10 @@ class Gateway:
                 await self._in_flight.idle.wait()
 
     async def _http_request(self, http_exchange: HttpExchange, scope: Scope) -> None:
+        """Answer a request; every failure is written in the client's own protocol.
+
+        `ingress` is a guess until the route is known.
+        """
         ingress = guess_ingress(http_exchange.path, http_exchange.headers)
         request_log = RequestLog(choose_request_id(http_exchange), time.time(), ingress.wire)
         with self._track_request(http_exchange, request_log):
@@ -282,6 +293,7 @@ class Gateway:
                 _log.exception("a sink failed at the end of request %s", request_log.id)
 
     def _notify_begin(self, request_log: RequestLog, client_request: ClientRequest, headers: Mapping[str, str]) -> None:
+        """Notify the sinks that also observe the beginning of a request, such as those for spans."""
         request_log.has_begun = True
         for begin in self._begin_sinks:
             try:
@@ -290,6 +302,7 @@ class Gateway:
                 _log.exception("a sink failed at the beginning of request %s", request_log.id)
 
     def _find_route(self, http_exchange: HttpExchange) -> Route:
+        """Match the path; error 405 if it exists with other methods, 404 if it does not exist."""
         route = match_route(http_exchange.method, http_exchange.path, http_exchange.headers)
         if route is not None:
             return route
@@ -301,6 +314,7 @@ class Gateway:
         raise UnknownModel("unknown path", hint="see docs/gateway.md for the paths")
 
     async def _handle(self, http_exchange: HttpExchange, route: Route, request_log: RequestLog) -> None:
+        """Answer probes without a key, and everything else with one. UnknownModel gets the pointer of this route."""
         if route.action == "alive":
             await http_exchange.respond(200, _JSON, b'{"status":"ok"}')
         elif route.action == "ready":
@@ -324,6 +338,7 @@ class Gateway:
     async def _generate(
         self, http_exchange: HttpExchange, route: Route, caller: Caller, request_log: RequestLog
     ) -> None:
+        """Answer a request for a model within the limits of its key. Its usage is charged even if it fails."""
         client_request = await self._read_client_request(http_exchange, route)
         request_log.model, request_log.stream = client_request.model, client_request.stream
         caller.check(client_request.model)
@@ -348,6 +363,7 @@ class Gateway:
         )
 
     async def _serve_metadata(self, http_exchange: HttpExchange, route: Route, caller: Caller) -> None:
+        """Answer a request that needs no upstream: metrics, a token count, the version, or the models."""
         if route.action == "metrics" and self._metrics is not None:
             await http_exchange.respond(
                 200, {"content-type": "text/plain; version=0.0.4; charset=utf-8"}, self._metrics()
@@ -368,6 +384,7 @@ class Gateway:
         await http_exchange.respond(200, _JSON, to_bytes(body))
 
     async def _find_model_entry(self, http_exchange: HttpExchange, route: Route, caller: Caller) -> Object:
+        """Describe one model. Ollama's clients name it in the body, all others in the path."""
         name = route.model or ""
         if route.ingress.wire == "ollama":
             limits = self._settings.limits
@@ -384,6 +401,7 @@ class Gateway:
     async def _respond_fault(
         self, http_exchange: HttpExchange, ingress: Ingress, request_log: RequestLog, fault: Fault
     ) -> None:
+        """Write a fault in the client's protocol, if no answer has begun."""
         request_log.error = fault.kind
         if http_exchange.started or http_exchange.disconnected:
             return  # the connection is closed, so the client sees that the answer is incomplete

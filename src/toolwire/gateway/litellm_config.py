@@ -57,6 +57,7 @@ def _upstream_model(name: str, model: str, location: str) -> str | None:
 
 
 def _parse_upstream(params: Object, location: str) -> tuple[UpstreamRow, str]:
+    """Convert `litellm_params` to an upstream and its model. A key in the file is refused: it must be in a variable."""
     provider, separator, model = _require_text(params, "model", location).partition("/")
     if not separator:
         provider, model = "openai", provider
@@ -80,6 +81,7 @@ def _parse_upstream(params: Object, location: str) -> tuple[UpstreamRow, str]:
 
 
 def _master_key(general: JSON) -> dict[str, KeyRow]:
+    """Convert `master_key` to a key for all models, stored as its hash."""
     if general is None:
         return {}
     settings = _require_object(general, "general_settings")
@@ -136,7 +138,7 @@ def _require_text(value: Object, name: str, location: str) -> str:
 
 
 def _read_number(value: Object, name: str, default: float, location: str, *, minimum: float | None = None) -> float:
-    """Read a number that must be positive, or at least `least`."""
+    """Read a number that must be positive, or at least `minimum`."""
     found = value.get(name, default)
     if not isinstance(found, (int, float)) or isinstance(found, bool) or found < (minimum or 0):
         raise ConfigError(f"{location}.{name} must be a number of at least 0, got {found!r}")

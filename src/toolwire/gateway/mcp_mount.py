@@ -20,7 +20,7 @@ __all__ = ["McpMount"]
 class McpMount:
     """An MCP server with the access checks of the gateway.
 
-    `doors` returns the current checks and the model pattern of the tools. A key that allows none of these models does
+    `access` returns the current checks and the model pattern of the tools. A key that allows none of these models does
     not allow the tools either.
     """
 
@@ -57,6 +57,7 @@ class _GatewayAccess(McpGuard):
         """Accept every address: without keys the gateway listens on this machine only."""
 
     def admit(self, headers: Mapping[str, str]) -> str:
+        """Return the key's name if origin, key and its models are accepted. Errors are converted for the MCP server."""
         origin_policy, keys, models = self._access()
         try:
             origin_policy.check([(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()])

@@ -67,16 +67,18 @@ class _BufferingTransport:
 
 
 class _LimitedHttp(HttpToolsProtocol):
+    """uvicorn's protocol with limits on the size and time of a head, and on slow clients."""
+
     def __init__(self, *args: Any, limits: Callable[[], LimitsRow], **options: Any) -> None:
         super().__init__(*args, **options)
         current_limits = limits()
         self._head_limit = current_limits.head
         self._client_timeout = current_limits.slow_client
-        self._awaits_head = True
+        self._awaits_head = True  # the head of the next request is not complete
         self._head_raw = 0  # bytes received while waiting for the head
         self._head_size = 0  # bytes of it that were parsed
-        self._read_timer: TimerHandle | None = None
-        self._write_timer: TimerHandle | None = None
+        self._read_timer: TimerHandle | None = None  # for a head, or for a body that is no longer awaited
+        self._write_timer: TimerHandle | None = None  # for a client that does not read its answer
         self._current_cycle: RequestResponseCycle | None = None  # `cycle` is the newest, and may be queued
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
@@ -88,6 +90,10 @@ class _LimitedHttp(HttpToolsProtocol):
         self._wait_for_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the timers, and notify the request in progress.
+
+        uvicorn notifies only the newest request of the connection, which may still be queued.
+        """
         self._stop_reading()
         self._stop_writing()
         super().connection_lost(exc)
@@ -96,6 +102,7 @@ class _LimitedHttp(HttpToolsProtocol):
             self._current_cycle.message_event.set()
 
     def data_received(self, data: bytes) -> None:
+        """Count the bytes of an incomplete head, also those that the parser holds back, and limit its time."""
         if self._awaits_head:
             self._head_raw += len(data)
         super().data_received(data)

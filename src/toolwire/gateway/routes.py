@@ -110,6 +110,7 @@ def match_route(method: str, path: str, headers: dict[str, str]) -> Route | None
 
 
 def _match(method: str, path: str) -> Route | None:
+    """Find the route of a path. In Gemini's paths, the model and the verb that requests a stream are in the path."""
     for route_method, pattern, action, ingress in _ROUTES:
         match = pattern.fullmatch(path) if method == route_method else None
         if match is not None:
@@ -141,6 +142,7 @@ def guess_ingress(path: str, headers: dict[str, str]) -> Ingress:
 
 
 def model_list(wire: str, names: list[str]) -> Object:
+    """Build the list of models in the shape of a protocol."""
     entries = [model_entry(wire, name) for name in names]
     if wire == "gemini" or wire == "ollama":
         return {"models": entries}
@@ -151,6 +153,7 @@ def model_list(wire: str, names: list[str]) -> Object:
 
 
 def model_entry(wire: str, name: str) -> Object:
+    """Build the description of a model in the shape of a protocol; unknown fields have neutral values."""
     if wire == "gemini":
         return {
             "name": f"models/{name}",

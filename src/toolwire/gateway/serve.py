@@ -61,6 +61,7 @@ def _listening_host(listener: socket.socket) -> str:
 
 
 def _open_listener(host: str, port: int) -> socket.socket:
+    """Open a listening socket. SO_REUSEADDR allows a restart while old connections are in TIME_WAIT."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -92,6 +93,7 @@ async def serve(
     _check_exposure(settings, host)
 
     async def apply_reload() -> None:
+        """Load and apply the current settings."""
         new_settings = settings if reload is None else reload()
         _check_exposure(new_settings, host)  # the last key may be gone, while the listening address is unchanged
         if apply is None:
@@ -120,6 +122,7 @@ class _Reloader:
             self._task = asyncio.ensure_future(self._run_pending())
 
     async def _run_pending(self) -> None:
+        """Reload until there are no new requests. On failure, the old settings stay in place."""
         while self._pending_requests:
             self._pending_requests = 0
             try:
@@ -143,6 +146,7 @@ def _make_server(
     ready: Callable[[], None] | None,
     app: AsgiApp,
 ) -> uvicorn.Server:
+    """Make uvicorn's server, with our signal handlers and our limits."""
     try:
         import uvicorn
 
@@ -189,6 +193,7 @@ def _make_server(
 
 @contextmanager
 def _handle_signals(handlers: Mapping[signal.Signals, Callable[[], None]]) -> Iterator[None]:
+    """Handle signals on the event loop inside the block."""
     loop = asyncio.get_running_loop()
     for number, handler in handlers.items():
         loop.add_signal_handler(number, handler)

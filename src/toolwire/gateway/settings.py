@@ -58,13 +58,13 @@ class UpstreamRow(Row, frozen=True):
     timeout: float = 600.0  # seconds for a whole answer
     idle: float = 300.0  # seconds without a byte
     retries: int = 2
-    insecure: bool = False
+    insecure: bool = False  # allow plain HTTP to other machines
 
 
 class TargetRow(Row, frozen=True):
     upstream: str
     model: str | None = None  # the upstream's name for it; default: the name that the client uses
-    weight: float = 1.0
+    weight: float = 1.0  # the share of requests, relative to other targets
 
 
 class ModelRow(Row, frozen=True):
@@ -92,8 +92,10 @@ class KeyRow(Row, frozen=True):
 
 
 class LimitsRow(Row, frozen=True):
-    body: int = 32 * _MEGABYTE
-    answer: int = 64 * _MEGABYTE
+    """Limits of the gateway: sizes in bytes, times in seconds."""
+
+    body: int = 32 * _MEGABYTE  # bytes of a request
+    answer: int = 64 * _MEGABYTE  # bytes of an answer
     head: int = 64 * 1024  # bytes of a request before its body
     slow_client: float = 30.0  # seconds for a request's head, for its body, and for reading part of the answer
     ping: float = 15.0  # seconds of silence before a keep-alive
@@ -145,6 +147,8 @@ class ToolsRow(Row, frozen=True):
 
 
 class Settings(Row, frozen=True):
+    """The whole file. An empty `upstreams` means: all providers whose key is in the environment."""
+
     server: ServerRow = ServerRow()
     upstreams: dict[str, UpstreamRow] = {}
     models: dict[str, ModelRow] = {}
@@ -195,6 +199,7 @@ _NON_NEGATIVE_FIELDS = ("drain", "retries", "cooldown", "cache", "signatures", "
 
 
 def _check_numbers(row: Row, location: str) -> None:
+    """Check the range of each number of a row."""
     for name in row.__struct_fields__:
         number = getattr(row, name)
         if name in _POSITIVE_FIELDS and not 0 < number < inf:
@@ -206,6 +211,7 @@ def _check_numbers(row: Row, location: str) -> None:
 
 
 def _check(settings: Settings) -> None:  # noqa: C901
+    """Check the rules that types cannot express: ranges, references between tables, and formats."""
     for section in ("server", "limits", "state"):
         _check_numbers(getattr(settings, section), section)
     for name, upstream in settings.upstreams.items():
@@ -241,6 +247,7 @@ def _check(settings: Settings) -> None:  # noqa: C901
 
 
 def _check_keys(keys: dict[str, KeyRow]) -> None:
+    """Check names, hashes and limits of keys. Two names for one key would make its owner ambiguous."""
     owners: dict[str, str] = {}
     for name, key in keys.items():
         if not name.strip():
@@ -259,6 +266,7 @@ def _check_keys(keys: dict[str, KeyRow]) -> None:
 def _check_known(
     name: str, table: dict[str, object] | dict[str, UpstreamRow] | dict[str, ModelRow], location: str, noun: str
 ) -> None:
+    """Refuse a reference to an unknown row, with the closest known name as a hint. `noun` is the kind of row."""
     if name not in table:
         close_matches = get_close_matches(name, table, 1, 0.5)
         hint = f"did you mean {close_matches[0]!r}?" if close_matches else f"known: {', '.join(table) or 'none'}"

@@ -39,6 +39,7 @@ class ConfiguredUpstream:
         return found
 
     def _resolve(self, model: str) -> Endpoint:
+        """Resolve the endpoint of a model; errors name the row of the settings."""
         row = self.row
         if row.provider is None and row.base_url is None:
             raise ConfigError(f"upstreams.{self.name} needs a provider or a base_url")
@@ -73,6 +74,7 @@ def known_keys(rows: Mapping[str, UpstreamRow], environment: Mapping[str, str]) 
 
 
 def _read_key(name: str, row: UpstreamRow, environment: Mapping[str, str]) -> str | None:
+    """Read the key from the variable or file of the row; None means the provider's usual variable."""
     if row.key_env is not None and row.key_file is not None:
         raise ConfigError(f"upstreams.{name} has both key_env and key_file", hint="remove one of them")
     if row.key_env is not None:

@@ -160,6 +160,7 @@ class Agent:
         return Request(self._name, (*system, Message("user", (Text(prompt),))))
 
     def _select_tools(self, request: Request) -> Request:
+        """Remove withdrawn tools, then let the retriever choose among the rest."""
         box = self.runner.box
         if any(entry.options.withdrawn is not None for entry in box):
             request = replace(request, tools=box.filter_available(request.tools))
@@ -215,9 +216,10 @@ class _StreamCollector:
         self.folder = Folder()
         self._open_dispatch = dispatch
         self._watch = ArgumentWatch() if dispatch.may_speculate else None
-        self._first_choice: dict[int, CallStart] = {}
+        self._first_choice: dict[int, CallStart] = {}  # calls of the first choice, by key
 
     def feed(self, event: Event) -> None:
+        """Add an event. Only calls of the first choice are run; the other choices are alternatives to it."""
         self.folder.feed(event)
         if isinstance(event, CallStart) and event.choice == 0:
             self._first_choice[event.key] = event
@@ -240,6 +242,7 @@ def _make_answer(step: Done | GiveUp, session: Session) -> Answer:
 
 
 def _make_client(model: str) -> Model:
+    """Make a client. It is imported late, because an agent with its own model does not need it."""
     try:
         from .client import ModelClient
     except ImportError as error:

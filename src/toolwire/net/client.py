@@ -75,7 +75,7 @@ class ModelClient:
         self._retries = retries if isinstance(retries, RetryPolicy) else RetryPolicy(retries)
         self._limit = limit
         self._strict = strict
-        self._shared = transport is not None
+        self._shared = transport is not None  # then the caller closes it
         self._transport = transport or self._open_transport(base_url)
 
     def _open_transport(self, base_url: str | None) -> Transport:
@@ -156,6 +156,7 @@ class ModelClient:
         return self._check_response(endpoint_request.decode_answer(data), endpoint_request)
 
     def _make_request(self, request: Request, *, stream: bool, losses: Losses | None) -> EndpointRequest:
+        """Prepare the request. Losses are logged if the caller does not collect them."""
         collected_losses = Losses() if losses is None else losses
         endpoint_request = EndpointRequest(
             request, self._endpoint, stream=stream, text=self._text, losses=collected_losses
@@ -206,6 +207,7 @@ class ModelClient:
                 require_lossless(endpoint_request.losses)
 
     async def _read_fault(self, reply: Reply, endpoint_request: EndpointRequest) -> Fault:
+        """Decode an error response. A redirect is not followed, and a body that cannot be read is ignored."""
         if 300 <= reply.status < 400:
             return _redirect_fault(reply)
         try:
@@ -216,6 +218,7 @@ class ModelClient:
         return resolve_retry_after(endpoint_request.decode_fault(reply.status, data, headers), headers)
 
     async def _read_body(self, reply: Reply, limit: int) -> bytes:
+        """Read a whole body; network errors are raised as UpstreamError or TruncatedStream."""
         try:
             return await read_reply_body(reply, limit)
         except TimeoutError as error:

@@ -16,6 +16,8 @@ class TooManyItems(Exception):
 
 
 class _Collector:
+    """The items so far, limited in number and in characters of text."""
+
     __slots__ = ("_remaining_characters", "items")
 
     def __init__(self) -> None:
@@ -23,6 +25,7 @@ class _Collector:
         self._remaining_characters = _MAX_CHARACTERS
 
     def add(self, item: Any) -> None:
+        """Add an item. Raise TooManyItems beyond a limit."""
         self.items.append(item)
         if isinstance(item, (str, bytes)):
             self._remaining_characters -= len(item)
@@ -33,7 +36,7 @@ class _Collector:
 
 
 def collect_items(items: Generator[Any, Any, Any], is_abandoned: Callable[[], bool] = lambda: False) -> list[Any]:
-    """Collect all items. Raise TooMuch if there are too many, or if the call has been given up."""
+    """Collect all items. Raise TooManyItems if there are too many, or if the call has been given up."""
     collector = _Collector()
     try:
         for item in items:
@@ -46,6 +49,7 @@ def collect_items(items: Generator[Any, Any, Any], is_abandoned: Callable[[], bo
 
 
 async def collect_async_items(items: AsyncGenerator[Any, Any]) -> list[Any]:
+    """Collect all items of an asynchronous generator, like `collect_items`."""
     collector = _Collector()
     try:
         async for item in items:

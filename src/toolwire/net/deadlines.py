@@ -28,7 +28,7 @@ class DeadlineQueue:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self._pending: dict[DeadlineHandle, float] = {}
+        self._pending: dict[DeadlineHandle, float] = {}  # deadlines, in the order of their times
         self._armed = False
 
     def add(self, expire: Callable[[], object], at: float) -> DeadlineHandle:
@@ -47,6 +47,10 @@ class DeadlineQueue:
         self.loop.call_at(at, self._on_timer)
 
     def _on_timer(self) -> None:
+        """Call the expired callbacks, and set the timer for the next deadline.
+
+        They are in order, so the first later one ends the search.
+        """
         self._armed = False
         now = self.loop.time()
         for handle, at in list(self._pending.items()):

@@ -36,6 +36,10 @@ class Dispatch:
         keys: Mapping[str, str],
         max_calls: int,
     ) -> None:
+        """Create the dispatch of a turn.
+
+        `earlier` are the previous calls of the run. `keys` are idempotency keys of the caller, by call id.
+        """
         self._performer = performer
         self._settings = settings
         self._schedule = schedule
@@ -44,12 +48,12 @@ class Dispatch:
         self._call_counts: Counter[tuple[str, bytes]] = Counter(
             map(_call_identity, earlier) if settings.has_store else ()
         )
-        self._runs: list[CallRun] = []
+        self._runs: list[CallRun] = []  # in call order; a number is an index of this list
         self._results: dict[int, ToolResult] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
-        self._changed = asyncio.Event()
+        self._changed = asyncio.Event()  # a call has ended
         self._allow_writes = False
-        self._speculative: dict[str, tuple[ToolCall, asyncio.Task[ToolResult]]] = {}
+        self._speculative: dict[str, tuple[ToolCall, asyncio.Task[ToolResult]]] = {}  # early starts, by call id
 
     @property
     def may_speculate(self) -> bool:
@@ -124,6 +128,10 @@ class Dispatch:
         return entry is not None and entry.tool.effect in ("write", "idempotent")
 
     def _start_ready(self) -> None:
+        """Start the calls that the schedule allows.
+
+        A call that was refused already has its result, and is only marked as finished.
+        """
         for number in self._schedule.take_ready(writes=self._allow_writes):
             if number in self._results:
                 self._schedule.mark_finished(number)
@@ -132,6 +140,7 @@ class Dispatch:
                 self._tasks[number] = asyncio.create_task(self._perform(number))
 
     async def _perform(self, number: int) -> None:
+        """Run one call, store and report its result, and start the calls that waited for it."""
         run, started_at = self._runs[number], time.perf_counter()
         try:
             guess = self._speculative.pop(run.call.id, None) if self._speculative else None

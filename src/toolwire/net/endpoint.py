@@ -36,7 +36,7 @@ class Endpoint:
         self.model = model
         self.key = None if key is None else key[1]
         self._base = base
-        self._urls: dict[bool, str] = {}
+        self._urls: dict[bool, str] = {}  # cached, by `stream`
         self.headers: Mapping[str, str] = {"content-type": "application/json", **wire.headers}
         self.secrets: Mapping[str, str] = {} if key is None else {key[0].header: key[0].prefix + key[1]}
         """Headers that must not be logged or shown."""
@@ -46,6 +46,7 @@ class Endpoint:
         return _origin(self._base)
 
     def url(self, *, stream: bool) -> str:
+        """Return the URL of requests. The query of the base URL, such as an API version, is kept."""
         found = self._urls.get(stream)
         if found is None:
             path, _, query = self.wire.path(self.model, stream=stream).partition("?")
@@ -101,6 +102,10 @@ def endpoint_of(
 
 
 def _split_model(model: str, base_url: str | None) -> tuple[Vendor, str]:
+    """Split `provider/model` or `provider:model`.
+
+    With a base URL, a name without a known provider is the server's own.
+    """
     head, separator, rest = model.partition(min((one for one in "/:" if one in model), key=model.index, default="/"))
     if separator and head.lower() in names():
         if not rest:

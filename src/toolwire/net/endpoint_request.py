@@ -1,9 +1,9 @@
 """Prepare one request for one endpoint and restore its response. No I/O.
 
-question = Question(request, endpoint, stream=True, text=None, losses=losses)
-question.body                            # the body to post
-question.whole(data)                     # a whole response, restored
-reading = question.reading()             # … or a stream, restored as it arrives
+endpoint_request = EndpointRequest(request, endpoint, stream=True, text=None, losses=losses)
+endpoint_request.body                            # the body to post
+endpoint_request.decode_answer(data)             # a whole response, with the names of the request
+stream = endpoint_request.open_stream()          # … or a stream, restored as it arrives
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ _MIN_KEY_LENGTH = 8  # characters; a shorter key is not a secret, and occurs by 
 
 
 class EndpointRequest:
+    """A request in the form of its endpoint, and the inverse conversion of its answer. Losses are added to `losses`."""
+
     def __init__(
         self,
         request: Request,
@@ -120,6 +122,7 @@ class AnswerStream:
         return self._restore_events(self._decoder.close())
 
     def _restore_events(self, events: list[Event]) -> Iterator[Event]:
+        """Restore the names of the request, then parse the emulated calls in the text."""
         for event in events:
             for restored in self._names.feed(event):
                 if self._calls is None:

@@ -29,8 +29,8 @@ class FastPath:
 
     def __init__(self, entry: Entry, settings: RunSettings, limits: TimeLimiter) -> None:
         self._function = entry.function
-        self._accept = settings.box.parameters[entry.name].accept
-        self._is_plain = function_signature(entry.function).is_plain
+        self._accept = settings.box.parameters[entry.name].accept  # checks arguments against the schema
+        self._is_plain = function_signature(entry.function).is_plain  # checks that no argument needs conversion
         self._timeout = entry.options.timeout
         self._output_limit = entry.options.output_limit or settings.output_limit
         self._truncated_outputs = settings.truncated_outputs
@@ -53,6 +53,7 @@ class FastPath:
         return self._limits.run(coroutine, context, self._timeout)
 
     def result(self, call: ToolCall, returned: Returned) -> ToolResult:
+        """Build the result of a returned value; one that is too large is truncated."""
         try:
             result, size = sized_result(call, returned.value)
         except Exception as error:  # noqa: BLE001  # encoding a user-defined value may raise anything

@@ -108,8 +108,8 @@ class Pool:
     def __init__(self, transport: H1Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport = transport
         self._loop = loop
-        self._slots: dict[Origin, asyncio.Semaphore] = {}
-        self._idle: dict[Origin, list[tuple[float, H1Connection]]] = {}
+        self._slots: dict[Origin, asyncio.Semaphore] = {}  # limit the connections in use
+        self._idle: dict[Origin, list[tuple[float, H1Connection]]] = {}  # (idle since, connection)
         self._is_closed = False
         self.lifetime = self._close_with_loop()
 
@@ -181,6 +181,7 @@ class _PendingPost:
         self._connection: H1Connection | None = None
 
     async def __aenter__(self) -> Reply:
+        """Wait for a free slot, send the request, and return the reply once its head has arrived."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + max(self._seconds, 0.001)
         pool = self._pool = self._transport.pools.get(loop) or await self._transport.open_pool(loop)
@@ -202,6 +203,7 @@ class _PendingPost:
             raise
 
     async def _send_request(self, deadline: float, *, fresh: bool = False) -> H1Connection:
+        """Send the request and wait for the head of the response. `fresh`: do not use an idle connection."""
         connection = self._connection = await self._pool.acquire(self._origin, deadline, fresh=fresh)
         connection.set_deadline(deadline)
         if len(self._body) <= _MAX_JOINED_BODY:

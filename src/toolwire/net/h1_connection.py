@@ -31,22 +31,23 @@ class H1Connection(asyncio.Protocol):
         self._new_parser: Any = HttpResponseParser
         self._parser_error: Any = HttpParserError
         self._transport: asyncio.Transport | None = None
-        self._waiter: asyncio.Future[None] | None = None
-        self._sent_at = 0.0
+        self._waiter: asyncio.Future[None] | None = None  # the reader that waits for data
+        self._sent_at = 0.0  # time of the last write
         self._deadline: float | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._check_at = 0.0
+        self._check_at = 0.0  # time of the timer
         self._reset()
 
     def _reset(self) -> None:
+        """Prepare for the next request on this connection."""
         self._parser = self._new_parser(self)
-        self._pieces: list[bytes] = []
-        self._size = 0
+        self._pieces: list[bytes] = []  # unread body, before decompression
+        self._size = 0  # bytes in `_pieces`
         self._head_size = 0  # bytes of a head or of trailers since the last body bytes, complete lines or not
         self._has_head = False
         self._is_complete = False
-        self._keeps_alive = False
-        self._has_received = False
+        self._keeps_alive = False  # the server keeps the connection open
+        self._has_received = False  # any bytes for this request
         self._is_paused = False
         self._error: Exception | None = None
         self._decompressor: Any = None
@@ -84,6 +85,7 @@ class H1Connection(asyncio.Protocol):
         self._timer = self._loop.call_at(deadline, self._check_deadline)
 
     def _check_deadline(self) -> None:
+        """Fail at the deadline. The timer may have been set for an earlier deadline, and then waits on."""
         self._timer = None
         if self._deadline is None:
             return
@@ -115,6 +117,7 @@ class H1Connection(asyncio.Protocol):
         return data
 
     def _take_buffered(self) -> bytes:
+        """Return the buffered bytes, decompressed, and resume reading if the buffer was full."""
         data = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
         self._pieces.clear()
         self._size = 0
@@ -174,6 +177,7 @@ class H1Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's class does not derive from it
 
     def data_received(self, data: bytes) -> None:
+        """Parse data. Invalid HTTP and a head that is too large fail the response and close the connection."""
         if self._is_complete:
             self.abort()  # unsolicited data, which must not be read as the next response
             return
@@ -190,6 +194,7 @@ class H1Connection(asyncio.Protocol):
         self._wake_reader()
 
     def connection_lost(self, error: Exception | None) -> None:
+        """End the response: normally if it has no length and ends with its connection, else with an error."""
         if self._timer is not None:
             self._timer.cancel()
         ends_at_close = self._has_head and not {"content-length", "transfer-encoding"} & self.headers.keys()
@@ -209,6 +214,7 @@ class H1Connection(asyncio.Protocol):
         self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
+        """Note the status, the content coding and keep-alive. An interim response (1xx) is not the head."""
         self.status = self._parser.get_status_code()
         self._has_head = self.status >= 200  # 1xx is an interim response
         self._head_size = 0 if self._has_head else self._head_size
@@ -220,6 +226,7 @@ class H1Connection(asyncio.Protocol):
         self._keeps_alive = self._parser.should_keep_alive()
 
     def on_body(self, data: bytes) -> None:
+        """Buffer body bytes, and pause reading while too many are unread."""
         self._pieces.append(data)
         self._size += len(data)
         self._head_size = 0

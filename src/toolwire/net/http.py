@@ -42,6 +42,8 @@ class Reply(Protocol):
 
 
 class Transport(Protocol):
+    """A way to send requests, such as a pool of connections."""
+
     def post(
         self, url: str, headers: Mapping[str, str], secrets: Mapping[str, str], body: bytes, seconds: float
     ) -> AbstractAsyncContextManager[Reply]:
@@ -63,7 +65,7 @@ class HttpTransport:
         self._connections = connections
         self._connect_timeout = connect_timeout
         self._roots = tuple(roots)
-        self._pools: dict[bool, Client] = {}
+        self._pools: dict[bool, Client] = {}  # by whether it is plain HTTP
 
     def post(
         self, url: str, headers: Mapping[str, str], secrets: Mapping[str, str], body: bytes, seconds: float
@@ -102,6 +104,7 @@ class HttpTransport:
         return self._pools[is_plain_http]
 
     def _build_client(self, is_plain_http: bool) -> Client:
+        """Build a client of pyreqwest; plain HTTP has a client of its own, which uses no proxy."""
         try:
             from pyreqwest.client import ClientBuilder
         except ImportError:
@@ -131,6 +134,7 @@ class _PyreqwestPost:
         self._request = request
 
     async def __aenter__(self) -> Reply:
+        """Send the request. `task.cancelling` is compared, because pyreqwest may lose a cancellation."""
         task = asyncio.current_task()
         initial_cancels = 0 if task is None else task.cancelling()
         try:
@@ -158,6 +162,8 @@ def load_transport(spec: str) -> Transport:
 
 
 class _PyreqwestReply:
+    """A response of pyreqwest as a `Reply`."""
+
     __slots__ = ("_body", "headers", "status")
 
     def __init__(self, response: Response) -> None:
@@ -166,6 +172,7 @@ class _PyreqwestReply:
         self._body = response.body_reader
 
     async def read(self) -> bytes:
+        """Return the next chunk that is not empty. As in `_PyreqwestPost`, a lost cancellation is raised again."""
         task = asyncio.current_task()
         initial_cancels = 0 if task is None else task.cancelling()
         try:
@@ -182,6 +189,7 @@ class _PyreqwestReply:
 
 
 def _convert_error(error: Exception) -> Exception:
+    """Convert an exception of pyreqwest to a built-in one. ConnectionRefusedError means that nothing was sent."""
     from pyreqwest.exceptions import PyreqwestError
 
     if not isinstance(error, PyreqwestError):

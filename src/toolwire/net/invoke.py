@@ -60,6 +60,7 @@ class Invoker:
         return self._begin_async(step, step.arguments)
 
     def _begin_async(self, step: Invoke, arguments: Object) -> InvokeOutcome | TimeLimitedCall:
+        """Start an async function on the event loop, unless the call was stopped before it began."""
         if not step.start.begin():
             return _stopped_failure()
         try:
@@ -84,6 +85,11 @@ class Invoker:
         return self.limits.run(coroutine, step.context, step.entry.options.timeout)
 
     async def _run_in_thread(self, step: Invoke, arguments: Object) -> LimitedOutcome:
+        """Run a function in the pool.
+
+        On timeout, a call that has no thread yet was not executed, and is reported as such. An awaitable that the
+        function returned is awaited on the event loop.
+        """
         limit, context = step.entry.options.timeout, contextvars.copy_context()
         context.run(running.set, step.context)
         abandoned = threading.Event()

@@ -23,10 +23,13 @@ def disk_jail(argument: str, root: str) -> PolicyCheck:
 
 
 class _DiskJail(PathJail):
+    """A `PathJail` that resolves paths on the disk of this machine."""
+
     def _absolute_root(self, root: str) -> str:
         return os.path.realpath(root)
 
     def _resolve(self, path: str) -> str:
+        """Return the real path. Raise Outside if it is not below the root."""
         try:
             real = os.path.realpath(Path(self.root, path))
         except ValueError as error:  # characters that are invalid in a file name

@@ -83,11 +83,16 @@ class OtelObserver:
         provider: str = "",
         content: bool | None = None,
     ) -> None:
+        """Create the observer.
+
+        `provider` replaces the provider in the model's name; `content` overrides the variable.
+        """
         self._instruments = Instruments(tracers, meters)
         self._provider = provider
         self._content = is_content_captured(os.environ) if content is None else content
 
     def called(self, call: ToolCall, result: ToolResult, seconds: float) -> None:
+        """Record a tool call. `span_attributes` have high cardinality, so the histogram does not get them."""
         about: Attributes = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": call.name}
         if result.is_error:
             about["error.type"] = "tool_error"
@@ -99,6 +104,7 @@ class OtelObserver:
         self._instruments.record_tool(about, seconds)
 
     def asked(self, request: Request, response: Response, seconds: float) -> None:
+        """Record a response. `span_attributes` have high cardinality, so the histograms do not get them."""
         about: Attributes = {
             "gen_ai.operation.name": "chat",
             **request_attributes(request, self._provider or _provider_of(request)),
@@ -121,6 +127,7 @@ class OtelObserver:
         self._instruments.record_answer(_metric_attributes(about), seconds, response.usage)
 
     def _span(self, name: str, seconds: float, attributes: Attributes, *, internal: bool = False) -> None:
+        """Create a span that ends now and started `seconds` ago."""
         from opentelemetry.trace import SpanKind, Status, StatusCode
 
         end = time.time_ns()
@@ -158,6 +165,7 @@ def request_attributes(request: Request, provider: str) -> Attributes:
 
 
 def usage_attributes(usage: Usage | None) -> Attributes:
+    """Return the token counts of a response as attributes."""
     if usage is None:
         return {}
     found = {

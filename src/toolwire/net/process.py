@@ -53,9 +53,10 @@ class _Child:
         self._receiver, self._sender = spawn_context.Pipe(duplex=False)
         child_arguments = (self._sender, _picklable_function(step.entry.function), arguments, step.context)
         self._process = spawn_context.Process(target=_run_child, args=child_arguments, daemon=True)
-        self._stopped = threading.Event()
+        self._stopped = threading.Event()  # the caller was cancelled
 
     def run(self) -> Returned | Failed | TimedOut:
+        """Run the process to its end. The child has the only open sender, so its death closes the pipe."""
         with self._receiver:
             try:
                 with self._sender:
@@ -69,6 +70,7 @@ class _Child:
                 self._process.join()
 
     def _receive_outcome(self) -> Returned | Failed | TimedOut:
+        """Wait for the outcome up to the limit; a process that dies before it sends one has failed."""
         try:
             if self._stopped.is_set() or not self._receiver.poll(self._limit):
                 return TimedOut(self._limit or 0, stopped=True)
@@ -97,6 +99,7 @@ def _picklable_function(function: Any) -> Any:
 
 
 def _run_child(pipe: Connection, function: Any, arguments: Any, context: CallContext) -> None:
+    """Run the function in the child, and send its value or its error. A tuple names a tool to import."""
     running.set(context)
     try:
         if isinstance(function, tuple):

@@ -110,11 +110,11 @@ class Runner:
             while_running=while_running,
             lease=lease,
         )
-        self._latest = self._settings
+        self._latest = self._settings  # the settings of the latest run
         self._fast_paths: dict[str, FastPath | None] = {}
         self._untrusted = frozenset(entry.name for entry in self.box if entry.options.untrusted)
         self._read_only = frozenset(entry.name for entry in self.box if entry.tool.effect in ("pure", "read"))
-        self._tainted: OrderedDict[str, None] = OrderedDict()
+        self._tainted: OrderedDict[str, None] = OrderedDict()  # ids of runs with untrusted output
 
     def close(self) -> None:
         self._invoker.close()
@@ -191,6 +191,7 @@ class Runner:
             return failed_result(call, error)
 
     def _fast_path_for(self, name: str) -> FastPath | None:
+        """Return the fast path of a tool, or None; cached per tool."""
         try:
             return self._fast_paths[name]
         except KeyError:
@@ -201,7 +202,7 @@ class Runner:
             return path
 
     async def _run_steps(self, run: CallRun, outcome: InvokeOutcome | None) -> ToolResult:
-        """Perform the steps of a call. `ran`: the outcome of the function if it has been called already."""
+        """Perform the steps of a call. `outcome`: the result of the function if it has been called already."""
         step = run.next()
         try:
             while type(step) is not Finished:
@@ -233,6 +234,7 @@ class Runner:
         self._store_threads.submit(partial(self._store.release, key, token))
 
     async def _perform_step(self, step: Step) -> Any:
+        """Perform a step that is not `Invoke`: wait, ask for approval, reconcile, or use the store."""
         if isinstance(step, Wait):
             return await asyncio.sleep(step.seconds)
         if isinstance(step, Approve):
@@ -253,6 +255,7 @@ class Runner:
             renewal.cancel()
 
     async def _renew(self, key: str, token: str, lease: float) -> None:
+        """Renew a lease until cancelled. A failure is ignored: the next attempt comes before the lease expires."""
         assert self._store is not None
         while True:
             await asyncio.sleep(lease / 3)
@@ -283,6 +286,7 @@ class Runner:
         return None
 
     async def _claim(self, claim: Claim) -> Record:
+        """Claim a key on a thread. If this task is cancelled meanwhile, the claim is released once it is made."""
         assert self._store is not None
         pending_claim = self._store_threads.submit(partial(self._store.claim, claim))
         try:
@@ -301,7 +305,7 @@ class Runner:
             self._tainted.popitem(last=False)
 
     def observe(self, call: ToolCall, result: ToolResult, started_at: float, run_id: str) -> None:
-        """Notify the observers of a call that started at `began` (`time.perf_counter`)."""
+        """Notify the observers of a call that started at `started_at` (`time.perf_counter`)."""
         if call.name in self._untrusted and run_id:
             self._taint(run_id)
         if self._observers:
@@ -309,6 +313,7 @@ class Runner:
 
 
 async def _reconcile(step: Reconcile) -> Returned | Failed:
+    """Ask the tool's `reconcile` function about the outcome of an earlier call; an error is returned as a failure."""
     assert step.entry.options.reconcile is not None
     try:
         value = step.entry.options.reconcile(step.key, step.arguments)

@@ -37,7 +37,7 @@ class ThreadPool:
         self._queue: SimpleQueue[_Work | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
-        self._idle = threading.Semaphore(0)
+        self._idle = threading.Semaphore(0)  # counts idle threads
         self._closed = threading.Event()
         _open_pools.add(self)
 

@@ -71,16 +71,16 @@ class TimeLimitedCall:
     ) -> None:
         self.loop = asyncio.get_running_loop()
         self._coroutine = coroutine
-        self._pending = pending
+        self._pending = pending  # the object that the coroutine awaits
         self._limit = limit
         self._outer_context = outer_context
         self._task = _current_task(self.loop)
         self._deadline_handle: DeadlineHandle | None = None
-        self._grace: asyncio.TimerHandle | None = None
-        self._cancelled = 0
+        self._grace: asyncio.TimerHandle | None = None  # the timer of the grace period
+        self._cancelled = 0  # how often we cancelled the task
 
     def watch(self, deadlines: DeadlineQueue, elapsed: float) -> None:
-        """Start the timer; `spent` seconds of the limit have already passed."""
+        """Start the timer; `elapsed` seconds of the limit have already passed."""
         assert self._limit is not None
         self._deadline_handle = deadlines.add(self.expire, self.loop.time() + self._limit - elapsed)
 
@@ -90,6 +90,10 @@ class TimeLimitedCall:
         self._grace = self.loop.call_later(_GRACE, self.expire)
 
     def __await__(self) -> Generator[Any, None, LimitedOutcome]:
+        """Drive the coroutine: yield each object that it awaits, and send or throw the outcome into it.
+
+        If the grace period expires too (`_cancelled` exceeds 1), the coroutine is abandoned.
+        """
         try:
             while True:
                 try:
@@ -116,6 +120,7 @@ class TimeLimitedCall:
         return TimedOut(self._limit or 0)
 
     def _clean_up(self) -> None:
+        """Restore the context, stop the timers, and remove our own cancellations from the task."""
         running.set(self._outer_context)
         if self._deadline_handle is not None:
             self._deadline_handle.cancel()

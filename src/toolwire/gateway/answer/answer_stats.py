@@ -46,10 +46,10 @@ class Continuation(Struct, frozen=True):
     answer, so an id alone does not identify a call.
     """
 
-    artefacts: tuple[Artefact, ...] = ()
-    reasoning: tuple[Reasoning, ...] = ()
-    calls: tuple[ToolCall, ...] = ()
-    results: tuple[ToolResult, ...] = ()
+    artefacts: tuple[Artefact, ...] = ()  # signatures of the call
+    reasoning: tuple[Reasoning, ...] = ()  # signed reasoning before the call
+    calls: tuple[ToolCall, ...] = ()  # the gateway's own calls in the same turn
+    results: tuple[ToolResult, ...] = ()  # of these calls
     call: bytes = b""
     origin: str = ""
 
@@ -136,11 +136,12 @@ class AnswerStats:
         self.model = ""
         self.content_bytes = 0  # bytes of text and arguments
         self.abandoned = False  # by the client, while the upstream was working
-        self._calls: dict[int, CallStart] = {}
-        self._open_reasoning: dict[int, list[Event]] = {}
-        self._reasoning_parts: list[Reasoning] = []
+        self._calls: dict[int, CallStart] = {}  # by key
+        self._open_reasoning: dict[int, list[Event]] = {}  # events of unfinished reasoning, by key
+        self._reasoning_parts: list[Reasoning] = []  # signed reasoning that waits for the next call
 
     def add_response(self, response: Response) -> None:
+        """Add a whole answer. Its size only matters for an estimate, so it is measured only if no usage is reported."""
         self.usage, self.id, self.model = response.usage, response.id, response.model
         self.stop = None if response.stop is None else response.stop.reason
         if self.reported_usage() is None:
@@ -153,6 +154,7 @@ class AnswerStats:
                 self._add_continuation(part.id, part.name, part)
 
     def add_event(self, event: Event) -> None:
+        """Add an event of a stream. Content deltas are the most frequent events, so they are checked first."""
         kind = type(event)
         if kind is TextDelta or kind is CallDelta:
             self.content_bytes += len(event.escaped)  # type: ignore[union-attr]
@@ -186,7 +188,7 @@ class AnswerStats:
         return usage if all(0 <= (count or 0) <= _MAX_TOKENS for count in counts) else None
 
     def estimate(self, request_body: bytes) -> Usage | None:
-        """Estimate the usage of an answer to `asked` if the upstream reports none; None if there is no answer."""
+        """Estimate the usage if the upstream reports none: from the request and the answer. None without an answer."""
         if not self.content_bytes and not self.abandoned:
             return None
         return Usage(_estimate_tokens(request_body), -(-self.content_bytes // _BYTES_PER_TOKEN))
@@ -204,6 +206,7 @@ class AnswerStats:
             self._reasoning_parts += [part for part in parts if isinstance(part, Reasoning)]
 
     def _add_continuation(self, call_id: str, name: str, call: ToolCall | CallEnd) -> None:
+        """Store the signatures of a call and the signed reasoning before it, which then belongs to this call only."""
         if call.artefacts or self._reasoning_parts:
             fingerprint = call_fingerprint(name, call.arguments, call.raw)
             stored = self.continuations.get(call_id, Continuation())

@@ -20,7 +20,7 @@ class AnswerCache:
         self._clock = clock
         self._max_bytes = max_bytes
         self._size = 0
-        self._entries: OrderedDict[bytes, tuple[float, bytes]] = OrderedDict()
+        self._entries: OrderedDict[bytes, tuple[float, bytes]] = OrderedDict()  # (expiry, answer), oldest first
 
     @staticmethod
     def key(caller: str, front: str, model: str, headers: Mapping[str, str], body: bytes) -> bytes:
@@ -33,6 +33,7 @@ class AnswerCache:
         return answer if expires_at > self._clock() else None
 
     def put(self, key: bytes, answer: bytes, seconds: float) -> None:
+        """Store an answer for `seconds`, and evict the oldest ones while the total exceeds the limit."""
         if len(answer) > self._max_bytes:
             return
         self._size -= len(self._entries.pop(key, (0.0, b""))[1])

@@ -48,7 +48,7 @@ class ClientRequest:
         self.wire: Wire = get(route.ingress.wire)
         self.body = body.removeprefix(BOM_UTF8)  # an upstream may not accept the byte order mark
         self.document = _parse_document(self.body, headers)
-        self._request: Request | None = None
+        self._request: Request | None = None  # decoded on demand
         self.model = _requested_model(route, self.document)
         if route.stream is None:
             stream = self.document.get("stream", self.ingress.streams_by_default)
@@ -92,6 +92,7 @@ class ClientRequest:
 
 
 def _parse_document(body: bytes, headers: Mapping[str, str]) -> Object:
+    """Parse the body. Refuse a compressed one, and fields that name an upstream's address or key."""
     if headers.get("content-encoding", "identity") != "identity":
         raise ProtocolError("compressed bodies are not supported", hint="send the body uncompressed", status=415)
     document = parse_object(body)
@@ -103,6 +104,7 @@ def _parse_document(body: bytes, headers: Mapping[str, str]) -> Object:
 
 
 def _requested_model(route: Route, document: Object) -> str:
+    """Return the model named in the path or else in the body; ProtocolError if it is missing or too long."""
     model = route.model or document.get("model")
     if not isinstance(model, str) or not model:
         raise ProtocolError("the request names no model", pointer=route.model_pointer, hint=route.models_hint)

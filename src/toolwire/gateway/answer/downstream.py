@@ -29,7 +29,7 @@ class ArrayFrames:
 
     def __init__(self) -> None:
         self._decoder = SSEDecoder()
-        self._separator = b"["
+        self._separator = b"["  # written before the next item
 
     def feed(self, data: bytes) -> bytes:
         out = []
@@ -45,8 +45,8 @@ class ArrayFrames:
 class Downstream:
     """A stream to a client. `has_written` is set by the first output; after it, no other target can be tried.
 
-    `ping` is sent after `every` seconds without output. After `silence` seconds without data from the upstream, the
-    task that waits for it is cancelled.
+    `ping` is sent after `ping_interval` seconds without output. After `idle_timeout` seconds without data from the
+    upstream, the task that waits for it is cancelled. `frames` converts the events to another framing.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Downstream:
         idle_timeout: float,
         frames: Frames | None = None,
     ) -> None:
-        self.has_written = False
+        self.has_written = False  # output of the model, not only a ping
         self.idle_timed_out = False
         self.time_to_first_chunk: float | None = None  # seconds
         self._http_exchange = http_exchange
@@ -68,12 +68,12 @@ class Downstream:
         self._ping_interval = ping_interval
         self._idle_timeout = idle_timeout
         self._frames = frames
-        self._is_writing = False
-        self._idle_suspected = False
+        self._is_writing = False  # a write to the client is in progress
+        self._idle_suspected = False  # the first idle check has failed
         self._loop = asyncio.get_running_loop()
-        self._task = asyncio.current_task()
+        self._task = asyncio.current_task()  # the task to cancel when the upstream is idle
         self._started_at = self._last_received = self._last_sent = self._loop.time()
-        self._pinging: asyncio.Task[None] | None = None
+        self._pinging: asyncio.Task[None] | None = None  # a ping in progress
         self._timer = self._loop.call_later(min(ping_interval, idle_timeout), self._on_timer)
 
     def note_activity(self) -> None:
@@ -97,6 +97,7 @@ class Downstream:
             self.note_activity()
 
     async def write(self, data: bytes) -> None:
+        """Write output of the model, in the framing of the client's stream."""
         if not self.has_written:
             self.has_written = True
             self.time_to_first_chunk = self._loop.time() - self._started_at
@@ -105,6 +106,7 @@ class Downstream:
         await self._write_frame(data)
 
     async def end(self) -> None:
+        """Close the framing and end the answer; an answer without any output gets its head here."""
         self._timer.cancel()
         if self._frames is not None:
             await self._write_frame(self._frames.close())
@@ -125,6 +127,7 @@ class Downstream:
             self._pinging = None
 
     async def _write_frame(self, data: bytes) -> None:
+        """Write bytes after any ping in progress. Time spent waiting for a slow client does not count as idle."""
         self._is_writing = True  # no ping starts from here on
         try:
             if self._pinging is not None:
@@ -137,6 +140,7 @@ class Downstream:
             self._last_sent = self._last_received = self._loop.time()
 
     def _on_timer(self) -> None:
+        """Check for idleness, send a ping if one is due, and set the timer for the next of the two."""
         now = self._loop.time()
         if self._is_writing:
             self.note_activity()  # data has arrived and waits for the client

@@ -36,14 +36,14 @@ class GatewayTools:
 
     def __init__(self, runner: Runner, client: Request, run_id: str) -> None:
         self.request = with_gateway_tools(client, runner)
-        self.continuations: dict[str, Continuation] = {}
+        self.continuations: dict[str, Continuation] = {}  # by the id of the client's call beside ours
         self.earlier_parts: tuple[Part, ...] = ()  # parts sent to the client in earlier turns
-        self.usage: Usage | None = None
-        self.turns = 0
+        self.usage: Usage | None = None  # of the earlier turns
+        self.turns = 0  # earlier turns, which only called our tools
         self._runner = runner
-        self._names = {tool.name for tool in self.request.tools[len(client.tools) :]}
+        self._names = {tool.name for tool in self.request.tools[len(client.tools) :]}  # of our tools
         self._run_id = run_id
-        self._earlier: list[ToolCall] = []
+        self._earlier: list[ToolCall] = []  # our calls so far
 
     @property
     def has_run_tools(self) -> bool:
@@ -117,10 +117,14 @@ class TurnEvents:
         self.response: Response | None = None  # the turn, once it is complete
         self._gateway_tools = gateway_tools
         self._folder = Folder()
-        self._hidden: set[int] = set()
+        self._hidden: set[int] = set()  # keys of our calls
         self._has_client_call = False
 
     def feed(self, event: Event) -> list[Event]:
+        """Return the events that the client gets: no calls of our tools, and only the first start.
+
+        Keys are shifted per turn, because each turn numbers its parts anew.
+        """
         self._folder.feed(event)
         if isinstance(event, ResponseStart):
             return [] if self._gateway_tools.turns else [event]
@@ -141,6 +145,10 @@ class TurnEvents:
         return [replace(event, key=key + self._gateway_tools.turns * _KEY_SPACE)]
 
     def _end_turn(self, event: ResponseEnd) -> list[Event]:
+        """Forward the end only if the client gets this turn.
+
+        If it sees no call of the turn, the stop reason must not be `tool_calls`.
+        """
         self.response = self._folder.response()
         if not self._gateway_tools.is_client_visible(self.response):
             return []

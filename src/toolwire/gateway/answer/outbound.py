@@ -42,6 +42,8 @@ _LEADING_MODEL = re.compile(
 
 
 class OutboundRequest(Protocol):
+    """A request for one target, and the methods to convert its answer. Its two implementations are below."""
+
     @property
     def endpoint(self) -> Endpoint: ...
     @property
@@ -85,7 +87,10 @@ class OutboundRequest(Protocol):
 def make_outbound(
     client_request: ClientRequest, modified: Request | None, target: Target, gateway_tools: GatewayTools | None = None
 ) -> OutboundRequest:
-    """Prepare a request. `changed` is the request with additions of the gateway; `hosting` runs the gateway's tools."""
+    """Prepare a request.
+
+    `modified` is the request with additions of the gateway, if there are any; `gateway_tools` runs the gateway's tools.
+    """
     endpoint = target.upstream.endpoint(target.model)
     if modified is None and _can_pass_through(client_request, target, endpoint):
         return PassThroughRequest(client_request, endpoint)
@@ -95,6 +100,7 @@ def make_outbound(
 
 
 def _can_pass_through(client_request: ClientRequest, target: Target, endpoint: Endpoint) -> bool:
+    """Check that the wires are equal and that neither the settings nor the vendor require changes."""
     vendor = endpoint.vendor
     return (
         endpoint.wire.name == client_request.wire.name
@@ -149,7 +155,10 @@ class PassThroughRequest:
 
 
 class TranslatedRequest:
-    """A request to another wire, or to the same one with adaptations. `before` is the previous turn."""
+    """A request to another wire, or to the same one with adaptations.
+
+    `previous` is the request before it: that of the previous turn, or of a rejected answer.
+    """
 
     def __init__(
         self,
@@ -161,6 +170,11 @@ class TranslatedRequest:
         emulation: Emulation | None = None,
         previous: TranslatedRequest | None = None,
     ) -> None:
+        """Encode the request.
+
+        `emulation` is set for a retry, which has its prompt already. A later request shares the losses, statistics and
+        stream encoder of `previous`, because the client gets one answer.
+        """
         self.endpoint = target.upstream.endpoint(target.model)
         self.losses: Losses = Losses() if previous is None else previous.losses
         self.stats: AnswerStats = AnswerStats() if previous is None else previous.stats
@@ -169,7 +183,7 @@ class TranslatedRequest:
         self._request = request
         self._target = target
         self._gateway_tools = gateway_tools
-        self._events = None if gateway_tools is None else TurnEvents(gateway_tools)
+        self._events = None if gateway_tools is None else TurnEvents(gateway_tools)  # removes our calls from a stream
         self._endpoint_request = EndpointRequest(
             request,
             self.endpoint,
@@ -200,6 +214,10 @@ class TranslatedRequest:
         return self._endpoint_request.decode_fault(status, data, headers)
 
     def retry_request(self, data: bytes) -> OutboundRequest | None:
+        """Ask again if an emulated call in the text cannot be parsed.
+
+        The rejected answer was billed too, so its usage is added.
+        """
         emulation = self._endpoint_request.emulation
         if emulation is None:
             return None
@@ -216,6 +234,7 @@ class TranslatedRequest:
         )
 
     def read_answer(self, data: bytes) -> None:
+        """Decode a whole answer, parse and repair its calls, and add the usage of rejected answers to its own."""
         endpoint_request = self._endpoint_request
         response = endpoint_request.restore_calls(endpoint_request.decode_answer(data))
         if response.fault is not None:
@@ -230,6 +249,10 @@ class TranslatedRequest:
         self.stats.usage = response.usage if self._gateway_tools is None else self._gateway_tools.total_usage(response)
 
     async def next_request(self) -> OutboundRequest | None:
+        """Run the gateway's tools that the answer calls.
+
+        Return the next turn's request, or None if the answer is final.
+        """
         gateway_tools = self._gateway_tools
         if gateway_tools is None:
             return None
@@ -250,6 +273,7 @@ class TranslatedRequest:
         return b"".join([self._encoder.feed(event) for event in unfold(self._make_client_response())])
 
     def _make_client_response(self) -> Response:
+        """Return the client's response: all turns merged, with its losses and statistics recorded."""
         response = (
             self._response if self._gateway_tools is None else self._gateway_tools.merged_response(self._response)
         )
@@ -258,6 +282,7 @@ class TranslatedRequest:
         return response
 
     def open_stream(self) -> Stream:
+        """Convert the stream in steps: repair of calls first, then the removal of the gateway's own calls."""
         repairer = None
         if self._target.row.repair is not None:
             repairer = CallRepairer(self._request.tools, policy=self._target.row.repair)

@@ -84,8 +84,8 @@ class RequestHandler:
         )
         # each target has its own timeout, so a slow one leaves enough time for the next
         self._deadline = dependencies.clock() + sum(target.upstream.row.timeout for target in self._plan)
-        self._continuations: Mapping[str, Continuation] = {}
-        self._stream: Stream | None = None
+        self._continuations: Mapping[str, Continuation] = {}  # stored data of calls in the history, by call id
+        self._stream: Stream | None = None  # the stream being relayed
         self._gateway_tools: GatewayTools | None = None
         self._pending_end = b""  # the end of a stream, held back until the work before it is done
         self._is_fully_sent = False  # the client has received everything up to the last event
@@ -93,6 +93,11 @@ class RequestHandler:
         self._down = self._open_downstream() if client_request.stream else None
 
     async def run(self) -> None:
+        """Answer from the cache or from the targets.
+
+        A failure after the answer has begun is written into it; an earlier one is raised. If the client has
+        disconnected, the cancellation goes on.
+        """
         cached_answer = None if self._cache_key is None else self._dependencies.cache.get(self._cache_key)
         if cached_answer is not None:
             self._request_log.upstream, self._request_log.upstream_model = "cache", self._plan[0].model
@@ -136,6 +141,10 @@ class RequestHandler:
                 self._continuations = await self._dependencies.memory.load(self._request_log.caller, calls)
 
     def _make_cache_key(self) -> bytes | None:
+        """Return the key of a cacheable request.
+
+        Streams and strict requests are not cached, nor is a model without `cache`.
+        """
         client_request = self._client_request
         if client_request.stream or client_request.strict or not self._plan[0].row.cache:
             return None
@@ -148,6 +157,7 @@ class RequestHandler:
         )
 
     def _open_downstream(self) -> Downstream:
+        """Open the client's stream. A JSON array (`as_array`) is kept alive by spaces, which JSON ignores."""
         client_request = self._client_request
         headers = {
             "content-type": "application/json" if client_request.as_array else client_request.ingress.stream_type,
@@ -165,6 +175,11 @@ class RequestHandler:
         )
 
     async def _try_targets(self) -> None:
+        """Try the targets in turn.
+
+        After each round over all of them, wait as the retry policy demands. Stop at a final fault, at the deadline, or
+        once a tool has run, because a retry would run it again.
+        """
         plan, request_log = self._plan, self._request_log
         while True:
             target = plan[request_log.attempts % len(plan)]
@@ -239,6 +254,10 @@ class RequestHandler:
             self._record_stats(out)
 
     def _make_outbound_request(self, target: Target) -> OutboundRequest:
+        """Prepare the request for a target.
+
+        If the gateway has nothing to add, None leaves the client's bytes untouched, so that they can be passed through.
+        """
         runner = self._dependencies.runner_for(self._client_request.model) if target.row.tools else None
         if runner is None and not self._continuations and not target.row.retrieve:
             return make_outbound(self._client_request, None, target)
@@ -258,6 +277,7 @@ class RequestHandler:
         return make_outbound(self._client_request, self._gateway_tools.request, target, self._gateway_tools)
 
     def _record_stats(self, out: OutboundRequest) -> None:
+        """Copy the statistics to the request log. Without reported usage, estimate it from the sizes."""
         request_log, stats = self._request_log, out.stats
         request_log.usage, request_log.stop, request_log.calls = stats.reported_usage(), stats.stop, tuple(stats.calls)
         request_log.answer_id, request_log.answer_model = stats.id, stats.model
@@ -267,6 +287,10 @@ class RequestHandler:
         request_log.losses, request_log.repairs = tuple(out.losses), tuple(out.repairs)
 
     async def _send_request(self, target: Target, out: OutboundRequest) -> Fault | None:
+        """Send a request and relay its answer. Return a fault that occurred before any output.
+
+        A retry of emulated calls, or the next turn after our own tools, is another request to the same target.
+        """
         endpoint, row = out.endpoint, target.upstream.row
         url = endpoint.url(stream=self._client_request.stream)
         seconds = min(self._remaining_seconds(), row.timeout)
@@ -307,6 +331,10 @@ class RequestHandler:
             return await out.next_request()
 
     async def _finish_answer(self, out: OutboundRequest, *, is_buffered: bool) -> None:
+        """Write the rest of a stream, or a whole answer.
+
+        `is_buffered`: the upstream sent a whole answer for a stream.
+        """
         if self._down is not None:
             if is_buffered:
                 self._pending_end = out.encode_stream()
@@ -413,6 +441,7 @@ def _is_finished(stream: Stream) -> bool:
 
 
 async def _read_fault(reply: Reply, out: OutboundRequest) -> Fault:
+    """Decode an error response. A redirect is not followed, and a body that cannot be read is ignored."""
     if 300 <= reply.status < 400:
         message = "the upstream redirects to another address; the key is not sent there"
         return Fault("server", message, 502, "redirect", retryable=False)

@@ -41,7 +41,7 @@ class Target(Struct, frozen=True):
     """A model at an upstream, and its settings."""
 
     upstream: ConfiguredUpstream
-    model: str
+    model: str  # the upstream's name for it
     row: ModelRow
 
     @property
@@ -50,6 +50,8 @@ class Target(Struct, frozen=True):
 
 
 class Router:
+    """The targets of each model, and the cooldowns of those that failed. `random` orders targets by weight."""
+
     def __init__(
         self,
         upstreams: Mapping[str, ConfiguredUpstream],
@@ -109,6 +111,7 @@ class Router:
         self._cooldown_until.pop(target.label, None)
 
     def _find_row(self, model: str) -> tuple[str, ModelRow]:
+        """Look up a model: by name (also with `:` for `/`), by pattern (longest first), then as `upstream/model`."""
         head, mark, rest = _split_model_name(model)
         for name in (model, f"{head}/{rest}"):
             if name in self._models:
@@ -123,6 +126,10 @@ class Router:
         raise UnknownModel(f"unknown model {model[:200]!r}", hint=hint)
 
     def _make_targets(self, name: str, requested: str) -> list[tuple[Target, float]]:
+        """List the targets of a row with their weights.
+
+        `requested` is the model's name where the target has none of its own.
+        """
         row = self._models[name] if name in self._models else self._find_row(name)[1]
         rows = row.targets or (TargetRow(row.upstream or "", row.model),)
         return [

@@ -28,6 +28,8 @@ _CONTENT_DELTAS = frozenset({TextDelta, CallDelta})  # only the encoder needs th
 
 
 class Stream(Protocol):
+    """A stream in transit. Its two implementations are below."""
+
     @property
     def fault(self) -> Fault | None: ...
     @property
@@ -70,9 +72,13 @@ class PassThroughStream:
         self._key = key
         self._pending: list[bytes] = []  # the start of an incomplete event
         self._tail = b""  # its last bytes: an end mark may be split
-        self._has_forwarded = False
+        self._has_forwarded = False  # a complete event was forwarded
 
     def feed(self, data: bytes) -> bytes:
+        """Observe the events in `data`, and forward the bytes of the complete ones.
+
+        If the upstream reports an error, our key is removed from it.
+        """
         if self.fault is not None:
             return b""
         try:
@@ -83,6 +89,7 @@ class PassThroughStream:
         return self._redact_key(self._complete_events(data))
 
     def close(self) -> bytes:
+        """Forward the last bytes. If only the end marker is missing, add it, because clients wait for it."""
         if self.fault is not None:
             return b""
         pending = b"".join(self._pending)
@@ -118,6 +125,7 @@ class PassThroughStream:
         return data if self.fault is None or not self._key else data.replace(self._key.encode(), b"[key]")
 
     def _observe_events(self, events: Iterable[Event]) -> None:
+        """Add events to the statistics; note the fault of a failed stream and the end of a complete one."""
         for event in events:
             if isinstance(event, StreamFault):
                 self.fault = redact_key(self._key, event.fault)
@@ -155,7 +163,7 @@ class TranslatedStream:
         self._reporter = AnswerReporter(wire, endpoint_request.losses)
         self._stats = stats
         self._steps = steps
-        self._started = not is_first
+        self._started = not is_first  # the client has got its ResponseStart
         self._choices = choices
 
     @property
@@ -163,6 +171,7 @@ class TranslatedStream:
         return self._answer_stream.should_stop
 
     def feed(self, data: bytes) -> bytes:
+        """Convert data to the client's events; a decoding error becomes an error event."""
         if self.fault is not None:
             return b""
         try:
@@ -171,6 +180,7 @@ class TranslatedStream:
             return self.fail(_stream_fault(error))
 
     def close(self) -> bytes:
+        """End the stream; one that is truncated, or has too few answers, ends in an error event."""
         if self.fault is not None or self.ended:
             return b""
         try:
@@ -181,6 +191,7 @@ class TranslatedStream:
             return self.fail(_stream_fault(error))
 
     def _write(self, events: Iterable[Event]) -> bytes:
+        """Encode events for the client; an error ends the output with an error event."""
         out: list[bytes] = []
         try:
             self._write_each(events, out)
@@ -189,6 +200,10 @@ class TranslatedStream:
         return b"".join(out)
 
     def _write_each(self, events: Iterable[Event], out: list[bytes]) -> None:
+        """Encode events into `out`.
+
+        Content deltas skip the steps if there are none: they are the most frequent events.
+        """
         encode, has_no_steps = self._encoder.feed, not self._steps
         for event in events:
             if has_no_steps and type(event) in _CONTENT_DELTAS:
@@ -207,6 +222,10 @@ class TranslatedStream:
         return events
 
     def _encode_event(self, event: Event) -> bytes:
+        """Encode an event, and record its losses and statistics.
+
+        The fault of a stream is sanitised before it is sent.
+        """
         if isinstance(event, StreamFault):
             self.fault = fault = self._endpoint_request.sanitise_fault(event.fault)
             return self._encoder.feed(StreamFault(fault, event.stop))

@@ -53,17 +53,17 @@ class AccessLogLine(Struct, frozen=True, omit_defaults=True):
     upstream_model: str = ""
     key: str = ""  # its name
     stream: bool = False
-    passed: bool = False
-    ttfc_ms: float | None = None
-    overhead_ms: float | None = None
+    passed: bool = False  # passed through, not translated
+    ttfc_ms: float | None = None  # time to the first chunk
+    overhead_ms: float | None = None  # time that the gateway itself needed
     tokens: Tokens | None = None
     stop: str | None = None
     calls: int = 0
     losses: int = 0
-    lost: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()  # the concepts of the losses
     repairs: int = 0
     attempts: int = 0
-    failures: tuple[tuple[str, str], ...] = ()
+    failures: tuple[tuple[str, str], ...] = ()  # (upstream, kind of fault) of failed attempts
     error: str | None = None
 
 
@@ -79,6 +79,7 @@ class AccessLog:
             self._write(neutralise_json(_encode(self.build_line(request_log)).decode()))
 
     def build_line(self, request_log: RequestLog) -> AccessLogLine:
+        """Build the line of a request. Names that clients choose are redacted, also a request id that is not ours."""
         clean, usage = self._clean, request_log.usage
         return AccessLogLine(
             datetime.fromtimestamp(round(request_log.started, 3), UTC),
@@ -130,6 +131,7 @@ class JsonLogHandler(Handler):
 
 
 def _record_fields(record: LogRecord) -> dict[str, object]:
+    """Convert a log record to the fields of a line. `exc_text` is the traceback that the redactor has prepared."""
     line: dict[str, object] = {
         "ts": datetime.fromtimestamp(round(record.created, 3), UTC),
         "level": record.levelname.lower(),
@@ -149,6 +151,8 @@ def to_logger() -> Write:
 
 
 def to_stderr(stream: TextIO | None = None) -> Write:
+    """Write lines to `stream`. The default, `sys.stderr`, is looked up per line, because it may be replaced."""
+
     def write(line: str) -> None:
         out = stream or sys.stderr
         out.write(line + "\n")

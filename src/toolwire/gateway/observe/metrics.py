@@ -31,6 +31,8 @@ _MAX_CACHED_SERIES = 4096  # routes by the client's names
 
 
 class _Histogram:
+    """Counts of values by upper bound, and their sum. The last count is for values above all bounds."""
+
     __slots__ = ("bounds", "counts", "total")
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
@@ -52,7 +54,7 @@ class _Histogram:
 
 
 class _SeriesCounts:
-    """The figures for one front, upstream and model."""
+    """The figures for one client protocol, upstream and model."""
 
     __slots__ = ("duration", "first_chunk", "overhead", "statuses", "tokens")
 
@@ -64,6 +66,7 @@ class _SeriesCounts:
         self.overhead = _Histogram(_OVERHEAD_BOUNDS)
 
     def add(self, request_log: RequestLog) -> None:
+        """Count a request. Only requests for a model have durations and tokens."""
         self.statuses[request_log.status] = self.statuses.get(request_log.status, 0) + 1
         if request_log.action != "generate":
             return
@@ -81,16 +84,17 @@ class _SeriesCounts:
 
 
 class _LabelledCounter:
-    """A counter by labels. The label at `open_end` may have any value; the first `most` values are kept."""
+    """A counter by labels. The label at index `open_label` may have any value; the first `max_values` are kept."""
 
     def __init__(self, open_label: int, max_values: int, clean: Callable[[str], str]) -> None:
         self._open_label = open_label
         self._max_values = max_values
         self._clean = clean
-        self._known_values: dict[str, str] = {}
+        self._known_values: dict[str, str] = {}  # labels of the open values, redacted
         self.values: dict[tuple[str, ...], int] = {}
 
     def add(self, *labels: str) -> None:
+        """Count one event. Labels that have been used before need no check."""
         found = self.values.get(labels)
         if found is None:
             clean_labels = list(labels)
@@ -100,6 +104,7 @@ class _LabelledCounter:
         self.values[labels] = found + 1
 
     def _label_value(self, raw_value: str) -> str:
+        """Return the label for a value from outside; `other` if too many values are known already."""
         found = self._known_values.get(raw_value)
         if found is None:
             if len(self._known_values) >= self._max_values:
@@ -111,26 +116,28 @@ class _LabelledCounter:
 class Metrics:
     """A sink, and a page.
 
-    `clean` removes secrets from a label. `most` is the number of models, and of tools, that have a label of their own.
+    `clean` removes secrets from a label. `max_values` is the number of models, and of tools, that have a label of their
+    own.
     """
 
     def __init__(self, *, max_values: int = 200, clean: Callable[[str], str] = str) -> None:
         self._max_values = max_values
         self._clean = clean
         self._series: dict[tuple[str, str, str], _SeriesCounts] = {}  # by the requested model; several may share one
-        self._series_by_labels: dict[tuple[str, str, str], _SeriesCounts] = {}
-        self._models: set[str] = set()
+        self._series_by_labels: dict[tuple[str, str, str], _SeriesCounts] = {}  # all series
+        self._models: set[str] = set()  # models with a label of their own
         self._in_flight = 0
         self._attempts = _LabelledCounter(1, max_values, clean)
         self._calls = _LabelledCounter(0, max_values, clean)
         self._losses = _LabelledCounter(0, max_values, clean)
         self._repairs = _LabelledCounter(0, max_values, clean)
-        self._page: Callable[[], bytes] | None = None
+        self._page: Callable[[], bytes] | None = None  # created on first use
 
     def begin(self, request_log: RequestLog, client_request: ClientRequest, headers: Mapping[str, str], /) -> None:
         self._in_flight += 1
 
     def __call__(self, request_log: RequestLog, /) -> None:
+        """Count a request at its end."""
         if request_log.action in _PROBES:
             return
         if request_log.has_begun:
@@ -149,6 +156,7 @@ class Metrics:
             self._losses.add(loss.concept, request_log.ingress, request_log.upstream)
 
     def _series_for(self, front: str, upstream: str, model: str) -> _SeriesCounts:
+        """Find or create the series for these labels. A model beyond the limit shares the series `other`."""
         name = self._clean(model[:_MAX_LABEL_LENGTH])
         has_own_series = name in self._models or len(self._models) < self._max_values
         if has_own_series:
@@ -171,6 +179,7 @@ class Metrics:
             add(request_log.upstream, request_log.error or "ok")
 
     def _add_calls(self, request_log: RequestLog) -> None:
+        """Count the calls by outcome: ok, repaired, broken (a problem remains), or cut (the answer failed)."""
         repair_status = {repair.name: "broken" if repair.problems else "repaired" for repair in request_log.repairs}
         default_status = "ok" if request_log.error is None else "cut"
         for name in request_log.calls:
@@ -214,6 +223,7 @@ class Metrics:
         yield _counter_family("repairs", "repair steps for tool calls", ("kind",), self._repairs)
 
     def _requests_family(self) -> CounterMetricFamily:
+        """Return the number of requests by series and status."""
         from prometheus_client.core import CounterMetricFamily
 
         family = CounterMetricFamily(
@@ -225,6 +235,7 @@ class Metrics:
         return family
 
     def _tokens_family(self) -> CounterMetricFamily:
+        """Return the number of tokens by series and kind; kinds without tokens are omitted."""
         from prometheus_client.core import CounterMetricFamily
 
         description = "tokens, as counted by upstreams; input includes cached, output includes reasoning"
@@ -238,6 +249,7 @@ class Metrics:
     def _histogram_family(
         self, name: str, description: str, pick: Callable[[_SeriesCounts], _Histogram]
     ) -> HistogramMetricFamily:
+        """Return the histogram that `pick` selects from each series; empty ones are omitted."""
         from prometheus_client.core import HistogramMetricFamily
 
         family = HistogramMetricFamily(f"toolwire_{name}", description, labels=_SERIES_LABELS)
@@ -251,6 +263,7 @@ class Metrics:
 def _counter_family(
     name: str, description: str, labels: tuple[str, ...], counts: _LabelledCounter
 ) -> CounterMetricFamily:
+    """Convert a counter to a metric of prometheus_client."""
     from prometheus_client.core import CounterMetricFamily
 
     family = CounterMetricFamily(f"toolwire_{name}", description, labels=labels)

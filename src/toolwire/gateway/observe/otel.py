@@ -27,6 +27,8 @@ __all__ = ["OtelSink", "from_environment"]
 
 
 class OtelSink:
+    """A sink that creates a span and metrics for each request to a model. `clean` removes secrets from names."""
+
     def __init__(
         self,
         tracers: TracerProvider | None = None,
@@ -38,6 +40,7 @@ class OtelSink:
         self._clean = clean
 
     def begin(self, request_log: RequestLog, client_request: ClientRequest, headers: Mapping[str, str], /) -> None:
+        """Start the span below the client's `traceparent`, and pass its own context on to the upstream."""
         from opentelemetry.context import Context as Nothing
         from opentelemetry.context import attach
         from opentelemetry.trace import SpanKind, set_span_in_context
@@ -63,6 +66,7 @@ class OtelSink:
         request_log.forward_headers, request_log.span = forward_headers, (span, attach(span_context))
 
     def __call__(self, request_log: RequestLog, /) -> None:
+        """End the span and record the metrics. A model that no upstream has is not used as an attribute of metrics."""
         from opentelemetry.context import detach
 
         if request_log.span is None:
@@ -80,6 +84,7 @@ class OtelSink:
         )
 
     def _end_span(self, span: Span, request_log: RequestLog, attributes: Mapping[str, Any]) -> None:
+        """Add the outcome of the request to the span and end it at the time of the request's end."""
         from opentelemetry.trace import Status, StatusCode
 
         if not span.is_recording():  # dropped by the sampler

@@ -1,8 +1,9 @@
 """Record both sides of a gateway's exchanges, without code in the gateway itself.
 
-    recorder = Recorder(keep=into(Path("traces")), sanitiser=Sanitiser(Redactor()))
-    gateway = Gateway(settings, transports=recorder.transports(rows, environment), sinks=[recorder])
-    app = recorder.around(gateway)
+    recorder = Recorder(trace_writer(Path("traces")), Sanitiser(Redactor()))
+    transports = {"openai": recorder.transport(inner, "openai", "openai_chat")}
+    gateway = Gateway(settings, transports=transports, sinks=[recorder])
+    app = recorder.wrap(gateway)
 
 The parts of an exchange are matched by the task that handles it. Everything is sanitised before it is passed on.
 """
@@ -46,13 +47,13 @@ class _SideRecording:
     def __init__(
         self, recording_start: float, wire: str, path: str, headers: Mapping[str, str], **extra_fields: str
     ) -> None:
-        self.recording_start = recording_start
+        self.recording_start = recording_start  # `time.perf_counter` at the client's request
         self.offset_seconds = time.perf_counter() - recording_start
         self.wire, self.path, self.headers, self.extra_fields = wire, path, dict(headers), extra_fields
         self.query: dict[str, str] = {}
         self.request_chunks: list[bytes] = []
         self.status = 0
-        self.head_at = 0.0
+        self.head_at = 0.0  # seconds since the client's request
         self.answer_headers: dict[str, str] = {}
         self.answer_chunks: list[tuple[float, bytes]] = []
         self.error: str | None = None
@@ -80,6 +81,7 @@ class _SideRecording:
         return self._remaining_bytes >= 0
 
     def sanitise(self, sanitiser: Sanitiser) -> RecordedExchange:
+        """Convert this side to its recorded form, without secrets."""
         path = sanitiser.sanitise_text(self.path)
         return RecordedExchange(
             self.wire,
@@ -93,6 +95,7 @@ class _SideRecording:
         )
 
     def _make_answer(self, sanitiser: Sanitiser) -> RecordedAnswer:
+        """Convert the answer: a stream to chunks with their times, anything else to one body."""
         kind = self.answer_headers.get("content-type", "").partition(";")[0]
         streamed = kind in _STREAM_TYPES
         return RecordedAnswer(
@@ -112,13 +115,13 @@ class _Recording:
 
     def __init__(self, client_side: _SideRecording) -> None:
         self.client_side = client_side
-        self.upstreams: list[_SideRecording] = []
-        self.secrets: list[str] = []
-        self.request_log: RequestLog | None = None
+        self.upstreams: list[_SideRecording] = []  # one for each attempt or turn
+        self.secrets: list[str] = []  # keys of the client and the upstreams, to be removed
+        self.request_log: RequestLog | None = None  # set at the end of the request
 
 
 class Recorder:
-    """A recorder, which is also a sink. `write_trace` gets every exchange with a model when it is over."""
+    """A recorder, which is also a sink. `save_trace` gets every exchange with a model when it is over."""
 
     def __init__(self, save_trace: Callable[[Trace], None], sanitiser: Sanitiser) -> None:
         self._save_trace = save_trace
@@ -134,6 +137,7 @@ class Recorder:
         """Wrap the application to record its exchanges."""
 
         async def recording_app(scope: Scope, receive: Receive, send: Send) -> None:
+            """Record POST requests only: all requests for a model are of this kind."""
             if scope["type"] != "http" or scope["method"] != "POST":
                 await app(scope, receive, send)
                 return
@@ -159,6 +163,7 @@ class Recorder:
         return _RecordingTransport(inner, upstream, wire, self._current_recording)
 
     def _save_recording(self, recording: _Recording) -> None:
+        """Sanitise and save a finished recording. Only requests for a model are saved."""
         request_log = recording.request_log
         if request_log is None or request_log.action != "generate":
             return
@@ -178,6 +183,8 @@ class Recorder:
 
 
 class _RecordingTransport:
+    """A transport that adds each exchange with an upstream to the recording of the current task."""
+
     def __init__(
         self, inner: Transport, upstream: str, wire: str, current_recording: ContextVar[_Recording | None]
     ) -> None:
@@ -189,6 +196,7 @@ class _RecordingTransport:
     def post(
         self, url: str, headers: Mapping[str, str], secrets: Mapping[str, str], body: bytes, seconds: float
     ) -> AbstractAsyncContextManager[Reply]:
+        """Post as `inner` does. Outside a recorded exchange, nothing is recorded."""
         pending_reply = self._inner.post(url, headers, secrets, body, seconds)
         recording = self._current_recording.get()
         if recording is None:
@@ -213,6 +221,7 @@ class _RecordingTransport:
 
 @asynccontextmanager
 async def _record_post(pending_reply: AbstractAsyncContextManager[Reply], side: _SideRecording) -> AsyncIterator[Reply]:
+    """Record the head of a reply, or the network error if there is none."""
     try:
         async with pending_reply as reply:
             side.record_head(reply.status, reply.headers)
@@ -223,6 +232,8 @@ async def _record_post(pending_reply: AbstractAsyncContextManager[Reply], side: 
 
 
 class _RecordingReply:
+    """A reply that records its body while it is read."""
+
     def __init__(self, reply: Reply, side: _SideRecording) -> None:
         self.status = reply.status
         self.headers = reply.headers
@@ -236,6 +247,7 @@ class _RecordingReply:
 
 
 def _start_recording(scope: Scope) -> _Recording:
+    """Start a recording with the head of the client's request; its keys are secrets to remove."""
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
     path: str = scope["path"]
     recording = _Recording(_SideRecording(time.perf_counter(), guess_ingress(path, headers).wire, path, headers))
@@ -245,6 +257,8 @@ def _start_recording(scope: Scope) -> _Recording:
 
 
 def _recording_receive(receive: Receive, side: _SideRecording) -> Receive:
+    """Wrap `receive` to record the body of the client's request."""
+
     async def record_request_data() -> AsgiMessage:
         message = await receive()
         side.record_request_data(message.get("body", b""))
@@ -254,6 +268,8 @@ def _recording_receive(receive: Receive, side: _SideRecording) -> Receive:
 
 
 def _recording_send(send: Send, side: _SideRecording) -> Send:
+    """Wrap `send` to record the answer to the client."""
+
     async def record_answer_data(message: AsgiMessage) -> None:
         if message["type"] == "http.response.start":
             headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in message["headers"]}
@@ -266,6 +282,7 @@ def _recording_send(send: Send, side: _SideRecording) -> Send:
 
 
 def _sanitise_body(data: bytes, sanitiser: Sanitiser) -> JSON:
+    """Sanitise a body as JSON if possible, else as text. An empty body is None."""
     if not data:
         return None
     try:
@@ -275,6 +292,7 @@ def _sanitise_body(data: bytes, sanitiser: Sanitiser) -> JSON:
 
 
 def _make_outcome(request_log: RequestLog, sanitiser: Sanitiser) -> RecordedOutcome:
+    """Convert the request log to the recorded outcome; texts from outside are sanitised."""
     return RecordedOutcome(
         sanitiser.sanitise_text(request_log.model),
         request_log.upstream,
@@ -307,6 +325,7 @@ def trace_writer(folder: Path) -> Callable[[Trace], None]:
     numbers = count(2)
 
     def write_trace(trace: Trace) -> None:
+        """Write the file under a temporary name first, so that a reader never sees an incomplete one."""
         when = trace.recorded.replace(":", "").replace(".", "-")
         stem = f"{when}-{trace.ingress.wire}-{trace.outcome.upstream or 'nowhere'}-{trace.id}".replace("[removed]", "x")
         path = folder / f"{stem}.json"

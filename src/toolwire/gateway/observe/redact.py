@@ -2,7 +2,7 @@
 
     redactor = Redactor(["the upstream's key"])
     redactor("Bearer abcdefghijk")                  # Bearer [removed]
-    with redactor.guarding(): …                     # the same for everything logged under `toolwire`
+    with redactor.install(): …                      # the same for everything logged under `toolwire`
 
 Known secrets are removed wherever they occur, other keys are recognised by their shape. Exceptions are logged with
 their traceback and type, without their message, which may quote a body.
@@ -93,6 +93,10 @@ class Redactor:
         return copy
 
     def __call__(self, text: str) -> str:
+        """Remove known secrets, then custom patterns, then key-like texts.
+
+        The cheap search for `mark` avoids most regular expressions.
+        """
         for secret in self._secrets:
             text = text.replace(secret, REMOVED)
         for pattern in self._patterns:

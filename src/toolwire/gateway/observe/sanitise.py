@@ -52,6 +52,8 @@ _MEDIA_PREFIX_LENGTH = 64  # characters of base64: whole groups of four
 
 
 class Sanitiser:
+    """Remove secrets and personal data from recorded data. `shorten_media` truncates long base64 strings."""
+
     def __init__(self, redactor: Redactor, *, shorten_media: bool = False) -> None:
         self._redact = redactor
         self._shorten = shorten_media
@@ -104,6 +106,10 @@ class Sanitiser:
         return self.sanitise_document(value)
 
     def _sanitise_string(self, text: str) -> str:
+        """Sanitise a string.
+
+        JSON inside it is parsed, so that fields such as `password` are found; if unchanged, its spelling is kept.
+        """
         if self._shorten and (media := _BASE64(text)):
             return (media[1] or "") + media[2][:_MEDIA_PREFIX_LENGTH]
         if text[:1] not in ("{", "["):
@@ -137,6 +143,7 @@ class Sanitiser:
         return list(pieces) if all(old == new for old, new in lines) else _resplit(pieces, lines)
 
     def _sanitise_line(self, line: bytes) -> bytes:
+        """Sanitise a line of a stream. A line without JSON, or with truncated JSON, is sanitised as text."""
         head, payload, end = _LINE(line).groups()  # type: ignore[union-attr]  # matches every line
         try:
             document = msgspec.json.decode(payload)

@@ -2,7 +2,7 @@
 
 telemetry = open_telemetry(settings, os.environ)
 gateway = Gateway(settings, sinks=telemetry.sinks, metrics=telemetry.metrics, transports=telemetry.transports())
-app = telemetry.around(gateway)
+app = telemetry.wrap(gateway)
 …
 await telemetry.aclose()
 """
@@ -51,7 +51,7 @@ class Telemetry:
         self._lines = lines
         self._environment = environment
         self._exit_stack = ExitStack()
-        self._http: Transport | None = None
+        self._http: Transport | None = None  # shared by the recording transports
         self._given_transports: Mapping[str, Transport] = {}
         self._transports: dict[str, Transport] = {}
         self._recorder: Recorder | None = None
@@ -71,6 +71,7 @@ class Telemetry:
             raise
 
     def _add_sinks(self) -> None:
+        """Add the configured sinks: the log, the recorder, and OpenTelemetry."""
         write = self._open_writer()
         if write is not None:
             self.sinks.append(AccessLog(write, self.redactor))
@@ -115,6 +116,7 @@ class Telemetry:
         return self._transports
 
     def _record_upstreams(self, rows: Mapping[str, UpstreamRow]) -> None:
+        """Wrap the transport of each upstream, if recording is on."""
         if self._recorder is None:
             return
         connections = self._settings.limits.connections
@@ -134,6 +136,7 @@ class Telemetry:
         await asyncio.to_thread(self._exit_stack.close)
 
     def _open_writer(self) -> Write | None:
+        """Open the destination of log lines; None if no lines are wanted."""
         row = self._settings.log
         if row.file is not None:
             self._file = LogFile(Path(row.file))
@@ -150,6 +153,10 @@ class Telemetry:
         self._exit_stack.callback(logger.removeHandler, handler)
 
     def _make_recorder(self, write: Write | None) -> Recorder | None:
+        """Make a recorder for trace files and for bodies in the log; None if neither is configured.
+
+        Media are shortened unless full files are wanted.
+        """
         writers: list[Callable[[Trace], None]] = []
         row = self._settings.trace
         if row.record is not None:
@@ -166,6 +173,7 @@ class Telemetry:
         return Recorder(write_all, Sanitiser(self.redactor, shorten_media=row.shorten_media or row.record is None))
 
     def _wants_otel(self) -> bool:
+        """Check the setting, or else the OTEL_* variables; then a missing package only causes a warning."""
         wanted = self._settings.trace.otel
         if wanted is not None:
             return wanted

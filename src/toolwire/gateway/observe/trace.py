@@ -1,6 +1,6 @@
 """A recorded exchange: the client's request and answer, and those of the upstreams. One JSON file each.
 
-    trace = load(Path("traces/…json"))
+    trace = load_recording(Path("traces/…json"))
     trace.ingress.body, trace.upstreams[0].answer, trace.outcome.losses
 
 Times are milliseconds since the request arrived. `body` is JSON if it was JSON, else text; a stream is `pieces`, with
@@ -36,7 +36,9 @@ VERSION = 1
 
 
 class RecordedChunk(Value, frozen=True, omit_defaults=True):
-    ms: float
+    """A piece of a stream, as `text` if it is valid UTF-8, else as `base64`."""
+
+    ms: float  # when it arrived
     text: str | None = None
     base64: str | None = None
 
@@ -89,11 +91,11 @@ class RecordedOutcome(Value, frozen=True, omit_defaults=True):
     status: int = 0
     error: str | None = None
     stream: bool = False
-    passed: bool = False
+    passed: bool = False  # passed through, not translated
     attempts: int = 0
     ms: float = 0.0
-    ttfc_ms: float | None = None
-    overhead_ms: float = 0.0
+    ttfc_ms: float | None = None  # time to the first chunk
+    overhead_ms: float = 0.0  # time that the gateway itself needed
     stop: str | None = None
     usage: Usage | None = None
     calls: tuple[str, ...] = ()
@@ -102,9 +104,11 @@ class RecordedOutcome(Value, frozen=True, omit_defaults=True):
 
 
 class Trace(Value, frozen=True):
-    toolwire_trace: int
+    """The content of a trace file. `toolwire_trace` is the version of the format, `ingress` the client's side."""
+
+    toolwire_trace: int  # the version of the format
     id: str
-    recorded: str
+    recorded: str  # time of the request, ISO 8601 in UTC
     ingress: RecordedExchange
     upstreams: tuple[RecordedExchange, ...] = ()
     outcome: RecordedOutcome = RecordedOutcome()

@@ -37,7 +37,7 @@ class UsageRow(Struct, frozen=True):
 
     id: str
     time: float
-    key: str
+    key: str  # its name
     model: str
     upstream: str
     upstream_model: str
@@ -67,6 +67,8 @@ class UsageSum(Struct, frozen=True, array_like=True):
 
 
 class UsageStore(Protocol):
+    """A store of usage rows. Its methods may block, so they are not called on the event loop."""
+
     def add(self, rows: list[UsageRow]) -> None:
         """Add all rows or none; StoreError on failure."""
         ...
@@ -79,6 +81,7 @@ class UsageStore(Protocol):
 
 
 def usage_row(request_log: RequestLog) -> UsageRow:
+    """Convert a request log to a row; unknown counts are 0."""
     usage = request_log.usage
     return UsageRow(
         token_hex(12),
@@ -108,13 +111,14 @@ class UsageSink:
         self._max_queued = queue
         self._rows: deque[UsageRow] = deque()
         self._reported_drops = 0  # rows whose loss was logged
-        self._failing = False
+        self._failing = False  # the latest write failed
         self._stop = threading.Event()
-        self._deadline = float("inf")
+        self._deadline = float("inf")  # for the last writes, set by `close`
         self._thread = threading.Thread(target=self._run, name="toolwire-usage", daemon=True)
         self._thread.start()
 
     def __call__(self, request_log: RequestLog, /) -> None:
+        """Queue a row without waiting, or count it as dropped if the queue is full."""
         if not request_log.model:
             return  # a probe, a list of models, or a request without a valid key: no usage to account for
         if len(self._rows) < self._max_queued:
@@ -136,6 +140,7 @@ class UsageSink:
             self._store.close()
 
     def _run(self) -> None:
+        """Write rows until `close`, then the rest until the deadline. This is the body of the thread."""
         while not self._stop.wait(_FAILURE_DELAY if self._failing else _WRITE_INTERVAL):
             self._write_all()
             self._log_dropped()
@@ -145,6 +150,10 @@ class UsageSink:
                 sleep(_WRITE_INTERVAL)
 
     def _write_all(self) -> None:
+        """Write the queue in batches.
+
+        Rows leave the queue only after they are stored, so an outage loses none until the queue is full.
+        """
         while self._rows:
             batch = [self._rows[index] for index in range(min(_BATCH, len(self._rows)))]
             try:

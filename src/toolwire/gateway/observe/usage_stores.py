@@ -73,6 +73,7 @@ class SqliteUsage:
                 self._connection = None
 
     def _run(self, work: Any) -> Any:
+        """Run `work` on the connection in a transaction; StoreError on failure."""
         with self._lock:
             try:
                 if self._connection is None:
@@ -84,6 +85,7 @@ class SqliteUsage:
                 raise StoreError(f"SQLite, {self._path}: {error}", hint=hint) from None
 
     def _connect(self) -> sqlite3.Connection:
+        """Open the file, readable only by its owner, and create the table."""
         os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
         connection = sqlite3.connect(self._path, timeout=_BUSY_TIMEOUT, check_same_thread=False)
         try:
@@ -130,6 +132,7 @@ class PostgresUsage:
             self._disconnect()
 
     def _run(self, work: Any) -> Any:
+        """Run `work` on a cursor in a transaction. After a failure, the next call connects anew."""
         with self._lock:
             try:
                 if self._connection is None or self._connection.closed:
@@ -143,6 +146,7 @@ class PostgresUsage:
                 raise StoreError(f"PostgreSQL, {display_name(self._url)}: {message}", hint=hint) from None
 
     def _connect(self) -> Any:
+        """Connect and create the table. Options in the address take precedence over our timeouts."""
         options = {"connect_timeout": 3, "tcp_user_timeout": 10_000}
         parameters = self._psycopg.conninfo.conninfo_to_dict(self._url)
         connection = self._psycopg.connect(**{**options, **parameters}, autocommit=True)

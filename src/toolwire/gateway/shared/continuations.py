@@ -30,6 +30,8 @@ __all__ = [
 
 
 class ContinuationStore(Protocol):
+    """A store of continuations, by caller and call id."""
+
     @property
     def has_any(self) -> bool:
         """True if a lookup can find anything."""
@@ -43,7 +45,7 @@ class ContinuationStore(Protocol):
 
 
 class InMemoryContinuations:
-    """The memory of one process: the newest `most` entries, in at most `size` bytes, each for `seconds`."""
+    """The memory of one process: the newest `max_entries`, in at most `max_bytes`, each for `seconds`."""
 
     def __init__(self, max_entries: int, max_bytes: int, seconds: float, clock: Callable[[], float]) -> None:
         self._max_entries = max_entries
@@ -51,13 +53,14 @@ class InMemoryContinuations:
         self._used_bytes = 0
         self._seconds = seconds
         self._clock = clock
-        self._entries: OrderedDict[tuple[str, str], tuple[float, Continuation]] = OrderedDict()
+        self._entries: OrderedDict[tuple[str, str], tuple[float, Continuation]] = OrderedDict()  # (expiry, entry)
 
     @property
     def has_any(self) -> bool:
         return bool(self._entries)
 
     async def save(self, caller: str, kept: Mapping[str, Continuation]) -> None:
+        """Store entries, and drop the oldest ones beyond the limits."""
         expires_at = self._clock() + self._seconds
         for call_id, item in kept.items():
             self._drop((caller, call_id))
@@ -126,6 +129,10 @@ def _matching_continuation(part: Part, known: Mapping[str, Continuation]) -> Con
 
 
 def _restore_message(message: Message, known: Mapping[str, Continuation], provider: str) -> Message:
+    """Restore the signatures, the signed reasoning and the gateway's own calls of a message.
+
+    Reasoning that the client has returned signed is not added again.
+    """
     parts: list[Part] = []
     has_signed_reasoning = any(isinstance(part, Reasoning) and part.artefacts for part in message.parts)
     changed = False

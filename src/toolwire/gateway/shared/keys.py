@@ -44,6 +44,8 @@ ANONYMOUS = Caller("", KeyRow(""))
 
 
 class ClientKeys:
+    """The keys of the settings, by hash. Without any, every client is the anonymous caller."""
+
     def __init__(self, rows: Mapping[str, KeyRow]) -> None:
         self._by_hash = {row.hash: Caller(name, row) for name, row in rows.items()}
 
@@ -58,7 +60,7 @@ class ClientKeys:
             return None
 
     def identify(self, headers: Mapping[str, str], query: Mapping[str, str]) -> Caller:
-        """Identify the client; Unknown if keys are required and none of those given is known."""
+        """Identify the client; UnknownKey if keys are required and none of those given is known."""
         if not self._by_hash:
             return ANONYMOUS
         given_keys = keys_in_request(headers, query)

@@ -28,6 +28,8 @@ _LIMIT_LABELS = {"requests": "requests per minute", "tokens": "tokens per minute
 
 
 class Limiter(Protocol):
+    """Counts the requests and tokens of each key."""
+
     async def admit(self, caller: Caller) -> None:
         """Count a request; RateLimited if there is no room for it."""
         ...
@@ -61,6 +63,7 @@ def limits_of(caller: Caller) -> tuple[Limit, ...]:
 
 @lru_cache(1024)
 def _make_limits(requests: int | None, tokens: int | None, day: int | None) -> tuple[Limit, ...]:
+    """List the configured limits; cached, because this is needed for every request."""
     limits: tuple[tuple[LimitName, int | None, float], ...] = (
         ("requests", requests, 60.0),
         ("tokens", tokens, 60.0),
@@ -74,9 +77,10 @@ class InProcessLimiter:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._windows: dict[str, dict[str, _Window]] = {}
+        self._windows: dict[str, dict[str, _Window]] = {}  # by key name and limit name
 
     async def admit(self, caller: Caller) -> None:
+        """Check all limits, then count the request, so that a refused request counts nowhere."""
         now = self._clock()
         entries = self._windows_for(caller, now)
         for limit, window in entries:
@@ -97,6 +101,7 @@ class InProcessLimiter:
         return len(self._windows)
 
     def _windows_for(self, caller: Caller, now: float) -> list[tuple[Limit, _Window]]:
+        """Return each limit of a key with its window, and create missing windows."""
         windows = self._windows.get(caller.name)
         if windows is None:
             # keys change with the settings; the windows of removed keys are dropped

@@ -1,4 +1,4 @@
-"""Signatures shared by many machines: `memory.py` in Redis, each entry for the time in the settings.
+"""Signatures shared by many machines: `continuations.py` in Redis, each entry for the time in the settings.
 
 toolwire:kept:HASH     the stored data of a call, as JSON; the hash is that of the caller's name and the call's id
 """
@@ -22,7 +22,7 @@ _decoder = msgspec.json.Decoder(Continuation)
 
 
 class RedisContinuations:
-    """A memory in Redis. Entries are also kept in `near`, which is used while Redis is unavailable, unless `strict`."""
+    """A memory in Redis. Entries are also kept in `local_store`, which is read in an outage unless `strict`."""
 
     def __init__(self, link: RedisLink, local_store: ContinuationStore, seconds: float, *, strict: bool) -> None:
         self._link = link
@@ -35,6 +35,7 @@ class RedisContinuations:
         return True  # this machine cannot know otherwise
 
     async def save(self, caller: str, kept: Mapping[str, Continuation]) -> None:
+        """Store entries locally and in Redis. A failure of Redis is ignored, even if `strict`."""
         await self._local_store.save(caller, kept)
         try:
             await self._link.execute(
@@ -47,6 +48,7 @@ class RedisContinuations:
         return ("SET", _redis_key(caller, call_id), _encode(continuation), "PX", self._milliseconds)
 
     async def load(self, caller: str, call_ids: list[str]) -> dict[str, Continuation]:
+        """Load entries from Redis; if it is unavailable, from the local store, unless `strict`."""
         names = [_redis_key(caller, call_id) for call_id in call_ids]
         try:
             [values] = await self._link.execute(("MGET", *names))

@@ -68,7 +68,7 @@ _SPEND = _SCRIPT_HEAD + "for at, key in ipairs(KEYS) do add(key, tonumber(ARGV[a
 
 
 class RedisLimiter:
-    """Limits in Redis. While it is unavailable, `meanwhile` counts, per machine; without it, requests are refused.
+    """Limits in Redis. While it is unavailable, `fallback` counts, per machine; without it, requests are refused.
 
     `clock` replaces the server's clock.
     """
@@ -79,6 +79,10 @@ class RedisLimiter:
         self._clock = clock
 
     async def admit(self, caller: Caller) -> None:
+        """Check and count a request in one script.
+
+        It returns the index of the exceeded limit, or 0, and the seconds to wait.
+        """
         limits = limits_of(caller)
         if not limits:
             return
@@ -94,6 +98,7 @@ class RedisLimiter:
             raise rate_limit_error(caller, limits[index - 1], float(wait))
 
     async def spend(self, caller: Caller, tokens: int) -> None:
+        """Count tokens. Without a fallback, those of an outage are not counted."""
         limits = [limit for limit in limits_of(caller) if not limit.counts_requests]
         if not limits:
             return

@@ -41,8 +41,8 @@ class RedisLink:
     def __init__(self, url: str, clock: Callable[[], float]) -> None:
         self._url = url
         self._clock = clock
-        self._cooldown_until: float | None = None
-        self._queue: list[_QueuedCommands] = []
+        self._cooldown_until: float | None = None  # set during an outage
+        self._queue: list[_QueuedCommands] = []  # commands for the next batch
         self._send_task: asyncio.Task[None] | None = None
         try:
             # retry once: the server may have closed an idle connection
@@ -62,6 +62,7 @@ class RedisLink:
         return await replies
 
     async def _send_queued(self) -> None:
+        """Send the queue batch by batch. After a failure, everything in the queue fails at once."""
         while self._queue:
             batch, self._queue = self._queue[:_BATCH], self._queue[_BATCH:]
             outcome: list[Any] | Exception
@@ -81,6 +82,10 @@ class RedisLink:
         return replies
 
     def _deliver_replies(self, batch: list[_QueuedCommands], outcome: list[Any] | Exception) -> None:
+        """Give each caller its replies, or an error if one of them failed.
+
+        Any failure starts the cooldown, and a success ends it.
+        """
         for commands, replies in batch:
             own_replies = [outcome] if isinstance(outcome, Exception) else [outcome.pop(0) for _ in commands]
             fault = next((reply for reply in own_replies if isinstance(reply, Exception)), None)

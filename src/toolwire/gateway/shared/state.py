@@ -26,6 +26,8 @@ _SCHEMES = ("redis://", "rediss://", "unix://")
 
 
 class State(Struct, frozen=True):
+    """The parts of a gateway's state. `aclose` runs `close_callbacks` in order."""
+
     limiter: Limiter
     memory: ContinuationStore
     sinks: tuple[Sink, ...] = ()
@@ -65,6 +67,10 @@ def usage_address(settings: Settings, environment: Mapping[str, str]) -> str | N
 def _open_shared(
     url: str, row: StateRow, local_limiter: Limiter, local_memory: ContinuationStore
 ) -> tuple[Limiter, ContinuationStore, Callable[[], Awaitable[None]]]:
+    """Open the limiter and the memory in Redis, and return them with the function that closes the connection.
+
+    The local ones are used during an outage.
+    """
     if not url.startswith(_SCHEMES):
         raise ConfigError("state.url is not a Redis address", hint="use redis://host:6379/0, rediss://… or unix://…")
     from .redis_continuations import RedisContinuations
@@ -77,6 +83,7 @@ def _open_shared(
 
 
 def _resolve_address(value: str | None, variable: str | None, name: str, environment: Mapping[str, str]) -> str | None:
+    """Return an address of the settings, or that of the environment variable. `name` is the setting, for errors."""
     if value is not None and variable is not None:
         raise ConfigError(f"state.{name} and state.{name}_env are both set", hint="remove one of them")
     if variable is None:

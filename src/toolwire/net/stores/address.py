@@ -36,6 +36,7 @@ def redact(text: str, url: str) -> str:
 
 
 def _find_secrets(url: str) -> set[str]:
+    """Collect the secrets of a URL, percent-encoded and decoded, because a driver may quote either form."""
     try:
         parts = urlsplit(url)
         found = {parts.password or ""}

@@ -26,6 +26,7 @@ class MemoryStore:
         self._closed = False
 
     def claim(self, claim: Claim) -> Record:
+        """Claim a key, or return the existing record."""
         with self._lock_records() as records:
             now = self._clock()
             existing = effective_state(records.get(claim.key), now)
@@ -41,6 +42,7 @@ class MemoryStore:
             return own_record is not None
 
     def complete(self, key: str, token: str, result: str, ttl: float, state: RecordState = "done") -> bool:
+        """Store the result for the holder of `token`. A done record accepts only an identical result."""
         with self._lock_records() as records:
             record = records.get(key)
             if record is None or not may_complete(record, token, result, state):
@@ -60,6 +62,7 @@ class MemoryStore:
             return effective_state(records.get(key), self._clock())
 
     def records(self, state: RecordState | None = None, limit: int = 100) -> list[Record]:
+        """List records, the newest first, without expired ones."""
         with self._lock_records() as records:
             now = self._clock()
             effective = [
@@ -69,6 +72,7 @@ class MemoryStore:
         return sorted(wanted, key=lambda record: record.created_at, reverse=True)[:limit]
 
     def resolve(self, key: str, result: str | None, ttl: float = DAY) -> bool:
+        """Settle an unknown record: store its result, or delete it if `result` is None."""
         with self._lock_records() as records:
             now = self._clock()
             record = effective_state(records.get(key), now)
@@ -81,6 +85,7 @@ class MemoryStore:
             return True
 
     def sweep(self) -> int:
+        """Delete expired records and return their number."""
         with self._lock_records() as records:
             now = self._clock()
             expired = [key for key, record in records.items() if effective_state(record, now) is None]

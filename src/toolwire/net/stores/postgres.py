@@ -119,12 +119,13 @@ class PostgresStore:
             ) from None
         limits = {"connect_timeout": _CONNECT_SECONDS, "tcp_user_timeout": _NETWORK_TIMEOUT_MILLISECONDS}
         self._parameters: dict[str, Any] = {**limits, **parsed}
-        self._idle: list[Any] = []
-        self._process = os.getpid()
-        self._ready = False
+        self._idle: list[Any] = []  # idle connections
+        self._process = os.getpid()  # the process that opened them
+        self._ready = False  # the table was checked or created
         self._closed = False
 
     def claim(self, claim: Claim) -> Record:
+        """Claim a key, or return the existing record."""
         values = {
             "id": _record_id(claim.key),
             "key": as_bytes(claim.key),
@@ -145,6 +146,7 @@ class PostgresStore:
         return self._change(_RENEW, {"id": _record_id(key), "token": as_bytes(token), "lease": float(lease)})
 
     def complete(self, key: str, token: str, result: str, ttl: float, state: RecordState = "done") -> bool:
+        """Store the result for the holder of `token`. A done record accepts only an identical result."""
         values = {
             "id": _record_id(key),
             "token": as_bytes(token),
@@ -214,6 +216,7 @@ class PostgresStore:
             return None
 
     def _execute(self, connection: Any, statement: str, values: dict[str, Any]) -> Any:
+        """Execute a statement, and return the connection to the pool unless it is closed or the pool is full."""
         try:
             return connection.execute(statement, values, binary=True)
         finally:
@@ -223,6 +226,7 @@ class PostgresStore:
                 connection.close()
 
     def _connect(self) -> Any:
+        """Open a connection with a statement timeout; the first one also checks or creates the table."""
         connection = psycopg.connect(**self._parameters, autocommit=True)
         try:
             connection.execute(_LIMIT_STATEMENTS)
@@ -235,6 +239,7 @@ class PostgresStore:
         return connection
 
     def _find_or_make_table(self, connection: Any) -> None:
+        """Create the table, or refuse one of another version."""
         comment, table = connection.execute(_FIND_TABLE).fetchone()
         if table is None:
             connection.execute(_MAKE_TABLE)  # several statements in one message are one transaction

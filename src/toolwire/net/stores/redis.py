@@ -164,6 +164,7 @@ class RedisStore:
         return None if found is None else _to_record(as_bytes(key), found)
 
     def records(self, state: RecordState | None = None, limit: int = 100) -> list[Record]:
+        """List the newest records of the indexes that can contain `state`; `ends` is not listed."""
         found: list[Record] = []
         for index, states in zip(_INDEXES, (("running", "unknown"), ("done",)), strict=False):
             if state is None or state in states:
@@ -215,6 +216,7 @@ class RedisStore:
 
     @contextmanager
     def _use_client(self) -> Iterator[Any]:
+        """Return the client inside the block; its errors are raised as StoreError, without secrets."""
         if self._closed:
             raise StoreError("the store is closed", hint="open a new store")
         try:

@@ -82,11 +82,15 @@ class SqliteStore:
         self._clock = clock
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
-        self._synchronous = ""
+        self._synchronous = ""  # the mode of the connection; empty if unknown
         self._closed = False
         _STORES.add(self)
 
     def claim(self, claim: Claim) -> Record:
+        """Claim a key, or return the existing record.
+
+        If another process claims it between read and write, try again.
+        """
         with self._use_connection() as connection:
             while True:
                 now = self._clock()
@@ -102,6 +106,7 @@ class SqliteStore:
         return self._change(_RENEW, (self._clock() + lease, as_bytes(key), as_bytes(token)), full=False)
 
     def complete(self, key: str, token: str, result: str, ttl: float, state: RecordState = "done") -> bool:
+        """Store a result. It is as durable as the claim was."""
         with self._use_connection() as connection:
             key_and_token = (as_bytes(key), as_bytes(token))
             durable = connection.execute(_DURABLE, key_and_token).fetchone()
@@ -148,6 +153,7 @@ class SqliteStore:
 
     @contextmanager
     def _use_connection(self) -> Iterator[sqlite3.Connection]:
+        """Lock the connection inside the block, and open it if necessary; errors are raised as StoreError."""
         with self._lock:
             if self._closed:
                 raise StoreError("the store is closed", hint="open a new store")
@@ -159,6 +165,7 @@ class SqliteStore:
                 raise StoreError(f"SQLite, {self._path}: {error}", hint=_hint(error)) from None
 
     def _connect(self) -> sqlite3.Connection:
+        """Open the file. The new connection's `synchronous` mode is unknown, so the next write sets it."""
         os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))  # SQLite gives its log the same permissions
         connection = sqlite3.connect(self._path, timeout=_BUSY_TIMEOUT, isolation_level=None, check_same_thread=False)
         try:
@@ -206,6 +213,7 @@ def _set_up(connection: sqlite3.Connection, path: str) -> None:
 
 
 def _claim_values(claim: Claim, now: float) -> dict[str, Any]:
+    """Return the parameters of the `_CLAIM` statement."""
     return {
         "key": as_bytes(claim.key),
         "tool": as_bytes(claim.tool),
