@@ -45,7 +45,7 @@ class Engine:
             self._server: Server | None = Server(params)
 
     def chat(self, body: bytes, on_chunk: Callable[[bytes], Any]) -> None:
-        """Generate a response. `said` gets each chunk as JSON and stops the generation by returning True.
+        """Generate a response. `on_chunk` gets each chunk as JSON and stops the generation by returning True.
 
         Raises ValueError or RuntimeError for a request that llama.cpp cannot parse.
         """
