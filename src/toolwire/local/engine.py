@@ -22,6 +22,8 @@ _PROMPT_BATCH = 64  # prompt tokens between two checks for cancellation
 
 
 class Engine:
+    """A loaded model. Each of the `slots` handles one request at a time, with `context` tokens."""
+
     def __init__(self, weights: Path, name: str, *, threads: int, slots: int, context: int) -> None:
         from xllamacpp import CommonParams, Server
 

@@ -251,8 +251,8 @@ class ServerConnection:
     ) -> tuple[Object, bool]:
         """Return the result of a request, and whether it was sent twice.
 
-        A request is only sent twice if that does no harm (`may_resend`). A request that certainly was not sent is always
-        sent over a new connection.
+        A request is only sent twice if that does no harm (`may_resend`). A request that certainly was not sent is
+        always sent over a new connection.
         """
         link = await self.wait_ready()
         try:

@@ -35,7 +35,10 @@ _NOT_RUN = frozenset({PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PA
 
 
 def tool_entry(client: McpClient, name: str, tool: Tool, lock_refusal: Callable[[], str | None]) -> Entry:
-    """`name` is the model's name for the tool, `tool.name` the server's; `lock_refusal` returns why the lock forbids it."""
+    """Make the toolbox entry of a tool. `name` is the model's name for it, `tool.name` the server's.
+
+    `lock_refusal` returns the reason why the lock forbids the tool, or None.
+    """
     server_name = tool.name
     withdrawal_reasons: list[str] = []  # why this tool is withdrawn
 

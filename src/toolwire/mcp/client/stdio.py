@@ -103,7 +103,7 @@ class StdioLink:
     async def send_request(
         self, request: RpcRequest, header_arguments: HeaderArguments | None = None
     ) -> Result | Failure:
-        """Write a request and wait for its answer. If the caller cancels, notify the server, except for `initialize`."""
+        """Write a request and wait for its answer. On cancellation notify the server, except for `initialize`."""
         self._check_running()
         answer: asyncio.Future[Result | Failure] = asyncio.get_running_loop().create_future()
         self._pending[request.id] = answer

@@ -1,4 +1,4 @@
-"""The conversation with one client: perform the actions of its protocol, send it questions, and stop cancelled requests.
+"""The conversation with one client: perform the actions of the protocol, send questions, stop cancelled requests.
 
 Transports pass in messages (`receive`) and a function that writes messages (`emit`).
 """
