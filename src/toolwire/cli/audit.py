@@ -81,6 +81,7 @@ def add_to(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    """Run the audit: explain a rule, write or check a lock, or report findings. The exit code follows `--fail-on`."""
     from ..audit.lock import lock
     from ..audit.report import Report
     from ..audit.targets import TARGETS, parse_targets
@@ -114,6 +115,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check_prefixes(prefixes: Sequence[str]) -> None:
+    """Reject a prefix that matches no rule, because a misspelled `--ignore` would have no effect."""
     from ..audit.explain import list_rules
 
     known = [rule.id for rule in list_rules()]
@@ -123,6 +125,7 @@ def _check_prefixes(prefixes: Sequence[str]) -> None:
 
 
 def _collect_findings(inputs: AuditInput, rules: dict[str, Any]) -> tuple[Finding, ...]:
+    """Audit each kind of input with its rules. `rules` are the options that select rules and targets."""
     from ..audit.code_rules import audit_code
     from ..audit.config_rules import audit_config
     from ..audit.log_rules import audit_log
@@ -137,6 +140,7 @@ def _collect_findings(inputs: AuditInput, rules: dict[str, Any]) -> tuple[Findin
 
 
 def _explain(rule_id: str) -> int:
+    """Print the explanation of a rule; suggest similar ids for an unknown one."""
     from ..audit.explain import explain, list_rules
 
     known = [rule.id for rule in list_rules()]
@@ -151,6 +155,7 @@ def _explain(rule_id: str) -> int:
 
 
 def _check_lock(file: str, tools: Sequence[Tool]) -> int:
+    """Print the changes since the lock was written. Return 1 if there are any."""
     from ..audit.lock import changes
 
     found = changes(load(file), tools)
@@ -161,6 +166,7 @@ def _check_lock(file: str, tools: Sequence[Tool]) -> int:
 
 
 def _print_report(form: str, report: Report) -> None:
+    """Print the report; notes and totals go to standard error, so that a pipe gets only the report."""
     from .. import __version__
     from ..audit import page
     from ..audit.report import as_json, as_markdown, as_sarif, count_levels
@@ -183,6 +189,7 @@ def _print_report(form: str, report: Report) -> None:
 
 
 def print_table(report: Report) -> None:
+    """Print the matrix of tools by providers, then the findings. Either is left out if it is empty."""
     from ..audit.findings import RULES
     from ..audit.report import compatibility_matrix, sort_findings
 

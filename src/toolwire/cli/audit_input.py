@@ -30,14 +30,15 @@ class AuditInput:
     """The inputs by kind, each with its location."""
 
     def __init__(self) -> None:
-        self.listed: list[Tool] = []
-        self.locations: list[SourceLocation] = []
+        self.listed: list[Tool] = []  # tools outside of requests
+        self.locations: list[SourceLocation] = []  # of `listed`, in the same order
         self.requests: list[LoggedRequest] = []
-        self.configs: list[tuple[str, list[ServerEntry]]] = []
-        self.sources: list[tuple[str, str]] = []
-        self.notes: list[str] = []
+        self.configs: list[tuple[str, list[ServerEntry]]] = []  # (file, MCP servers)
+        self.sources: list[tuple[str, str]] = []  # (file, Python source)
+        self.notes: list[str] = []  # input that was not audited, for the user
 
     def add(self, file: str) -> None:
+        """Read a file as Python source, as a log, or as one JSON document, by its name or its content."""
         data = read_bytes(file)
         if file.endswith(".py"):
             self.sources.append((file, data.decode("utf-8", "replace")))
@@ -47,6 +48,7 @@ class AuditInput:
             self._add_document(file, _parse_file(file, data))
 
     def _add_document(self, file: str, document: Any) -> None:
+        """Add a JSON document: MCP servers, a HAR file, tools, or a request. Raise ConfigError for anything else."""
         from ..audit.config_rules import find_servers
         from ..audit.findings import SourceLocation
 
@@ -72,6 +74,7 @@ class AuditInput:
         )
 
     def _add_rows(self, file: str, what: str, rows: Sequence[tuple[int, SourceLocation, Any]]) -> None:
+        """Add the rows of a log. Rows without tools or requests become a note; a log without any is an error."""
         skipped: list[str] = []
         for number, location, document in rows:
             try:
@@ -111,6 +114,7 @@ class AuditInput:
         return True
 
     def _add_inside(self, location: SourceLocation, document: Any, depth: int) -> bool:
+        """Search for a request under the keys that logs commonly use (`_REQUEST_KEYS`), down to `_MAX_DEPTH`."""
         if type(document) is not dict or depth >= _MAX_DEPTH:
             return False
         inside = [(key, document[key]) for key in _REQUEST_KEYS if type(document.get(key)) in (dict, str)]

@@ -55,6 +55,7 @@ def add_to(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    """Run the chat on one event loop, because the client keeps its connections between messages."""
     with asyncio.Runner() as runner:
         client = make_client(arguments)
         try:
@@ -73,6 +74,7 @@ def _make_agent(client: ModelClient, arguments: argparse.Namespace) -> Agent:
 
 
 def _chat_loop(talk: ChatSession, runner: asyncio.Runner) -> int:
+    """Answer each line of the input. A failed or interrupted answer is reported, and the chat continues."""
     answered = True
     while (line := _read_line()) is not None:
         if not line.strip():

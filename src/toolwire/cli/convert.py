@@ -47,6 +47,7 @@ def add_to(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    """Translate the input to each target. With several targets, a failure of one does not prevent the others."""
     data = _read_input(arguments.file)
     source, kind = _detect_wire(data, arguments)
     targets = _target_names(arguments.target, source, kind)
@@ -79,6 +80,7 @@ def _read_input(name: str) -> bytes:
 
 
 def _detect_wire(data: bytes, arguments: argparse.Namespace) -> tuple[str, str]:
+    """Return the wire and the kind of the input: as given, otherwise detected."""
     if arguments.source and arguments.kind:
         return arguments.source, arguments.kind
     from ..bridge.detection import detect
@@ -88,6 +90,7 @@ def _detect_wire(data: bytes, arguments: argparse.Namespace) -> tuple[str, str]:
 
 
 def _target_names(target: str, source: str, kind: str) -> list[str]:
+    """Return the wires to translate to. `all` leaves out the source, and includes MCP only for tools."""
     from ..wire import get, mcp, names
 
     if target != "all":
@@ -101,6 +104,7 @@ def _target_names(target: str, source: str, kind: str) -> list[str]:
 
 
 def _convert(data: bytes, source: str, target: str, kind: str, model: str | None) -> tuple[Any, tuple[Loss, ...]]:
+    """Translate the input to one target. Return the result (text for a stream) and the losses."""
     from ..bridge.document_translation import translate
     from ..bridge.stream_translation import translate_stream
 
@@ -115,6 +119,7 @@ def _convert(data: bytes, source: str, target: str, kind: str, model: str | None
 
 
 def _is_lossy(results: dict[str, tuple[Any, tuple[Loss, ...]]]) -> bool:
+    """Return True if any result fails `require_lossless`, which ignores losses of severity `info`."""
     try:
         for _, losses in results.values():
             require_lossless(losses)
@@ -149,6 +154,7 @@ def _print_results(
     *,
     silent: bool,
 ) -> None:
+    """Print the results to standard output and the losses to standard error. `silent`: no results (`--strict`)."""
     print(paint(f"{source} {kind}", "dim", sys.stderr), file=sys.stderr)
     texts = {
         target: neutralise_json(body) if isinstance(body, str) else json_text(body)

@@ -39,6 +39,7 @@ def add_to(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    """Show the features one after the other. Return 1 if any figure is not as expected."""
     if arguments.serve:
         from .demo_gateway import serve_and_ask
 

@@ -71,6 +71,7 @@ async def serve_and_ask() -> None:
 
 
 async def _ask_all(url: str) -> None:
+    """Run the same conversation through each protocol of the gateway, and print a table of the answers."""
     from time import perf_counter
 
     from ..net.h1 import H1Transport
@@ -101,6 +102,7 @@ async def _ask_all(url: str) -> None:
 async def _run_conversation(
     url: str, ingress: str, runner: Runner, transport: H1Transport
 ) -> tuple[str, str, str, str]:
+    """Ask for a call, run the tool here, and send its result back. Return path, calls, results and the final text."""
     from msgspec.structs import replace
 
     from ..ir.parts import Text

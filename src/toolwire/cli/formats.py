@@ -47,6 +47,7 @@ def add_to(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    """List all wires and text formats, or describe the named one."""
     from .. import text
     from ..wire import get, names
 
@@ -78,6 +79,7 @@ def _format_flags(form: Format) -> str:
 
 
 def _describe_format(form: Format) -> list[str]:
+    """Describe a text format with an example of a call and its result."""
     from ..ir.parts import ToolCall
 
     call = ToolCall("call00000", "get_weather", {"city": "Paris", "days": 2})
@@ -123,6 +125,7 @@ def _wire_as_json(wire: Wire) -> dict[str, Any]:
 
 
 def _overview_lines(wires: list[Wire]) -> list[str]:
+    """Return a table with one column per wire and one row per capability or limit."""
     headers = ("", *(wire.name for wire in wires))
     rows = [
         ("versions", *(", ".join(sorted(getattr(wire, "versions", {}))) or "-" for wire in wires)),

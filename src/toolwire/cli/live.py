@@ -18,12 +18,15 @@ _MAX_WIDTH = 200  # characters shown of arguments and results
 
 
 class LivePrinter:
+    """Print the events of an agent as they arrive."""
+
     def __init__(self, *, silent: bool = False) -> None:
         self._silent = silent
-        self._calls: dict[int, str] = {}
+        self._calls: dict[int, str] = {}  # event key → name of the tool
         self._texts: dict[int, TextNeutraliser] = {}
 
     def show(self, event: Any) -> Answer | None:
+        """Print one event; return the Answer if the event is the final one, otherwise None."""
         from ..ir.events import CallEnd, CallStart, TextDelta, TextEnd
         from ..ir.parts import ToolResult
         from ..net.agent import Answer

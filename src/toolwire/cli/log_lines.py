@@ -15,6 +15,8 @@ __all__ = ["LogFormatter", "neutralise_default_log"]
 
 
 class LogFormatter(logging.Formatter):
+    """A formatter that escapes control characters; records of toolwire are limited to one line."""
+
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # the name that logging requires
         text = super().formatMessage(record)
         return neutralise_line(text) if record.name.partition(".")[0] == "toolwire" else neutralise_text(text)

@@ -1,7 +1,4 @@
-"""`toolwire mcp`: publish tools over MCP and use MCP servers. Each subcommand has its own module.
-
-Separate because every command is one module.
-"""
+"""`toolwire mcp`: publish tools over MCP and use MCP servers. Each subcommand has its own module."""
 
 from __future__ import annotations
 

@@ -45,6 +45,7 @@ def add_to(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    """Bridge a URL to stdio, or with `--http` a command to HTTP. Other combinations change no transport."""
     spec = parse_spec(arguments)
     if arguments.http is None:
         if spec.url is None:
@@ -60,6 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _serve(arguments: argparse.Namespace) -> int:
+    """Serve the command over HTTP with uvicorn."""
     from ..mcp.bridge import BridgeApp
 
     try:

@@ -61,6 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _call_tool(arguments: argparse.Namespace, tool_arguments: Object) -> ToolResult:
+    """Call the tool. For an unusable or unknown tool, raise ConfigError with the reason and the available tools."""
     from ..ir.parts import ToolCall
     from ..mcp.client.client import McpClient
     from ..mcp.client.login import Browser, Login
@@ -82,6 +83,7 @@ def _print_progress(_: str, progress: Any) -> None:
 
 
 def _print_result(result: ToolResult) -> None:
+    """Print the text of a result, and only the type of media, which a terminal cannot show."""
     from ..ir.parts import Text
 
     for part in result.parts:

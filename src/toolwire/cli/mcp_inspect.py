@@ -63,6 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _inspect(arguments: argparse.Namespace) -> int:
+    """Connect to the servers and write the lock, or print JSON, schemas or an overview."""
     from ..audit.report import Report
     from ..audit.targets import TARGETS, parse_targets
     from ..audit.tools import audit_tools
@@ -91,6 +92,7 @@ def _write_lock(file: str, servers: McpServers) -> int:
 
 
 async def _print_servers(servers: McpServers, report: Report) -> None:
+    """Print each server, the table of its tools, the skipped tools, and the totals."""
     from ..audit.report import count_levels
 
     for name, client in servers.clients.items():
@@ -121,6 +123,7 @@ def _format_counts(**numbers: int) -> str:
 
 
 def _print_schemas(tools: tuple[Tool, ...], target: str) -> None:
+    """Print the schema of each tool as sent to `target`, with the losses."""
     for tool in tools:
         found = _lower_schema(tool, target)
         print(paint(neutralise_line(f"── {tool.name} ──"), "bold"))
@@ -143,6 +146,7 @@ def _lower_schema(tool: Tool, target: str) -> Object:
 
 
 async def _report_as_json(servers: McpServers, report: Report) -> Object:
+    """Return the servers, their problems and the audit. A server without a greeting was not reached."""
     from ..audit.report import as_json
 
     shown: Object = {}

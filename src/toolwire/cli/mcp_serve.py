@@ -82,6 +82,7 @@ def add_to(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    """Serve over stdio or HTTP. Check the access settings before the file of functions is loaded."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LogFormatter("%(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
@@ -103,6 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def make_server(arguments: argparse.Namespace) -> Server:
+    """Build the server from the file. A file with only resources and prompts gets an empty toolbox."""
     from pathlib import Path
 
     from ..mcp.server.offers import find_offers
@@ -148,6 +150,7 @@ def _read_variable(name: str | None) -> str | None:
 
 
 def _serve_http(server: Server, arguments: argparse.Namespace, guard: Guard) -> None:
+    """Serve over HTTP with uvicorn."""
     from ..mcp.server.http import HttpApp
 
     try:

@@ -74,6 +74,7 @@ def _parse_pairs(option: str, values: list[str]) -> dict[str, str]:
 
 
 def open_servers(arguments: argparse.Namespace, **options: Any) -> McpServers:
+    """Return the servers of a `mcpServers` file, or the one server given. One server must be reachable (`strict`)."""
     from ..mcp.client.servers import McpServers
 
     if arguments.target.endswith(".json") and Path(arguments.target).is_file():

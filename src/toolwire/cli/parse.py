@@ -51,6 +51,7 @@ def add_to(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    """Parse the text, once as a whole and once per chunk size, and compare the results."""
     text = _read(arguments.file)
     if not text.strip():
         raise ConfigError("the input is empty", hint="give the text of a model in a file or on standard input")
@@ -76,6 +77,7 @@ def _read(file: str) -> str:
 
 
 def _choose_format(arguments: argparse.Namespace, text: str) -> Format:
+    """Return the format: as given, by the model's name, or detected in the text. The fallback is hermes."""
     from ..text import detect, get
 
     if arguments.format != "auto":
@@ -87,6 +89,7 @@ def _choose_format(arguments: argparse.Namespace, text: str) -> Format:
 
 
 def _load_tools(file: str | None) -> tuple[Tool, ...]:
+    """Return the tools of a file: listed tools, and those declared in requests."""
     if file is None:
         return ()
     from .audit_input import read_all
@@ -140,6 +143,7 @@ def _print_result(form: Format, parsed: Parsed, differing: list[int], sizes: str
 
 
 def _part_row(part: Part) -> tuple[str, str, str, str]:
+    """Return the cells of a part: its kind, the name and state of a call, and the text."""
     from ..ir.parts import Reasoning, Text, ToolCall, part_label
 
     if isinstance(part, ToolCall):

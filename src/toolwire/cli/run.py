@@ -90,6 +90,7 @@ def add_to(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    """List or resolve recorded calls, or run the prompt, which requires tools, a prompt and a model."""
     if arguments.list:
         return _list_records(open_store_at(arguments.store), as_json=arguments.json)
     if arguments.resolve:
@@ -101,6 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _run_prompt(arguments: argparse.Namespace) -> int:
+    """Run the prompt and print events as they arrive. Return 1 if the agent did not finish."""
     prompt = sys.stdin.read() if arguments.prompt == "-" else arguments.prompt
     module = load_tools(arguments.tools)
     live = LivePrinter(silent=arguments.json)
@@ -118,6 +120,7 @@ async def _run_prompt(arguments: argparse.Namespace) -> int:
 
 
 def make_client(arguments: argparse.Namespace) -> ModelClient:
+    """Make the client of the model. A missing `--key-env` variable is an error, not a request without a key."""
     from ..net.client import ModelClient
 
     key = None
@@ -143,6 +146,7 @@ async def _open_servers(arguments: argparse.Namespace) -> AsyncIterator[McpServe
 
 
 def _make_agent(client: ModelClient, tools: list[ModuleType | Toolbox], arguments: argparse.Namespace) -> Agent:
+    """Make the agent. Without `--yes`, calls with side effects need the approval of `ask_person`."""
     from ..net.agent import Agent
     from ..run.policy import Policy
     from ..run.session import Budget
@@ -203,6 +207,7 @@ def _print_json(answer: Answer) -> None:
 
 
 def _list_records(store: Store, *, as_json: bool) -> int:
+    """Print the recorded calls of the store."""
     import msgspec
 
     records = store.records()
@@ -224,6 +229,7 @@ def _format_time(seconds: float) -> str:
 
 
 def _resolve_record(store: Store, arguments: argparse.Namespace) -> int:
+    """Record the outcome of a call whose outcome is unknown: `--result`, or None if it may run again (`--forget`)."""
     from ..ir.parts import ToolCall
     from ..run.results import to_record
     from ..stream.strict import parse

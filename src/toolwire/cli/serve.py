@@ -58,6 +58,7 @@ def add_to(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    """Run the gateway, with uvloop if it is installed."""
     try:
         import uvloop
     except ImportError:
@@ -69,6 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _serve(arguments: argparse.Namespace) -> None:
+    """Open settings, telemetry, state and tools, run the gateway until a signal, and close them."""
     from ..gateway.app import Gateway
     from ..gateway.observe.telemetry import open_telemetry
     from ..gateway.serve import bind, serve
@@ -143,6 +145,7 @@ def _require_model(gateway: Gateway, *, is_demo: bool) -> None:
 
 
 def _load_settings(arguments: argparse.Namespace) -> Settings:
+    """Load the settings file and apply the options. With `--demo`, models of the file win over those of the demo."""
     from msgspec.structs import replace
 
     from ..gateway.settings import Settings
@@ -179,6 +182,7 @@ class _RequestTable:
         self._clean = clean
 
     def __call__(self, request_log: RequestLog) -> None:
+        """Print a finished request; repeat the header every 20 rows."""
         if request_log.status and not request_log.model and request_log.error is None:
             return  # health checks and model lists
         if self._rows % 20 == 0:
@@ -189,6 +193,7 @@ class _RequestTable:
 
 
 def _request_row(request_log: RequestLog, clean: Callable[[str], str]) -> str:
+    """Format one row. `told` collects calls, losses and the error. `clean` redacts secrets in names of the client."""
     from time import localtime, strftime
 
     from ..ir.terminal import neutralise_line

@@ -65,6 +65,7 @@ def add_to(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    """Print the changes of the client's settings, and apply them with `--write`. The key is not printed."""
     home = arguments.home or Path.home()
     key = _read_key(arguments.key_env)
     shown = _ANY_KEY if arguments.key_env is None else f"${arguments.key_env}"
@@ -81,6 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _read_key(variable: str | None) -> str:
+    """Return the key, or a placeholder for a gateway without keys."""
     if variable is None:
         return _ANY_KEY
     key = os.environ.get(variable, "").strip()
@@ -105,6 +107,7 @@ def _print_change(change: FileChange, key: str, shown: str) -> None:
 
 
 def _write(change: FileChange) -> None:
+    """Write the new settings; keep the old file with the suffix `.bak`."""
     change.path.parent.mkdir(parents=True, exist_ok=True)
     before = _read(change.path)
     if before == change.text:
@@ -116,6 +119,7 @@ def _write(change: FileChange) -> None:
 
 
 def _read(path: Path) -> str:
+    """Return the content of a file, or an empty string if it does not exist."""
     try:
         return path.read_text("utf-8")
     except FileNotFoundError:
@@ -125,6 +129,7 @@ def _read(path: Path) -> str:
 
 
 def _claude_changes(home: Path, url: str, model: str | None, key: str, shown: str) -> tuple[list[FileChange], str]:
+    """Return the new settings of Claude Code, and a shell command with the placeholder `shown` for the key."""
     path = home / ".claude" / "settings.json"
     settings = _read_json(path)
     env = {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_AUTH_TOKEN": key}
@@ -136,6 +141,7 @@ def _claude_changes(home: Path, url: str, model: str | None, key: str, shown: st
 
 
 def _codex_changes(home: Path, url: str, model: str | None, _: str, shown: str) -> tuple[list[FileChange], str]:
+    """Return the new settings of Codex. The file is edited as text, to keep the user's comments."""
     path = home / ".codex" / "config.toml"
     before = _read(path)
     try:
@@ -165,6 +171,7 @@ def _is_setting(line: str, names: tuple[str, ...]) -> bool:
 
 
 def _gemini_changes(home: Path, url: str, model: str | None, _: str, shown: str) -> tuple[list[FileChange], str]:
+    """Return the new settings of Gemini CLI. URL and key are given in its environment, not in the file."""
     path = home / ".gemini" / "settings.json"
     settings = _read_json(path)
     auth = settings.setdefault("security", {}).setdefault("auth", {})

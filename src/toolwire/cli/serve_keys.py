@@ -59,6 +59,7 @@ def add_to(commands: Any) -> None:
 
 
 def _create_key(arguments: argparse.Namespace) -> int:
+    """Create a key, add the row with its hash to the settings file, and print the key."""
     from ..gateway.shared.keys import hash_key, new_key
 
     name, path = arguments.name, _settings_path(arguments.config or CONFIG)
@@ -130,6 +131,7 @@ def _read(path: Path, missing: str | None = None) -> tuple[str, dict[str, Any]]:
 
 
 def _append_key(text: str, name: str, row: dict[str, Any]) -> str:
+    """Append a table as text, so that the rest of the file, including comments, stays unchanged."""
     gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
     header = name if _is_bare_name(name) else json.dumps(name)
     lines = [

@@ -29,17 +29,20 @@ class _OpenRow(NamedTuple):
     """A row of the settings with its open resources, which `stack` closes."""
 
     row: ToolsRow
-    content: bytes
+    content: bytes  # hash of the files of the row, to detect changes
     runner: Runner
     stack: AsyncExitStack
 
 
 class _LoadedTools(NamedTuple):
-    rows: dict[str, _OpenRow] = {}
-    server: Server | None = None
+    """The open tools of one version of the settings."""
+
+    rows: dict[str, _OpenRow] = {}  # by model pattern
+    server: Server | None = None  # the MCP server of the published row
 
     @property
     def bindings(self) -> ToolBindings:
+        """The runners by model pattern, the MCP server, and the pattern of the published row, for the gateway."""
         from ..gateway.app import ToolBindings
 
         published = next((pattern for pattern, open_row in self.rows.items() if open_row.row.publish), "*")
@@ -54,8 +57,8 @@ class ToolLoader:
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._observers = observers
         self._current = _LoadedTools()
-        self._left: list[_OpenRow] = []
-        self._leaving: set[asyncio.Task[None]] = set()
+        self._left: list[_OpenRow] = []  # replaced rows that requests may still use
+        self._leaving: set[asyncio.Task[None]] = set()  # tasks that close replaced rows
 
     async def prepare(self, settings: Settings) -> _LoadedTools:
         """Open the tools of new settings, reusing unchanged rows; on an error the current tools stay unchanged."""
@@ -97,6 +100,7 @@ class ToolLoader:
         await _close_rows([*self._left, *self._current.rows.values()], ())
 
     async def _open_row(self, row: ToolsRow) -> _OpenRow:
+        """Open the tools of a row. If that fails, everything opened so far is closed."""
         from ..net.runner import Runner
         from ..net.stores import open_store
 
@@ -108,6 +112,7 @@ class ToolLoader:
             return _OpenRow(row, content, runner, stack.pop_all())
 
     def _make_server(self, rows: dict[str, _OpenRow]) -> Server | None:
+        """Return the MCP server of the published row. Reuse the current one if its runner is unchanged."""
         published = [open_row for open_row in rows.values() if open_row.row.publish]
         if not published:
             return None
@@ -130,12 +135,14 @@ def _content_hash(row: ToolsRow) -> bytes:
 
 
 async def _close_rows(rows: Collection[_OpenRow], but: Collection[_OpenRow]) -> None:
+    """Close `rows`, except those in `but`, which the current settings still use."""
     for open_row in rows:
         if not any(open_row is kept for kept in but):
             await open_row.stack.aclose()
 
 
 async def _load_sources(row: ToolsRow, stack: AsyncExitStack) -> list[Source]:
+    """Return the tools of the files and MCP servers of a row. `stack` closes the connections."""
     sources: list[Source] = [load_tools(file) for file in row.files]
     if row.mcp is not None:
         from ..mcp.client import McpServers

@@ -65,6 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _load_sums(config: str, by: str, since: float) -> list[UsageSum]:
+    """Return the sums of the usage store that the settings name."""
     from ..gateway.observe.usage_stores import open_usage
     from ..gateway.settings_file import load_settings
     from ..gateway.shared.state import usage_address
@@ -80,6 +81,7 @@ def _load_sums(config: str, by: str, since: float) -> list[UsageSum]:
 
 
 def _parse_since(text: str | None) -> float:
+    """Return a time in seconds since the epoch; without a time zone it is UTC."""
     if text is None:
         return 0.0
     span = _SPAN(text)

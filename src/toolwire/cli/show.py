@@ -65,7 +65,7 @@ def _paint_severity(line: str, stream: TextIO) -> str:
 
 
 def columns(texts: Mapping[str, str]) -> list[str]:
-    """Print texts side by side under their titles, or one after the other if the terminal is too narrow."""
+    """Return the lines of texts side by side under their titles, or one after the other on a narrow terminal."""
     texts = {neutralise_line(title): neutralise_text(text) for title, text in texts.items()}
     total = shutil.get_terminal_size((100, 24)).columns
     width = total // max(len(texts), 1) - 3

@@ -99,6 +99,7 @@ def _record(arguments: argparse.Namespace) -> int:
 
 
 async def _serve(settings: Settings, port: int | None) -> int:
+    """Run a gateway that records every exchange."""
     from ..gateway.app import Gateway
     from ..gateway.observe.telemetry import open_telemetry
     from ..gateway.serve import bind, serve
@@ -141,6 +142,7 @@ def build_settings(arguments: argparse.Namespace) -> Settings:
 
 
 def _parse_upstream(given: str, key_env: str | None) -> tuple[str, dict[str, Any]]:
+    """Return the name and the settings of an upstream: WIRE=URL, a URL, or a provider."""
     from ..wire import names as wires
     from ..wire.vendors import names as providers
 

@@ -24,6 +24,7 @@ __all__ = ["replay"]
 
 
 def replay(arguments: argparse.Namespace) -> int:
+    """Translate the recorded request if the target is a wire, or send it if there is a model or a URL."""
     from ..gateway.observe.trace import load_recording
     from ..wire import names
 
@@ -44,6 +45,7 @@ def replay(arguments: argparse.Namespace) -> int:
 
 
 def _translate(trace: Trace, request: Request, arguments: argparse.Namespace) -> int:
+    """Print the request as `target` receives it, and the losses. Nothing is sent."""
     import msgspec
 
     from ..bridge.document_translation import translate
@@ -68,6 +70,7 @@ def _format_count(losses: int) -> str:
 async def _send_request(
     trace: Trace, request: Request, wire: str | None, model: str, arguments: argparse.Namespace
 ) -> int:
+    """Send the request to a model and compare its calls with the recorded ones. Return 1 if they differ."""
     from msgspec.structs import replace
 
     from ..ir.losses import Losses

@@ -25,6 +25,7 @@ _MAX_WIDTH = 80  # characters shown of arguments and results
 
 
 def show(arguments: argparse.Namespace) -> int:
+    """Print the times, calls, results and losses of a recording, and with `--bodies` the bodies."""
     from ..gateway.observe.trace import load_recording
 
     trace = load_recording(Path(arguments.file))
@@ -80,6 +81,7 @@ def decode_answer(exchange: RecordedExchange) -> Response | None:
 
 
 def _format_title(trace: Trace) -> str:
+    """Summarise the exchange in one line: wire, model, upstream, status, error or stop reason, tokens."""
     outcome = trace.outcome
     there = f"{outcome.upstream}/{outcome.upstream_model}" if outcome.upstream else "no upstream"
     how = " unchanged" if outcome.passed else ""
@@ -91,6 +93,7 @@ def _format_title(trace: Trace) -> str:
 
 
 def _event_times(trace: Trace) -> list[tuple[str, str]]:
+    """Return (milliseconds, event) rows of both sides of the gateway, in the order of time."""
     rows = [(0.0, f"{trace.ingress.method} {trace.ingress.path}, {len(trace.ingress.data)} bytes")]
     for exchange in trace.upstreams:
         rows.append((exchange.ms, f"request to {exchange.upstream} on {exchange.wire}, {len(exchange.data)} bytes"))
@@ -103,6 +106,7 @@ def _event_times(trace: Trace) -> list[tuple[str, str]]:
 
 
 def _answer_times(answer: RecordedAnswer, who: str) -> list[tuple[float, str]]:
+    """Return the rows of one answer. `who` is the upstream, or "response" for the answer to the client."""
     if not answer.status:
         return [(answer.ms, f"{who}: {answer.error or 'no response'}")]
     rows = [(answer.ms, f"{who}: {answer.status}, {len(answer.data)} bytes")]
@@ -119,6 +123,7 @@ def _answer_times(answer: RecordedAnswer, who: str) -> list[tuple[float, str]]:
 
 
 def _print_calls(request: Request | None, response: Response | None) -> None:
+    """Print the results in the request, then the calls and the text of the response."""
     rows: list[tuple[str, str, str]] = []
     names = {part.id: part.name for part in _request_parts(request) if isinstance(part, ToolCall)}
     for result in _last_results(request):
@@ -150,6 +155,7 @@ def _shorten(text: str) -> str:
 
 
 def _print_bodies(trace: Trace) -> None:
+    """Print the requests of both sides next to each other, then the answers."""
     asked = {f"{trace.ingress.wire} request": _format_body(trace.ingress.body)}
     said = {f"{trace.ingress.wire} answer": _answer_text(trace.ingress.answer)}
     for number, exchange in enumerate(trace.upstreams, 1):

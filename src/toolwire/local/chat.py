@@ -42,7 +42,7 @@ class ChatEngine:
         self._engine: Engine | None = None
         self._loading = Lock()
         self._pool = ThreadPoolExecutor(slots, "toolwire-local")
-        self._turns: set[_Generation] = set()
+        self._turns: set[_Generation] = set()  # generations in flight, which `close` stops
 
     async def stream(self, body: bytes) -> AsyncGenerator[bytes, None]:
         async with aclosing(self.chunks(read_body(body))) as chunks:
@@ -81,6 +81,7 @@ class ChatEngine:
             self._engine = None
 
     def _generate(self, body: bytes, turn: _Generation) -> None:
+        """Generate a response in a thread of the pool. Always send None last, so that the reader stops waiting."""
         try:
             self._load_engine().chat(body, turn.put_chunk)
         except (ValueError, RuntimeError) as error:
@@ -102,7 +103,7 @@ class _Generation:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.chunk_queue: asyncio.Queue[bytes | ToolwireError | None] = asyncio.Queue()
-        self.abandoned = Flag()
+        self.abandoned = Flag()  # the reader is gone: the generation should stop
         self._loop = loop
 
     def put_chunk(self, chunk: bytes) -> bool:

@@ -22,6 +22,8 @@ _PROMPT_BATCH = 64  # prompt tokens between two checks for cancellation
 
 
 class Engine:
+    """A loaded model. Each of the `slots` handles one request at a time, with `context` tokens."""
+
     def __init__(self, weights: Path, name: str, *, threads: int, slots: int, context: int) -> None:
         from xllamacpp import CommonParams, Server
 
@@ -45,7 +47,7 @@ class Engine:
             self._server: Server | None = Server(params)
 
     def chat(self, body: bytes, on_chunk: Callable[[bytes], Any]) -> None:
-        """Generate a response. `said` gets each chunk as JSON and stops the generation by returning True.
+        """Generate a response. `on_chunk` gets each chunk as JSON and stops the generation by returning True.
 
         Raises ValueError or RuntimeError for a request that llama.cpp cannot parse.
         """

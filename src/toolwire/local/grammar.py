@@ -103,6 +103,7 @@ def _bound_object(kept: Object, schema: Object, prefix: str, defs: Object) -> No
 
 
 def _bound_array(kept: Object, schema: Object, prefix: str, defs: Object) -> None:
+    """Bound the items of an array. The limit must not be below `minItems` or the number of prefix items."""
     first = schema.get("prefixItems")
     if isinstance(first, list):
         kept["prefixItems"] = [bound_schema(one, prefix, defs) for one in first]

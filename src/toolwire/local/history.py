@@ -31,6 +31,7 @@ def rewrite_history(messages: Sequence[Message], losses: Losses) -> tuple[Messag
 
 
 def _render_parts(parts: Iterable[Part], names: dict[str, str], losses: Losses, path: str) -> tuple[Part, ...]:
+    """Rewrite calls and results as sentences. `names` maps call ids to tool names, for results without a name."""
     plain: list[Part] = []
     for number, part in enumerate(parts):
         at = f"{path}/parts/{number}"

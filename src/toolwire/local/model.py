@@ -91,6 +91,7 @@ class LocalModel:
         return plan_call(request)
 
     async def _wants_call(self, request: Request) -> bool:
+        """Ask the model with one token whether it wants a call. `said` is the token with its alternatives."""
         async with aclosing(self.chat.chunks(make_probe(request))) as chunks:
             async for chunk in chunks:
                 choice = next(iter(parse_object(chunk).get("choices") or [{}]))
@@ -100,6 +101,7 @@ class LocalModel:
         return False
 
     async def _stream_calls(self, plan: Plan, request: Request) -> AsyncGenerator[bytes, None]:
+        """Stream a constrained answer: decode the model's text, and encode the call in it as a native call."""
         assert plan.emulation is not None
         codec = get("openai_chat")
         decoder, reader, encoder = codec.stream_decoder(), plan.emulation.make_restorer(), codec.stream_encoder(request)

@@ -93,6 +93,7 @@ def ends_with_result(request: Request) -> bool:
 
 
 def plan_call(request: Request) -> Plan:
+    """Plan an answer that is a call. Examples follow the system prompt, and a grammar enforces the format."""
     choice = request.choice if requires_call(request) else _require_call(request.choice)
     emulation = emulate(replace(request, choice=choice, output=None, parallel=False), _FORM, constrain=True)
     said = emulation.request
@@ -109,6 +110,7 @@ def plan_call(request: Request) -> Plan:
 
 
 def _report_call(request: Request, losses: Losses) -> None:
+    """Report the parts of a request that a planned call drops or does not enforce."""
     if request.output is not None and request.output.kind != "text":
         losses.add("/output", "output format", "dropped", "the answer is a call")
     if request.parallel:
@@ -125,6 +127,7 @@ def _make_message(role: Role, text: str) -> Message:
 
 
 def plan_text(request: Request) -> Plan:
+    """Plan an answer that is text: without tools, with earlier calls and results rewritten as sentences."""
     told = Losses()
     spoken = replace(request, messages=rewrite_history(request.messages, told), tools=(), choice=None, parallel=None)
     cool = _GREEDY if ends_with_result(request) else {}

@@ -28,6 +28,10 @@ class LocalTransport:
     async def post(
         self, url: str, headers: Mapping[str, str], secrets: Mapping[str, str], body: bytes, seconds: float
     ) -> AsyncIterator[Reply]:
+        """Run the request. Wait for the first chunk, because an error before it becomes an HTTP status.
+
+        The URL, headers and secrets are not used.
+        """
         document = parse_object(body)
         model = open_model(document.get("model") or "smollm2")
         deadline = asyncio.get_running_loop().time() + max(seconds, 0.001)
@@ -60,10 +64,11 @@ class _LocalReply:
         self.status = status
         self.headers = headers
         self._first = first
-        self._chunks = chunks
-        self._deadline = deadline
+        self._chunks = chunks  # None after an error
+        self._deadline = deadline  # in the time of the event loop
 
     async def read(self) -> bytes:
+        """Return the first chunk, then the others; empty bytes at the end."""
         first, self._first = self._first, b""
         if first or self._chunks is None:
             return first

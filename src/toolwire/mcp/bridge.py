@@ -65,10 +65,11 @@ class StdioBridge:
         self._emit = emit
         self._tasks: dict[RequestId, asyncio.Task[None]] = {}
         self._subscriptions: set[RequestId] = set()
-        self._header_arguments: dict[str, HeaderArguments] = {}
+        self._header_arguments: dict[str, HeaderArguments] = {}  # by tool name
         self._greeting: NegotiatedProtocol | None = None
 
     def receive(self, message: RpcMessage) -> None:
+        """Handle a message of the client. Requests run concurrently; a cancellation cancels the task of its request."""
         if isinstance(message, RpcRequest):
             if message.method == LISTEN:
                 self._subscriptions.add(message.id)
@@ -85,6 +86,7 @@ class StdioBridge:
         task.add_done_callback(lambda _: self._tasks.pop(number, None))
 
     async def _forward_request(self, request: RpcRequest) -> None:
+        """Send a request to the URL and write its answer. A failed connection becomes a JSON-RPC error answer."""
         name = request.params.get("name")
         try:
             header_arguments = (
@@ -109,6 +111,7 @@ class StdioBridge:
                 continue  # the client receives the declaration unchanged and reports the problem
 
     async def _forward_message(self, message: Notification | Result | Failure) -> None:
+        """Send a message without an answer. After `initialized`, also open the stream for messages by the server."""
         try:
             await self._link.send(message)
             if isinstance(message, Notification) and message.method == "notifications/initialized" and self._greeting:
@@ -156,6 +159,7 @@ async def _read_lines(bridge: StdioBridge, sink: OutputStream) -> None:
 
 
 async def _open_standard_input() -> asyncio.StreamReader:
+    """Return a reader for standard input. asyncio cannot poll a regular file, so a file is read at once in a thread."""
     loop, reader = asyncio.get_running_loop(), asyncio.StreamReader()
     try:
         await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
@@ -178,7 +182,7 @@ class _Process:
         self._is_open = False
         self._open_lock = asyncio.Lock()
         self._tokens: dict[RequestId, tuple[RequestId, Callable[[RpcMessage], None]]] = {}
-        self._running: dict[RequestId, asyncio.Task[Any]] = {}
+        self._running: dict[RequestId, asyncio.Task[Any]] = {}  # by the id of the client
         self.listeners: list[Callable[[RpcMessage], None]] = []
         self.last_used = time.monotonic()
 
@@ -213,6 +217,7 @@ class _Process:
         return Failure(request.id, answer.code, answer.message, answer.data)
 
     def _renumber(self, request: RpcRequest, number: int, emit: Callable[[RpcMessage], None]) -> RpcRequest:
+        """Replace the id and the progress token. `_tokens` keeps the original token and its client's `emit`."""
         meta = request.params.get("_meta")
         if type(meta) is not dict or PROGRESS_TOKEN not in meta:
             return RpcRequest(number, request.method, request.params)
@@ -229,6 +234,7 @@ class _Process:
             task.cancel()
 
     def _on_message(self, message: RpcMessage) -> None:
+        """Pass progress to its client with the original token, and any other message to the first listener."""
         if isinstance(message, Notification) and message.method == PROGRESS:
             token, emit = self._tokens.get(message.params.get("progressToken", ""), (None, None))
             if emit is not None:
@@ -277,6 +283,7 @@ class BridgeApp:
         )
 
     async def _serve(self, scope: Mapping[str, Any], receive: Any, reply: ReplyWriter) -> None:
+        """Check path, address and access, then dispatch the request. Every refusal is sent as a JSON-RPC error."""
         try:
             if scope["path"].rstrip("/") != self._path.rstrip("/"):
                 raise AccessDenied(404, f"MCP is served at {self._path}")
@@ -296,6 +303,7 @@ class BridgeApp:
     async def _dispatch_method(
         self, method: str, session: tuple[str, str], headers: Mapping[str, str], receive: Any, reply: ReplyWriter
     ) -> None:
+        """Serve POST (a message), DELETE (end a session) or GET (listen). `session` is (owner, session id)."""
         if method == "POST":
             await self._post(
                 read(await read_request_body(headers, receive, LIMIT)), session, DisconnectWatch(receive), reply
@@ -320,6 +328,7 @@ class BridgeApp:
     async def _post(
         self, message: RpcMessage, session: tuple[str, str], watch: DisconnectWatch, reply: ReplyWriter
     ) -> None:
+        """Route a message: to a new session, to the shared process (stateless), or to the process of its session."""
         if isinstance(message, RpcRequest) and message.method == "initialize" and not session[1]:
             await self._open_session(message, session[0], watch, reply)
             return
@@ -339,6 +348,7 @@ class BridgeApp:
             process.cancel(message.params.get("requestId", ""))
 
     async def _open_session(self, request: RpcRequest, owner: str, watch: DisconnectWatch, reply: ReplyWriter) -> None:
+        """Start a process for a new session. Close it again unless `initialize` succeeds."""
         await self._evict_idle_sessions()
         session = (owner, secrets.token_urlsafe(24))
         process = self._sessions[session] = _Process(self._spec)
@@ -395,6 +405,7 @@ class BridgeApp:
         return self._shared
 
     async def _find(self, session: tuple[str, str]) -> _Process:
+        """Return the process of a session. Raise RpcError (404) if the session is unknown or its process has exited."""
         process = self._sessions.get(session)
         if process is not None and process.is_gone:
             del self._sessions[session]

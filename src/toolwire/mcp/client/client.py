@@ -73,7 +73,7 @@ class McpClient:
         self._watch = watch
         self._trace = trace
         self._on_change = changed or (lambda: None)
-        self._watched_requests: dict[RequestId, str] = {}
+        self._watched_requests: dict[RequestId, str] = {}  # progress token → name of the tool
         self._follow_task: asyncio.Task[None] | None = None
         self.connection = ServerConnection(
             spec,
@@ -87,6 +87,7 @@ class McpClient:
         self._list = ToolList(spec, self._fetch_tools, wait_ready=self.connection.wait_ready, on_change=self._on_change)
 
     async def __aenter__(self) -> Self:
+        """Connect. On failure close the connection, because `__aexit__` is not called then."""
         try:
             await self.connect()
         except BaseException:
@@ -111,7 +112,7 @@ class McpClient:
 
     @property
     def greeting(self) -> NegotiatedProtocol | None:
-        """The server's description of itself, after the greeting."""
+        """The server's description of itself, and the negotiated version; None before the first connection."""
         return self.connection.greeting
 
     @property
@@ -144,6 +145,7 @@ class McpClient:
     # messages from the server
 
     def _on_message(self, message: RpcMessage, link: Link) -> None:
+        """Answer a request by the server, follow a changed tool list, or report progress. Ignore other messages."""
         if isinstance(message, RpcRequest):
             if len(self.connection.tasks) >= _MAX_QUESTIONS:
                 raise ProtocolError("too many unanswered requests by the server", status=502)
@@ -163,6 +165,7 @@ class McpClient:
             _log.info("cannot deliver the answer to %s: %s", self.spec.name, error)
 
     def _on_progress(self, message: Notification) -> None:
+        """Call `watch` with the progress of a running call. Ignore malformed messages and unknown tokens."""
         try:
             progress = read_progress(message.params)
         except ProtocolError:
@@ -192,6 +195,7 @@ class McpClient:
         return self.greeting is not None and self.greeting.offers(area)
 
     async def _fetch_list(self, area: str, method: str | None = None) -> list[JSON]:
+        """Fetch all pages of a list. `method` is needed for templates, whose method and key differ from the area."""
         requested = method or f"{area}/list"
         key = "resourceTemplates" if requested == "resources/templates/list" else area
 

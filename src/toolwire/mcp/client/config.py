@@ -67,6 +67,7 @@ class ServerSpec(Value, frozen=True):
 
 
 def _check_url(url: str, name: str) -> None:
+    """Reject URLs that are not HTTP, and unencrypted URLs of other machines: headers may contain secrets."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError(f"url of server {name!r} must be an HTTP URL, got {url!r}")
@@ -94,6 +95,7 @@ def read_config(document: JSON, environment: Mapping[str, str]) -> tuple[ServerS
 
 
 def _make_spec(name: str, entry: Object, environment: Mapping[str, str]) -> ServerSpec:
+    """Convert one entry of `mcpServers`, including the forms of other clients (`serverUrl`, a command as a list)."""
     entry = _expand_variables(entry, environment)
     command, args = entry.get("command"), entry.get("args") or []
     if type(command) is list:  # some clients write the command and its arguments as one list

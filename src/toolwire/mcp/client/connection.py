@@ -43,9 +43,9 @@ Build: TypeAlias = Callable[[int], RpcRequest]
 
 
 class ServerConnection:
-    """`on_link_message` is called with messages that are not answers, and the link that they came over. `greeted` is the last
-    step of opening: it may send requests, and its failure is a failure to connect. `changed` is called when the
-    availability of the server has changed; `unavailable_reason` is the reason why it cannot be used, or None.
+    """`on_message` is called with messages that are not answers, and the link that they came over. `on_negotiated` is
+    the last step of opening: it may send requests, and its failure is a failure to connect. `on_change` is called when
+    the availability of the server has changed; `unavailable_reason` is the reason why it cannot be used, or None.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class ServerConnection:
         self.link: Link | None = None
         self.greeting: NegotiatedProtocol | None = None
         self.unavailable_reason: str | None = "it is not connected"
-        self.tasks: set[asyncio.Task[None]] = set()
+        self.tasks: set[asyncio.Task[None]] = set()  # cancelled by `close`
         self._spec = spec
         self._identity = identity
         self._on_message = on_message
@@ -70,11 +70,11 @@ class ServerConnection:
         self._on_change = on_change
         self._login = login
         self._sender = sender
-        self._own_sender: H1Transport | HttpTransport | None = None
+        self._own_sender: H1Transport | HttpTransport | None = None  # closed by `close`; a given sender is not
         self._ids = itertools.count(1)
         self._open_lock = asyncio.Lock()
-        self._opener: asyncio.Task[Any] | None = None
-        self._recovering = False
+        self._opener: asyncio.Task[Any] | None = None  # the task that is opening a link
+        self._recovering = False  # a task is reconnecting
         self._closed = False
 
     async def open(self) -> None:
@@ -137,6 +137,7 @@ class ServerConnection:
         return isinstance(answer, Result) or answer.code == METHOD_NOT_FOUND
 
     async def _replace(self) -> None:
+        """Open a new link in place of the old one. `_opener` is the only task that may send until this is done."""
         self._opener = asyncio.current_task()
         try:
             await self._close_after_pending()
@@ -154,6 +155,7 @@ class ServerConnection:
             raise ServerGone(f"{self._spec.name} is not connected: it is closed", sent=False)
 
     async def _open(self) -> None:
+        """Negotiate, start listening if messages by the server are possible, and run `on_negotiated`."""
         link, self.greeting = await self._negotiate()
         listens = bool(self._identity.capabilities) or any(
             map(self.greeting.announces_changes, ("tools", "resources", "prompts"))
@@ -163,6 +165,7 @@ class ServerConnection:
         self._check_open()
 
     async def _negotiate(self) -> tuple[Link, NegotiatedProtocol]:
+        """Start a link and agree on a version. All attempts together must finish within the timeout of the server."""
         try:
             async with asyncio.timeout(self._spec.timeout):
                 link = await self._start_link()
@@ -186,6 +189,7 @@ class ServerConnection:
         return link
 
     def _make_link(self) -> Link:
+        """Create the link. Its callbacks pass the link on, because a replaced link may still deliver messages."""
         link: Link
 
         def on_link_message(message: RpcMessage) -> None:
@@ -225,6 +229,7 @@ class ServerConnection:
         self.spawn(self._reconnect())
 
     async def _reconnect(self) -> None:
+        """Try to reopen the connection, with growing pauses, until it succeeds or `reconnects` attempts have failed."""
         broken = self.link
         try:
             for attempt in range(self._spec.reconnects):
@@ -246,8 +251,8 @@ class ServerConnection:
     ) -> tuple[Object, bool]:
         """Return the result of a request, and whether it was sent twice.
 
-        A request is only sent twice if that does no harm (`again`). A request that certainly was not sent is always
-        sent over a new connection.
+        A request is only sent twice if that does no harm (`may_resend`). A request that certainly was not sent is
+        always sent over a new connection.
         """
         link = await self.wait_ready()
         try:
@@ -283,6 +288,7 @@ class ServerConnection:
     async def _send_once(
         self, link: Link | None, build: Build, header_arguments: HeaderArguments | None, limit: float | None
     ) -> Object:
+        """Send a request and return its result. Raise RpcError for an error answer, ServerGone for no answer."""
         if link is None:
             raise ServerGone(f"{self._spec.name} is not connected: {self.unavailable_reason}", sent=False)
         try:

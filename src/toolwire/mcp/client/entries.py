@@ -35,11 +35,15 @@ _NOT_RUN = frozenset({PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PA
 
 
 def tool_entry(client: McpClient, name: str, tool: Tool, lock_refusal: Callable[[], str | None]) -> Entry:
-    """`name` is the model's name for the tool, `tool.name` the server's; `refused` returns why the lock forbids it."""
+    """Make the toolbox entry of a tool. `name` is the model's name for it, `tool.name` the server's.
+
+    `lock_refusal` returns the reason why the lock forbids the tool, or None.
+    """
     server_name = tool.name
     withdrawal_reasons: list[str] = []  # why this tool is withdrawn
 
     async def call(**arguments: JSON) -> ToolResult:
+        """Call the tool on the server, and withdraw the tool or the server if the protocol or the connection fails."""
         running = current_call()
         asked = ToolCall(running.call_id, server_name, arguments)
         try:
@@ -138,6 +142,8 @@ def _listing_fields(raw: Object) -> Object:
 def _read_entry(
     client: McpClient, name: str, message: str, properties: Object, function: Callable[..., Awaitable[JSON]]
 ) -> Entry:
+    """Make a read-only tool from `function`. A JSON-RPC error is reported to the model and withdraws nothing."""
+
     async def call(**arguments: JSON) -> JSON:
         try:
             return await function(**arguments)

@@ -66,6 +66,8 @@ class Authorizer(Protocol):
 
 
 class HttpLink:
+    """The link to a URL. `_session` and `_version` are None until negotiated; a stateless server has no session."""
+
     def __init__(
         self,
         spec: ServerSpec,
@@ -85,9 +87,9 @@ class HttpLink:
         self._version: str | None = None
         self._stateless = False
         self._tasks: set[asyncio.Task[None]] = set()
-        self._is_listening = asyncio.Event()
+        self._is_listening = asyncio.Event()  # the server has answered the request for the stream
         self._pending_count = 0
-        self._no_pending = asyncio.Event()
+        self._no_pending = asyncio.Event()  # set when the last request in flight has ended
         self._closed = False
 
     async def open(self) -> None:
@@ -96,6 +98,7 @@ class HttpLink:
     async def send_request(
         self, request: RpcRequest, header_arguments: HeaderArguments | None = None
     ) -> Result | Failure:
+        """Post a request and return its answer. If the caller cancels within a session, notify the server."""
         self._pending_count += 1
         self._no_pending.clear()
         try:
@@ -128,6 +131,7 @@ class HttpLink:
                 await self._handle_error(reply, None)
 
     async def set_protocol(self, greeting: NegotiatedProtocol, *, listen: bool) -> None:
+        """Store the negotiated version. With `listen`, open the stream for messages that belong to no request."""
         self._version = greeting.version
         self._stateless = greeting.is_stateless
         if listen:
@@ -136,6 +140,7 @@ class HttpLink:
                 await asyncio.wait_for(self._is_listening.wait(), _LISTEN_TIMEOUT)
 
     async def close(self) -> None:
+        """Cancel the background tasks and end the session on the server (DELETE)."""
         self._closed = True
         for task in self._tasks:
             task.cancel()
@@ -164,6 +169,7 @@ class HttpLink:
     async def _post_message(
         self, message: RpcMessage, header_arguments: HeaderArguments | None
     ) -> AsyncIterator[Reply]:
+        """Post a message with the headers of its era. Convert connection errors to ServerGone."""
         headers = {"content-type": "application/json", "accept": _ACCEPT}
         if isinstance(message, RpcRequest):
             derived_headers = request_headers(message, header_arguments)
@@ -230,6 +236,10 @@ class HttpLink:
     async def _read_stream(
         self, reply: Reply, request: RpcRequest, stream: SSEDecoder
     ) -> Result | Failure | SSEDecoder:
+        """Read events until the answer to `request` arrives. Without an answer return the decoder, to resume from.
+
+        `size` counts the bytes since the last complete event, because one event must not exceed LIMIT.
+        """
         size = 0
         try:
             while data := await reply.read():

@@ -74,6 +74,7 @@ def read_tools(raw: Sequence[JSON], server: str, *, trusted: bool) -> tuple[dict
 
 
 def _read_tool(raw: JSON) -> Tool:
+    """Decode one tool. Raise if its name, schemas or header marks are invalid, so that it is not offered to a model."""
     try:
         (tool,) = decode_tools([raw])
     except ToolwireError as error:

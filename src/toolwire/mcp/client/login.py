@@ -65,7 +65,7 @@ class Login:
             issuer,
             metadata_url,
         )
-        self._registrations: dict[str, ClientRegistration] = {}
+        self._registrations: dict[str, ClientRegistration] = {}  # by issuer
         self._grant: Grant | None = None
         self._lock = asyncio.Lock()
 
@@ -75,6 +75,10 @@ class Login:
     async def handle_challenge(
         self, sender: Sender, url: str, status: int, challenge: str, used_token: str | None
     ) -> None:
+        """Obtain a new token after a 401 or 403: by the refresh token, otherwise by asking the user.
+
+        `used_token` is the rejected token. A second login would not help if all demanded scopes were already requested.
+        """
         async with self._lock:
             if self._grant is not None and self._grant.token != used_token:
                 return  # another request has renewed the token meanwhile
@@ -89,6 +93,7 @@ class Login:
             )
 
     async def _renew(self, sender: Sender) -> bool:
+        """Renew the token with the refresh token. Return False if there is none, or if it is refused."""
         if self._grant is None or self._grant.refresh_token is None:
             return False
         try:
@@ -99,6 +104,7 @@ class Login:
         return True
 
     async def _run_flow(self, sender: Sender, steps: OAuthSteps) -> Grant:
+        """Run the sans-IO steps of `oauth`: fetch URLs, and send the user to the pages that they name."""
         try:
             step = next(steps)
             while True:
@@ -111,6 +117,7 @@ class Login:
 
 
 async def _fetch(sender: Sender, step: Fetch) -> FetchResult:
+    """Perform one HTTP request of the flow. Limit the response, because the URL comes from an untrusted server."""
     pieces, size = [], 0
     try:
         async with sender.send(step.method, step.url, {}, step.headers, step.body, _TIMEOUT) as reply:
@@ -139,9 +146,11 @@ class Browser:
         self._seconds = seconds
 
     async def __call__(self, url: str) -> str:
+        """Open `url` in the browser and return the target of the redirect. Listen before the browser opens."""
         redirect_future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
         async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            """Answer one request of the browser. Requests for other paths, such as the favicon, do not end the wait."""
             line = await reader.readline()
             target = line.decode("latin-1").split(" ")[1] if line.count(b" ") == 2 else ""
             is_callback = urlsplit(target).path == self._path

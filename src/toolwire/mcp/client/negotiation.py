@@ -1,7 +1,7 @@
 """Negotiate the protocol version with a server, sans-IO: requests come out, answers go in, and the result is a
-Greeting.
+NegotiatedProtocol.
 
-    steps = greet(ids, me, "auto")
+    steps = negotiate(ids, identity, "auto")
     request = next(steps)
     request = steps.send(answer)                 # or steps.throw(…) if there was none
 
@@ -46,6 +46,8 @@ class ClientIdentity(Value, frozen=True):
 
 
 class NegotiatedProtocol(Value, frozen=True):
+    """The agreed version, and the server's description of itself."""
+
     version: str
     card: ServerCard
 
@@ -121,6 +123,7 @@ def _newest(offered: JSON, known: tuple[str, ...]) -> str | None:
 
 
 def _initialize(ids: Iterator[int], identity: ClientIdentity, version: str) -> NegotiationSteps:
+    """Perform the handshake. The server may answer with another version; it must be one of the handshake era."""
     answer = yield initialize_request(next(ids), identity.info, identity.capabilities, version)
     if isinstance(answer, Failure):
         raise answer.error

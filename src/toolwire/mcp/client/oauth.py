@@ -1,6 +1,6 @@
 """OAuth 2.1 as MCP requires it, sans-IO: fetches and user visits come out, their results go in.
 
-    steps = authorize(url, challenge, app, known)      → Fetch | Visit …, and Grant at the end
+    steps = authorize(url, challenge, app, known)      → Fetch | OpenBrowser …, and Grant at the end
 
 The metadata of the server names its authorization server (RFC 9728), whose own metadata names the endpoints (RFC
 8414, OpenID). Everything is verified on the way: the metadata must belong to this server and to that authorization
@@ -48,7 +48,7 @@ _PARAMETER = re.compile(r'(?<![a-zA-Z_])([a-zA-Z_]++)\s*+=\s*+(?:"((?:[^"\\]|\\.
 
 
 class Fetch(Value, frozen=True):
-    """An HTTP request. Answer it with Fetched."""
+    """An HTTP request. Answer it with a FetchResult."""
 
     method: str
     url: str
@@ -57,10 +57,13 @@ class Fetch(Value, frozen=True):
 
 
 class FetchResult(Value, frozen=True):
+    """The response to a Fetch."""
+
     status: int
     body: bytes = b""
 
     def document(self, label: str) -> Object:
+        """Parse the body as a JSON object; raise NotAuthorized otherwise. `label` names the document in the error."""
         try:
             value = parse(self.body)
         except ProtocolError:
@@ -217,6 +220,7 @@ def _fetch_metadata(url: str, label: str) -> _Fetching:
 def _find_authorization_server(
     resource_metadata: Object, url: str
 ) -> Generator[Fetch | OpenBrowser, FetchResult | str, AuthorizationServer]:
+    """Return the authorization server that the metadata names, or the server itself if there is no metadata."""
     named = resource_metadata.get("authorization_servers")
     parts = urlsplit(url)
     issuer = f"{parts.scheme}://{parts.netloc}"
@@ -236,6 +240,7 @@ def _find_authorization_server(
 
 
 def _well_known(issuer: str) -> list[str]:
+    """Return the URLs of an issuer's metadata in the order to try. With a path there are two OpenID forms."""
     parts = _split_url(issuer)
     root, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
     oauth, openid = "/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"
@@ -273,6 +278,7 @@ def _check_pkce(server: AuthorizationServer) -> None:
 def _find_registration(
     server: AuthorizationServer, app: OAuthClient, known: dict[str, ClientRegistration]
 ) -> Generator[Fetch | OpenBrowser, FetchResult | str, ClientRegistration]:
+    """Return the client's registration: a given one, its metadata document, a known one, or a new one."""
     if app.client_id is not None and app.issuer in (None, server.issuer):
         return ClientRegistration(app.client_id, app.secret, _choose_auth_method(server, app.secret))
     if app.metadata_url is not None and server.document.get("client_id_metadata_document_supported") is True:
@@ -285,6 +291,7 @@ def _find_registration(
 def _register(
     server: AuthorizationServer, app: OAuthClient
 ) -> Generator[Fetch | OpenBrowser, FetchResult | str, ClientRegistration]:
+    """Register the client dynamically (RFC 7591) and return its id and, if there is one, its secret."""
     endpoint = server.endpoint("registration_endpoint", "/register")
     if endpoint is None:
         raise NotAuthorized(
@@ -364,6 +371,7 @@ def _request_code(
 
 
 def _read_redirect(redirect_url: str, state: str, server: AuthorizationServer) -> str:
+    """Return the code of an authorization response, after checking its state and issuer."""
     parameters = {key: values[0] for key, values in parse_qs(urlsplit(redirect_url).query).items()}
     if parameters.get("state") != state:
         raise NotAuthorized("the authorization response belongs to another request (state)")
@@ -379,6 +387,7 @@ def _read_redirect(redirect_url: str, state: str, server: AuthorizationServer) -
 
 
 def _request_token(grant: Grant, form: dict[str, str]) -> OAuthSteps:
+    """Request a token and return `grant` with it. The refresh token is kept if the answer contains no new one."""
     client, headers = grant.client, dict(_FORM)
     if client.method == "client_secret_basic" and client.secret is not None:
         credentials = f"{quote(client.client_id, safe='')}:{quote(client.secret, safe='')}"
@@ -403,6 +412,7 @@ def _request_token(grant: Grant, form: dict[str, str]) -> OAuthSteps:
 
 
 def _error_text(found: FetchResult) -> str:
+    """Return the reason in an OAuth error response, or its HTTP status, as the end of an error message."""
     try:
         document = found.document("answer")
     except NotAuthorized:

@@ -168,6 +168,7 @@ class McpServers:
 
 
 def _read_lock(source: str | Path | Object | None) -> Object | None:
+    """Load the lock and check its shape, because a lock without tools would refuse every tool."""
     if source is None:
         return None
     document = _read_json(source) if isinstance(source, (str, Path)) else source

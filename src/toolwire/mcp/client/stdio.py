@@ -68,7 +68,7 @@ class StdioLink:
         self._process: asyncio.subprocess.Process | None = None
         self._pending: dict[RequestId, asyncio.Future[Result | Failure]] = {}
         self._tasks: list[asyncio.Task[None]] = []
-        self._gone: ServerGone | None = None
+        self._gone: ServerGone | None = None  # why the process cannot be used any more
         self._closing = False
         self._stderr_lines: deque[str] = deque(maxlen=5)
 
@@ -77,6 +77,7 @@ class StdioLink:
         return self._gone is not None
 
     async def open(self) -> None:
+        """Start the process and the tasks that read its output."""
         spec = self._spec
         assert spec.command is not None
         inherited = {name: self._environment[name] for name in _INHERITED if name in self._environment}
@@ -102,6 +103,7 @@ class StdioLink:
     async def send_request(
         self, request: RpcRequest, header_arguments: HeaderArguments | None = None
     ) -> Result | Failure:
+        """Write a request and wait for its answer. On cancellation notify the server, except for `initialize`."""
         self._check_running()
         answer: asyncio.Future[Result | Failure] = asyncio.get_running_loop().create_future()
         self._pending[request.id] = answer
@@ -135,6 +137,7 @@ class StdioLink:
             raise ServerGone(self._gone.message, sent=False)
 
     async def _write(self, message: RpcMessage) -> None:
+        """Write a message and wait while the pipe is full."""
         self._write_line(message)
         assert self._process is not None
         assert self._process.stdin is not None
@@ -149,6 +152,7 @@ class StdioLink:
         self._process.stdin.write(write(message) + b"\n")
 
     async def _read_messages(self) -> None:
+        """Handle lines until the output of the process ends. Then mark it as gone, which fails pending requests."""
         assert self._process is not None
         assert self._process.stdout is not None
         lines = NDJSONDecoder(LIMIT)
@@ -200,6 +204,7 @@ class StdioLink:
             future.set_exception(ProtocolError(f"cannot read the answer: {error.message}", status=502))
 
     def _resolve_request(self, message: Result | Failure) -> None:
+        """Pass an answer to the request that waits for it. Ignore answers to requests that were given up."""
         future = self._pending.get(message.id) if message.id is not None else None
         if future is None:
             if isinstance(message, Failure) and message.id is None:

@@ -4,11 +4,9 @@ A server announces a change with `notifications/tools/list_changed`. The announc
 first listing, between two of its pages, right after it, or without end. Rules:
 
 1. The listing that started last wins. A result is discarded only if the result of a later listing has been applied
-already.
-   A later listing that is still in progress discards nothing: it may wait for this one, or fail.
+   already. A later listing that is still in progress discards nothing: it may wait for this one, or fail.
 2. At most one listing that follows an announcement is in flight. Announcements that arrive meanwhile are coalesced
-into one
-   further listing.
+   into one further listing.
 3. The first announcement is followed at once. After each listing there is a pause, and it doubles as long as the server
    keeps announcing changes, so a server that never stops cannot keep the client busy.
 4. A listing that fails leaves the last list in place.
@@ -40,8 +38,8 @@ _MAX_PAUSE = 60.0
 class ToolList:
     """The last list of a server's tools, by the server's own names.
 
-    `fetch` requests all pages of the list. `ready` waits until a connection that is being opened is open, and returns
-    it. `changed` is called after a listing that follows an announcement, if the list differs.
+    `fetch` requests all pages of the list. `wait_ready` waits until a connection that is being opened is open, and
+    returns it. `on_change` is called after a listing that follows an announcement, if the list differs.
     """
 
     def __init__(
@@ -56,14 +54,14 @@ class ToolList:
         self.tools: dict[str, Tool] = {}
         self.problems: list[ServerProblem] = []
         self.header_arguments: dict[str, HeaderArguments] = {}
-        self.is_stale = False
+        self.is_stale = False  # a change was announced after the last listing began
         self._spec = spec
         self._fetch = fetch
         self._wait_ready = wait_ready
         self._on_change = on_change
         self._sleep = sleep
-        self._started = 0
-        self._applied = 0
+        self._started = 0  # number of the listing that started last
+        self._applied = 0  # number of the listing whose result is in place
         self._refresh_lock = asyncio.Lock()
 
     async def load(self) -> None:
@@ -100,6 +98,7 @@ class ToolList:
             pause = min(2 * pause, _MAX_PAUSE)
 
     async def _fetch_list(self) -> None:
+        """List the tools, and apply the result unless a later listing was applied meanwhile (rule 1)."""
         self.is_stale = False
         self._started = number = self._started + 1
         try:
@@ -114,6 +113,7 @@ class ToolList:
         self._apply(raw)
 
     def _apply(self, raw: list[JSON]) -> None:
+        """Replace the list. `spec.tools` restricts the tools; names in it that the server lacks become problems."""
         name, allowed = self._spec.name, self._spec.tools
         tools, problems = read_tools(raw, name, trusted=self._spec.trusted)
         if allowed is not None:

@@ -39,6 +39,7 @@ def decode_content(raw: Object, key: str = "content") -> tuple[Block, ...]:
 
 
 def _read_block(raw: JSON) -> Block:
+    """Convert one content block to a part. An unknown type is kept as Opaque."""
     kind = read_string(require_object(raw), "type")
     if kind == "text":
         return Text(read_string(raw, "text"), extra=read_extra(raw, _TEXT, NAME))
@@ -59,6 +60,7 @@ def _read_block(raw: JSON) -> Block:
 
 
 def _read_embedded(raw: Object) -> Block:
+    """Convert an embedded resource to text or media. Its other fields go to `extra`, to be written back unchanged."""
     resource = require_object(raw.get("resource"), "resource")
     extra: Extra = read_extra(raw, _EMBEDDED, NAME)
     media_type = read_optional_string(resource, "mimeType")
@@ -87,6 +89,7 @@ def encode_content(
 
 
 def encode_block(part: Block, version: str, losses: Losses, path: str) -> Object:
+    """Write one part as a block. A part of another wire becomes a text placeholder, reported as a loss."""
     if isinstance(part, Text):
         if part.extra and _RESOURCE in part.extra:
             return _encode_embedded({**part.extra[_RESOURCE], "text": part.text}, part.extra)
@@ -100,6 +103,7 @@ def encode_block(part: Block, version: str, losses: Losses, path: str) -> Object
 
 
 def _encode_media(part: Media, version: str, losses: Losses, path: str) -> Object:
+    """Write media as an image, audio, embedded resource or link. Media without data or URL becomes a placeholder."""
     if part.data is not None:
         media_type = (
             part.media_type or (guess_media_type(part.name) if part.name else None) or "application/octet-stream"
@@ -119,6 +123,7 @@ def _encode_media(part: Media, version: str, losses: Losses, path: str) -> Objec
 
 
 def _encode_link(part: Media, url: str, version: str, losses: Losses, path: str) -> Object:
+    """Write a link; as text for versions before 2025-06-18."""
     name = part.name or url.rstrip("/").rpartition("/")[2] or url
     if not since(version, "2025-06-18"):
         losses.add(path, "link", "rewritten", f"{version} has no links: sent as text", "warning")

@@ -95,6 +95,7 @@ def read_initialize(params: Object) -> InitializeParams:
 
 
 def read_initialized(result: Object) -> ServerCard:
+    """Read the result of `initialize`. `versions` of the card is the one version that the server chose."""
     return ServerCard(
         (read_string(result, "protocolVersion"),),
         require_object(result.get("capabilities") or {}, "capabilities"),
@@ -104,6 +105,7 @@ def read_initialized(result: Object) -> ServerCard:
 
 
 def read_discovered(result: Object) -> ServerCard:
+    """Read the result of `server/discover`, in which the server's name is in `_meta`."""
     versions = result.get("supportedVersions")
     known = tuple(item for item in versions if type(item) is str) if type(versions) is list else ()
     meta = require_object(result.get("_meta") or {}, "_meta")

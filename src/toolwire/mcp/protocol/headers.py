@@ -139,7 +139,10 @@ def _find_marks(
 
 
 def request_headers(request: RpcRequest, header_arguments: HeaderArguments | None = None) -> dict[str, str]:
-    """Return the headers of a stateless request. `marks`: `find_header_arguments(tool.input_schema)` of the called tool."""
+    """Return the headers of a stateless request.
+
+    `header_arguments` is `find_header_arguments(tool.input_schema)` of the called tool.
+    """
     params = request.params
     headers = {METHOD: request.method}
     version = (params.get("_meta") or {}).get(PROTOCOL_VERSION)
@@ -198,6 +201,7 @@ def _is_number(text: str | None, value: int) -> bool:
 
 
 def _check_same(headers: Mapping[str, str], header: str, body: str, *, encoded: bool = False) -> None:
+    """Raise RpcError unless the header has the value of the body. `encoded`: the header may be in base64."""
     raw_value = headers.get(header)
     if raw_value is None:
         raise _mismatch(header, "is missing")

@@ -62,6 +62,8 @@ class Cancelled(Value, frozen=True):
 
 
 class LogMessage(Value, frozen=True):
+    """A log line of the server. `logger` names the component that wrote it."""
+
     level: str
     data: JSON
     logger: str | None = None
@@ -74,7 +76,7 @@ class LogMessage(Value, frozen=True):
 
 
 def is_level_enabled(level: str, minimum: str | None) -> bool:
-    """Return True if `level` is at least `least`. A client that asked for no level gets no messages."""
+    """Return True if `level` is at least `minimum`. A client that asked for no level gets no messages."""
     return minimum in LEVELS and level in LEVELS and LEVELS.index(level) >= LEVELS.index(minimum)
 
 

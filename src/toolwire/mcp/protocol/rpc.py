@@ -1,6 +1,6 @@
 """JSON-RPC messages as MCP uses them, to bytes and back.
 
-    read(b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}')  →  Request(1, "tools/list")
+    read(b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}')  →  RpcRequest(1, "tools/list")
     write(Result(1, {"tools": []}))                          →  b'{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}'
 
 One message per document: a line on stdio, a body or an SSE event on HTTP. Only 2025-03-26 has batches (`read_batch`).
@@ -142,6 +142,7 @@ def read_message(value: JSON) -> RpcMessage:
 
 
 def _read_request(value: Object, known: RequestId | None) -> RpcRequest | Notification:
+    """Read a request, or a notification if there is no id. `known` is the id, for the error answer."""
     method, params = value["method"], value.get("params", {})
     if type(method) is not str:
         raise RpcError(
@@ -170,6 +171,7 @@ def write_batch(messages: list[RpcMessage]) -> bytes:
 
 
 def to_json(message: RpcMessage) -> Object:
+    """Return the message as a JSON object. Empty params are left out."""
     if type(message) is Result:
         return {"jsonrpc": "2.0", "id": message.id, "result": message.result}
     if isinstance(message, Failure):

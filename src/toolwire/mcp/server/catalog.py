@@ -104,6 +104,7 @@ class Catalog:
         return {"ttlMs": self._ttl_ms, "cacheScope": self._scope}
 
     def card(self, *, handshake: bool = False) -> ServerCard:
+        """Return the server's description of itself. Only the handshake era declares logging as a capability."""
         capabilities: Object = {"tools": {"listChanged": True}}
         if self._resources:
             capabilities["resources"] = {"subscribe": True, "listChanged": True}

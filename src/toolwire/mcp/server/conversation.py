@@ -1,4 +1,4 @@
-"""The conversation with one client: perform the actions of its Peer, send it questions, and stop cancelled requests.
+"""The conversation with one client: perform the actions of the protocol, send questions, stop cancelled requests.
 
 Transports pass in messages (`receive`) and a function that writes messages (`emit`).
 """
@@ -45,6 +45,7 @@ _LISTS = {"toolsListChanged": "tools", "promptsListChanged": "prompts", "resourc
 
 
 def stateless_exchange(work: ServeRequest, emit: Emit, principal: str = "") -> RequestContext:
+    """Make the context of a stateless request, whose `_meta` describes the client. It cannot send questions."""
     meta = work.meta
     return RequestContext(
         meta,
@@ -79,7 +80,7 @@ class Conversation:
         self._tasks: dict[RequestId, asyncio.Task[None]] = {}
         self._subscriptions: dict[RequestId, tuple[OpenSubscription, Listener]] = {}
         self._pending_replies: dict[RequestId, asyncio.Future[Object]] = {}
-        self._sent_requests = 0
+        self._sent_requests = 0  # counts the questions to the client, to number them
         self._closed = False
         every = frozenset(_LISTS.values())
         self._listener = Listener(self._notify, every, lambda: self.peer.subscribed_uris)
@@ -99,6 +100,7 @@ class Conversation:
         self._perform_action(self.peer.receive(message), self._emit)
 
     def _perform_action(self, action: PeerAction, emit: Emit) -> None:
+        """Perform an action of the protocol. `emit` receives the answer and the messages of a served request."""
         if isinstance(action, SendMessage):
             emit(action.message)
         elif isinstance(action, ServeRequest):
@@ -133,6 +135,7 @@ class Conversation:
         done(await self.server.perform(work, self.make_context(work, emit)))
 
     def make_context(self, work: ServeRequest, emit: Emit) -> RequestContext:
+        """Make the context of a request. `initialize` describes the client, or `_meta` in the stateless era."""
         if work.meta.version is not None:
             return stateless_exchange(work, emit, self.principal)
         initialize_params = self.peer.initialize_params
@@ -149,6 +152,8 @@ class Conversation:
         )
 
     def _make_asker(self, emit: Emit) -> SendInputRequest:
+        """Return a function that sends a question over `emit` and waits for its answer."""
+
         async def ask(method: str, params: Object) -> Object:
             if self._closed:
                 raise _client_gone_error()
@@ -204,6 +209,7 @@ class Conversation:
         return write_batch(answers) if answers else None
 
     async def _answer(self, message: RpcMessage | RpcError) -> RpcMessage | None:
+        """Return the answer to one message, or None for a message without an answer."""
         if isinstance(message, RpcError):
             return failure_from(message)
         action = self.peer.receive(message)

@@ -3,7 +3,7 @@
     app = HttpApp(server)                        uvicorn.run(app), or mounted in another app
 
 A request that states its version, in `_meta` or in a header, is stateless: it is served on its own, and cancelled
-when its client disconnects. `initialize` opens a session (`Mcp-HttpSession-Id`) of the handshake era. An answer without
+when its client disconnects. `initialize` opens a session (`Mcp-Session-Id`) of the handshake era. An answer without
 preceding messages is plain JSON; if other messages come first (progress, logs, questions), the response is an event
 stream.
 """
@@ -52,6 +52,7 @@ class HttpApp:
             await self._serve(scope, receive, send)
 
     async def _handle_lifespan(self, receive: Receive, send: Send) -> None:
+        """Remove expired records while the app runs, and end all sessions at shutdown."""
         await receive()
         sweep_task = asyncio.create_task(self.server.sweep_periodically())
         await send({"type": "lifespan.startup.complete"})
@@ -65,6 +66,7 @@ class HttpApp:
         await self._sessions.close()
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check path, address and access, then dispatch the request. Every refusal is sent as a JSON-RPC error."""
         reply = ReplyWriter(send)
         try:
             if self._path is not None and scope["path"].rstrip("/") != self._path.rstrip("/"):
@@ -84,6 +86,7 @@ class HttpApp:
     async def _dispatch_method(
         self, method: str, headers: Mapping[str, str], principal: str, receive: Receive, reply: ReplyWriter
     ) -> None:
+        """Serve POST (a message), DELETE (end a session) or GET (the stream of a session)."""
         if method == "POST":
             await self._post(headers, principal, receive, reply)
             return
@@ -97,6 +100,7 @@ class HttpApp:
             await DisconnectWatch(receive).run_while_connected(session.stream(reply))
 
     async def _post(self, headers: Mapping[str, str], principal: str, receive: Receive, reply: ReplyWriter) -> None:
+        """Check the content type and the accepted types, read the message, and handle it in its era."""
         if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise AccessDenied(415, "content-type must be application/json")
         reply.accepts_stream = _accepts_type(headers.get("accept"), "text/event-stream")
@@ -120,6 +124,7 @@ class HttpApp:
         watch: DisconnectWatch,
         reply: ReplyWriter,
     ) -> None:
+        """Serve one request on its own. A disconnect cancels it; then `sent` is None and there is nothing to answer."""
         if not isinstance(message, RpcRequest):
             await reply.send_empty(202 if isinstance(message, Notification) else 400)
             return
@@ -159,6 +164,7 @@ class HttpApp:
     async def _handle_handshake(
         self, message: RpcMessage, headers: Mapping[str, str], principal: str, receive: Receive, reply: ReplyWriter
     ) -> None:
+        """Serve a message within its session, or open one for `initialize`."""
         session, new_session_id = self._find_session(message, headers, principal)
         if not isinstance(message, RpcRequest):
             session.handle_one_way(session.peer.receive(message))
@@ -175,6 +181,7 @@ class HttpApp:
     async def _reply_initialize(
         self, session: HttpSession, action: PeerAction, new_session_id: str, reply: ReplyWriter
     ) -> None:
+        """Answer `initialize` with the id of the new session, or end that session if `initialize` was refused."""
         assert isinstance(action, SendMessage)
         if session.peer.initialize_params is None:  # initialize was refused
             await self._sessions.end(new_session_id)

@@ -128,7 +128,7 @@ class Prompt(Value, frozen=True):
         return out
 
     def completions(self, argument: str, prefix: str) -> list[str]:
-        """Return the values of an argument that start with `begun`."""
+        """Return the values of an argument that start with `prefix`."""
         if argument in self.complete:
             return [value for value in self.complete[argument](prefix) if value.startswith(prefix)]
         choices = self.parameters.get("properties", {}).get(argument, {}).get("enum", ())
@@ -141,6 +141,7 @@ def resource(
     """Make a decorator that turns a function into a resource."""
 
     def make(function: Callable[..., Any]) -> Resource:
+        """Make the resource. The variables of its URI must be the parameters of the function."""
         made = Resource(uri, name or function.__name__, function, _description(function), media_type, title)
         named = set(_VARIABLE.findall(uri))
         taken = set(tool(function).input_schema["properties"])  # type: ignore[index]
@@ -202,6 +203,7 @@ def make_contents(value: Any, uri: str, media_type: str | None) -> list[Object]:
 
 
 def _to_content(item: Any, uri: str, media_type: str | None) -> Object:
+    """Convert one value: bytes and media to a blob, text to text, anything else to JSON."""
     out: Object = {"uri": uri}
     if isinstance(item, Media) and item.data is not None:
         return {**out, **_mime_type_field(item.media_type or media_type), "blob": item.data}
@@ -225,6 +227,7 @@ def make_messages(value: Any, version: str = LATEST) -> list[Object]:
 
 
 def _to_messages(item: Any, version: str) -> list[Object]:
+    """Convert one value to messages, one per part, because an MCP prompt message has a single content block."""
     if isinstance(item, str):
         item = Text(item)
     if isinstance(item, (Text, Media, Opaque)):

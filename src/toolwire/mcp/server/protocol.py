@@ -47,6 +47,8 @@ class SendMessage(Value, frozen=True):
 
 
 class ServeRequest(Value, frozen=True):
+    """Serve a request by a function of the author. `version` is the protocol version of the answer."""
+
     request: RpcRequest
     meta: Meta
     version: str
@@ -74,10 +76,14 @@ class OpenSubscription(Value, frozen=True):
 
 
 class CancelRequest(Value, frozen=True):
+    """Cancel the request with this id. It gets no answer."""
+
     request_id: RequestId
 
 
 class ResolveReply(Value, frozen=True):
+    """Pass an answer of the client to the question of the server that waits for it."""
+
     message: Result | Failure
 
 
@@ -111,6 +117,7 @@ _LIST_METHODS = {
 
 
 def _supported_notifications(params: Object, catalog: Catalog) -> Object:
+    """Return the requested notifications that this server can send, which it acknowledges to the client."""
     requested = params.get("notifications")
     if type(requested) is not dict:
         raise RpcError(INVALID_PARAMS, "notifications must be an object", pointer="/params/notifications")
@@ -152,6 +159,7 @@ class ServerProtocol:
         return ResolveReply(message)
 
     def _handle_request(self, request: RpcRequest) -> PeerAction:
+        """Dispatch a request: statelessly if it states its version, otherwise as part of this conversation."""
         meta = read_meta(request.params)
         if meta.version is not None:
             return serve_stateless(self._catalog, request, meta)

@@ -55,6 +55,7 @@ def server_json(
 
 
 def _check(name: str, version: str, description: str) -> None:
+    """Raise ConfigError for a name, version or description that the schema of the registry rejects."""
     if not _NAME(name) or len(name) > _MAX_NAME_LENGTH:
         raise ConfigError(f"invalid registry name {name!r}", hint="use reverse DNS and a name: io.github.me/weather")
     if not version or _RANGE(version):

@@ -33,10 +33,10 @@ class ReplyWriter:
         self.accepts_stream = True
         self._send = send
         self._queue: deque[bytes] = deque()
-        self._has_more = asyncio.Event()
+        self._has_more = asyncio.Event()  # wakes the writer task
         self._writer_task: asyncio.Task[None] | None = None
-        self._is_over = False
-        self._closed = asyncio.Event()
+        self._is_over = False  # nothing may be queued any more
+        self._closed = asyncio.Event()  # ends `keep_alive`
 
     def emit(self, message: RpcMessage) -> None:
         """Send a message before the answer. Ignored if the client does not accept event streams.
@@ -53,6 +53,7 @@ class ReplyWriter:
             self._writer_task = asyncio.create_task(self._write_events())
 
     async def _write_events(self) -> None:
+        """Send queued events until the stream is over. This is a task, because `emit` cannot wait for the client."""
         await self._send({"type": "http.response.start", "status": 200, "headers": list(_EVENTS)})
         while True:
             while self._queue:

@@ -71,14 +71,14 @@ class RequestContext:
         self.capabilities = capabilities or {}
         self.principal = principal
         self.answers: Object = answers or {}
-        self.unanswered: InputRequired | RpcError | None = None
+        self.unanswered: InputRequired | RpcError | None = None  # why the function ended with InputNeeded
         self.listeners = _NO_LISTENERS
         self._emit = emit
         self._ask = ask
         self._log_level = log_level
         self._loop = asyncio.get_running_loop()
-        self._progress: float | None = None
-        self._count = 0
+        self._progress: float | None = None  # the last reported value
+        self._count = 0  # questions so far, for their default keys
 
     def report(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Send the progress of the work. Do nothing if the client did not ask for it, or if it does not grow."""

@@ -30,6 +30,7 @@ class RequestState:
         self._lifetime = lifetime
 
     def seal(self, answers: Object, method: str, params: Object, principal: str) -> str:
+        """Return the signed state: the answers so far, a digest of the request and its caller, and the expiry."""
         payload = {
             "answers": answers,
             "for": _request_digest(method, params, principal),

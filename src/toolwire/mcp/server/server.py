@@ -129,6 +129,7 @@ class Server:
             request_context_var.reset(token)
 
     async def _call_tool(self, work: ServeRequest, exchange: RequestContext) -> Object:
+        """Run a tool. If it stopped at a question to the client, answer with the question instead of its failure."""
         tool_call = read_call(work.request, work.meta)
         call, key = tool_call.call, tool_call.meta.idempotency_key
         box = self.runner.box
@@ -165,6 +166,7 @@ class Server:
         exchange.answers = {**known, **answers}
 
     def _input_required(self, work: ServeRequest, exchange: RequestContext) -> Object:
+        """Return the `input_required` answer with the sealed answers so far. Raise if the client lacks a capability."""
         unanswered = exchange.unanswered
         if not isinstance(unanswered, InputRequired):
             assert isinstance(unanswered, RpcError)
@@ -174,6 +176,7 @@ class Server:
         return {**replace(unanswered, state=state).to_json(), "_meta": {SERVER_INFO: self.catalog.info}}
 
     async def _read_resource(self, work: ServeRequest, exchange: RequestContext) -> Object:
+        """Run the function of a resource. The error code for an unknown URI depends on the era."""
         uri = work.request.params.get("uri")
         found = self.catalog.find_resource(uri) if isinstance(uri, str) else None
         stateless = work.version in STATELESS
@@ -188,6 +191,7 @@ class Server:
         return self._complete_result({**out, **self.catalog.cache_hints()} if stateless else out, work.version)
 
     async def _get_prompt(self, work: ServeRequest, exchange: RequestContext) -> Object:
+        """Run the function of a prompt and convert its value to messages."""
         params = work.request.params
         offer = self.catalog.find_prompt(params.get("name"))
         value = await self._run_function(work, exchange, offer.function, _prompt_arguments(offer, params))
@@ -221,6 +225,7 @@ class Server:
         return await wrap_future(self._threads.submit(partial(copy_context().run, function, **arguments)))
 
     async def _complete(self, work: ServeRequest, exchange: RequestContext) -> Object:
+        """Suggest values for an argument of a prompt, at most 100. Other references get no suggestions."""
         params = work.request.params
         ref, argument = params.get("ref"), params.get("argument")
         if not isinstance(ref, dict) or not isinstance(argument, dict):
@@ -256,6 +261,7 @@ def _scope_key(key: str, principal: str) -> str:
 
 
 def _prompt_arguments(offer: Prompt, params: Object) -> Object:
+    """Return the arguments for a prompt. Raise RpcError if a required one is missing."""
     raw_arguments = params.get("arguments") or {}
     if not isinstance(raw_arguments, dict):
         raise RpcError(INVALID_PARAMS, "arguments must be an object", pointer="/params/arguments")

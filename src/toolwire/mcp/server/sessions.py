@@ -102,6 +102,7 @@ class HttpSessions:
             await session.close()
 
     def _evict_idle(self) -> None:
+        """Remove idle sessions, oldest first. At the maximum number, the oldest is removed even if it is in use."""
         idle_since = time.monotonic() - self._idle
         while self._sessions:
             session_id, session = next(iter(self._sessions.items()))

@@ -40,6 +40,7 @@ class LineServer(asyncio.Protocol):
         self._input = transport
 
     def data_received(self, data: bytes) -> None:
+        """Handle the complete lines in `data`, then pause reading if requests or output accumulate."""
         try:
             lines = self._lines.feed(data)
         except ProtocolError as error:  # the line is too long, so the start of the next message is unknown
@@ -51,6 +52,7 @@ class LineServer(asyncio.Protocol):
         self._pause_if_busy()
 
     def _receive_line(self, line: bytes) -> None:
+        """Handle one line. A batch is answered as a whole, so it runs in a task of its own."""
         if is_batch(line):
             task = asyncio.create_task(self._answer_batch(line))
             self._batches.add(task)
@@ -77,6 +79,7 @@ class LineServer(asyncio.Protocol):
             asyncio.get_running_loop().call_later(0.005, self._resume_if_idle)
 
     def _resume_if_idle(self) -> None:
+        """Resume reading, or check again later, because nothing signals that the conversation is idle."""
         if self._input is None or self._input.is_closing():
             return
         if self._is_busy(_RESUME_LEVEL):
@@ -117,6 +120,7 @@ async def serve_stdio(server: Server) -> None:
 
 
 async def _open_input(server: Server, sink: OutputStream) -> LineServer:
+    """Connect standard input to a LineServer. asyncio cannot poll a regular file, so a file is read at once."""
     loop = asyncio.get_running_loop()
     if stat.S_ISREG(os.fstat(0).st_mode):
         lines = LineServer(server, sink)
