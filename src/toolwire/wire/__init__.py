@@ -51,6 +51,7 @@ def get(name: str) -> Wire:
 
 
 def _load(name: str) -> Wire:
+    """Import the codec of `name` or `name@version`; raise ConfigError if the wire or its version is unknown."""
     bare, _, version = name.partition("@")
     codec: Wire
     if bare in _BUILT_IN:

@@ -37,11 +37,11 @@ class BaseStreamDecoder:
     def __init__(self) -> None:
         self.losses = Losses()
         self._sse = SSEDecoder()
-        self._over = False
+        self._over = False  # the answer has ended; later frames are ignored
         self._next_key = 0
-        self._has_mapped_surrogates = False
-        self._pending_surrogates: dict[int, str] = {}
-        self._broken: ProtocolError | None = None
+        self._has_mapped_surrogates = False  # in the current frame
+        self._pending_surrogates: dict[int, str] = {}  # by item: a first half without its second so far
+        self._broken: ProtocolError | None = None  # every later call raises it
 
     def feed(self, data: bytes) -> list[Event]:
         """Return the events that `data` completes. Events before an error come first; the next call raises it."""
@@ -149,6 +149,7 @@ _OBJECT_FIELDS = frozenset({"args", "arguments", "input"})  # an object under th
 
 
 def _reject_lone_surrogates(value: JSON, spoken: frozenset[str]) -> None:
+    """Raise for half a surrogate pair outside the fields in `spoken`, the text fields that may be cut inside a pair."""
     for key, inner in value.items() if type(value) is dict else enumerate(value):
         if type(inner) is str:
             if key not in spoken and _HALF.search(inner) is not None:
@@ -161,7 +162,7 @@ def _reject_lone_surrogates(value: JSON, spoken: frozenset[str]) -> None:
 
 
 def join_mapped_surrogates(text: str) -> str:
-    """Join the halves of surrogate pairs that `_read_object` has replaced; a half without its partner becomes U+FFFD."""
+    """Join the halves of surrogate pairs that `_read_object` has replaced; a lone half becomes U+FFFD."""
     return _HALF.sub("\ufffd", _PAIR.sub(_join_surrogates, text))
 
 

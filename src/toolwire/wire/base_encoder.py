@@ -52,9 +52,10 @@ class BaseStreamEncoder:
         self._empty: set[int] = set()  # items without a delta so far
         self._reserved: set[int] = set()  # parts that PartStart announced and that are still to come
         self._positions: dict[int, tuple[int, int]] = {}  # by key: the choice, and the number of the item in it
-        self._sizes: dict[int, int] = {}
+        self._sizes: dict[int, int] = {}  # by choice: the number of items so far
 
     def feed(self, event: Event) -> bytes:
+        """Return the bytes of an event; raise EncodeError if it is out of order. Deltas take a shorter check."""
         kind = type(event)
         if kind not in _DELTAS:
             self._check_order(kind, event)
@@ -80,6 +81,7 @@ class BaseStreamEncoder:
         return f"/alternatives/{choice - 1}/parts/{number}" if choice else f"/parts/{number}"
 
     def _check_order(self, kind: type[Event], event: Any) -> None:
+        """Raise EncodeError for an event out of order; record the open items and the end of the stream."""
         if self._over:
             raise _order_error(event, "after the end of the stream")
         if kind is ResponseStart:
@@ -99,6 +101,7 @@ class BaseStreamEncoder:
         self._over = kind is ResponseEnd or kind is StreamFault
 
     def _check_item(self, kind: type[Event], event: Any) -> None:
+        """Register the start of an item under its key and position; a WholePart may follow its own PartStart."""
         if kind is WholePart and event.key in self._reserved:
             self._reserved.remove(event.key)
             return

@@ -1,10 +1,10 @@
 """Read and write JSON objects without loss.
 
-Reading: a decoder takes the fields it knows and leaves the rest to `read_extra`, which sorts it into `extra`: fields with
-content are kept under the wire's name, empty ones (null, [], {}, "") under `name~`, as form. Writing: `write_extra` puts
-both back; the fields of the value override form, and content overrides the fields of the value. A key that begins with
-a colon is not a field: under `name~` it records how fields were written, under the wire's name the meaning of an absent
-field.
+Reading: a decoder takes the fields it knows and leaves the rest to `read_extra`, which sorts it into `extra`: fields
+with content are kept under the wire's name, empty ones (null, [], {}, "") under `name~`, as form. Writing:
+`write_extra` puts both back; the fields of the value override form, and content overrides the fields of the value. A
+key that begins with a colon is not a field: under `name~` it records how fields were written, under the wire's name the
+meaning of an absent field.
 
 Errors carry a pointer that is extended as they propagate (`ToolwireError.within`), so that valid input pays nothing
 for it.
@@ -52,6 +52,7 @@ def require_object(value: JSON, *pointer: str | int) -> Object:
 
 
 def read_string(raw: Object, key: str) -> str:
+    """Return the required string under `key`."""
     value = raw.get(key)
     if type(value) is str:
         return value
@@ -68,6 +69,7 @@ def read_optional_string(raw: Object, key: str) -> str | None:
 
 
 def read_integer(raw: Object, key: str) -> int | None:
+    """Return the integer under `key`, or None; a float without a fraction (`5.0`) is accepted."""
     value = raw.get(key)
     if value is None or type(value) is int:
         return value

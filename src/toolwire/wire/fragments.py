@@ -1,11 +1,12 @@
 """Fields of a stream that no decoder interprets, put together from their fragments.
 
-A server may stream a field in fragments: the audio of an answer, OpenRouter's `reasoning_details`, a kind of block that is
-newer than this package. Objects are joined field by field and arrays element by element. Array elements with the same `index`
-and `type` are one element (the rule of OpenAI's SDK). Strings under one of the keys that grow are concatenated. Any other
-value replaces the one before it, because servers repeat such values in every fragment.
+A server may stream a field in fragments: the audio of an answer, OpenRouter's `reasoning_details`, a kind of block that
+is newer than this package. Objects are joined field by field and arrays element by element. Array elements with the
+same `index` and `type` are one element (the rule of OpenAI's SDK). Strings under one of the keys that grow are
+concatenated. Any other value replaces the one before it, because servers repeat such values in every fragment.
 
-Fragments are kept until `join` is called, so the cost is linear in their size. A scalar replaces its predecessor at once.
+Fragments are kept until `join` is called, so the cost is linear in their size. A scalar replaces its predecessor at
+once.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class Fragments:
         return bool(self._values)
 
     def add(self, fields: Object) -> None:
+        """Add the fields of one fragment; null does not replace a value that is already there."""
         for key, value in fields.items():
             if value is None and key in self._values:
                 continue
@@ -52,6 +54,7 @@ class Fragments:
         return {key: self._join(key, values) for key, values in self._values.items()}
 
     def _join(self, key: str, values: list[JSON]) -> JSON:
+        """Join the values of one field; values that cannot be joined give the last one."""
         if all(type(value) is dict for value in values):
             inner = Fragments(self._growing)
             for value in values:
@@ -65,6 +68,7 @@ class Fragments:
         return values[-1]
 
     def _join_elements(self, elements: list[JSON]) -> list[JSON]:
+        """Join array elements with the same `index` and `type`; an element without an index remains on its own."""
         groups: dict[object, list[JSON]] = {}
         kinds: dict[int, str] = {}  # by index: the last type, for fragments that do not repeat it
         for number, element in enumerate(elements):

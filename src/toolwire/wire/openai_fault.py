@@ -139,6 +139,7 @@ def decode_error(
     headers: Mapping[str, str] | None,
     signatures: tuple[Signature, ...] = SIGNATURES,
 ) -> Fault:
+    """Decode an error response; a retry time in a header takes precedence over one in the message."""
     inner = (body.get("error") or body.get("detail") or body) if type(body) is dict else body
     fault = read_fault(inner, wire, status, signatures)
     after = read_retry_after(headers)

@@ -141,6 +141,7 @@ def restore_spelling(out: Object, form: Object) -> None:
 
 
 def _read_stops(value: str | list[Any], key: str) -> tuple[str, ...]:
+    """Return the stop sequences as a tuple; one string is one sequence."""
     if type(value) is str:
         return (value,)
     for index, item in enumerate(value):

@@ -37,6 +37,8 @@ _CAMEL = {"any_of": "anyOf", "additional_properties": "additionalProperties", "p
 
 
 class Signature(NamedTuple):
+    """The pattern of one provider error: the broken `limit`, the audit `rule`, the `pattern` and the `remedy`."""
+
     limit: str
     rule: str | None
     pattern: str
@@ -61,6 +63,7 @@ def find_breach(fault: Fault, signatures: Iterable[Signature]) -> Breach | None:
 
 
 def _make_breach(signature: Signature, groups: dict[str, str | None], param: str) -> Breach:
+    """Build the breach from the groups of the match; `param` locates it if the message has no path."""
     at, index, pointer = parse_limit_path(groups.get("path") or param)
     if (context := groups.get("context")) is not None:
         pointer = "/input_schema" + join(*("".join(found) for found in _QUOTED.findall(context)))
@@ -72,7 +75,7 @@ def _make_breach(signature: Signature, groups: dict[str, str | None], param: str
 
 
 def parse_limit_path(path: str) -> tuple[str, int | None, str]:
-    """(pointer to the declaration in the document, its index, pointer from there in canonical terms).
+    """Return (pointer to the declaration in the document, its index, canonical pointer from there).
 
     >>> parse_limit_path("tools.14.custom.input_schema.properties")
     ('/tools/14', 14, '/input_schema/properties')

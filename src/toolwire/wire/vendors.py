@@ -1,7 +1,7 @@
 """Rows of data about vendors of models: the wire, the base URL, and how the key is sent. A vendor is one row.
 
     find("groq").base_url            # 'https://api.groq.com/openai/v1'
-    codec_of(find("mistral"))        # openai_chat with Mistral's rule for ids and its dialect
+    vendor_codec(find("mistral"))    # openai_chat with Mistral's rule for ids and its dialect
 
 Anything that needs code does not belong here. Base URLs end where the path of the wire begins.
 """

@@ -68,6 +68,7 @@ def needs_list(part: Part) -> bool:
 
 
 def read_block(raw: JSON) -> Part:
+    """Read a content block as a part; a block of an unknown type stays Opaque."""
     kind = require_object(raw).get("type")
     if kind == "tool_use":
         return _read_call(raw)
@@ -89,6 +90,7 @@ def read_block(raw: JSON) -> Part:
 
 
 def _read_thinking(raw: Object) -> Reasoning:
+    """Read a thinking block. A missing signature is recorded as form, so that the block can be written back."""
     signature = read_optional_string(raw, "signature")
     artefacts = (Artefact(PROVIDER, "signature", signature),) if signature else ()
     extra = read_extra(raw, ("type", "thinking", "signature"), NAME)
@@ -98,6 +100,7 @@ def _read_thinking(raw: Object) -> Reasoning:
 
 
 def _read_call(raw: Object) -> ToolCall:
+    """Read a `tool_use` block; one with exactly the four usual fields takes the fast path."""
     arguments, call_id, name = raw.get("input"), raw.get("id"), raw.get("name")
     if type(arguments) is dict:
         if len(raw) == 4 and type(call_id) is str and type(name) is str:
@@ -113,6 +116,7 @@ def _read_call(raw: Object) -> ToolCall:
 
 
 def _read_result(raw: Object) -> ToolResult:
+    """Read a `tool_result` block. This is the fast path: text content, and at most `is_error` besides."""
     content, call_id = raw.get("content"), raw.get("tool_use_id")
     if type(content) is str and content and type(call_id) is str:
         if len(raw) == 3:
@@ -124,6 +128,7 @@ def _read_result(raw: Object) -> ToolResult:
 
 
 def _read_any_result(raw: Object) -> ToolResult:
+    """Read a `tool_result` block with any content and fields."""
     form: Object = {}
     try:
         parts = read_blocks(raw, form, _read_result_block)
@@ -148,6 +153,7 @@ def _read_result_block(raw: JSON) -> Text | Media | Opaque:
 
 
 def _read_media(raw: Object, kind: str) -> Part:
+    """Read an image or a document; one with an unknown source or without content stays Opaque."""
     source = require_object(raw.get("source"), "source")
     source_type = source.get("type")
     if source_type not in ("base64", "url", "file", "text"):
@@ -214,6 +220,7 @@ def write_blocks(parts: Sequence[Part], form: Object, losses: Losses, path: str)
 
 
 def write_block(part: Part, losses: Losses, path: str) -> Object | None:
+    """Write a part as a content block; return None and report the loss if Anthropic has no such block."""
     if isinstance(part, ToolCall):
         return _write_call(part, losses, path)
     if isinstance(part, ToolResult):
@@ -238,6 +245,7 @@ def write_block(part: Part, losses: Losses, path: str) -> Object | None:
 
 
 def _write_call(call: ToolCall, losses: Losses, path: str) -> Object:
+    """Write a `tool_use` block; an input that was absent when the call was read is left out again."""
     out: Object = {"type": "tool_use", "id": call.id, "name": call.name, "input": call_arguments(call, losses, path)}
     if call.namespace is not None:
         losses.add(f"{path}/namespace", "namespace", "dropped", "Anthropic calls have no namespace")
@@ -264,6 +272,7 @@ def call_arguments(call: ToolCall, losses: Losses, path: str) -> Object:
 
 
 def _write_result(result: ToolResult, losses: Losses, path: str) -> Object:
+    """Write a `tool_result` block. This is the fast path: one plain text."""
     parts = result.parts
     if len(parts) == 1 and not result.extra and result.cache is None and result.structured is None:
         only = parts[0]
@@ -276,6 +285,7 @@ def _write_result(result: ToolResult, losses: Losses, path: str) -> Object:
 
 
 def _write_any_result(result: ToolResult, losses: Losses, path: str) -> Object:
+    """Write a `tool_result` block with any parts, form and cache mark."""
     out: Object = {"type": "tool_result", "tool_use_id": result.call_id}
     form = result.extra.get(_FORM, {})
     content = write_blocks(structured_as_text(result, path, losses), form, losses, path)
@@ -304,6 +314,7 @@ def write_thinking(part: Reasoning, losses: Losses, path: str) -> Object | None:
 
 
 def _write_media(part: Media, losses: Losses, path: str) -> Object | None:
+    """Write an image or document block, or a placeholder text for media that Anthropic does not accept."""
     source = _write_source(part)
     if source is None or part.kind not in ("image", "file"):
         description = part.media_type or part.kind
@@ -330,6 +341,7 @@ def _write_media(part: Media, losses: Losses, path: str) -> Object | None:
 
 
 def _write_source(part: Media) -> Object | None:
+    """Return the `source` of a media block, or None if Anthropic does not accept this media type."""
     if part.file_id is not None:
         return {"type": "file", "file_id": part.file_id}
     if part.url is not None:

@@ -84,6 +84,7 @@ def read_fault(body: JSON, status: int | None = None, signatures: tuple[Signatur
 
 
 def write_fault(fault: Fault) -> Object:
+    """Return the whole error envelope; the fields that only this wire has are written last."""
     error: Object = {"type": _FAULTS.type_of_kind(fault.kind), "message": fault.message}
     if fault.code is not None:
         error["details"] = {"error_code": fault.code}
@@ -99,6 +100,7 @@ def decode_error(
     headers: Mapping[str, str] | None,
     signatures: tuple[Signature, ...] = SIGNATURES,
 ) -> Fault:
+    """Decode an error response; the request id is taken from the body, else from a header."""
     fault = read_fault(body, status, signatures)
     return replace(
         fault,

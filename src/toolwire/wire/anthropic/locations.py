@@ -40,6 +40,7 @@ def locator(value: Request | Response) -> Callable[[str], str]:
 
 
 def _response_pointer(path: str) -> str:
+    """Map a canonical path in a response to a pointer into the document."""
     match split(path):
         case ["parts", *rest]:
             return join("content", *rest)
@@ -49,6 +50,7 @@ def _response_pointer(path: str) -> str:
 
 
 def _request_pointer(system: int, path: str) -> str:
+    """Map a canonical path in a request to a pointer; the first `system` messages are in the field `system`."""
     match split(path):
         case ["params", name, *_]:
             return join(_FIELDS.get(name, name))

@@ -57,6 +57,7 @@ _KNOWN = frozenset(_PARAMS) | {
 
 
 def decode_request(body: Object) -> Request:
+    """Decode a request of either API version; a missing model is accepted, because some clouds put it in the path."""
     if type(require_object(body).get("messages")) is not list:
         raise ProtocolError("expected an array of messages", pointer="/messages")
     params: dict[str, Any] = {}
@@ -82,6 +83,7 @@ def decode_request(body: Object) -> Request:
 
 
 def _read_messages(body: Object) -> tuple[Message, ...]:
+    """Read `system` and `messages` as one list; form `:place` marks leading system messages from `messages`."""
     messages: list[Message] = []
     if body.get("system"):
         messages.append(_make_message("system", {"content": body["system"]}, "system"))
@@ -105,6 +107,7 @@ def _read_message(raw: JSON) -> Message:
 
 
 def _make_message(role: Role, raw: Object, field: str = "content") -> Message:
+    """Build a message from the `content` of `raw`; errors name `field`, the field that really held the content."""
     form: Object = {}
     try:
         parts = read_blocks(raw, form)
@@ -118,6 +121,7 @@ def _make_message(role: Role, raw: Object, field: str = "content") -> Message:
 
 
 def _read_user(body: Object, params: dict[str, Any], extra: Extra) -> None:
+    """Read `metadata`: `user_id` is the parameter `user`, and the other fields go into `extra`."""
     metadata = body.get("metadata")
     if not metadata:
         return
@@ -128,6 +132,7 @@ def _read_user(body: Object, params: dict[str, Any], extra: Extra) -> None:
 
 
 def _read_thinking(body: Object, extra: Extra) -> tuple[ReasoningConfig | None, OutputFormat | None]:
+    """Read `thinking` and `output_config`, which together hold the reasoning settings and the output format."""
     thinking, config = body.get("thinking") or {}, body.get("output_config") or {}
     require_object(thinking, "thinking")
     effort = read_optional_string(require_object(config, "output_config"), "effort")
@@ -165,6 +170,7 @@ def _read_format(raw: Object) -> OutputFormat:
 
 
 def encode_request(request: Request, version: str) -> Encoded:
+    """Encode a request for one API version; values that this version rejects are losses."""
     losses = Losses()
     out: Object = {"model": request.model} if request.model else {}
     _write_max_tokens(request, out, losses)
@@ -219,6 +225,7 @@ def _write_system(messages: tuple[Message, ...], losses: Losses) -> JSON:
 
 
 def _write_message(message: Message, path: str, losses: Losses) -> Object:
+    """Write a message; the developer role, which Anthropic does not have, becomes `system`."""
     if not message.extra and message.role != "developer":
         content = write_blocks(message.parts, {}, losses, path)
         return {"role": message.role, "content": [] if content is None else content}
@@ -254,6 +261,7 @@ def _drop_refused(message: Object, path: str, losses: Losses) -> None:
 
 
 def _write_thinking(request: Request, out: Object, losses: Losses) -> None:
+    """Write `thinking` and `output_config` into `out`; visible reasoning without a mode needs adaptive thinking."""
     config: Object = {}
     reasoning, output = request.reasoning, request.output
     if reasoning is not None:
@@ -277,6 +285,7 @@ def _write_thinking(request: Request, out: Object, losses: Losses) -> None:
 
 
 def _make_thinking(reasoning: ReasoningConfig) -> Object:
+    """Return the field `thinking`; a budget is written only in budget mode, `display` only if thinking is on."""
     assert reasoning.mode is not None
     thinking: Object = {"type": _TYPES[reasoning.mode]}
     if reasoning.budget is not None and reasoning.mode == "budget":
@@ -288,6 +297,7 @@ def _make_thinking(reasoning: ReasoningConfig) -> Object:
 
 
 def _write_format(output: OutputFormat, config: Object, losses: Losses) -> None:
+    """Write the output format into `config`, the field `output_config`; JSON mode without a schema is a loss."""
     if f"{NAME}/format" in output.extra:
         config["format"] = output.extra[f"{NAME}/format"]
     elif output.kind == "json_schema":

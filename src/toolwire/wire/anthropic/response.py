@@ -60,6 +60,7 @@ _STOP_NAMES: dict[StopReason, str] = {reason: word for word, reason in _REASONS.
 
 
 def decode_response(body: Object) -> Response:
+    """Decode a response or an error body; a last call without arguments is truncated if a limit ended the answer."""
     if require_object(body).get("type") == "error":
         return Response(fault=read_fault(body))
     if type(body.get("content")) is not list:
@@ -95,6 +96,7 @@ def _is_call(part: Part) -> bool:
 
 
 def read_stop(raw: Object, calls: bool) -> Stop | None:
+    """Read the stop reason; `calls`: the answer has calls, so that `end_turn` also means tool calls."""
     word = raw.get("stop_reason")
     if word is None:
         return None
@@ -119,6 +121,7 @@ _USAGE = frozenset(
 
 
 def read_usage(raw: JSON) -> Usage | None:
+    """Read the counts; `Usage.input` is the sum of fresh, cached and newly cached input tokens."""
     if raw is None:
         return None
     require_object(raw, "usage")
@@ -167,6 +170,7 @@ def write_usage(usage: Usage, losses: Losses | None = None) -> Object:
 
 
 def encode_response(response: Response) -> Encoded:
+    """Encode a response; other choices and the timestamp are losses."""
     losses = Losses()
     content: list[Object] = []
     for number, part in enumerate(response.parts):
@@ -217,6 +221,7 @@ def write_answer_block(part: Part, losses: Losses, path: str) -> Object | None:
 
 
 def write_stop(stop: Stop | None, losses: Losses) -> Object:
+    """Return the fields for the stop reason; a reason that Anthropic lacks is sent as the nearest one and reported."""
     if stop is None:
         return {"stop_reason": None, "stop_sequence": None}
     if stop.reason in ("content_filter", "unknown"):

@@ -60,7 +60,7 @@ class _OpenBlock:
         self.kind = kind
         self.fields = fields
         self.delta: Callable[[int, bytes], Event] | None = _DELTAS.get(kind)
-        self.pieces: list[bytes] = []
+        self.pieces: list[bytes] = []  # escaped input of a call or an unknown block, parsed at its end
         self.artefacts: tuple[Artefact, ...] = ()
         self.extra_fragments = Fragments()  # fields from deltas of an unknown type
 
@@ -81,9 +81,9 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         super().__init__()
         self._blocks: dict[int, _OpenBlock] = {}
         self._id: str | None = None  # of the open message
-        self._usage: Object = {}
+        self._usage: Object = {}  # the latest value of each count
         self._has_calls = False
-        self._stop: Object = {}
+        self._stop: Object = {}  # stop reason and other fields of message_delta
         self._extra: Extra = {}
         self._empty_call_key: int | None = (
             None  # a call that ended without arguments: later events show if it was truncated
@@ -93,6 +93,7 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         return False  # only message_stop ends the answer
 
     def _frame(self, name: bytes, payload: bytes, events: list[Event]) -> None:
+        """Decode one event; plain text, thinking and argument deltas take a fast path without a JSON parser."""
         fast = _FAST(payload)
         if fast is not None and not self._pending_surrogates:
             block, fragment = self._blocks.get(int(fast[1])), fast[2]
@@ -109,6 +110,7 @@ class MessagesStreamDecoder(BaseStreamDecoder):
             step(self, event, events)
 
     def _message_start(self, event: Object, events: list[Event]) -> None:
+        """Emit ResponseStart, and the parts and counts that the message already contains."""
         message = require_object(event.get("message"), "message")
         message_id = read_optional_string(message, "id") or ""
         if self._id is not None:
@@ -146,6 +148,7 @@ class MessagesStreamDecoder(BaseStreamDecoder):
             events.append(UsageUpdate(total))
 
     def _block_start(self, event: Object, events: list[Event]) -> None:
+        """Open a block and emit its start event, with the text or signature that `content_block_start` may hold."""
         if self._id is None:
             raise ProtocolError("a content block starts before message_start", status=502)
         self._end_empty_call(events)
@@ -171,6 +174,7 @@ class MessagesStreamDecoder(BaseStreamDecoder):
             self._set_signature(block, "redacted", read_optional_string(fields, "data"))
 
     def _block_delta(self, event: Object, events: list[Event]) -> None:
+        """Apply a delta to its block; citations and the fields of unknown block types are collected for its end."""
         block = self._open_block(event)
         delta = require_object(event.get("delta"), "delta")
         kind = delta.get("type")
@@ -189,6 +193,7 @@ class MessagesStreamDecoder(BaseStreamDecoder):
             block.extra_fragments.add({key: value for key, value in delta.items() if key != "type"})
 
     def _append_text(self, block: _OpenBlock, text: str | None, events: list[Event]) -> None:
+        """Emit a text fragment. Fragments of calls and of unknown blocks are also kept, to be parsed at the end."""
         if not text:
             return
         escaped = self._escape(block.key, text)
@@ -202,6 +207,7 @@ class MessagesStreamDecoder(BaseStreamDecoder):
             block.artefacts = (Artefact(PROVIDER, kind, data),)
 
     def _block_stop(self, event: Object, events: list[Event]) -> None:
+        """Close a block and emit its end event; a block of an unknown type is emitted as one Opaque part."""
         block = self._open_block(event)
         del self._blocks[_index(event)]
         if rest := self._flush_surrogate(block.key):
@@ -222,6 +228,7 @@ class MessagesStreamDecoder(BaseStreamDecoder):
             events.append(WholePart(block.key, Opaque(NAME, block.kind, value)))
 
     def _end_call(self, block: _OpenBlock, events: list[Event]) -> None:
+        """End a call; one without arguments stays pending until later events show whether it was truncated."""
         complete_input = block.fields.get("input")
         if not block.pieces and complete_input:  # some servers send the arguments in content_block_start
             self._append_text(block, dumps(complete_input), events)
@@ -233,6 +240,7 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         events.append(CallEnd(block.key, arguments, None if state == "complete" else raw, state))
 
     def _end_empty_call(self, events: list[Event], *, is_cut: bool = False) -> None:
+        """End the pending call without arguments: truncated if `is_cut`, else complete with `{}`."""
         if self._empty_call_key is not None:
             events.append(
                 CallEnd(self._empty_call_key, None, "", "truncated") if is_cut else CallEnd(self._empty_call_key, {})
@@ -258,6 +266,7 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         self._over = True
 
     def _finish(self, events: list[Event]) -> None:
+        """Emit the end of the answer; only the stop reason shows whether a pending empty call was truncated."""
         stop = read_stop(self._stop, self._has_calls)
         self._end_empty_call(events, is_cut=stop is not None and is_truncated(stop))
         for name, fields in read_unknown(self._stop, ("stop_reason", "stop_sequence", "stop_details"), NAME).items():

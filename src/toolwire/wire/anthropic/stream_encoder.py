@@ -52,14 +52,15 @@ class MessagesStreamEncoder(BaseStreamEncoder):
         self._started = False
         self._usage = Usage()
         self._open: int | None = None  # the key of the open block
-        self._queued_events: dict[int, list[Event]] = {}
-        self._dropped: set[int] = set()
+        self._queued_events: dict[int, list[Event]] = {}  # by key: blocks that wait for the open one
+        self._dropped: set[int] = set()  # keys of items of other choices
         self._index = 0
         self._delta_prefix = b""  # a delta event up to its fragment; empty until the block is written
-        self._freeform: list[bytes] = []
-        self._section: int | None = None
+        self._freeform: list[bytes] = []  # input of the open freeform call so far
+        self._section: int | None = None  # the summary section of the last thinking fragment
 
     def _write(self, event: Event) -> bytes:
+        """Write an event; a delta of the open block takes a fast path, and usage is kept until the message starts."""
         kind = type(event)
         if kind is CallDelta or kind is TextDelta:
             if event.key == self._open and self._delta_prefix:  # type: ignore[union-attr]
@@ -75,6 +76,7 @@ class MessagesStreamEncoder(BaseStreamEncoder):
         return self._begin() + self._dispatch(event)
 
     def _prepare(self, event: Event) -> bytes:
+        """Keep the start or the usage for `message_start` or `message_delta`; neither event writes bytes."""
         if isinstance(event, ResponseStart):
             self._start = event
             if event.created is not None:
@@ -84,6 +86,7 @@ class MessagesStreamEncoder(BaseStreamEncoder):
         return b""
 
     def _begin(self) -> bytes:
+        """Write `message_start` before the first content, once."""
         if self._started:
             return b""
         self._started = True
@@ -100,6 +103,7 @@ class MessagesStreamEncoder(BaseStreamEncoder):
         return _event("message_start", {"message": write_extra(message, self._start.extra, NAME)})
 
     def _dispatch(self, event: Event) -> bytes:
+        """Write the event if its block is open or none is; queue it otherwise. Other choices are dropped."""
         if isinstance(event, (*_STARTS, WholePart)) and event.choice:
             self._dropped.add(event.key)
             self.losses.add(
@@ -118,6 +122,7 @@ class MessagesStreamEncoder(BaseStreamEncoder):
         return b""
 
     def _step(self, event: Event) -> bytes:
+        """Write an event of the open block; after its end, write the next queued block."""
         step = self.handlers.get(type(event))
         out = b"" if step is None else step(self, event)
         if isinstance(event, (*_ENDS, WholePart)):
@@ -128,6 +133,7 @@ class MessagesStreamEncoder(BaseStreamEncoder):
         return out
 
     def _write_queued(self) -> bytes:
+        """Open the block that was queued first, and write its events."""
         self._open, events = next(iter(self._queued_events.items()))
         del self._queued_events[self._open]
         return b"".join([self._step(event) for event in events])
@@ -144,6 +150,7 @@ class MessagesStreamEncoder(BaseStreamEncoder):
         return b"".join((self._delta_prefix, escaped, b'"}}\n\n'))
 
     def _text_start(self, event: TextStart) -> bytes:
+        """Open a text block; a refusal is sent as text, which is a loss."""
         if event.refusal:
             self.losses.add(
                 self._part_path(event.key),
@@ -159,6 +166,7 @@ class MessagesStreamEncoder(BaseStreamEncoder):
         return self._fragment(event.escaped)
 
     def _text_end(self, event: TextEnd) -> bytes:
+        """Write the citations of a text, which this wire sends as deltas, and close the block."""
         self._report_foreign(event)
         out = b""
         for citation in event.extra.get(NAME, {}).get("citations", ()):
@@ -175,6 +183,7 @@ class MessagesStreamEncoder(BaseStreamEncoder):
         return self._open_block(block, b"thinking_delta", b"thinking")
 
     def _reasoning_delta(self, event: ReasoningDelta) -> bytes:
+        """Write a thinking fragment; the first one opens the block, a new summary section adds a blank line."""
         if event.section is not None:
             self.losses.add(
                 self._part_path(event.key), "reasoning summary", "rewritten", "Anthropic thinking is plain text", "info"
@@ -188,6 +197,7 @@ class MessagesStreamEncoder(BaseStreamEncoder):
         return opening + self._fragment(gap + event.escaped)
 
     def _reasoning_end(self, event: ReasoningEnd) -> bytes:
+        """Close the reasoning. Redacted data has its own block; without text and signature there is none."""
         self._report_foreign(event)
         own_artefacts = {artefact.kind: artefact.data for artefact in event.artefacts if artefact.provider == PROVIDER}
         if "redacted" in own_artefacts:
@@ -206,6 +216,7 @@ class MessagesStreamEncoder(BaseStreamEncoder):
         return _event("content_block_delta", {"index": self._index, "delta": delta})
 
     def _call_start(self, event: CallStart) -> bytes:
+        """Open a `tool_use` block; an empty `_delta_prefix` makes `_call_delta` collect the text of a freeform call."""
         self._freeform = []
         if event.namespace is not None:
             self.losses.add(self._part_path(event.key), "namespace", "dropped", "Anthropic calls have no namespace")
@@ -229,6 +240,7 @@ class MessagesStreamEncoder(BaseStreamEncoder):
         return b""
 
     def _call_end(self, event: CallEnd) -> bytes:
+        """Close a call; a freeform input is written here, because it has to be wrapped as a JSON object."""
         self._report_foreign(event)
         out = b""
         if not self._delta_prefix:
@@ -248,8 +260,9 @@ class MessagesStreamEncoder(BaseStreamEncoder):
         return b"event: error\ndata: " + to_bytes(write_fault(event.fault)) + b"\n\n"
 
     def _end(self, event: ResponseEnd) -> bytes:
+        """Write `message_delta` with stop reason and usage, then `message_stop`; `container` is in the delta."""
         delta = write_stop(event.stops[0] if event.stops else None, self.losses)
-        own_artefacts = dict(event.extra.get(NAME, {}))
+        own_artefacts = dict(event.extra.get(NAME, {}))  # fields of the answer that only this wire has
         if "container" in own_artefacts:
             delta["container"] = own_artefacts.pop("container")
         usage = write_usage(self._usage, self.losses)

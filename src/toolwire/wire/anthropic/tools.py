@@ -31,6 +31,7 @@ _TOOL = frozenset({"name", "description", "input_schema", "strict", "cache_contr
 
 
 def read_tool(raw: JSON) -> Tool:
+    """Read a declaration; a tool whose type is not `custom` is built in and stays as it is."""
     kind = require_object(raw).get("type")
     if kind is not None and kind != "custom":
         return Tool(str(raw.get("name", kind)), kind="builtin", extra={NAME: raw})
@@ -81,6 +82,7 @@ _UNWRITABLE: tuple[tuple[str, Severity], ...] = (
 
 
 def write_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
+    """Write a declaration; return None and report the loss for a built-in tool of another provider."""
     if tool.kind == "builtin":
         if NAME in tool.extra:
             return tool.extra[NAME]
@@ -129,6 +131,7 @@ def read_choice(raw: JSON) -> tuple[ToolChoice | None, bool | None]:
 
 
 def write_choice(request: Request, losses: Losses) -> Object | None:
+    """Return `tool_choice`; a setting for parallel calls needs one, so `auto` is used if there is no choice."""
     choice = request.choice
     if choice is None:
         if request.parallel is None or not request.tools:

@@ -135,6 +135,7 @@ def decode_error(
     headers: Mapping[str, str] | None,
     signatures: tuple[Signature, ...] = SIGNATURES,
 ) -> Fault:
+    """Decode an error response; the retry time is taken from the body, else from a header, else from the message."""
     fault = read_fault(body, status, signatures)
     after = read_retry_after(headers) if fault.retry_after is None else fault.retry_after
     return replace(

@@ -1,11 +1,11 @@
 """The two spellings of Gemini's JSON.
 
 Gemini's JSON is protobuf JSON, which accepts both camelCase and snake_case. Clients send both, even in one request.
-`read_fields` reads an object in either spelling as camelCase and records the fields in snake_case (form `:snake`); `write_fields`
-writes them back that way. Other fields are written in camelCase.
+`read_fields` reads an object in either spelling as camelCase and records the fields in snake_case (form `:snake`);
+`write_fields` writes them back that way. Other fields are written in camelCase.
 
-The API also accepts one value where it declares a repeated field (`"tools": {"googleSearch": {}}`). `read_fields` reads it as
-a list of one and records the field (form `:single`); `write_fields` unwraps it again.
+The API also accepts one value where it declares a repeated field (`"tools": {"googleSearch": {}}`). `read_fields` reads
+it as a list of one and records the field (form `:single`); `write_fields` unwraps it again.
 """
 
 from __future__ import annotations

@@ -41,6 +41,7 @@ def locator(value: Request | Response) -> Callable[[str], str]:
 
 
 def _response_pointer(path: str) -> str:
+    """Map a canonical path in a response to a pointer into the document."""
     match split(path):
         case ["alternatives", index, *rest]:
             return _candidate_pointer(int(index) + 1, rest)
@@ -52,6 +53,7 @@ def _response_pointer(path: str) -> str:
 
 
 def _candidate_pointer(index: int, path: list[str]) -> str:
+    """Map a path inside an answer to a pointer into the candidate `index`."""
     match path:
         case ["parts", *rest]:
             return join("candidates", index, "content", "parts", *rest)
@@ -63,6 +65,7 @@ def _candidate_pointer(index: int, path: list[str]) -> str:
 
 
 def _request_pointer(request: Request, tools: list[str], path: str) -> str:
+    """Map a canonical path in a request to a pointer; `tools` holds the pointer of each tool."""
     match split(path):
         case ["params", name, *_]:
             return join("generationConfig", _FIELDS.get(name, name))
@@ -81,6 +84,7 @@ def _request_pointer(request: Request, tools: list[str], path: str) -> str:
 
 
 def _message_pointer(request: Request, index: int, rest: list[str]) -> str:
+    """Map a path inside a message; a leading system message is `systemInstruction`, so the others move up by one."""
     first_is_system = bool(request.messages) and request.messages[0].role == "system"
     if rest[:1] == ["parts"] and "parts" in single_fields(request.messages[index].extra, NAME):
         rest = ["parts", *rest[2:]]

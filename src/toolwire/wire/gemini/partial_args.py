@@ -27,15 +27,17 @@ class PartialArguments:
 
     def __init__(self) -> None:
         self._root: Object = {}
-        self._texts: dict[tuple[int, str | int], _StringBuffer] = {}
+        self._texts: dict[tuple[int, str | int], _StringBuffer] = {}  # by id of the holder, and step
 
     @property
     def value(self) -> Object:
+        """The arguments so far, with all string fragments joined."""
         for text in self._texts.values():
             _set(text.holder, text.step, "".join(text.pieces))
         return self._root
 
     def feed(self, raw: JSON) -> None:
+        """Apply one assignment: create the containers on its path, then set the value or append to the string there."""
         fields = to_camel_case(require_object(raw))
         steps = _parse_path(read_string(fields, "jsonPath"))
         holder: Any = self._root
@@ -66,12 +68,15 @@ class PartialArguments:
 
 
 class _StringBuffer(NamedTuple):
+    """A string that arrives in pieces: `holder[step]` is where it belongs."""
+
     holder: Any
     step: str | int
     pieces: list[str]
 
 
 def _parse_path(path: str) -> list[str | int]:
+    """Split a JSONPath such as `$.trip.stops[1]` into keys and indexes; raise for any other syntax."""
     steps: list[str | int] = []
     position = 1
     while path[:1] == "$" and position < len(path):
@@ -93,6 +98,7 @@ def _get(holder: Any, step: str | int) -> Any:
 
 
 def _set(holder: Any, step: str | int, value: Any) -> None:
+    """Set a value; a list grows as needed, but an index more than 1000 beyond its end is an error."""
     if isinstance(step, int) and isinstance(holder, list):
         if step > len(holder) + 1000:
             raise ProtocolError(

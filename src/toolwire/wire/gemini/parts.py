@@ -59,6 +59,7 @@ _OWN_FILES = ("https://generativelanguage.googleapis.com/", "gs://")
 
 
 def read_part(raw: JSON) -> Part:
+    """Read a part of a message; a part of an unknown kind stays Opaque."""
     if type(raw) is dict and len(raw) == 1:  # fast path; signatures, spellings and rare fields take the slow one
         if type(raw.get("text")) is str:
             return Text(raw["text"])
@@ -70,6 +71,7 @@ def read_part(raw: JSON) -> Part:
 
 
 def _read_plain_call(raw: Object) -> ToolCall | None:
+    """Read a call with exactly an id, a name and arguments; None for any other, which `_read_call` reads."""
     call = raw["functionCall"]
     if type(call) is dict and len(call) == 3:
         call_id, name, arguments = call.get("id"), call.get("name"), call.get("args")
@@ -79,6 +81,7 @@ def _read_plain_call(raw: Object) -> ToolCall | None:
 
 
 def _read_plain_result(raw: Object) -> ToolResult | None:
+    """Read a result with one text under `output`; None for any other, which `_read_result` reads."""
     result = raw["functionResponse"]
     if type(result) is dict and len(result) == 3:
         call_id, name, response = result.get("id"), result.get("name"), result.get("response")
@@ -90,6 +93,7 @@ def _read_plain_result(raw: Object) -> ToolResult | None:
 
 
 def _read_any_part(raw: JSON) -> Part:
+    """Read a part with any fields, in either spelling."""
     # protobuf reads a null as an absent field, so a part may list all its members
     fields = {key: value for key, value in to_camel_case(require_object(raw)).items() if value is not None}
     if "functionCall" in fields:
@@ -111,6 +115,7 @@ def read_signature(fields: Object) -> tuple[Artefact, ...]:
 
 
 def _read_text(raw: Object) -> Text | Reasoning:
+    """Read a text, or reasoning if the part is marked as a thought, with its signature."""
     extra: Extra = {}
     fields = read_fields(raw, _TEXT, NAME, extra)
     text = read_optional_string(fields, "text") or ""
@@ -120,6 +125,7 @@ def _read_text(raw: Object) -> Text | Reasoning:
 
 
 def _read_call(raw: Object) -> ToolCall:
+    """Read a call in either spelling; absent arguments are recorded as form."""
     extra: Extra = {}
     fields = read_fields(raw, _CALL_PART, NAME, extra)
     call = read_fields(require_object(fields["functionCall"], "functionCall"), _CALL_FIELDS, _CALL, extra)
@@ -136,6 +142,7 @@ def _read_call(raw: Object) -> ToolCall:
 
 
 def _read_result(raw: Object) -> ToolResult:
+    """Read a function response; a wrapper that `_wrap` would not choose itself is recorded as form."""
     extra: Extra = {}
     fields = read_fields(raw, _RESULT_PART, NAME, extra)
     result = read_fields(
@@ -182,6 +189,7 @@ def _read_result_media(raw: JSON) -> Media | Opaque:
 
 
 def _read_data(raw: Object, field: str, known: frozenset[str]) -> Media | Opaque:
+    """Read inline data or a file; a URI on Google's own storage is a file id that Google owns."""
     extra: Extra = {}
     fields = read_fields(raw, known, NAME, extra)
     data = read_fields(require_object(fields[field], field), _DATA_FIELDS, _DATA, extra)
@@ -218,6 +226,7 @@ _DEFAULT_TYPES: dict[MediaKind, str] = {
 
 
 def _media_kind(media_type: str | None) -> MediaKind:
+    """Return the kind of media for a media type; anything unknown is a file."""
     match (media_type or "").partition("/")[0]:
         case "image":
             return "image"
@@ -229,6 +238,7 @@ def _media_kind(media_type: str | None) -> MediaKind:
 
 
 def write_part(part: Part, losses: Losses, path: str) -> Object | None:
+    """Write a part; return None and report the loss if Gemini has no such part."""
     if isinstance(part, Text):
         if not part.extra and not part.artefacts and part.cache is None:
             return {"text": part.text}
@@ -260,6 +270,7 @@ def write_part(part: Part, losses: Losses, path: str) -> Object | None:
 def _add_signature(
     out: Object, artefacts: tuple[Artefact, ...], cache: str | None, losses: Losses, path: str
 ) -> Object:
+    """Add Google's thought signature to a part; report artefacts of other providers and the cache mark as losses."""
     for artefact in artefacts:
         if artefact.provider == PROVIDER:
             out["thoughtSignature"] = artefact.data
@@ -278,6 +289,7 @@ def _write_call(call: ToolCall, losses: Losses, path: str) -> Object:
 
 
 def _write_any_call(call: ToolCall, losses: Losses, path: str) -> Object:
+    """Write a call with any fields; arguments that were absent when it was read are left out again."""
     inner: Object = {"id": call.id} if call.id else {}
     inner["name"] = call.name
     if call.arguments is None:
@@ -301,6 +313,7 @@ def _placeholder_arguments(call: ToolCall, losses: Losses, path: str) -> Object:
 
 
 def write_result(result: ToolResult, losses: Losses, path: str) -> Object:
+    """Write a function response. This is the fast path: one text under `output` or `error`."""
     parts = result.parts
     if len(parts) == 1 and not result.extra and result.call_id and result.structured is None and result.cache is None:
         only = parts[0]
@@ -311,6 +324,7 @@ def write_result(result: ToolResult, losses: Losses, path: str) -> Object:
 
 
 def _write_any_result(result: ToolResult, losses: Losses, path: str) -> Object:
+    """Write a function response with any parts; text goes into `response`, media into `parts`."""
     inner: Object = {"id": result.call_id} if result.call_id else {}
     if result.name is not None:
         inner["name"] = result.name
@@ -331,6 +345,7 @@ def _write_any_result(result: ToolResult, losses: Losses, path: str) -> Object:
 
 
 def _wrap(result: ToolResult, wrapper: str | None, losses: Losses, path: str) -> Object:
+    """Return the object of a function response; `wrapper` is the key from which it was read, if unusual."""
     content = [part.text for part in result.parts if isinstance(part, Text)]
     if len(content) > 1:
         losses.add(
@@ -355,6 +370,7 @@ def _wrap(result: ToolResult, wrapper: str | None, losses: Losses, path: str) ->
 
 
 def _write_data(part: Media, losses: Losses, path: str) -> Object | None:
+    """Write media as `inlineData` or `fileData`; a missing media type is guessed, because Gemini requires one."""
     data: Object = {} if part.media_type is None else {"mimeType": part.media_type}
     uri = part.url or part.file_id
     if part.media_type is None and ":mimeType" not in part.extra.get(_DATA_FORM, {}):

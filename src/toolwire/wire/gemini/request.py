@@ -41,6 +41,7 @@ _THINKING = frozenset({"includeThoughts", "thinkingBudget", "thinkingLevel"})
 
 
 def decode_request(body: Object) -> Request:
+    """Decode a request; the model, which clients may repeat in the body, is recorded as form."""
     extra: Extra = {}
     fields = read_fields(require_object(body), _KNOWN, NAME, extra, ("contents", "tools"))
     contents = fields.get("contents")
@@ -69,6 +70,7 @@ def decode_request(body: Object) -> Request:
 
 
 def _read_system(raw: JSON, extra: Extra) -> Message:
+    """Read the system instruction; a bare string is accepted and recorded as form."""
     if type(raw) is str:  # tolerated: a bare text
         extra[_FORM] = {**extra.get(_FORM, {}), ":system": "string"}
         raw = {"parts": [{"text": raw}]}
@@ -79,6 +81,7 @@ def _read_system(raw: JSON, extra: Extra) -> Message:
 
 
 def _read_content(raw: JSON) -> Message:
+    """Read one of the contents; a missing role and the old role `function` are read as user."""
     role = require_object(raw).get("role")
     if role == "model":
         return _make_message("assistant", raw)
@@ -90,6 +93,7 @@ def _read_content(raw: JSON) -> Message:
 
 
 def _make_message(role: Role, raw: Object) -> Message:
+    """Build a message; a role that is not the usual one for `role`, and absent parts, are recorded as form."""
     parts = raw.get("parts")
     if parts and type(parts) is list and len(raw) == 2 and role in _ROLES and raw.get("role") == _ROLES[role]:
         return Message(role, tuple(decode_list(raw, "parts", read_part)))
@@ -118,6 +122,7 @@ def _read_tool_config(raw: JSON, extra: Extra) -> Any:
 
 
 def _read_config(raw: JSON, params: dict[str, Any], extra: Extra) -> tuple[ReasoningConfig | None, OutputFormat | None]:
+    """Read `generationConfig`: parameters into `params`, then the reasoning settings and the output format."""
     if raw is None:
         return None, None
     config = read_fields(require_object(raw, "generationConfig"), _CONFIG, _GENERATION, extra, ("stopSequences",))
@@ -130,6 +135,7 @@ def _read_config(raw: JSON, params: dict[str, Any], extra: Extra) -> tuple[Reaso
 
 
 def _read_thinking(raw: JSON) -> ReasoningConfig | None:
+    """Read `thinkingConfig`: a budget of 0 turns thinking off, a negative one leaves the amount to the model."""
     if raw is None:
         return None
     extra: Extra = {}
@@ -160,6 +166,7 @@ _LEVELS = ("minimal", "low", "medium", "high")
 
 
 def _read_format(config: Object) -> OutputFormat | None:
+    """Read the output format; `:schema` records that the schema was in `responseSchema`, the OpenAPI subset."""
     kind = read_optional_string(config, "responseMimeType")
     form: Object = {}
     schema = config.get("responseJsonSchema")
@@ -180,6 +187,7 @@ def _read_format(config: Object) -> OutputFormat | None:
 
 
 def encode_request(request: Request) -> Encoded:
+    """Encode a request; the model and the choice of streaming are reported as moved to the URL."""
     losses = Losses()
     out: Object = {}
     contents: list[Object] = []
@@ -226,6 +234,7 @@ def _write_parts(parts: tuple[Part, ...], path: str, losses: Losses) -> list[Obj
 
 
 def _write_content(message: Message, parts: list[Object]) -> Object:
+    """Write a message with its original role and without `parts` if it had none (form)."""
     if not message.extra:
         return {"role": _ROLES[message.role], "parts": parts}
     form = message.extra.get(_FORM, {})
@@ -237,6 +246,7 @@ def _write_content(message: Message, parts: list[Object]) -> Object:
 
 
 def _write_config(request: Request, losses: Losses) -> Object:
+    """Return `generationConfig`: parameters, reasoning settings and output format."""
     out: Object = {}
     write_params(request.params, _KEYS, out, NAME, losses)
     form = request.extra.get(f"{_GENERATION}~", {})
@@ -253,6 +263,7 @@ def _write_config(request: Request, losses: Losses) -> Object:
 
 
 def _write_thinking(reasoning: ReasoningConfig) -> Object:
+    """Return `thinkingConfig`; an unknown level or unusual spelling is written back from the form `:level`."""
     out: Object = {}
     if reasoning.visible is not None:
         out["includeThoughts"] = reasoning.visible
@@ -272,6 +283,7 @@ def _write_thinking(reasoning: ReasoningConfig) -> Object:
 
 
 def _write_format(output: OutputFormat, out: Object, losses: Losses) -> None:
+    """Write the output format into `out`, the field `generationConfig`."""
     form = output.extra.get(_FORM, {})
     if f"{NAME}/format" in output.extra:
         out.update(output.extra[f"{NAME}/format"])

@@ -72,6 +72,7 @@ _STOP_NAMES: dict[StopReason, str] = {
 
 
 def decode_response(body: Object) -> Response:
+    """Decode a response or an error body; a blocked prompt is an answer without candidates."""
     if "error" in require_object(body) and "candidates" not in body:
         return Response(fault=read_fault(body))
     extra: Extra = {}
@@ -121,6 +122,7 @@ def stop_fault(stop: Stop | None) -> Fault | None:
 
 
 def _read_candidate(raw: JSON) -> Alternative:
+    """Read a candidate; its unknown fields are kept with the stop, the fields of its content with the alternative."""
     extra: Extra = {}
     fields = read_fields(require_object(raw), CANDIDATE, _CANDIDATE, extra)
     content = fields.get("content")
@@ -134,6 +136,7 @@ def _read_candidate(raw: JSON) -> Alternative:
 
 
 def _read_parts(content: Object, outer: Extra) -> list[Part]:
+    """Read the parts of a candidate's content; role and form, which the parts do not hold, go into `outer`."""
     fields = read_fields(content, ("role", "parts"), _CONTENT, outer)
     if fields.get("role") != "model":
         outer[f"{_CONTENT}~"] = {**outer.get(f"{_CONTENT}~", {}), ":role": fields.get("role")}
@@ -146,6 +149,7 @@ def _read_parts(content: Object, outer: Extra) -> list[Part]:
 
 
 def read_stop(candidate: Object, parts: tuple[Part, ...], extra: Extra) -> Stop | None:
+    """Read the finish reason; `extra` holds the other fields of the candidate, which need a stop to be kept."""
     word, detail = read_optional_string(candidate, "finishReason"), read_optional_string(candidate, "finishMessage")
     form: Object = {}
     if candidate.get("index") is None:
@@ -173,6 +177,7 @@ _USAGE = frozenset(
 
 
 def read_usage(raw: JSON) -> Usage | None:
+    """Read the counts; `Usage.output` includes thoughts, `Usage.input` the input of Google's own tools."""
     if raw is None:
         return None
     extra: Extra = {}
@@ -199,6 +204,7 @@ def read_usage(raw: JSON) -> Usage | None:
 
 
 def write_usage(usage: Usage, losses: Losses) -> Object:
+    """Write the counts; this wire counts thoughts and the input of Google's own tools separately."""
     if usage.cache_write:
         losses.add("/usage/cache_write", "tokens written to a cache", "dropped", "Gemini does not count them", "info")
     form = usage.extra.get(_FORM, {})
@@ -219,6 +225,7 @@ def write_usage(usage: Usage, losses: Losses) -> Object:
 
 
 def encode_response(response: Response) -> Encoded:
+    """Encode a response; a blocked prompt and an empty answer are written without candidates."""
     losses = Losses()
     out: Object = {}
     if response.created is not None:
@@ -238,6 +245,7 @@ def encode_response(response: Response) -> Encoded:
 
 
 def _write_candidate(index: int, answer: Response | Alternative, losses: Losses) -> Object:
+    """Write one choice as a candidate; an incomplete call is left out, and the finish reason is changed to match."""
     path = "" if index == 0 else f"/alternatives/{index - 1}"
     parts = []
     stop = answer.stop
@@ -279,6 +287,7 @@ def stop_without_call(call: ToolCall, stop: Stop | None, losses: Losses) -> Stop
 
 
 def write_stop(stop: Stop | None, losses: Losses, path: str) -> Object:
+    """Return the fields for the finish reason; a reason that Gemini lacks is sent as the nearest one and reported."""
     if stop is None:
         return {}
     word = stop.extra.get(_FORM, {}).get(":finishReason", _STOP_NAMES[stop.reason])

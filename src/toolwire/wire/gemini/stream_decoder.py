@@ -57,6 +57,8 @@ class _PartialCall:
 
 
 class _Candidate:
+    """The state of one candidate of the answer."""
+
     __slots__ = ("extra", "fields", "has_calls", "index", "last", "open", "partial", "stop")
 
     def __init__(self, index: int) -> None:
@@ -78,13 +80,14 @@ class GeminiStreamDecoder(BaseStreamDecoder):
     def __init__(self) -> None:
         super().__init__()
         self._array: ArrayDecoder | None = None
-        self._is_framed = False
-        self._head = b""
+        self._is_framed = False  # an array or events: decided
+        self._head = b""  # the bytes before that decision
         self._started = False
         self._candidates: dict[int, _Candidate] = {}
         self._extra: Extra = {}
 
     def _feed(self, data: bytes, events: list[Event]) -> None:
+        """Decode the next bytes; the first ones decide between a JSON array and server-sent events."""
         if not self._is_framed:
             data = self._begin(data)
         if self._array is None:
@@ -117,6 +120,7 @@ class GeminiStreamDecoder(BaseStreamDecoder):
         return bool(self._candidates) and all(c.stop is not None for c in self._candidates.values())
 
     def _finish(self, events: list[Event]) -> None:
+        """Emit the end of the answer, or a fault if the first candidate stopped with an error or a malformed call."""
         candidates = [self._candidates[index] for index in sorted(self._candidates)]
         for candidate in candidates:
             self._close_text(candidate, events)
@@ -128,6 +132,7 @@ class GeminiStreamDecoder(BaseStreamDecoder):
             events.append(ResponseEnd(stops, self._extra))
 
     def _frame(self, name: bytes, payload: bytes, events: list[Event]) -> None:
+        """Decode one chunk, which is a whole response with the next parts."""
         chunk = to_camel_case(self._read_object(payload))
         if "error" in chunk and "candidates" not in chunk:
             self._over = True
@@ -155,6 +160,7 @@ class GeminiStreamDecoder(BaseStreamDecoder):
             self._candidates.setdefault(0, _Candidate(0)).stop = stop
 
     def _read_candidate(self, fields: Object, events: list[Event]) -> None:
+        """Emit the new parts of a candidate; a finish reason ends its open text and its incomplete calls."""
         index = read_integer(fields, "index") or 0
         candidate = self._candidates.get(index)
         if candidate is None:
@@ -191,6 +197,7 @@ class GeminiStreamDecoder(BaseStreamDecoder):
                 kept[key] = dict(value) if type(value) is dict else value
 
     def _read_part(self, candidate: _Candidate, raw: Object, events: list[Event]) -> None:
+        """Emit the events of one part; assignments of an incomplete call are collected first."""
         fields = to_camel_case(raw)
         call = fields.get("functionCall")
         if call is not None and _is_partial(candidate, to_camel_case(require_object(call, "functionCall"))):
@@ -207,6 +214,7 @@ class GeminiStreamDecoder(BaseStreamDecoder):
             events.append(WholePart(self._new_key(), part, candidate.index))
 
     def _emit_text(self, candidate: _Candidate, part: Text | Reasoning, events: list[Event]) -> None:
+        """Emit a text or thought; it continues the open item of the same kind, else it opens another."""
         kind = "text" if isinstance(part, Text) else "thought"
         fields = part.extra.get(NAME)
         if not part.text and not part.artefacts and not fields:
@@ -226,6 +234,7 @@ class GeminiStreamDecoder(BaseStreamDecoder):
             self._close_text(candidate, events, part.artefacts)
 
     def _close_text(self, candidate: _Candidate, events: list[Event], artefacts: tuple[Artefact, ...] = ()) -> None:
+        """End the open text or thought, with its signature and its unknown fields."""
         if candidate.open is None:
             return
         kind, key = candidate.open
@@ -237,6 +246,7 @@ class GeminiStreamDecoder(BaseStreamDecoder):
         candidate.fields = {}
 
     def _emit_call(self, candidate: _Candidate, call: ToolCall, events: list[Event]) -> None:
+        """Emit the start, the arguments and the end of a complete call, without the form of its part."""
         candidate.has_calls = True
         key = self._new_key()
         events.append(CallStart(key, call.id, call.name, choice=candidate.index))
@@ -245,6 +255,7 @@ class GeminiStreamDecoder(BaseStreamDecoder):
         events.append(CallEnd(key, call.arguments, None, "complete", call.artefacts, extra))
 
     def _read_partial(self, candidate: _Candidate, call: Object, fields: Object, events: list[Event]) -> None:
+        """Collect assignments of an incomplete call; one without an id and a name continues the latest call."""
         self._close_text(candidate, events)
         candidate.has_calls = True
         call_id = read_optional_string(call, "id") or ("" if call.get("name") else candidate.last)

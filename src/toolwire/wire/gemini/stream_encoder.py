@@ -50,12 +50,13 @@ class GeminiStreamEncoder(BaseStreamEncoder):
         self._open: dict[int, Any] = {}  # the start event of each open item
         self._calls: dict[int, bytes | None] = {}  # in start order: the chunk of an ended call, or None
         self._last: dict[int, tuple[type[Event], int]] = {}  # by choice: kind and key of the last fragment
-        self._sections: dict[int, int | None] = {}
-        self._freeform: dict[int, list[bytes]] = {}
+        self._sections: dict[int, int | None] = {}  # by key: the summary section of the last fragment
+        self._freeform: dict[int, list[bytes]] = {}  # input of open freeform calls so far
         self._broken: dict[int, ToolCall] = {}  # by choice: an incomplete call that was left out
         self._usage: Usage | None = None
 
     def _start(self, event: ResponseStart) -> bytes:
+        """Keep the model and the id, which every chunk repeats (`_tail`); nothing is written yet."""
         fields: Object = {}
         if event.created is not None:
             self.losses.add(
@@ -73,6 +74,7 @@ class GeminiStreamEncoder(BaseStreamEncoder):
         return b'%b%b]},"index":%d}]%b}\n\n' % (head, part, choice, self._tail)
 
     def _begin(self, event: TextStart | ReasoningStart | CallStart) -> bytes:
+        """Register an item; nothing is written before its first fragment or, for a call, before its end."""
         self._open[event.key] = event
         if isinstance(event, CallStart):
             self._calls[event.key] = None
@@ -99,6 +101,7 @@ class GeminiStreamEncoder(BaseStreamEncoder):
         return choice
 
     def _reasoning_delta(self, event: ReasoningDelta) -> bytes:
+        """Write a thought fragment; a new section of a summary begins after a blank line."""
         if event.section is not None:
             self.losses.add(
                 self._part_path(event.key), "reasoning summary", "rewritten", "Gemini thoughts are plain text", "info"
@@ -144,6 +147,7 @@ class GeminiStreamEncoder(BaseStreamEncoder):
         return b""
 
     def _call_end(self, event: CallEnd) -> bytes:
+        """Write a call when all earlier calls have ended; an incomplete one is left out and reported."""
         start: CallStart = self._open.pop(event.key)
         raw = event.raw
         if start.kind == "freeform":
@@ -197,6 +201,7 @@ class GeminiStreamEncoder(BaseStreamEncoder):
         return b"data: " + to_bytes(write_fault(event.fault)) + b"\n\n"
 
     def _end(self, event: ResponseEnd) -> bytes:
+        """Write the last chunk: finish reasons, usage, and the fields of the answer that only this wire has."""
         candidates = []
         for index, stop in enumerate(event.stops):
             if index in self._broken:

@@ -48,6 +48,7 @@ def read_tools(raw: Object, extra: Extra | None = None) -> tuple[Tool, ...]:
 
 
 def _with_extra(tool: Tool, extra: Extra) -> Tool:
+    """Copy a tool with another `extra`; the fields that this wire never reads are not copied."""
     return Tool(
         tool.name,
         tool.description,
@@ -83,6 +84,7 @@ def _read_function(raw: JSON) -> Tool:
 
 
 def _read_any_function(raw: JSON) -> Tool:
+    """Read a declaration with any fields; `:schema` and `:output` record the use of the OpenAPI fields."""
     extra: Extra = {}
     fields = read_fields(require_object(raw), _FUNCTION, NAME, extra)
     form: Object = {}
@@ -107,6 +109,7 @@ def _read_any_function(raw: JSON) -> Tool:
 
 
 def write_tools(tools: tuple[Tool, ...], losses: Losses, extra: Extra | None = None) -> list[Object]:
+    """Write the declarations, grouped into the entries from which they were read (form `:entry`)."""
     entries: dict[object, Object] = {}
     forms: dict[object, Extra] = {}
     for index, tool in enumerate(tools):
@@ -144,6 +147,7 @@ _unwritable = attrgetter(*(concept for concept, _ in _UNWRITABLE))
 
 
 def _write_function(tool: Tool, losses: Losses, path: str) -> Object:
+    """Write one declaration, and report the fields that Gemini declarations do not have."""
     for (concept, severity), value in zip(_UNWRITABLE, _unwritable(tool), strict=True):
         if value:
             losses.add(f"{path}/{concept}", concept, "dropped", "Gemini declarations have no field for it", severity)

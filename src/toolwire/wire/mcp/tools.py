@@ -67,6 +67,7 @@ def _read_tool(raw: JSON) -> Tool:
 
 
 def _effect(annotations: JSON) -> Effect:
+    """Derive the effect of a tool from its annotations; without a usable hint it is `write`, the most cautious one."""
     if type(annotations) is dict:
         if annotations.get("readOnlyHint") is True:
             return "read"
@@ -102,6 +103,7 @@ def encode_tools(tools: tuple[Tool, ...], *, version: str = LATEST) -> tuple[lis
 
 
 def _write_tool(tool: Tool, version: str, losses: Losses, path: str) -> Object:
+    """Write one declaration; an output schema or annotations that `version` does not support are left out."""
     out: Object = {"name": tool.name}
     if tool.description is not None:
         out["description"] = tool.description

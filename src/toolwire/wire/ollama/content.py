@@ -51,7 +51,7 @@ def _read_image(data: JSON) -> Media:
 
 
 def write_content(parts: Sequence[LocatedPart], form: Object, losses: Losses, separator: str) -> Object:
-    """Return the fields `content` and `images`. `joint` separates texts that were separate parts."""
+    """Return the fields `content` and `images`. `separator` is put between texts that were separate parts."""
     text_content: list[str] = []
     images: list[str] = []
     for path, part in parts:
@@ -74,6 +74,7 @@ def write_content(parts: Sequence[LocatedPart], form: Object, losses: Losses, se
 
 
 def _report_text(part: Text, path: str, losses: Losses) -> None:
+    """Report the losses of a text on this wire: artefacts, the cache mark, or the whole part if it is empty."""
     if part.artefacts:
         losses.add(f"{path}/artefacts", "artefact", "dropped", "Ollama has no field for it")
     if part.cache is not None:
@@ -83,6 +84,7 @@ def _report_text(part: Text, path: str, losses: Losses) -> None:
 
 
 def _write_media(part: Media, path: str, text_content: list[str], images: list[str], losses: Losses) -> None:
+    """Append an inline image to `images`; for any other media, append a placeholder to `text_content`."""
     if part.kind != "image" or part.data is None:
         detail = f"Ollama accepts only inline images, not {'a URL' if part.kind == 'image' else part.kind}"
         losses.add(path, part.kind, "dropped", detail, "error")

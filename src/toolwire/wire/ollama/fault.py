@@ -60,6 +60,7 @@ def decode_error(
     headers: Mapping[str, str] | None,
     signatures: tuple[Signature, ...] = (),
 ) -> Fault:
+    """Decode an error response; `signatures` is empty unless the limits of the codec have some."""
     return replace(
         add_breach(read_fault(body, status), signatures),
         retry_after=read_retry_after(headers),

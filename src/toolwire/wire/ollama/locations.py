@@ -37,6 +37,7 @@ def locator(value: Request | Response) -> Callable[[str], str]:
 
 
 def _part_locations(parts: tuple[Part, ...]) -> Iterator[str]:
+    """Yield the pointer of each part inside its message; a result is the whole message."""
     calls = images = 0
     for part in parts:
         if isinstance(part, ToolResult):
@@ -52,6 +53,7 @@ def _part_locations(parts: tuple[Part, ...]) -> Iterator[str]:
 
 
 def _request_pointer(request: Request, locations: dict[int, list[str]], path: str) -> str:
+    """Map a canonical path in a request to a pointer; `locations` caches the parts of each message."""
     match split(path):
         case ["params", ("logprobs" | "top_logprobs") as name, *_]:
             return join(name)
@@ -69,6 +71,7 @@ def _request_pointer(request: Request, locations: dict[int, list[str]], path: st
 
 
 def _response_pointer(locations: list[str], path: str) -> str:
+    """Map a canonical path in a response to a pointer; `locations` holds the pointers of its parts."""
     match split(path):
         case ["parts", number, *rest]:
             return join("message") + locations[int(number)] + join(*rest)

@@ -43,6 +43,7 @@ THINKING_FORM: Extra = {FORM: {":field": "thinking"}}
 
 
 def read_message(raw: JSON) -> Message:
+    """Read a message of a request; the role is compared without case, and its spelling is recorded as form."""
     word = read_string(require_object(raw), "role")
     role = word.lower()  # the server does the same
     form: Object = {} if role == word else {":role": word}
@@ -72,6 +73,7 @@ def read_assistant(raw: Object, form: Object) -> Message:
 
 
 def read_call(raw: JSON) -> ToolCall:
+    """Read a call; its index, its type and absent arguments are recorded as form."""
     function = require_object(require_object(raw).get("function"), "function")
     arguments = function.get("arguments")
     try:
@@ -89,6 +91,7 @@ def read_call(raw: JSON) -> ToolCall:
 
 
 def _read_result(raw: Object, form: Object) -> ToolResult:
+    """Read a `tool` message as a result; older clients send the name of the tool as `name`, not `tool_name`."""
     name = read_optional_string(raw, "tool_name")
     known = _RESULT
     if name is None and type(raw.get("name")) is str:  # older clients, from before `tool_name` existed
@@ -100,6 +103,7 @@ def _read_result(raw: Object, form: Object) -> ToolResult:
 
 
 def write_message(message: Message, path: str, out: list[Object], losses: Losses) -> None:
+    """Append a message to `out`; each result in a user message becomes a `tool` message of its own."""
     if message.role == "assistant":
         placed = [(f"{path}/parts/{number}", part) for number, part in enumerate(message.parts)]
         out.append(write_assistant(placed, message.extra, losses, "\n\n"))
@@ -122,6 +126,7 @@ def write_message(message: Message, path: str, out: list[Object], losses: Losses
 
 
 def _write_result(result: ToolResult, losses: Losses, path: str) -> Object:
+    """Write a result as a `tool` message; the error flag has no field here and is reported."""
     form = result.extra.get(FORM, {})
     if result.is_error:
         losses.add(f"{path}/is_error", "is_error", "dropped", "Ollama results have no error flag", "error")
@@ -165,6 +170,7 @@ def write_assistant(
 
 
 def write_call(call: ToolCall, losses: Losses, path: str, number: int | None) -> Object:
+    """Write a call; `number` is its index, unless it was read with another one (form `:index`)."""
     if call.namespace is not None:
         losses.add(f"{path}/namespace", "namespace", "dropped", "Ollama calls have no namespace")
     if call.artefacts:

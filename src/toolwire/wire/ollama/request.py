@@ -47,6 +47,7 @@ _KNOWN = frozenset(_TOP_LEVEL_PARAMS) | {"model", "messages", "tools", "stream",
 
 
 def decode_request(body: Object) -> Request:
+    """Decode a request; without `stream` it is a streaming request, which is the server's default."""
     if type(require_object(body).get("messages")) is not list:
         raise ProtocolError("expected an array of messages", pointer="/messages")
     messages = tuple(decode_list(body, "messages", read_message))
@@ -71,6 +72,7 @@ def decode_request(body: Object) -> Request:
 
 
 def _read_params(body: Object, extra: Extra) -> dict[str, Any]:
+    """Read the parameters at the top level and in `options`; a negative token limit is kept only for this wire."""
     params: dict[str, Any] = {}
     spelled = read_params(body, _TOP_LEVEL_PARAMS, params)
     options = body.get("options")
@@ -97,6 +99,7 @@ def _keep_spelling(spelled: Object, extra: Extra) -> None:
 
 
 def _read_think(value: JSON) -> ReasoningConfig | None:
+    """Read `think`: a boolean, or an effort level. Thinking is always shown if it is enabled."""
     if value is None or value == "":
         return None
     if type(value) is bool:
@@ -107,6 +110,7 @@ def _read_think(value: JSON) -> ReasoningConfig | None:
 
 
 def _read_format(value: JSON) -> OutputFormat | None:
+    """Read `format`: the string `json`, or a JSON Schema."""
     if value is None or value == "":
         return None
     if value == "json":
@@ -117,6 +121,7 @@ def _read_format(value: JSON) -> OutputFormat | None:
 
 
 def encode_request(request: Request) -> Encoded:
+    """Encode a request; `stream` is left out only if the request streams and was read without it."""
     losses = Losses()
     out: Object = {"model": request.model} if request.model else {}
     messages: list[Object] = []
@@ -137,6 +142,7 @@ def encode_request(request: Request) -> Encoded:
 
 
 def _write_params(request: Request, out: Object, losses: Losses) -> None:
+    """Write the parameters into `options`, except for the two that belong to the top level."""
     options: Object = {}
     write_params(request.params, _KEYS, options, NAME, losses)
     restore_spelling(options, request.extra.get(FORM, {}))
@@ -150,6 +156,7 @@ def _write_params(request: Request, out: Object, losses: Losses) -> None:
 
 
 def _write_think(reasoning: ReasoningConfig, out: Object, losses: Losses) -> None:
+    """Write `think`, and report a token budget or a visibility that it cannot express."""
     if reasoning.budget is not None:
         losses.add(
             join("reasoning", "budget"),
@@ -172,6 +179,7 @@ def _write_think(reasoning: ReasoningConfig, out: Object, losses: Losses) -> Non
 
 
 def _write_format(output: OutputFormat, out: Object, losses: Losses) -> None:
+    """Write `format`; a schema that is not an object becomes plain JSON mode; name and strictness are losses."""
     if output.kind == "json":
         out["format"] = "json"
     elif output.kind == "json_schema":

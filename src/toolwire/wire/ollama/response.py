@@ -56,6 +56,7 @@ _UNNAMED_REASONS = frozenset({"content_filter", "refusal", "pause", "malformed_c
 
 
 def decode_response(body: Object) -> Response:
+    """Decode a response or an error body; fields of the message are kept under `ollama/message`."""
     if require_object(body).get("error") and "message" not in body:
         return Response(fault=read_fault(body))
     message = _read_message(require_object(body.get("message"), "message"))
@@ -120,6 +121,7 @@ def write_created(created: int | None, form: Object, losses: Losses) -> Object:
 
 
 def read_stop(body: Object, parts: tuple[Part, ...]) -> Stop | None:
+    """Read the stop reason; None while the answer is not done. `stop` with calls means that the model calls a tool."""
     done, word = body.get("done"), read_optional_string(body, "done_reason")
     if done is not None and type(done) is not bool:
         raise type_error("a boolean", done, "done")
@@ -167,6 +169,7 @@ def write_usage(usage: Usage, losses: Losses) -> Object:
 
 
 def encode_response(response: Response) -> Encoded:
+    """Encode a response; incomplete calls are left out, because a client would execute them."""
     losses = Losses()
     if response.id:
         losses.add("/id", "id", "dropped", "Ollama answers have no id", "info")

@@ -54,7 +54,7 @@ class OllamaStreamDecoder(BaseStreamDecoder):
         self._lines = NDJSONDecoder()
         self._started = False
         self._has_calls = False
-        self._open: tuple[type[Part], int] | None = None
+        self._open: tuple[type[Part], int] | None = None  # kind and key of the open item
         self._logprobs: list[JSON] = []
         self._extra: Extra = {}
 
@@ -68,6 +68,7 @@ class OllamaStreamDecoder(BaseStreamDecoder):
         return False  # the line with `done` ends the answer immediately
 
     def _frame(self, name: bytes, payload: bytes, events: list[Event]) -> None:
+        """Decode one line: the next parts, the counts and, in the last line, the stop reason."""
         line = self._read_object(payload)
         if line.get("error") and "message" not in line:
             self._over = True
@@ -100,6 +101,7 @@ class OllamaStreamDecoder(BaseStreamDecoder):
         self._extra = merge_extra(self._extra, extra)
 
     def _read_message(self, raw: Object, events: list[Event]) -> None:
+        """Emit the parts of a line; its unknown fields are kept for the end of the answer."""
         try:
             parts = read_assistant(raw, {}).parts
         except ProtocolError as error:
@@ -116,6 +118,7 @@ class OllamaStreamDecoder(BaseStreamDecoder):
         self._keep_extra(read_unknown(raw, _MESSAGE, MESSAGE))
 
     def _emit_text(self, part: Text | Reasoning, events: list[Event]) -> None:
+        """Emit text or thinking; it continues the open item of the same kind, else it opens another."""
         if self._open is None or self._open[0] is not type(part):
             self._close_text(events)
             key = self._new_key()
@@ -126,6 +129,7 @@ class OllamaStreamDecoder(BaseStreamDecoder):
             events.append(TextDelta(key, escaped) if isinstance(part, Text) else ReasoningDelta(key, escaped))
 
     def _close_text(self, events: list[Event]) -> None:
+        """End the open text or thinking, if there is one."""
         if self._open is None:
             return
         kind, key = self._open

@@ -44,13 +44,14 @@ class OllamaStreamEncoder(BaseStreamEncoder):
         self._starts: dict[int, CallStart] = {}
         self._inputs: dict[int, list[bytes]] = {}  # input of open freeform calls so far
         self._calls: dict[int, bytes | None] = {}  # in start order: the line of an ended call, or None
-        self._has_calls = 0
+        self._has_calls = 0  # number of calls written so far, the index of the next one
         self._last: tuple[type[Event], int] | None = None  # kind and key of the text written last
-        self._sections: dict[int, int | None] = {}
-        self._broken: ToolCall | None = None
+        self._sections: dict[int, int | None] = {}  # by key: the summary section of the last fragment
+        self._broken: ToolCall | None = None  # the first incomplete call, which was left out
         self._usage: Usage | None = None
 
     def _write(self, event: Event) -> bytes:
+        """Write an event of the first choice; an answer on this wire has no other."""
         key = getattr(event, "key", None)
         if key is not None and self._positions[key][0]:
             self.losses.add("/alternatives", "alternatives", "dropped", "an Ollama answer has only one choice", "error")
@@ -58,6 +59,7 @@ class OllamaStreamEncoder(BaseStreamEncoder):
         return super()._write(event)
 
     def _start(self, event: ResponseStart) -> bytes:
+        """Keep the model and the time, which every line repeats; nothing is written yet."""
         if event.id:
             self.losses.add("/id", "id", "dropped", "Ollama answers have no id", "info")
         created = write_created(event.created, event.extra.get(FORM, {}), self.losses)
@@ -80,6 +82,7 @@ class OllamaStreamEncoder(BaseStreamEncoder):
         return self._message_line(event.escaped)
 
     def _reasoning_delta(self, event: ReasoningDelta) -> bytes:
+        """Write a thinking fragment; a new section of a summary begins after a blank line."""
         self._report_joined(ReasoningDelta, event.key)
         if event.section is not None:
             detail = "Ollama thinking is plain text"
@@ -116,6 +119,7 @@ class OllamaStreamEncoder(BaseStreamEncoder):
         return b""
 
     def _call_end(self, event: CallEnd) -> bytes:
+        """Write a call when all earlier calls have ended; an incomplete one is left out and reported."""
         start = self._starts.pop(event.key)
         raw = event.raw
         if start.kind == "freeform":
@@ -169,6 +173,7 @@ class OllamaStreamEncoder(BaseStreamEncoder):
         return to_bytes(write_fault(event.fault)) + b"\n"
 
     def _end(self, event: ResponseEnd) -> bytes:
+        """Write the last line: the stop reason, the counts, and the fields that only this wire has."""
         stop = event.stops[0] if event.stops else None
         if self._broken is not None:
             stop = stop_without_call(self._broken, stop, self.losses)

@@ -25,6 +25,7 @@ _INNER = frozenset({"name", "description", "parameters"})
 
 
 def read_tool(raw: JSON) -> Tool:
+    """Read a declaration; one without `function` is a built-in tool and stays as it is."""
     if "function" not in require_object(raw):
         return Tool(read_string(raw, "type"), kind="builtin", extra={NAME: raw})
     function = require_object(raw["function"], "function")
@@ -57,6 +58,7 @@ _unwritable = attrgetter(*(concept for concept, _ in _UNWRITABLE))
 
 
 def write_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
+    """Write a declaration; return None and report the loss for a built-in tool of another provider."""
     if tool.kind == "builtin":
         if NAME in tool.extra:
             return tool.extra[NAME]

@@ -67,6 +67,7 @@ def is_own_part(part: Part) -> bool:
 
 
 def _write_reasoning(part: Reasoning, out: Object, losses: Losses, path: str) -> None:
+    """Append reasoning to the field from which it was read (form `:field`), by default `reasoning_content`."""
     _report_artefacts(part, losses, path)
     if part.summary:
         losses.add(f"{path}/summary", "reasoning summary", "rewritten", "Chat reasoning is plain text", "info")

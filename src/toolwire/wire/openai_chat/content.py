@@ -146,6 +146,7 @@ def _outer_extra(raw: Object, kind: str, inner: Object, known: frozenset[str]) -
 
 
 def _read_audio(raw: Object) -> Media:
+    """Read inline audio; a format that OpenAI does not have is kept as a field of this wire."""
     audio = require_object(raw.get("input_audio"), "input_audio")
     encoding = read_optional_string(audio, "format")
     known = _AUDIO if encoding in _AUDIO_FORMATS.values() else _AUDIO - {"format"}  # others may support more
@@ -157,6 +158,7 @@ def _read_audio(raw: Object) -> Media:
 
 
 def _read_image(raw: Object) -> Media | Opaque:
+    """Read an image, inline or by URL; one without either stays Opaque."""
     image = raw.get("image_url")
     form: Object = {}
     if type(image) is str:  # liberal: a bare URL
@@ -174,6 +176,7 @@ def _read_image(raw: Object) -> Media | Opaque:
 
 
 def _read_file(raw: Object) -> Media | Opaque:
+    """Read a file: inline data, an id, or a URL; one without any of them stays Opaque."""
     file = require_object(raw.get("file"), "file")
     file_data, file_id = read_optional_string(file, "file_data"), read_optional_string(file, "file_id")
     if not file_data and not file_id:
@@ -225,6 +228,7 @@ def write_content(
 
 
 def write_part(part: Part, losses: Losses, path: str) -> JSON:
+    """Write a part as an element of a content array; None for a part that Chat cannot hold."""
     if isinstance(part, Text):
         if _FORM in part.extra and ":content" in part.extra[_FORM]:
             return part.text
@@ -265,6 +269,7 @@ def write_part(part: Part, losses: Losses, path: str) -> JSON:
 
 
 def _write_cache(ttl: str | None, extra: Extra) -> Object:
+    """Return the cache breakpoint as a field, or no field if there is no time to live."""
     if ttl is None:
         return {}
     mark: Object = {} if ":mode" in extra.get(_FORM, {}) else {"mode": "explicit"}
@@ -274,6 +279,7 @@ def _write_cache(ttl: str | None, extra: Extra) -> Object:
 
 
 def _write_media(part: Media) -> Object | None:
+    """Return the content element for media, or None if Chat does not accept it."""
     form = part.extra.get(_FORM, {})
     if part.kind == "image" and (part.url or part.data is not None):
         url = part.url or data_url(part.media_type or "image/png", part.data or "")

@@ -32,6 +32,7 @@ _DECLARED = frozenset(Tool.__struct_fields__) - {"extra"}
 
 
 def locator(value: Request | Response) -> Callable[[str], str]:
+    """Return a function from canonical paths in `value` to pointers; it searches the parts of a message once."""
     locations = _PartLocations()
     return (
         partial(_request_pointer, value, locations)
@@ -53,6 +54,7 @@ class _PartLocations:
 
 
 def _part_locations(parts: tuple[Part, ...]) -> Iterator[str]:
+    """Yield the pointer of each part inside its message; a result is the whole message."""
     calls = content = 0
     for part in parts:
         if isinstance(part, ToolResult):
@@ -70,6 +72,7 @@ def _part_locations(parts: tuple[Part, ...]) -> Iterator[str]:
 
 
 def _request_pointer(request: Request, locations: _PartLocations, path: str) -> str:
+    """Map a canonical path in a request to a pointer; legacy fields are found by their form."""
     match split(path):
         case ["params", name, *_]:
             key = _FIELDS.get(name, name)
@@ -97,6 +100,7 @@ def _request_pointer(request: Request, locations: _PartLocations, path: str) -> 
 
 
 def _response_pointer(response: Response, locations: _PartLocations, path: str) -> str:
+    """Map a canonical path in a response to a pointer into the document."""
     match split(path):
         case ["alternatives", index, *rest]:
             return _choice_pointer(int(index) + 1, response.alternatives[int(index)].parts, locations, rest)
@@ -106,6 +110,7 @@ def _response_pointer(response: Response, locations: _PartLocations, path: str) 
 
 
 def _choice_pointer(index: int, parts: tuple[Part, ...], locations: _PartLocations, path: list[str]) -> str:
+    """Map a path inside an answer to a pointer into the choice `index`."""
     match path:
         case ["parts", number, *rest]:
             return join("choices", index, "message") + locations.location_of(index, parts, number) + join(*rest)

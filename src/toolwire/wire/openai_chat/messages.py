@@ -41,6 +41,7 @@ REASONING_FIELDS = ("reasoning_content", "reasoning")
 
 
 def read_message(raw: JSON) -> Message:
+    """Read a message of a request; a `tool` or legacy `function` message becomes a user message with one result."""
     role = require_object(raw).get("role")
     if role == "assistant":
         return read_assistant(raw)
@@ -79,6 +80,7 @@ def _with_form(extra: Extra, form: Object) -> Extra:
 
 
 def _read_result(raw: Object, call_id: str, form: Object) -> ToolResult:
+    """Read a result; `form` records how it was written, and a refusal in its content stays Opaque."""
     form |= _missing_content_form(raw)
     parts = read_content(raw, form)
     extra = read_extra(raw, _RESULT, NAME) if len(raw) > 3 or not parts or not call_id else {}
@@ -106,6 +108,7 @@ def read_assistant(raw: Object) -> Message:
 
 
 def _read_any_assistant(raw: Object) -> Message:
+    """Read an assistant message with any fields; each kind of part has its own field."""
     form: Object = {}
     parts: list[Part] = []
     known = {"role", "content"}
@@ -148,6 +151,7 @@ def read_id(raw: Object) -> str:
 
 
 def read_call(raw: JSON) -> ToolCall:
+    """Read a call. This is the fast path: a function call with exactly the usual fields."""
     if type(raw) is dict and len(raw) == 3 and raw.get("type") == "function":
         call_id, function = raw.get("id"), raw.get("function")
         if call_id and call_id != NO_ID and type(call_id) is str and type(function) is dict and len(function) == 2:
@@ -159,6 +163,7 @@ def read_call(raw: JSON) -> ToolCall:
 
 
 def _read_any_call(raw: JSON) -> ToolCall:
+    """Read a call with any fields; a missing type, id or arguments string is recorded as form."""
     kind = require_object(raw).get("type", "custom" if raw.get("custom") is not None else "function")
     call_id = read_id(raw)
     if kind == "custom":
@@ -188,6 +193,7 @@ def _read_any_call(raw: JSON) -> ToolCall:
 
 
 def _read_custom_call(raw: Object, call_id: str) -> ToolCall:
+    """Read a call of a freeform tool, whose input is plain text."""
     custom = require_object(raw.get("custom"), "custom")
     extra = read_extra(custom, _CUSTOM, f"{NAME}/function", read_extra(raw, _CALL, NAME))
     form = {":type": "absent"} if raw.get("type") is None else {}
@@ -201,6 +207,7 @@ def _read_custom_call(raw: Object, call_id: str) -> ToolCall:
 
 
 def read_arguments(function: Object) -> tuple[Object | None, str | None, CallState]:
+    """Return (arguments, original text, state); an object in place of the text is accepted."""
     value = function.get("arguments")
     if type(value) is str:
         arguments, state = parse_arguments(value)
@@ -221,6 +228,7 @@ def read_signature(raw: Object) -> tuple[Artefact, ...]:
 
 
 def _read_function_call(raw: Object) -> ToolCall:
+    """Read the legacy field `function_call`, which has no id; form `:call` restores it."""
     try:
         arguments, text, state = read_arguments(raw)
         name = read_string(raw, "name")
@@ -234,6 +242,7 @@ def _read_function_call(raw: Object) -> ToolCall:
 
 
 def write_message(message: Message, path: str, out: list[Object], losses: Losses) -> None:
+    """Append a message to `out`; each result in a user message becomes a `tool` message of its own."""
     if message.role == "assistant":
         out.append(write_assistant(message.parts, message.extra, path, losses))
         return
@@ -263,6 +272,7 @@ def _content_field(content: JSON, form: Object) -> Object:
 
 
 def write_result(result: ToolResult, losses: Losses, path: str) -> Object:
+    """Write a result as a `tool` message, or as a legacy `function` message if it was read from one."""
     form = result.extra.get(_FORM, {})
     if result.is_error:
         losses.add(f"{path}/is_error", "is_error", "dropped", "Chat results have no error flag", "error")
@@ -278,6 +288,7 @@ def write_result(result: ToolResult, losses: Losses, path: str) -> Object:
 
 
 def write_assistant(parts: tuple[Part, ...], extra: Extra, path: str, losses: Losses) -> Object:
+    """Write an assistant message of a request; text after a call is moved before the calls, which is a loss."""
     out: Object = {"role": "assistant"}
     content: list[Part] = []
     calls: list[Object] = []
@@ -317,6 +328,7 @@ def _write_reasoning(part: Reasoning, out: Object, losses: Losses, path: str) ->
 
 
 def write_function(call: ToolCall) -> Object:
+    """Return name and arguments of a call; the arguments are text, unless they were read as an object or absent."""
     raw_value = call.extra.get(_FORM, {}).get(":arguments")
     if raw_value == "object" and call.raw is None:
         return {"name": call.name, "arguments": call.arguments or {}}
@@ -326,6 +338,7 @@ def write_function(call: ToolCall) -> Object:
 
 
 def write_call(call: ToolCall, losses: Losses, path: str) -> Object:
+    """Write a call; Google's signature goes into `extra_content`, as on Gemini's compatible endpoint."""
     if call.namespace is not None:
         losses.add(f"{path}/namespace", "namespace", "dropped", "Chat calls have no namespace")
     if call.kind == "freeform":

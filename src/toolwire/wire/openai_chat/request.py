@@ -57,6 +57,7 @@ _KNOWN = frozenset(_PARAMS) | {
 
 
 def decode_request(body: Object) -> Request:
+    """Decode a request; one with only model, messages and tools takes the fast path."""
     if type(require_object(body).get("messages")) is not list:
         raise ProtocolError("expected an array of messages", pointer="/messages")
     messages = tuple(decode_list(body, "messages", read_message))
@@ -121,6 +122,7 @@ def _read_effort(effort: str) -> ReasoningConfig:
 
 
 def _read_format(value: JSON) -> OutputFormat | None:
+    """Read `response_format`; a type that no other wire has is kept whole in `extra`."""
     if value is None:
         return None
     kind = require_object(value, "response_format").get("type")
@@ -147,6 +149,7 @@ def _read_format(value: JSON) -> OutputFormat | None:
 
 
 def encode_request(request: Request) -> Encoded:
+    """Encode a request; legacy `functions` are written back as such."""
     losses = Losses()
     out: Object = {"model": request.model} if request.model else {}
     messages: list[Object] = []
@@ -177,6 +180,7 @@ def encode_request(request: Request) -> Encoded:
 
 
 def _write_params(request: Request, out: Object, losses: Losses) -> None:
+    """Write the parameters and `stream_options`; form `:max_tokens` restores the older name of the token limit."""
     write_params(request.params, _KEYS, out, NAME, losses)
     form = request.extra.get(_FORM, {})
     if ":max_tokens" in form and "max_completion_tokens" in out:
@@ -191,6 +195,7 @@ def _write_params(request: Request, out: Object, losses: Losses) -> None:
 
 
 def _write_effort(reasoning: ReasoningConfig, out: Object, losses: Losses) -> None:
+    """Write `reasoning_effort`; a token budget and visible reasoning are losses."""
     if reasoning.mode == "off":
         out["reasoning_effort"] = "none"
     elif reasoning.effort is not None:
@@ -202,6 +207,7 @@ def _write_effort(reasoning: ReasoningConfig, out: Object, losses: Losses) -> No
 
 
 def _write_format(output: OutputFormat) -> Object:
+    """Return `response_format`; a schema without a name is called `answer`, because OpenAI requires a name."""
     if f"{NAME}/response_format" in output.extra:
         return output.extra[f"{NAME}/response_format"]
     if output.kind != "json_schema":

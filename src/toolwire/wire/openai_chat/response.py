@@ -62,6 +62,7 @@ _STOP_NAMES: dict[StopReason, str] = {
 
 
 def decode_response(body: Object) -> Response:
+    """Decode a response or an error body; the first choice is the answer, the others are alternatives."""
     if type(require_object(body).get("choices")) is not list:
         if body.get("error"):
             return Response(fault=read_fault(body["error"], NAME))
@@ -87,6 +88,7 @@ def decode_response(body: Object) -> Response:
 
 
 def _sort_choices(raw: list[Object], choices: list[Alternative]) -> list[Alternative]:
+    """Sort the choices by `index`; one without an index keeps its position."""
     if len(choices) < 2:
         return choices
     positions = [read_integer(choice, "index") for choice in raw]
@@ -105,7 +107,8 @@ def stop_fault(stop: Stop | None) -> Fault | None:
 
 
 def _read_choice(raw: JSON) -> Alternative:
-    input_tokens = require_object(raw).get("message")
+    """Read a choice; fields of its message are kept under `openai_chat/message`."""
+    input_tokens = require_object(raw).get("message")  # the raw message, not a count
     message = {} if input_tokens is None else require_object(input_tokens, "message")
     try:
         read = read_assistant(message)
@@ -139,6 +142,7 @@ def _mark_last_truncated(parts: tuple[Part, ...]) -> tuple[Part, ...]:
 
 
 def _read_stop(choice: Object, parts: tuple[Part, ...]) -> Stop | None:
+    """Read the finish reason of a choice; its other fields are kept with the stop."""
     word = choice.get("finish_reason")
     if type(word) is str and len(choice) == 3:
         return make_stop(word, parts, {})
@@ -154,6 +158,7 @@ def _read_stop(choice: Object, parts: tuple[Part, ...]) -> Stop | None:
 
 
 def make_stop(word: str, parts: tuple[Part, ...], extra: Extra) -> Stop:
+    """Return the stop for a finish reason; `parts` decides between calls, a refusal and a plain stop."""
     reason = _REASONS.get(word, "unknown")
     if reason in ("stop", "tool_calls"):
         if any(type(part) is ToolCall for part in parts):
@@ -172,6 +177,7 @@ _USAGE = frozenset(
 
 
 def read_usage(raw: JSON) -> Usage | None:
+    """Read the counts; a total that is not the sum is kept as a field of this wire."""
     if raw is None:
         return None
     require_object(raw, "usage")
@@ -205,6 +211,7 @@ def read_usage(raw: JSON) -> Usage | None:
 
 
 def write_usage(usage: Usage) -> Object:
+    """Write the counts; a missing count is 0, unless it was absent when it was read."""
     out: Object = {
         "prompt_tokens": usage.input or 0,
         "completion_tokens": usage.output or 0,
@@ -225,6 +232,7 @@ def write_usage(usage: Usage) -> Object:
 
 
 def encode_response(response: Response) -> Encoded:
+    """Encode a response; an answer that came without choices is written without them."""
     losses = Losses()
     choices = [_write_choice(0, response, losses, "")]
     for number, other in enumerate(response.alternatives):
@@ -245,6 +253,7 @@ def encode_response(response: Response) -> Encoded:
 
 
 def _write_choice(index: int, answer: Response | Alternative, losses: Losses, path: str) -> Object:
+    """Write one choice; its message and its fields are restored to their original form."""
     form = answer.extra.get(f"{_MESSAGE}~", {})
     message = restore_form(write_answer(answer.parts, form, losses, path), form, ("role",))
     message = write_extra(message, answer.extra, _MESSAGE)

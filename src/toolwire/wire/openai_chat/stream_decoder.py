@@ -81,6 +81,7 @@ class ChatStreamDecoder(BaseStreamDecoder):
         self._fields: Object = {}  # unknown fields of the chunks
 
     def _frame(self, name: bytes, payload: bytes, events: list[Event]) -> None:
+        """Decode one chunk; the fast path needs the first bytes of the last fully parsed chunk (`_envelope`)."""
         if payload.startswith(self._envelope) and not self._pending_surrogates:
             fast = _FAST(payload, len(self._envelope))
             if fast is not None and self._fast_delta(fast, events):
@@ -95,6 +96,7 @@ class ChatStreamDecoder(BaseStreamDecoder):
         self._read_chunk(chunk, events)
 
     def _fast_delta(self, fast: re.Match[bytes], events: list[Event]) -> bool:
+        """Emit a delta that `_FAST` matched; return False if the full parser has to read the chunk."""
         choice = self._choices.get(int(fast[1]))
         if choice is None or choice.stop is not None:
             return False
@@ -120,6 +122,7 @@ class ChatStreamDecoder(BaseStreamDecoder):
         return bool(self._choices) and all(choice.stop is not None for choice in self._choices.values())
 
     def _finish(self, events: list[Event]) -> None:
+        """Emit the end of the answer, or a fault if the first choice ended with an error."""
         choices = [self._choices[index] for index in sorted(self._choices)]
         for choice in choices:
             if choice.stop is None:  # [DONE] also ends the stream of a server without finish reasons
@@ -136,6 +139,7 @@ class ChatStreamDecoder(BaseStreamDecoder):
             events.append(ResponseEnd(stops, extra))
 
     def _read_chunk(self, chunk: Object, events: list[Event]) -> None:
+        """Emit the events of a chunk that was parsed in full: a fault, the start, the choices, the usage."""
         if chunk.get("error"):
             self._over = True
             events.append(StreamFault(read_fault(chunk["error"], NAME)))
@@ -170,6 +174,7 @@ class ChatStreamDecoder(BaseStreamDecoder):
                 self._fields[key] = dict(value) if type(value) is dict else value
 
     def _read_choice(self, raw: Object, events: list[Event]) -> None:
+        """Emit the delta of a choice; content after its finish reason is dropped and reported."""
         index = read_integer(raw, "index") or 0
         choice = self._choices.get(index)
         if choice is None:
@@ -192,6 +197,7 @@ class ChatStreamDecoder(BaseStreamDecoder):
             self._end_choice(choice, str(word), events)
 
     def _end_choice(self, choice: GrowingChoice, word: str, events: list[Event]) -> None:
+        """End the items of a choice and set its stop; placeholder parts represent its refusal and its calls."""
         self._end_items(choice, events, is_cut=is_truncated(word))
         parts: list[Part] = [Refusal("")] if choice.refused else []
         if choice.calls:
@@ -204,6 +210,7 @@ class ChatStreamDecoder(BaseStreamDecoder):
             self._end_call(call, events, is_cut=is_cut and call is choice.calls[-1])
 
     def _read_delta(self, choice: GrowingChoice, delta: Object, events: list[Event]) -> None:
+        """Emit the text, the reasoning and the calls of a delta; unknown fields are collected as fragments."""
         thoughts = next((field for field in REASONING_FIELDS if delta.get(field)), None)
         if thoughts is not None and type(delta[thoughts]) is str:  # some servers put the same text into both fields
             self._emit_text(choice, thoughts, delta[thoughts], events)
@@ -241,6 +248,7 @@ class ChatStreamDecoder(BaseStreamDecoder):
                 events.append(WholePart(self._new_key(), part, choice.index))
 
     def _emit_text(self, choice: GrowingChoice, field: str, text: str, events: list[Event]) -> OpenText:
+        """Emit text of `field`; it continues the open item of the same field, else it opens another."""
         opened = choice.open
         if opened is None or opened.field != field:
             self._close_text(choice, events)
@@ -258,6 +266,7 @@ class ChatStreamDecoder(BaseStreamDecoder):
         return opened
 
     def _close_text(self, choice: GrowingChoice, events: list[Event]) -> None:
+        """End the open text or reasoning, if there is one."""
         opened = choice.open
         if opened is None:
             return
@@ -269,6 +278,7 @@ class ChatStreamDecoder(BaseStreamDecoder):
         events.append(ReasoningEnd(opened.key, (), extra) if is_reasoning else TextEnd(opened.key, (), extra))
 
     def _read_call(self, choice: GrowingChoice, raw: Object, events: list[Event]) -> None:
+        """Apply a call delta; the call starts when its name is known, and fragments before that are kept."""
         kind: CallKind = "freeform" if raw.get("custom") is not None else "function"
         inner = raw.get("custom" if kind == "freeform" else "function")
         inner = {} if inner is None else require_object(inner, "function")
@@ -303,6 +313,7 @@ class ChatStreamDecoder(BaseStreamDecoder):
             call.inner.add(read_unknown(inner, _FUNCTION, NAME).get(NAME, {}))
 
     def _append_arguments(self, call: GrowingCall, fragment: str, events: list[Event]) -> None:
+        """Append arguments; a call that ended early, because they were complete, accepts only whitespace."""
         if call.ended:
             if fragment.strip():
                 raise ProtocolError("received more arguments for a call that was already complete", status=502)
@@ -322,6 +333,7 @@ class ChatStreamDecoder(BaseStreamDecoder):
         grows: bool,
         raw: Object,
     ) -> GrowingCall:
+        """Return the call of a delta, or a new one, by the rules in the module docstring."""
         call = choice.last if index is None else choice.by_index.get(index)
         if call is not None and not is_new_call(call, call_id, name, grows):
             return call
@@ -339,6 +351,7 @@ class ChatStreamDecoder(BaseStreamDecoder):
         choice.grown = [new]
 
     def _end_call(self, call: GrowingCall, events: list[Event], *, is_cut: bool = False) -> None:
+        """End a call; if `is_cut`, a limit ended the answer, so a call without arguments is truncated."""
         if call.ended:
             return
         if not call.name:
@@ -362,6 +375,7 @@ _ANY_CALL = ToolCall("", "")
 
 
 def _read_array(raw: Object, key: str) -> list[JSON]:
+    """Return the list under `key`; an absent list and null are empty."""
     value = raw.get(key)
     if value is None:
         return []

@@ -49,18 +49,19 @@ class ChatStreamEncoder(BaseStreamEncoder):
     def __init__(self, request: Request | None = None) -> None:
         super().__init__()
         self._wants_usage = request is None or bool(request.params.include_usage)
-        self._head = b""
+        self._head = b""  # the beginning of every chunk, up to its choices
         self._choices: dict[int, int] = {}  # number of calls by choice
         self._heads: dict[int, bytes] = {}  # by key: all of a delta chunk before the fragment
         self._signed: dict[int, bytes] = {}  # by key: all of a chunk before a signature
         self._calls: dict[int, tuple[int, int, str]] = {}  # by key: choice, index in it, kind
         self._tails: dict[int, bytes] = {}  # by key: all of a delta chunk after the fragment
-        self._sections: dict[int, int | None] = {}
+        self._sections: dict[int, int | None] = {}  # by key: the summary section of the last fragment
         self._usage: bytes = b""
-        self._refused: set[int] = set()
+        self._refused: set[int] = set()  # choices with a refusal
         self._last: dict[tuple[int, bytes], int] = {}  # by choice and field: the last item that was written there
 
     def _start(self, event: ResponseStart) -> bytes:
+        """Keep the fields that every chunk repeats (`_head`), and open the first choice."""
         fields: Object = {
             "id": event.id,
             "object": "chat.completion.chunk",
@@ -94,6 +95,7 @@ class ChatStreamEncoder(BaseStreamEncoder):
     def _begin_item(
         self, event: TextStart | ReasoningStart, field: bytes, wrapper: tuple[bytes, bytes] | None = None
     ) -> bytes:
+        """Prepare the bytes around each fragment of an item; `wrapper` replaces the plain string field."""
         opening = self._open_choice(event.choice)
         self._report_order(event, field)
         before, after = wrapper or (_FIELD[0] % field, _FIELD[1])
@@ -102,6 +104,7 @@ class ChatStreamEncoder(BaseStreamEncoder):
         return opening + self._own_fields(event.key, event.extra)
 
     def _report_order(self, event: TextStart | ReasoningStart, field: bytes) -> None:
+        """Report an item that a Chat message moves before earlier ones or joins with the last one of its field."""
         path = self._part_path(event.key)
         is_reasoning = isinstance(event, ReasoningStart)
         if self._choices[event.choice] or (is_reasoning and (event.choice, b"content") in self._last):
@@ -118,6 +121,7 @@ class ChatStreamEncoder(BaseStreamEncoder):
         return b"".join((self._heads[event.key], event.escaped, self._tails[event.key]))
 
     def _reasoning_delta(self, event: ReasoningDelta) -> bytes:
+        """Write a reasoning fragment; a new section of a summary begins after a blank line."""
         if event.section is not None:
             self.losses.add(
                 self._part_path(event.key), "reasoning summary", "rewritten", "Chat reasoning is plain text", "info"
@@ -143,6 +147,7 @@ class ChatStreamEncoder(BaseStreamEncoder):
         return self._chunk(self._positions[key][0], to_bytes({"content": [{**element, **fields}]}))
 
     def _call_start(self, event: CallStart) -> bytes:
+        """Write the first chunk of a call, and prepare the bytes before its fragments and its signature."""
         opening = self._open_choice(event.choice)
         index = self._choices[event.choice]
         self._choices[event.choice] += 1
@@ -174,6 +179,7 @@ class ChatStreamEncoder(BaseStreamEncoder):
         return b"".join((self._heads[event.key], event.escaped, b'"}}]', _TAIL))
 
     def _call_end(self, event: CallEnd) -> bytes:
+        """Write `{}` for a call without arguments, then its signature and the fields that only this wire has."""
         out = b""
         if event.key in self._empty and event.raw is None:
             out = self._call_delta(CallDelta(event.key, b"{}"))
@@ -186,6 +192,7 @@ class ChatStreamEncoder(BaseStreamEncoder):
         return out + self._own_call_fields(event)
 
     def _own_call_fields(self, event: CallEnd) -> bytes:
+        """Write the fields of a call that only this wire has, in a delta without arguments."""
         outer, inner = event.extra.get(NAME), event.extra.get(f"{NAME}/function")
         if not outer and not inner:
             return b""
@@ -194,6 +201,7 @@ class ChatStreamEncoder(BaseStreamEncoder):
         return self._chunk(choice, to_bytes({"tool_calls": [{**call, **(outer or {})}]}))
 
     def _whole_part(self, event: WholePart) -> bytes:
+        """Write a part of Chat's content array; any other whole part has no field here and is reported."""
         if is_own_part(event.part):
             opening = self._open_choice(event.choice)
             part = write_part(event.part, self.losses, self._part_path(event.key))
@@ -215,6 +223,7 @@ class ChatStreamEncoder(BaseStreamEncoder):
         return b"data: " + to_bytes({"error": write_fault(event.fault, NAME)}) + b"\n\n"
 
     def _end(self, event: ResponseEnd) -> bytes:
+        """Write the finish reason of each choice, the usage if the request asked for it, and `[DONE]`."""
         out = self._open_choice(0)
         delta = event.extra.get(f"{NAME}/message", {})
         own = event.extra.get(NAME)

@@ -46,7 +46,7 @@ class GrowingCall:
         self.id = call_id
         self.kind: CallKind = kind
         self.name = ""  # empty until the call starts
-        self.pieces: list[bytes] = []
+        self.pieces: list[bytes] = []  # arguments so far, JSON-escaped
         self.artefacts: tuple[Artefact, ...] = ()
         self.extra = extra
         self.ended = False
@@ -68,6 +68,8 @@ class GrowingCall:
 
 
 class GrowingChoice:
+    """A choice that is still growing."""
+
     __slots__ = (
         "by_index",
         "calls",
@@ -84,10 +86,10 @@ class GrowingChoice:
 
     def __init__(self, index: int) -> None:
         self.index = index
-        self.open: OpenText | None = None
+        self.open: OpenText | None = None  # the text, refusal or reasoning that is open
         self.calls: list[GrowingCall] = []
-        self.by_index: dict[int, GrowingCall] = {}
-        self.last: GrowingCall | None = None
+        self.by_index: dict[int, GrowingCall] = {}  # by `index` of the call deltas
+        self.last: GrowingCall | None = None  # the call of the last delta
         self.grown: list[GrowingCall] = []  # calls that have changed since the last call began
         self.logprobs: dict[str, list[JSON]] = {}
         self.refused = False
@@ -97,7 +99,7 @@ class GrowingChoice:
 
 
 def is_new_call(call: GrowingCall, call_id: str, name: str, has_arguments: bool) -> bool:
-    """Return whether a delta with this id and name starts another call. `grows`: it carries arguments."""
+    """Return whether a delta with this id and name starts another call. `has_arguments`: the delta carries some."""
     if call_id and call.id:
         return call_id != call.id
     if name and call.name:

@@ -36,6 +36,7 @@ _CUSTOM = frozenset({"name", "description", "format"})
 
 
 def read_tool(raw: JSON) -> Tool:
+    """Read a declaration. This is the fast path: a function with name, description and parameters."""
     if type(raw) is dict and len(raw) == 2 and raw.get("type") == "function":
         function = raw.get("function")
         if type(function) is dict and len(function) == 3:
@@ -50,6 +51,7 @@ def read_tool(raw: JSON) -> Tool:
 
 
 def _read_any_tool(raw: JSON) -> Tool:
+    """Read a declaration with any fields; a type other than function and custom is a built-in tool."""
     kind = require_object(raw).get("type", "function" if "function" in raw else None)
     if kind == "function":
         extra = read_extra(raw, _OUTER, NAME) if len(raw) != 2 or "type" not in raw else {}
@@ -62,6 +64,7 @@ def _read_any_tool(raw: JSON) -> Tool:
 
 
 def read_function(function: Object, extra: Extra, *pointer: str) -> Tool:
+    """Read the object of a function; `pointer` locates it in the declaration, for errors."""
     parameters = function.get("parameters")
     if parameters is not None and type(parameters) is not dict:
         raise type_error("a JSON Schema object", parameters, *pointer, "parameters")
@@ -78,6 +81,7 @@ def read_function(function: Object, extra: Extra, *pointer: str) -> Tool:
 
 
 def _read_custom(raw: Object) -> Tool:
+    """Read a freeform tool; a format other than a grammar is kept as a field of this wire or as form."""
     custom = require_object(raw.get("custom"), "custom")
     extra = read_extra(custom, _CUSTOM, f"{NAME}/function", read_extra(raw, _OUTER, NAME))
     grammar = None
@@ -103,6 +107,7 @@ def _read_custom(raw: Object) -> Tool:
 
 
 def write_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
+    """Write a declaration; return None and report the loss for a built-in tool of another provider."""
     if tool.kind == "builtin":
         if NAME in tool.extra:
             return tool.extra[NAME]
@@ -152,6 +157,7 @@ _MODES: dict[str, ChoiceMode] = {"auto": "auto", "none": "none", "required": "re
 
 
 def read_choice(value: JSON) -> ToolChoice:
+    """Read `tool_choice`: a mode, an object with a name, or the allowed tools; an object is also kept as form."""
     if type(value) is str:
         mode = _MODES.get(value)
         if mode is None:
@@ -202,6 +208,7 @@ def _entry_name(entry: JSON, *pointer: str) -> str:
 
 
 def read_legacy_choice(value: JSON) -> ToolChoice:
+    """Read the legacy field `function_call`; form `:choice` restores it."""
     form: Extra = {f"{NAME}~": {":choice": "function_call"}}
     if value in ("auto", "none"):
         return ToolChoice(value, extra=form)
@@ -210,6 +217,7 @@ def read_legacy_choice(value: JSON) -> ToolChoice:
 
 
 def write_choice(choice: ToolChoice, tools: tuple[Tool, ...], out: Object, losses: Losses) -> None:
+    """Write `tool_choice`, or the legacy `function_call`; an unchanged choice is written as it was read."""
     given, form = choice.extra.get(f"{NAME}/choice~"), choice.extra.get(f"{NAME}~", {})
     if given is not None and given["names"] == choice.names and given.get("mode", choice.mode) == choice.mode:
         out["tool_choice"] = given["value"]
@@ -223,6 +231,7 @@ def write_choice(choice: ToolChoice, tools: tuple[Tool, ...], out: Object, losse
 
 
 def _encode_choice(choice: ToolChoice, kinds: Mapping[str, str], form: Object, losses: Losses) -> JSON:
+    """Return the value of `tool_choice`; `kinds` gives the kind of each tool by name."""
     if choice.mode == "tool":
         return _named_choice(choice.names[0], kinds)
     if choice.mode == "allowed":

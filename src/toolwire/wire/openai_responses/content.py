@@ -45,6 +45,7 @@ def read_content(raw: Object, key: str, form: Object) -> list[Part]:
 
 
 def read_part(raw: JSON) -> Part:
+    """Read one content of an item; form `:type` records the type of other texts than `input_text`."""
     kind = require_object(raw).get("type")
     if kind == "input_text" or kind == "text":
         extra = read_extra(raw, _TEXT, NAME) if len(raw) > 2 else {}
@@ -77,6 +78,7 @@ def is_content(part: Part) -> TypeGuard[Opaque]:
 
 
 def _read_audio(raw: Object) -> Media | Opaque:
+    """Read inline audio; an absent format is read as WAV and recorded as form."""
     audio = require_object(raw.get("input_audio"), "input_audio")
     encoding = read_optional_string(audio, "format")
     extra: Extra = {} if encoding else {_FORM: {":format": "absent"}}
@@ -94,6 +96,7 @@ def _make_media(
     url: str | None,
     extra: Extra | None = None,
 ) -> Media | Opaque:
+    """Build media from the content `raw`; content without data, URL or file id stays Opaque."""
     if not data and not url and not raw.get("file_id"):
         return Opaque(NAME, f"{CONTENT}{raw['type']}", raw)
     extra = read_extra(raw, known, NAME, extra)
@@ -152,6 +155,7 @@ def write_content(parts: list[Part], form: Object, losses: Losses, path: str) ->
 
 
 def write_part(part: Part, losses: Losses, path: str) -> Object | None:
+    """Write one content of an item; media that Responses does not accept become a placeholder text."""
     out: Object | None = None
     if isinstance(part, Text):
         kind = part.extra.get(_FORM, {}).get(":type", "input_text")
@@ -182,6 +186,7 @@ def write_part(part: Part, losses: Losses, path: str) -> Object | None:
 
 
 def _write_media(part: Media) -> Object | None:
+    """Return the content for media, or None if Responses does not accept it."""
     if part.kind == "audio" and part.data is not None:
         audio: Object = {"data": part.data}
         if ":format" not in part.extra.get(_FORM, {}):

@@ -128,6 +128,7 @@ def read_item(raw: JSON) -> Message | list[Part]:
 
 
 def _read_message(raw: Object) -> Message | list[Part]:
+    """Read a message item: parts if it is the model's own, else a message."""
     role = raw.get("role")
     if role == "assistant":
         return _read_assistant_message(raw)
@@ -146,6 +147,7 @@ def _read_message(raw: Object) -> Message | list[Part]:
 
 
 def _read_assistant_message(raw: Object) -> list[Part]:
+    """Read the model's message as parts; the first one holds the fields of the item (see the module docstring)."""
     content = raw.get("content")
     if not content:
         return [Opaque(NAME, "message", raw)]
@@ -170,6 +172,7 @@ def _read_assistant_message(raw: Object) -> list[Part]:
 
 
 def _read_call(raw: Object) -> ToolCall:
+    """Read a function call; an incomplete one without arguments was truncated before them."""
     text = raw.get("arguments")
     if type(text) is not str:
         raise type_error("a string", text, "arguments")
@@ -189,6 +192,7 @@ def _read_call(raw: Object) -> ToolCall:
 
 
 def _read_result(raw: Object, kind: CallKind) -> ToolResult:
+    """Read the output of a call; `kind` is the kind of that call, and a refusal in the output stays Opaque."""
     output, call_id = raw.get("output"), raw.get("call_id")
     if len(raw) == 3 and output and type(output) is str and type(call_id) is str:
         return ToolResult(call_id, None, (Text(output),), kind=kind)
@@ -294,6 +298,7 @@ def _write_text_part(part: Text | Refusal) -> Object:
 
 
 def _write_assistant_part(part: Part, losses: Losses, path: str) -> Object | None:
+    """Write a call, reasoning or an opaque item as input; None if Responses has no item for it."""
     if isinstance(part, ToolCall):
         return write_call(part)
     if isinstance(part, Reasoning):
@@ -308,6 +313,7 @@ def _write_assistant_part(part: Part, losses: Losses, path: str) -> Object | Non
 
 
 def write_call(call: ToolCall) -> Object:
+    """Write a call as an item without id and status, unless its `extra` has them."""
     if call.kind == "freeform":
         out: Object = {"type": "custom_tool_call", "call_id": call.id, "name": call.name, "input": call.raw or ""}
     else:
@@ -318,6 +324,7 @@ def write_call(call: ToolCall) -> Object:
 
 
 def write_result(result: ToolResult, losses: Losses, path: str) -> Object:
+    """Write the output of a call; the error flag has no field here and is reported."""
     form = result.extra.get(_FORM, {})
     if result.is_error:
         losses.add(f"{path}/is_error", "is_error", "dropped", "Responses outputs have no error flag", "error")
@@ -379,6 +386,7 @@ def make_message_item(extra: Extra, item_id: str) -> Object:
 
 
 def write_output_part(part: Text | Refusal) -> Object:
+    """Write the content of an output message; text from another wire gets the empty `annotations` of this one."""
     if isinstance(part, Refusal):
         return write_extra({"type": "refusal", "refusal": part.text}, part.extra, NAME)
     out: Object = {"type": "output_text", "text": part.text}

@@ -46,6 +46,7 @@ def _tool_pointers(request: Request) -> Iterator[str]:
 
 
 def _request_locator(request: Request) -> Callable[[str], str]:
+    """Find the items and parts of all messages once, and return a function from paths to pointers."""
     skipped = int(_is_instructions(request))
     items: list[str] = [join("instructions")] * skipped
     parts: list[list[str]] = [[join("instructions")]] * skipped
@@ -62,6 +63,7 @@ def _request_locator(request: Request) -> Callable[[str], str]:
 
 
 def _locate(tools: list[str], items: list[str], parts: list[list[str]], path: str) -> str:
+    """Map a canonical path to a pointer; `tools`, `items` and `parts` hold those of tools, messages and parts."""
     match split(path):
         case ["params", "verbosity"]:
             return join("text", "verbosity")
@@ -110,6 +112,7 @@ def _assistant_locations(parts: tuple[Part, ...], field: str, item: int) -> tupl
 
 
 def _response_pointer(locations: list[str], path: str) -> str:
+    """Map a canonical path in a response to a pointer; `locations` holds the pointers of its parts."""
     match split(path):
         case ["parts", number, *rest]:
             return locations[int(number)] + join(*rest)

@@ -15,6 +15,7 @@ _REASONING = frozenset({"type", "summary", "content", "encrypted_content"})
 
 
 def read_reasoning(raw: Object) -> Reasoning:
+    """Read a reasoning item; entries with more than their text are kept whole as fields of this wire."""
     encrypted = read_optional_string(raw, "encrypted_content")
     contents, summary = decode_list(raw, "content", _entry_text), decode_list(raw, "summary", _entry_text)
     extra = read_extra(raw, _REASONING, NAME)
@@ -48,6 +49,7 @@ def is_own(part: Reasoning) -> bool:
 
 
 def write_reasoning(part: Reasoning) -> Object:
+    """Write a reasoning item, without the encrypted content of other providers."""
     out: Object = {"type": "reasoning", "summary": [{"type": "summary_text", "text": text} for text in part.summary]}
     if not part.summary and ":summary" in part.extra.get(_FORM, {}):
         del out["summary"]

@@ -51,6 +51,7 @@ _KNOWN = frozenset(_PARAMS) | {
 
 
 def decode_request(body: Object) -> Request:
+    """Decode a request; an absent `store` is recorded as form, because its default differs from other wires."""
     params: dict[str, Any] = {}
     respelled = read_params(require_object(body), _PARAMS, params)
     extra = read_extra(body, _KNOWN, NAME)
@@ -75,6 +76,7 @@ def decode_request(body: Object) -> Request:
 
 
 def _read_input(body: Object, extra: Extra) -> tuple[Message, ...]:
+    """Read `instructions` and `input`; a stored prompt or conversation makes `input` optional."""
     value = body.get("input")
     if type(value) is str:
         messages: tuple[Message, ...] = (Message("user", (Text(value),)),)
@@ -100,6 +102,7 @@ def _mark_leading_system(messages: tuple[Message, ...]) -> tuple[Message, ...]:
 
 
 def _is_instructions(message: Message) -> bool:
+    """Return whether a system message is one plain text, which the field `instructions` can hold."""
     if message.role != "system" or message.extra or len(message.parts) != 1:
         return False
     only = message.parts[0]
@@ -107,6 +110,7 @@ def _is_instructions(message: Message) -> bool:
 
 
 def _read_text(value: JSON, params: dict[str, Any], extra: Extra) -> OutputFormat | None:
+    """Read `text`: the verbosity goes into `params`, the format is returned."""
     if value is None:
         return None
     verbosity = read_optional_string(require_object(value, "text"), "verbosity")
@@ -136,6 +140,7 @@ def _read_text(value: JSON, params: dict[str, Any], extra: Extra) -> OutputForma
 
 
 def _read_reasoning(value: JSON) -> ReasoningConfig | None:
+    """Read the reasoning settings; a request for a summary makes reasoning visible."""
     if value is None:
         return None
     effort, summary = (
@@ -152,6 +157,7 @@ def _read_reasoning(value: JSON) -> ReasoningConfig | None:
 
 
 def encode_request(request: Request) -> Encoded:
+    """Encode a request; without a setting, `store` is false, because only this wire stores by default."""
     losses = Losses()
     out: Object = {"model": request.model} if request.model else {}
     _write_input(request, out, losses)
@@ -181,6 +187,7 @@ def encode_request(request: Request) -> Encoded:
 
 
 def _write_input(request: Request, out: Object, losses: Losses) -> None:
+    """Write `instructions` and `input`; a single text that was read from a string is written as a string again."""
     messages, start = request.messages, 0
     form = request.extra.get(_FORM, {})
     if messages and _is_instructions(messages[0]) and not _is_leading_run(messages):
@@ -210,6 +217,7 @@ def _is_leading_run(messages: tuple[Message, ...]) -> bool:
 
 
 def _write_reasoning(reasoning: ReasoningConfig, losses: Losses) -> Object:
+    """Return the field `reasoning`; visible reasoning is a summary here, and a token budget is a loss."""
     out: Object = {}
     if reasoning.mode == "off":
         out["effort"] = "none"
@@ -225,6 +233,7 @@ def _write_reasoning(reasoning: ReasoningConfig, losses: Losses) -> Object:
 
 
 def _write_format(output: OutputFormat) -> Object:
+    """Return `text.format`; a schema without a name is called `answer`, unless it was read without one."""
     if f"{NAME}/format" in output.extra:
         return output.extra[f"{NAME}/format"]
     if output.kind != "json_schema":

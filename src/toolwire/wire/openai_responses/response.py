@@ -62,6 +62,7 @@ _INCOMPLETE_NAMES: dict[StopReason, str] = {
 
 
 def decode_response(body: Object) -> Response:
+    """Decode a response or an error body; form `:envelope` marks a response that came from this wire."""
     if type(require_object(body).get("output")) is not list:
         if type(body.get("error")) is dict and "object" not in body:
             return Response(fault=read_fault(body["error"], NAME))
@@ -86,6 +87,7 @@ def decode_response(body: Object) -> Response:
 
 
 def read_response_fault(body: Object) -> Fault | None:
+    """Return the fault of a failed or cancelled response; None for any other status."""
     if body.get("status") not in ("failed", "cancelled"):
         return None
     error = body.get("error")
@@ -95,6 +97,7 @@ def read_response_fault(body: Object) -> Fault | None:
 
 
 def read_stop(body: Object, parts: tuple[Part, ...]) -> Stop | None:
+    """Derive the stop from the status and its details; `parts` decides between calls, a refusal and a plain stop."""
     status = body.get("status")
     if status == "incomplete":
         details = body.get("incomplete_details", "absent")
@@ -122,6 +125,7 @@ _USAGE = frozenset({"input_tokens", "output_tokens", "total_tokens", "input_toke
 
 
 def read_usage(raw: JSON) -> Usage | None:
+    """Read the counts; `input_tokens` and `output_tokens` are the objects with their details here."""
     if raw is None:
         return None
     require_object(raw, "usage")
@@ -153,6 +157,7 @@ def read_usage(raw: JSON) -> Usage | None:
 
 
 def write_usage(usage: Usage) -> Object:
+    """Write the counts and their details; counts that were absent when they were read are left out again."""
     input_tokens: Object = {"cached_tokens": usage.cached or 0, "cache_write_tokens": usage.cache_write or 0}
     output_tokens: Object = {"reasoning_tokens": usage.reasoning or 0}
     out: Object = {"input_tokens": usage.input or 0, "output_tokens": usage.output or 0, "total_tokens": usage.total}
@@ -189,6 +194,7 @@ def make_envelope(response_id: str, model: str, created: int | None, usage: Usag
 
 
 def encode_response(response: Response) -> Encoded:
+    """Encode a response; one from another wire gets all the fields that clients of this wire may rely on."""
     losses = Losses()
     base = make_envelope(response.id, response.model, response.created, response.usage)
     form = response.extra.get(_FORM, {})

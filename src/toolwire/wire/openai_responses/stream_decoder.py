@@ -74,6 +74,7 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         return False  # only a final response ends the stream
 
     def _frame(self, name: bytes, payload: bytes, events: list[Event]) -> None:
+        """Decode one event; plain deltas take a fast path without a JSON parser."""
         fast = _FAST(payload)
         if fast is not None and not self._pending_surrogates and self._fast_delta(fast, events):
             return
@@ -94,6 +95,7 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         step(self, event, events)
 
     def _fast_delta(self, fast: re.Match[bytes], events: list[Event]) -> bool:
+        """Emit a delta that `_FAST` matched; return False if the full parser has to read the event."""
         item, fragment = self._items.get(int(fast[1])), fast[3]
         if item is None or item.ended or not is_utf8(fragment):
             return False
@@ -118,6 +120,7 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         events.append(StreamFault(fault))
 
     def _on_created(self, event: Object, events: list[Event]) -> None:
+        """Emit ResponseStart, once; several events carry the response before its first item."""
         if self._started:
             return
         self._started = True
@@ -128,6 +131,7 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         )
 
     def _on_item_added(self, event: Object, events: list[Event]) -> None:
+        """Open an item; one of an unknown kind is announced with PartStart and emitted whole at its end."""
         raw = require_object(event.get("item"), "item")
         item = self._open_item(read_index(event, "output_index"), raw, events)
         if item.key < 0 and item.kind != "message":
@@ -135,6 +139,7 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
             events.append(PartStart(item.key, Opaque(NAME, item.kind, raw)))
 
     def _open_item(self, index: int, raw: Object, events: list[Event]) -> GrowingItem:
+        """Open an item; a call or reasoning starts at once, a message with its first content."""
         if index in self._items:
             raise ProtocolError(f"output item {index} starts twice", pointer="/output_index", status=502)
         kind = str(raw.get("type", "message"))
@@ -166,6 +171,7 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         return item
 
     def _on_part_added(self, event: Object, events: list[Event]) -> None:
+        """Open a content of a message, with the text that the event may already hold."""
         part = require_object(event.get("part"), "part")
         item = self._find_item(event, "reasoning" if part.get("type") == "reasoning_text" else "message", events)
         if item.kind == "message":
@@ -174,6 +180,7 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
             self._emit_text(item, number, part.get("text") or part.get("refusal"), events)
 
     def _open_content(self, item: GrowingItem, index: int, refusal: bool, events: list[Event]) -> int:
+        """Return the key of a content; emit TextStart if it is new."""
         key = item.keys.get(index)
         if key is None:
             key = item.keys[index] = self._new_key()
@@ -207,7 +214,7 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
             )
 
     def _missing_text(self, item: GrowingItem, number: int | None, full_text: JSON) -> str:
-        """Return the text of `whole` after the deltas; report a loss if they differ, because they have been sent."""
+        """Return the rest of `full_text` after the deltas; report a loss if they differ, as they have been sent."""
         if type(full_text) is not str or not full_text:
             return ""
         so_far = item.joined_text(number)
@@ -250,6 +257,7 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         self._close_item(read_index(event, "output_index"), raw, events)
 
     def _close_item(self, index: int, raw: Object, events: list[Event]) -> None:
+        """End an item with its final copy `raw`; open it first if the server omitted all earlier events."""
         item = self._items.get(index) or self._open_item(index, raw, events)
         if item.ended:
             raise ProtocolError(f"output item {index} ends twice", pointer="/output_index", status=502)
@@ -268,6 +276,7 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
             events.append(WholePart(key, Opaque(NAME, item.kind, raw)))
 
     def _close_message(self, item: GrowingItem, parts: list[Part], events: list[Event]) -> None:
+        """End the contents of a message, and fill in the text that the deltas left out."""
         for number, part in enumerate(parts):
             if not isinstance(part, (Text, Refusal)):
                 events.append(WholePart(self._new_key(), part))
@@ -282,6 +291,7 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
                 events.append(TextEnd(key))
 
     def _close_call(self, item: GrowingItem, call: Part, events: list[Event]) -> None:
+        """End a call, and fill in the arguments that the deltas left out."""
         assert isinstance(call, ToolCall)
         self._append_arguments(item, self._missing_text(item, None, call.raw), events)
         raw = item.joined_text(None)
@@ -301,6 +311,7 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         events.append(ReasoningEnd(item.key, reasoning.artefacts, strip_form(reasoning.extra)))
 
     def _on_final(self, event: Object, events: list[Event]) -> None:
+        """End the stream with the final response, which fills in the items that no earlier event ended."""
         self._on_created(event, events)
         response = require_object(event.get("response"), "response")
         output = response.get("output")

@@ -57,10 +57,11 @@ class _WrittenItem:
         self.after = b""  # … and all between that and the fragment
         self.pieces: list[bytes] = []
         self.section: int | None = None  # of reasoning: the part of the summary that is open
-        self.sections: dict[int, list[bytes]] = {}
-        self.text = False
+        self.sections: dict[int, list[bytes]] = {}  # fragments of each part of the summary
+        self.text = False  # of reasoning: its text has begun
 
     def template(self, name: str, **fields: Any) -> None:
+        """Prepare the bytes around the fragments of a delta event `name`, for `_fragment`."""
         where = to_bytes({"item_id": self.id, "output_index": self.index, **fields})[1:-1]
         self.before = b'event: %b\ndata: {"type":"%b","sequence_number":' % (name.encode(), name.encode())
         self.after = b',%b,"delta":"' % where
@@ -72,14 +73,15 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
     def __init__(self, request: Request | None = None) -> None:
         super().__init__()
         self._sequence = 0
-        self._base: Object = {}
+        self._base: Object = {}  # the response in `response.created`
         self._items: dict[int, _WrittenItem] = {}
-        self._ids: set[str] = set()
+        self._ids: set[str] = set()  # item ids in use
         self._output: dict[int, Object] = {}  # finished items, by output index
-        self._dropped: set[int] = set()
+        self._dropped: set[int] = set()  # keys of items of other choices
         self._usage: Usage | None = None
 
     def _write(self, event: Event) -> bytes:
+        """Write an event; text and argument deltas take a fast path, and events of other choices are dropped."""
         kind = type(event)
         if kind is CallDelta or kind is TextDelta:
             item = self._items.get(event.key)  # type: ignore[union-attr]
@@ -113,6 +115,7 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
         )
 
     def _open(self, event: Any, made_up_id: str, scope: str = NAME) -> _WrittenItem:
+        """Open an output item; it keeps its own id if no other item has it, else it gets `made_up_id`."""
         given = getattr(event, "extra", {}).get(scope, {}).get("id")
         item_id = given if given and given not in self._ids else made_up_id
         self._ids.add(item_id)
@@ -129,6 +132,7 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
     # texts and refusals: a message item with one content each
 
     def _text_start(self, event: TextStart) -> bytes:
+        """Open a message item with one content; each text is an item of its own."""
         item = self._open(event, f"msg_{self._base['id']}_{len(self._items)}", f"{NAME}/item")
         name = "response.refusal.delta" if event.refusal else "response.output_text.delta"
         item.template(name, content_index=0, **({} if event.refusal else {"logprobs": []}))
@@ -139,6 +143,7 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
         )
 
     def _text_end(self, event: TextEnd) -> bytes:
+        """Write the three end events of a text, each with the whole text."""
         item = self._items[event.key]
         report_foreign(event.artefacts, self.losses, self._part_path(event.key))
         text = unescape(b"".join(item.pieces))
@@ -163,6 +168,7 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
     # calls
 
     def _call_start(self, event: CallStart) -> bytes:
+        """Open a call item with empty arguments."""
         item = self._open(event, f"{'ctc' if event.kind == 'freeform' else 'fc'}_{event.id}")
         item.template(f"response.{_CALL_EVENTS[event.kind]}.delta")
         begun = self._write_call(item, "", "complete", event.extra)
@@ -184,6 +190,7 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
         return write_extra({**make_call_item(call, item.id), "id": item.id}, extra, NAME)
 
     def _call_end(self, event: CallEnd) -> bytes:
+        """Write the end events of a call; one without any arguments gets `{}` as its only fragment."""
         item = self._items[event.key]
         report_foreign(event.artefacts, self.losses, self._part_path(event.key))
         opening = b""
@@ -204,6 +211,7 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
         return self._item_added(item, {"type": "reasoning", "id": item.id, "summary": []})
 
     def _reasoning_delta(self, event: ReasoningDelta) -> bytes:
+        """Write a fragment of a summary section or of the text; only the text is kept in `pieces`."""
         item = self._items[event.key]
         if event.section is None:
             out = self._close_section(item)
@@ -224,6 +232,7 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
         return out + piece
 
     def _open_section(self, item: _WrittenItem, section: int) -> bytes:
+        """Open a section of the reasoning summary, to which the next deltas belong."""
         item.section = section
         item.sections.setdefault(section, [])
         item.template("response.reasoning_summary_text.delta", summary_index=section)
@@ -233,6 +242,7 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
         )
 
     def _close_section(self, item: _WrittenItem) -> bytes:
+        """Write the end events of the open summary section, if there is one."""
         if item.section is None:
             return b""
         section, item.section = item.section, None
@@ -243,6 +253,7 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
         return done + self._event("response.reasoning_summary_part.done", **where, part=part)
 
     def _reasoning_end(self, event: ReasoningEnd) -> bytes:
+        """Write the end events of reasoning; the finished item holds the summary, the text and the artefacts."""
         item = self._items[event.key]
         report_foreign(event.artefacts, self.losses, self._part_path(event.key))
         out = self._close_section(item)
@@ -258,6 +269,7 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
         )
 
     def _whole_part(self, event: WholePart) -> bytes:
+        """Write an opaque item of this wire, which PartStart may have opened; any other part is a loss."""
         part = event.part
         if not isinstance(part, Opaque) or part.wire != NAME:
             self.losses.add(
@@ -291,6 +303,7 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
         return self._final_event(event.stops[0] if event.stops else None, None, event.extra)
 
     def _final_event(self, stop: Stop | None, fault: Fault | None, extra: Extra) -> bytes:
+        """Write the final response with all items; its status gives the event its name."""
         base = make_envelope(self._base["id"], self._base["model"], self._base["created_at"], self._usage)
         refused = any(getattr(item.start, "refusal", False) for item in self._items.values())
         status = write_status(stop, fault, refused, self.losses)

@@ -19,8 +19,8 @@ class GrowingItem:
     def __init__(self, kind: str, item_id: JSON) -> None:
         self.kind = kind
         self.id: Object = {"id": item_id} if item_id else {}
-        self.key = -1
-        self.keys: dict[int, int] = {}
+        self.key = -1  # none yet; a message never has one
+        self.keys: dict[int, int] = {}  # of a message: by content index
         # the deltas so far, by content index or section of a summary; by None for arguments and the text of reasoning
         self.texts: dict[int | None, list[bytes]] = {}
         self.ended = False

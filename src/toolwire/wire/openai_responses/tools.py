@@ -45,6 +45,7 @@ def read_tools(raw: Object, key: str = "tools") -> tuple[Tool, ...]:
 
 
 def _read_entry(raw: JSON) -> list[Tool]:
+    """Read one entry: a tool, or the tools of a namespace. A namespace with built-in tools is kept whole."""
     kind = require_object(raw).get("type")
     if kind == "namespace" and type(raw.get("tools")) is list and raw["tools"]:
         name = read_string(raw, "name")
@@ -58,6 +59,7 @@ def _read_entry(raw: JSON) -> list[Tool]:
 
 
 def _add_namespace(tool: Tool, name: str, space: Extra) -> Tool:
+    """Copy a tool into a namespace; `space` holds the namespace's own fields, for writing it back."""
     return Tool(
         tool.name,
         tool.description,
@@ -73,6 +75,7 @@ def _add_namespace(tool: Tool, name: str, space: Extra) -> Tool:
 
 
 def _read_tool(raw: JSON) -> Tool:
+    """Read a declaration; a type other than function and custom is a built-in tool."""
     kind = require_object(raw).get("type")
     if kind == "function" and len(raw) == 5:
         name, description_text, schema, strict = (
@@ -115,6 +118,7 @@ def _read_tool(raw: JSON) -> Tool:
 
 
 def _read_custom(raw: Object) -> Tool:
+    """Read a freeform tool; a format other than a grammar is kept as a field of this wire or as form."""
     extra = read_extra(raw, _CUSTOM, NAME)
     grammar, form = None, raw.get("format")
     if form is not None:
@@ -147,6 +151,7 @@ def read_discovered_tools(body: JSON) -> tuple[Tool, ...]:
 
 
 def _read_mcp_tool(raw: JSON) -> Tool:
+    """Read a tool of an MCP listing, which has MCP's fields in this wire's spelling."""
     schema = require_object(raw).get("input_schema")
     return Tool(
         read_string(raw, "name"),
@@ -157,6 +162,7 @@ def _read_mcp_tool(raw: JSON) -> Tool:
 
 
 def write_tools(tools: tuple[Tool, ...], losses: Losses) -> list[Object]:
+    """Write the declarations; consecutive tools of one namespace share an entry."""
     out: list[Object] = []
     space: Object | None = None  # the namespace that is open
     for index, tool in enumerate(tools):
@@ -178,6 +184,7 @@ def write_tools(tools: tuple[Tool, ...], losses: Losses) -> list[Object]:
 
 
 def _write_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
+    """Write a declaration; return None and report the loss for a built-in tool of another provider."""
     if tool.kind == "builtin":
         if NAME in tool.extra:
             return tool.extra[NAME]
@@ -204,6 +211,7 @@ def _write_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
 
 
 def _write_function(tool: Tool, out: Object) -> None:
+    """Add the schemas and `strict` to `out`; a tool from another wire without `strict` is sent with false."""
     if tool.input_schema is not None:
         out["parameters"] = tool.input_schema
     elif tool.namespace is None and {"parameters", ":parameters"}.isdisjoint(tool.extra.get(_FORM, {})):
@@ -220,6 +228,7 @@ _MODES: dict[str, ChoiceMode] = {"auto": "auto", "none": "none", "required": "re
 
 
 def read_choice(value: JSON) -> ToolChoice | None:
+    """Read `tool_choice`: a mode, a named tool or the allowed tools; most objects are also kept as form."""
     if value is None:
         return None
     if type(value) is str:
@@ -259,6 +268,7 @@ def _entry_name(entry: JSON) -> str:
 
 
 def write_choice(choice: ToolChoice, tools: tuple[Tool, ...], losses: Losses) -> JSON:
+    """Return `tool_choice`; a choice that was kept as form is written back if its names are the same."""
     given = choice.extra.get(f"{_CHOICE}~")
     if given is not None and given["names"] == choice.names:
         return given["value"]
