@@ -83,6 +83,7 @@ def detect(text: str) -> str | None:
 
 
 def _load(name: str) -> Format:
+    """Import a built-in format, or load one from its entry point; raise ConfigError for an unknown name."""
     form: Format
     name = _ALIASES.get(name, name)
     if name in MODULES:
