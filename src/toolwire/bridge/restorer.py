@@ -204,7 +204,7 @@ class Restorer:
         return events
 
     def _restore_call(self, call: ToolCall, choice: int, number: int) -> ToolCall | None:
-        """Restore a call of a complete answer; return None for a truncated one that the client would take as complete."""
+        """Restore a call of a complete answer; return None for a truncated one that would look complete."""
         self._count_call(choice)
         if call.name in self._wrapped:
             self._report_other_arguments(call.arguments)
