@@ -5,7 +5,8 @@
     answer = emulation.restore(prepared.exchange.restore(response))   # calls restored
     again = emulation.retry(response)                             # once, if the answer could not be read
 
-For a stream, feed the events to `emulation.make_restorer()`. `emulate` is a pure function of the request, like `prepare`.
+For a stream, feed the events to `emulation.make_restorer()`. `emulate` is a pure function of the request, like
+`prepare`.
 """
 
 from __future__ import annotations

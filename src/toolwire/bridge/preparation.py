@@ -65,9 +65,9 @@ class Prepared:
 def prepare(request: Request, wire: Wire | str, *, history_model: str | None = None) -> Prepared:
     """Fit the request to `wire`; raise EncodeError if that is impossible.
 
-    A reference to a conversation that the provider of another wire stores raises StoredStateError. `history_model` is the
-    model that produced the history, if it differs from the requested model: signatures of one model are of no use to
-    another.
+    A reference to a conversation that the provider of another wire stores raises StoredStateError. `history_model` is
+    the model that produced the history, if it differs from the requested model: signatures of one model are of no use
+    to another.
     """
     wire = get(wire) if isinstance(wire, str) else wire
     stored = find_stored(request, wire.name)

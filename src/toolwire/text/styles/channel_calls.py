@@ -23,8 +23,9 @@ _RECIPIENT = re.compile(r"\bto=([^\s<]+)").search
 class ChannelCalls(StyleBase, frozen=True):
     """`start` header `message` body `end`. The header may begin at the start of the turn, without its `start`.
 
-    A body addressed to `tool_prefix`NAME is a call: JSON, or tags (`body`). On a channel or to a recipient in `reasoning_channels`
-    it is reasoning. Anything else is text, up to one of `ends` if `closed`, or up to the next header.
+    A body addressed to `tool_prefix`NAME is a call: JSON, or tags (`body`). On a channel or to a recipient in
+    `reasoning_channels` it is reasoning. Anything else is text, up to one of `ends` if `closed`, or up to the next
+    header.
     """
 
     start: str
