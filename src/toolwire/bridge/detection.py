@@ -47,6 +47,7 @@ def detect(body: JSON | bytes | str) -> Detected:
 
 
 def _best_match(body: JSON, kinds: tuple[Kind, ...]) -> Detected | None:
+    """Return the wire and kind whose scorer gives the highest score, or None if all scores are 0."""
     best, best_score = None, 0
     for name in (*names(), mcp.NAME):
         scorers = mcp.DETECTION if name == mcp.NAME else get(name).detection
@@ -74,6 +75,7 @@ _LINES = re.compile(rb"\{[^\r\n]*\}[ \t]*[\r\n]\s*\{").match  # a second documen
 
 
 def _first_event(data: bytes) -> JSON:
+    """Return the first event of a stream that identifies its wire; a ping or `[DONE]` does not."""
     if _ARRAY(data.lstrip(_BLANK)) is not None:
         elements = ArrayDecoder().feed(data)
         return parse(elements[0]) if elements else {"candidates": []}

@@ -135,6 +135,10 @@ def _pass_through(body: JSON, wire: str, kind: str) -> Translation:
 
 
 def _translate_request(body: JSON, source: str, target: str, model: JSON) -> Translation:
+    """Translate a request; `model` replaces the model that it names.
+
+    If that changes the model, the history is of another model, whose signatures are dropped (`history_model`).
+    """
     document = parse_body(body)
     reader, writer = get(source), get(target)
     canonical = reader.decode_request(document)
@@ -162,6 +166,10 @@ def _translate_request(body: JSON, source: str, target: str, model: JSON) -> Tra
 def _locate_losses(
     prepared: Prepared, encode_losses: Losses, document: Object, reader: Wire, canonical: Request
 ) -> tuple[Loss, ...]:
+    """Merge the losses of fitting and of encoding, with pointers into the client's document.
+
+    Losses of encoding point into the fitted request, so `prepared.origin` maps them back first.
+    """
     locate = reader.locator(canonical)
     merged = Losses()
     _locate_all(prepared.losses, document, locate, merged)
@@ -182,6 +190,7 @@ def _locate_all(losses: Iterable[Loss], document: Object, locate: Callable[[str]
 
 
 def _translate_response(body: JSON, source: str, target: str, request: JSON) -> Translation:
+    """Translate an answer. If it ends in a fault, the result is an error document of the target."""
     document = parse_body(body)
     reader, writer = get(source), get(target)
     answer = reader.decode_response(document)
@@ -214,6 +223,7 @@ def _losses_before_fault(answer: Response) -> Losses:
 
 
 def _write_fault(fault: Fault, writer: Wire, losses: Losses | None = None) -> Translation:
+    """Write an error document, and report the fields that its wire cannot carry."""
     if fault.breach is not None:
         # No wire has a field for it, and another provider's message does not refer to the client's document.
         fault = replace(fault, message=f"{fault.message} ({fault.breach})")
@@ -228,6 +238,7 @@ def _write_fault(fault: Fault, writer: Wire, losses: Losses | None = None) -> Tr
 
 
 def _translate_error(body: JSON, source: str, target: str, request: JSON) -> Translation:
+    """Translate an error. A body that is not JSON, such as a proxy's error page, is kept as text."""
     if isinstance(body, (bytes, str)):
         try:
             body = parse(body)
@@ -239,6 +250,7 @@ def _translate_error(body: JSON, source: str, target: str, request: JSON) -> Tra
 
 
 def _translate_tools(body: JSON, source: str, target: str, _: JSON) -> Translation:
+    """Translate tool declarations, in an array or under the key `tools`; unreadable ones are skipped."""
     document = parse(body) if isinstance(body, (bytes, str)) else body
     losses, fit_losses = Losses(), Losses()
     tools, indices = decode_readable_tools(_declarations(document, source), source, losses)
@@ -258,6 +270,7 @@ def _translate_tools(body: JSON, source: str, target: str, _: JSON) -> Translati
 
 
 def _declarations(document: JSON, source: str) -> list[JSON]:
+    """Return the array of declarations: of an MCP result, under `tools`, the document itself, or a single tool."""
     if source == mcp.NAME and type(document) is dict and "result" in document:
         return mcp.declarations(document)
     declared = document.get("tools", [document]) if type(document) is dict else document

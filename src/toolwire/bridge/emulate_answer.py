@@ -29,7 +29,7 @@ _TRUNCATING_REASONS = frozenset({"length", "context_window", "content_filter", "
 
 
 class AnswerReader:
-    """Convert the events of an answer to events with calls. Calls beyond `most_calls` are dropped."""
+    """Convert the events of an answer to events with calls. Calls beyond `max_calls` are dropped."""
 
     def __init__(
         self,
@@ -44,15 +44,15 @@ class AnswerReader:
         self._tools = tuple(tools)
         self._first_call = first_call
         self._max_calls = max_calls
-        self._freeform = freeform
-        self._parsers: dict[int, Parser] = {}
-        self._choice_of: dict[int, int] = {}
-        self._keys: dict[tuple[int, int], int] = {}
+        self._freeform = freeform  # names of freeform tools, which were sent as functions
+        self._parsers: dict[int, Parser] = {}  # by choice
+        self._choice_of: dict[int, int] = {}  # by the key of a text item
+        self._keys: dict[tuple[int, int], int] = {}  # by choice (-1: not from a parser) and original key
         self._next_key = 0
-        self._calls: dict[int, int] = {}
+        self._calls: dict[int, int] = {}  # number of calls by choice
         self._dropped_keys: set[int] = set()
         self._truncated_choices: set[int] = set()  # choices with an incomplete call
-        self._inputs: dict[int, str] = {}
+        self._inputs: dict[int, str] = {}  # keys of open freeform calls
         self._ended = False
 
     @property
@@ -93,6 +93,7 @@ class AnswerReader:
         return [*events, replace(end, stops=adjusted)]
 
     def _close_all(self, stops: dict[int, Stop]) -> list[Event]:
+        """Close the parsers. Without a stop, or after a truncating one, an open call is incomplete."""
         events: list[Event] = []
         for choice, parser in self._parsers.items():
             stop = stops.get(choice)
@@ -102,6 +103,7 @@ class AnswerReader:
         return events
 
     def _adjust_stop(self, choice: int, stop: Stop) -> Stop:
+        """Return `tool_calls` for an answer with calls, and `length` if a call is incomplete."""
         has_calls = self._calls.get(choice, 0) > 0
         if choice in self._truncated_choices and stop.reason not in _TRUNCATING_REASONS:
             return replace(stop, reason="length", sequence=None)  # a client must not run an incomplete call

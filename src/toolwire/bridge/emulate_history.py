@@ -67,6 +67,7 @@ def _as_function(call: ToolCall) -> ToolCall:
 def _render_results(
     message: Message, form: Format, names: dict[str, str], losses: Losses, index: int
 ) -> tuple[Part, ...]:
+    """Replace each result by text in the format. Its media follow it, because text cannot hold them."""
     parts: list[Part] = []
     for part in message.parts:
         if not isinstance(part, ToolResult):

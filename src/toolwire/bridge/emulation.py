@@ -5,7 +5,8 @@
     answer = emulation.restore(prepared.exchange.restore(response))   # calls restored
     again = emulation.retry(response)                             # once, if the answer could not be read
 
-For a stream, feed the events to `emulation.make_restorer()`. `emulate` is a pure function of the request, like `prepare`.
+For a stream, feed the events to `emulation.make_restorer()`. `emulate` is a pure function of the request, like
+`prepare`.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ class Emulation:
         self.losses = Losses()
         self._original = original
         self._form = form
-        self._constrain = constrain
-        self._retried = retried
+        self._constrain = constrain  # the server can enforce a JSON schema
+        self._retried = retried  # this is already the retry; there is no second one
         self._tools = _callable_tools(original, self.losses)
         self.request = self._text_request()
 
@@ -100,6 +101,7 @@ class Emulation:
         return self._form.render_tools(self._tools).rpartition("\n\nTo call a function, ")[2].partition("\n\n")[0]
 
     def _text_request(self) -> Request:
+        """Return the request without tools: they are in the instructions, and the history is text."""
         request, form = self._original, self._form
         messages = render_history(request.messages, form, self._tools, self.losses)
         params = request.params
@@ -116,6 +118,7 @@ class Emulation:
         )
 
     def _instructions(self) -> str:
+        """Return the text for the system prompt: the tools, examples, and the tool choice as a sentence."""
         if self._forbids_calls() or not self._tools:
             return "Answer in words; do not call a function." if self._forbids_calls() else ""
         lines = [self._form.render_tools(self._tools)]
@@ -190,6 +193,7 @@ def _callable_tools(request: Request, losses: Losses) -> tuple[Tool, ...]:
 
 
 def _call_schema(tool: Tool) -> Object:
+    """Return the schema of a call of one tool, for output that the server constrains."""
     return {
         "type": "object",
         "properties": {"name": {"const": tool.name}, "arguments": tool.input_schema or {"type": "object"}},
@@ -199,6 +203,7 @@ def _call_schema(tool: Tool) -> Object:
 
 
 def _with_instructions(messages: Sequence[Message], instructions: str) -> tuple[Message, ...]:
+    """Append the instructions to the first system message, or add one."""
     if not instructions:
         return tuple(messages)
     if messages and messages[0].role in ("system", "developer"):

@@ -41,9 +41,9 @@ class Exchange:
         """The tools whose arguments have another shape on the target, by their names there."""
         self._names = names
         self._request = request
-        self._has_freeform = has_freeform
+        self._has_freeform = has_freeform  # of the target; otherwise freeform tools were sent as functions
         self._wire = wire
-        self._fitted = fitted or []
+        self._fitted = fitted or []  # the tools as sent, with their indices in the request
 
     @property
     def is_single_call(self) -> bool:

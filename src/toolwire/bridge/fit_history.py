@@ -68,6 +68,7 @@ def fit_results(results: tuple[ToolResult, ...], wire: Wire) -> tuple[Message, .
 
 
 def _refuse_prefill(request: Request) -> None:
+    """Raise EncodeError if the last message is an assistant text that the model cannot continue."""
     last = request.messages[-1] if request.messages else None
     if last is None or last.role != "assistant" or family_of(request.model).prefill:
         return
@@ -106,6 +107,8 @@ class DeferredMedia:
 
 
 class _Fitter:
+    """Fit the turns of one conversation in order; a result takes its id and name from the fitted call."""
+
     def __init__(
         self,
         request: Request,
@@ -115,9 +118,9 @@ class _Fitter:
         history_model: str | None,
         lifts: Mapping[str, Lowered],
     ) -> None:
-        self._lifts = lifts
+        self._lifts = lifts  # tools whose arguments have another shape on the target
         self._wire = wire
-        self._history_model = history_model
+        self._history_model = history_model  # the model of the history, if it is not the requested one
         self._can = wire.capabilities
         self._model = request.model
         self._names = names
@@ -182,6 +185,7 @@ class _Fitter:
             self._losses.add(path, "developer message", "rewritten", detail, "info")
 
     def _fit_text(self, part: Text, location: PartLocation) -> Text | None:
+        """Drop empty text, which targets refuse, and the artefacts and cache marks that the target cannot use."""
         if not part.text and not part.artefacts:
             self._losses.add(
                 location_pointer(location),
@@ -205,6 +209,7 @@ class _Fitter:
         return own_artefacts(artefacts, self._wire.provider, self._model, self._history_model, path, self._losses)
 
     def _fit_reasoning(self, part: Reasoning, location: PartLocation) -> Reasoning | None:
+        """Keep reasoning only if this provider and model produced it; report any other as dropped."""
         path = location_pointer(location)
         own = own_artefacts(part.artefacts, self._wire.provider, self._model, self._history_model, path, Losses())
         native = self._wire.name in part.extra or f"{self._wire.name}~" in part.extra
@@ -216,6 +221,7 @@ class _Fitter:
         return part if len(own) == len(part.artefacts) else replace(part, artefacts=own)
 
     def _fit_call(self, call: ToolCall, location: PartLocation) -> ToolCall:
+        """Fit id, name, kind and arguments of a call, and record it in `_pending_calls` for its result."""
         can = self._can
         if call.raw == "":
             call = call.with_explicit_arguments()
@@ -258,6 +264,7 @@ class _Fitter:
         return replace(call, cache=cache, artefacts=self._own_artefacts(call.artefacts, path))
 
     def _fit_result(self, result: ToolResult, location: PartLocation) -> ToolResult:
+        """Fit a result, under the id and the name of its fitted call."""
         can = self._can
         if result.extra:
             report_extra(result.extra, location_pointer(location), self._wire.name, self._losses)
@@ -289,6 +296,7 @@ class _Fitter:
         )
 
     def _fit_result_parts(self, result: ToolResult, location: PartLocation) -> tuple[Text | Media | Opaque, ...]:
+        """Fit the content of a result; media that results cannot hold follow in a user message."""
         fitted: list[Text | Media | Opaque] = []
         for part in result.parts:
             if isinstance(part, Text):
@@ -349,6 +357,7 @@ class _Fitter:
         return replace(part, cache=fit_ttl(part.cache, "part", self._can, path, self._losses))
 
     def _fit_opaque(self, part: Opaque, location: PartLocation) -> Opaque | Text | None:
+        """Keep a block of this wire, send the summary of a compaction as text, and drop any other block."""
         if part.wire == self._wire.name:
             return part
         summary = compaction_summary(part)
@@ -378,6 +387,10 @@ class _Fitter:
         return changed
 
     def _sign_first_call(self, turn: DraftMessage, parts: list[Part]) -> bool:
+        """Add the provider's placeholder signature to a turn without signed calls; return whether it was added.
+
+        The model requires a signature with its calls, and calls of another provider have none.
+        """
         calls = [number for number, part in enumerate(parts) if type(part) is ToolCall]
         if not calls or any(getattr(parts[number], "artefacts", ()) for number in calls):
             return False

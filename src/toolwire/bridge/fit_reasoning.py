@@ -79,6 +79,7 @@ def _lower_effort(reasoning: ReasoningConfig, efforts: tuple[str, ...], losses: 
 
 
 def _fit_bounds(reasoning: ReasoningConfig, request: Request, wire: Wire, losses: Losses) -> ReasoningConfig | None:
+    """Fit the budget between the target's minimum and `max_tokens`; return None if that leaves no budget."""
     budget, minimum, max_tokens = reasoning.budget or 0, wire.limits.min_budget, request.params.max_tokens
     if not minimum:
         return reasoning

@@ -88,6 +88,7 @@ def _try_lower(tool: Tool, dialect: Dialect) -> Lowered | None:
 
 
 def _apply_lowered(tool: Tool, lowered: Lowered, index: int, lifts: dict[str, Lowered], losses: Losses) -> Tool:
+    """Return the tool with its lowered schema; record in `lifts` that its arguments must be converted back."""
     if lowered.unchanged and not lowered.losses:
         return _move_description(tool, lowered.dialect, index, losses)
     path = f"/tools/{index}/input_schema"

@@ -29,6 +29,7 @@ def ensure_user_message(turns: list[DraftMessage], request: Request, wire: Wire,
 
 
 def hoist_system(turns: list[DraftMessage], losses: Losses) -> list[DraftMessage]:
+    """Move all system messages to the start, for a target that allows them only there."""
     head: list[DraftMessage] = []
     rest: list[DraftMessage] = []
     for turn in turns:

@@ -59,6 +59,7 @@ def _undefer(tool: Tool, index: int, losses: Losses) -> Tool:
 
 
 def _fit_tool(tool: Tool, path: str, can: Capabilities, wire: str, names: NameMap, losses: Losses) -> Tool:
+    """Fit one tool: its kind, examples, cache mark and name. A built-in tool of the target is unchanged."""
     if tool.kind == "builtin":
         return tool
     if tool.extra:
@@ -79,6 +80,7 @@ def _fit_tool(tool: Tool, path: str, can: Capabilities, wire: str, names: NameMa
 
 
 def _wrap_tool(tool: Tool, path: str, losses: Losses) -> Tool:
+    """Convert a freeform tool to a function with one string argument, for a target without freeform tools."""
     argument: Object = {"type": "string"}
     detail = f"sent as a function with one argument, `{WRAPPED_INPUT}`; calls are returned as freeform calls"
     losses.add(path, "freeform tool", "rewritten", detail, "info")
@@ -100,6 +102,7 @@ def wrap_freeform(call: ToolCall) -> ToolCall:
 
 
 def _describe_examples(tool: Tool, path: str, losses: Losses) -> Tool:
+    """Move the examples to the description, for a target without a field for them."""
     lines = "\n".join(dumps(example) for example in tool.examples)
     losses.add(f"{path}/examples", "examples", "rewritten", "sent in the description", "info")
     losses.add(f"{path}/description", "description", "rewritten", "the examples are appended", "info")

@@ -118,10 +118,11 @@ class _Pair:
         self.location = location
         self.result: ToolResult | None = None
         self.result_location = location
-        self.is_late = False
+        self.is_late = False  # a part that is no result is between the call and its result
 
 
 def _reorder_results(messages: tuple[Message, ...], losses: Losses) -> list[DraftMessage]:
+    """Move every result to the message after its assistant turn, because it must directly follow its call."""
     pairs, orphan_results = _pair_results(messages, losses)
     turns: list[DraftMessage] = []
     waiting: list[_Pair] = []  # calls of the current assistant turn
@@ -218,6 +219,7 @@ def _result_text(result: ToolResult) -> Text:
 
 
 def _result_message(pairs: list[_Pair], losses: Losses) -> DraftMessage:
+    """Return the message with the results of `pairs`; a call without a result gets an error result."""
     parts: list[Part] = []
     for pair in pairs:
         call = pair.call
@@ -234,6 +236,7 @@ def _result_message(pairs: list[_Pair], losses: Losses) -> DraftMessage:
 
 
 def _without_results(message: Message, index: int, orphan_results: dict[PartLocation, Text]) -> DraftMessage:
+    """Return the message without results that move to their calls; a result without a call is kept as text."""
     parts: list[Part] = []
     locations: list[PartLocation] = []
     for location, part in zip(message_locations(index, len(message.parts)), message.parts, strict=True):

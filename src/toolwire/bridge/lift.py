@@ -38,9 +38,13 @@ class ArgumentLifter:
         self._scanner = Scanner()
         self._streaming_name: str | None = None  # the argument that passes through, by its name on the target
         self._sent_length = 0  # length of the part already sent
-        self._started = False
+        self._started = False  # the opening brace was sent
 
     def feed(self, event: CallDelta) -> tuple[Event, ...]:
+        """Emit complete arguments in the original shape, and strings that pass through unchanged.
+
+        If the whole object has another shape (`_properties` is None), everything waits for `end`.
+        """
         if self._properties is None:
             return ()
         out = [self._complete_field(name, raw) for name, raw in self._scanner.feed(event.text)]
@@ -51,6 +55,7 @@ class ArgumentLifter:
         return (CallDelta.of(self._key, text),) if text else ()
 
     def end(self, event: CallEnd) -> tuple[Event, ...]:
+        """End the call: emit the closing brace, or all arguments if none was emitted before."""
         if event.arguments is None:
             return (event,)
         arguments = self._lowered.lift(event.arguments)
@@ -71,6 +76,7 @@ class ArgumentLifter:
         return f"{mark}{dumps(field.name)}:"
 
     def _complete_field(self, name: str, raw: str) -> str:
+        """Return the text that completes an argument; empty if its value means that it is absent."""
         if name == self._streaming_name:
             rest, self._streaming_name = raw[self._sent_length :], None
             return rest
@@ -82,6 +88,7 @@ class ArgumentLifter:
         return self._field_prefix(field) + (raw if field.codec is None else dumps(lifted))
 
     def _partial_field(self, name_as_json: str, piece: str) -> str:
+        """Return the text of an incomplete argument: only a string that is carried unchanged can pass through."""
         if self._streaming_name is not None:
             self._sent_length += len(piece)
             return piece

@@ -44,6 +44,7 @@ class NameMap:
         return wire
 
     def _make_legal(self, namespace: str | None, name: str, scope: str | None) -> str:
+        """Return a legal, unused name; a changed name ends in a hash, so that it is stable and unique."""
         full_name = name if namespace is None or self._namespaces else f"{namespace}__{name}"
         if _is_legal(self._pattern, self._length, full_name) and (scope, full_name) not in self._original_names:
             return full_name

@@ -47,8 +47,8 @@ class Prepared:
         self.request = request
         self.exchange = exchange
         self.losses = losses
-        self._turns = turns
-        self._tools = tools
+        self._turns = turns  # fitted messages, with the locations of their parts in the request
+        self._tools = tools  # fitted tools, with their indices in the request
 
     def origin(self, path: str) -> str:
         """Return the path in the original request of the value at `path` in the fitted one."""
@@ -65,9 +65,9 @@ class Prepared:
 def prepare(request: Request, wire: Wire | str, *, history_model: str | None = None) -> Prepared:
     """Fit the request to `wire`; raise EncodeError if that is impossible.
 
-    A reference to a conversation that the provider of another wire stores raises StoredStateError. `spoken_by` is the
-    model that produced the history, if it differs from the requested model: signatures of one model are of no use to
-    another.
+    A reference to a conversation that the provider of another wire stores raises StoredStateError. `history_model` is
+    the model that produced the history, if it differs from the requested model: signatures of one model are of no use
+    to another.
     """
     wire = get(wire) if isinstance(wire, str) else wire
     stored = find_stored(request, wire.name)
@@ -111,6 +111,7 @@ def _report_extras(request: Request, wire: str, losses: Losses) -> None:
 
 
 def _fit_params(params: Params, limits: Limits, losses: Losses) -> Params:
+    """Drop a user field that is meant for one provider, and stop sequences above the target's limit."""
     if params.user is not None and params.user.startswith("{"):
         # A JSON document (device, account, session) is only for the provider that it was made for.
         detail = "it contains more than an id and was made for another provider"

@@ -39,6 +39,8 @@ class CallRepair(Value, frozen=True):
 
 
 class RepairedResponse(Value, frozen=True):
+    """A response after the repair, and one entry for each call that was changed or could not be repaired."""
+
     response: Response
     repairs: tuple[CallRepair, ...] = ()
 
@@ -67,6 +69,7 @@ class CallRepairer:
         self._open_calls: dict[int, tuple[CallStart, list[Event]]] = {}
 
     def feed(self, event: Event) -> list[Event]:
+        """Return the events for `event`. The deltas of a call wait for its end, because a repair replaces them."""
         if isinstance(event, CallStart) and event.kind == "function":
             self._open_calls[event.key] = (event, [])
             return [event]

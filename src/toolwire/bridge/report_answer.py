@@ -44,6 +44,7 @@ class AnswerReporter:
         self._sizes: dict[int, int] = {}  # number of items by choice
 
     def report_response(self, response: Response) -> None:
+        """Report the losses of a complete answer and its alternatives."""
         self._report_extra(response.extra, "")
         self._report_parts(response.parts, "")
         self._report_stop(response.stop, "")
@@ -55,6 +56,7 @@ class AnswerReporter:
             self._report_stop(alternative.stop, path)
 
     def report_event(self, event: Event) -> None:
+        """Report the losses of one event of a stream."""
         if isinstance(event, _STARTS):
             path = self._paths.get(event.key) or self._allocate_path(event.key, event.choice)
             if isinstance(event, WholePart):
@@ -88,6 +90,7 @@ class AnswerReporter:
             self._report_extra(stop.extra, f"{path}/stop")
 
     def _report_usage(self, usage: Usage | None) -> None:
+        """Report usage fields that the target cannot carry."""
         if usage is None:
             return
         self._report_extra(usage.extra, "/usage")

@@ -28,6 +28,10 @@ def resolve_breach(breach: Breach, wire: Wire, request: Request, fitted: list[tu
 
 
 def _sent_name(breach: Breach, wire: Wire, tools: tuple[Tool, ...]) -> str | None:
+    """Return the sent name of the tool in `breach`.
+
+    If the provider reports only a position, the sent declarations are rebuilt to find the tool there.
+    """
     if isinstance(breach.tool, str):
         return breach.tool
     if breach.tool is None:

@@ -57,6 +57,8 @@ class RequestChanges(Protocol):
 
 
 class _OpenCall:
+    """A call of a stream between its start and its end; `name` is its name on the provider's wire."""
+
     __slots__ = ("choice", "kind", "name", "unwrapper")
 
     def __init__(
@@ -65,7 +67,7 @@ class _OpenCall:
         self.choice = choice
         self.name = name
         self.kind = kind
-        self.unwrapper = unwrapper
+        self.unwrapper = unwrapper  # converts the arguments back; None if they are passed on unchanged
 
 
 class Restorer:
@@ -97,14 +99,14 @@ class Restorer:
         self._one_call = changes.is_single_call
         self._wrapped = changes.wrapped
         self._lifts = changes.lifts
-        self._refusals = client is not None and client.refusals
-        self._refused = False
+        self._refusals = client is not None and client.refusals  # the client's wire has refusals as text
+        self._refused = False  # the provider sent the refusal as text already
         self._object_arguments = client is not None and client.object_arguments
         self._ids = IdAllocator()
         self._ids.used.update(changes.call_ids)
         self._calls: dict[int, int] = {}  # number of calls by choice
         self._open_calls: dict[int, _OpenCall] = {}
-        self._unwrapping = False
+        self._unwrapping = False  # some call has an unwrapper: a fast check for deltas
         self._truncated_choices: set[int] = set()  # choices with a truncated call
 
     def restore_choice(self, choice: int, parts: tuple[Part, ...], stop: Stop | None) -> tuple[tuple[Part, ...], Stop]:
@@ -130,6 +132,7 @@ class Restorer:
         self.losses.add(where, "stop detail", "moved", "a refusal is a separate text here", "info")
 
     def feed(self, event: Event) -> tuple[Event, ...]:
+        """Return the client's events for one event of the provider."""
         if self.fault is not None:
             return ()
         if type(event) is CallDelta:
@@ -153,6 +156,7 @@ class Restorer:
         return (event,)
 
     def _finish(self, event: ResponseEnd) -> tuple[Event, ...]:
+        """Add the text of a refusal, adjust the stop of a truncated call, and supply a missing stop."""
         # some servers end without a reason, but every client needs one
         stops = event.stops or (Stop("tool_calls" if self._calls else "unknown"),)
         refusal_events: tuple[Event, ...] = ()
@@ -164,6 +168,7 @@ class Restorer:
         return (*refusal_events, event)
 
     def _start_call(self, event: CallStart) -> CallStart:
+        """Return the start of a call with the client's name and id; prepare the conversion of its arguments."""
         self._count_call(event.choice)
         wrapped, lowered = event.name in self._wrapped, self._lifts.get(event.name)
         kind: CallKind = "freeform" if wrapped else event.kind
@@ -179,6 +184,7 @@ class Restorer:
         return CallStart(event.key, call_id, name, kind, namespace, event.choice, event.extra)
 
     def _end_call(self, event: CallEnd) -> tuple[Event, ...]:
+        """End a call. A broken call that the client could not recognise as broken ends the answer in a fault."""
         call = self._open_calls.pop(event.key)
         events: tuple[Event, ...] = (event,)
         end = event
@@ -198,6 +204,7 @@ class Restorer:
         return events
 
     def _restore_call(self, call: ToolCall, choice: int, number: int) -> ToolCall | None:
+        """Restore a call of a complete answer; return None for a truncated one that would look complete."""
         self._count_call(choice)
         if call.name in self._wrapped:
             self._report_other_arguments(call.arguments)

@@ -45,7 +45,7 @@ class StreamTranslation:
         self.losses = Losses()
         self.error: ToolwireError | None = None
         self._is_same_wire = source == target
-        self._started = False
+        self._started = False  # a ResponseStart was written
         if self._is_same_wire:
             codec = get(source)
             if request is not None:
@@ -61,6 +61,7 @@ class StreamTranslation:
         self._decoder.losses = self._encoder.losses = self.losses
 
     def feed(self, data: bytes) -> bytes:
+        """Translate more bytes; return nothing after an error."""
         if not isinstance(data, (bytes, bytearray, memoryview)):
             raise ConfigError(f"a stream must be bytes, got {type(data).__name__}")
         if self._is_same_wire or self.error is not None:
@@ -80,6 +81,7 @@ class StreamTranslation:
             return self._fail(error)
 
     def _write(self, events: Iterable[Event]) -> bytes:
+        """Restore, encode and report the events; a fault of the restorer becomes `error`."""
         encode, restore = self._encoder.feed, self._restorer.feed
         out: list[bytes] = []
         try:

@@ -60,6 +60,7 @@ class FreeformUnwrapper:
         return (CallDelta.of(self._key, rest), end) if rest else (end,)
 
     def _feed_opening(self, text: str) -> tuple[Event, ...]:
+        """Hold the text back until the opening `{"input": "` is complete; give up if it is too long."""
         self._pending += text
         opening = _OPENING.match(self._pending)
         if opening is not None:
@@ -71,6 +72,7 @@ class FreeformUnwrapper:
         return ()
 
     def _feed_inside(self, text: str) -> tuple[Event, ...]:
+        """Pass on the string's content, and hold back an incomplete escape sequence."""
         text = self._pending + text
         end = _INSIDE.match(text).end()  # type: ignore[union-attr]  # the pattern matches everywhere
         self._pending = text[end:]

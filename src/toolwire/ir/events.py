@@ -45,6 +45,8 @@ __all__ = [
 
 
 class ResponseStart(Value, frozen=True):
+    """The start of a response, with the fields that are known before its first item."""
+
     id: str = ""
     model: str = ""
     created: int | None = None
@@ -52,6 +54,8 @@ class ResponseStart(Value, frozen=True):
 
 
 class TextStart(Value, frozen=True):
+    """The start of a text of the choice number `choice`; `refusal` if the text is a refusal."""
+
     key: int
     choice: int = 0
     refusal: bool = False
@@ -74,12 +78,16 @@ class TextDelta(Value, frozen=True, gc=False):
 
 
 class TextEnd(Value, frozen=True):
+    """The end of a text. `artefacts` are opaque data of the provider, such as signatures."""
+
     key: int
     artefacts: tuple[Artefact, ...] = ()
     extra: Extra = {}
 
 
 class ReasoningStart(Value, frozen=True):
+    """The start of a piece of reasoning."""
+
     key: int
     choice: int = 0
     extra: Extra = {}
@@ -102,12 +110,16 @@ class ReasoningDelta(Value, frozen=True, gc=False):
 
 
 class ReasoningEnd(Value, frozen=True):
+    """The end of a piece of reasoning. `artefacts` are opaque data of the provider, such as signatures."""
+
     key: int
     artefacts: tuple[Artefact, ...] = ()
     extra: Extra = {}
 
 
 class CallStart(Value, frozen=True):
+    """The start of a call; `kind` determines whether its deltas are JSON arguments or freeform input."""
+
     key: int
     id: str
     name: str

@@ -94,8 +94,8 @@ class Folder:
 
     def __init__(self) -> None:
         self._start = ResponseStart()
-        self._open: dict[int, tuple[Any, list[Any]]] = {}
-        self._order: list[tuple[int, int]] = []
+        self._open: dict[int, tuple[Any, list[Any]]] = {}  # by key: the start event and the deltas
+        self._order: list[tuple[int, int]] = []  # (choice, key) of each item, in order
         self._reserved: set[int] = set()  # parts with a known position that have not arrived yet
         self._parts: dict[int, Part] = {}
         self._usage: Usage | None = None
@@ -162,6 +162,7 @@ class Folder:
         self._parts[event.key] = Refusal(text, extra) if start.refusal else Text(text, None, event.artefacts, extra)
 
     def _end_reasoning(self, event: ReasoningEnd) -> None:
+        """Build the reasoning part; deltas with a `section` belong to the summary, the others to the text."""
         start, deltas = self._close(event.key)
         sections: dict[int | None, list[bytes]] = {}
         for delta in deltas:
@@ -171,6 +172,7 @@ class Folder:
         self._parts[event.key] = Reasoning(text, summary, event.artefacts, merge_extra(start.extra, event.extra))
 
     def _end_call(self, event: CallEnd) -> None:
+        """Build the call from its start and its end, which has the arguments; deltas are not collected."""
         start, _ = self._close(event.key)
         self._parts[event.key] = ToolCall(
             id=start.id,

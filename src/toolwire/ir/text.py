@@ -64,6 +64,7 @@ def unescape(escaped: bytes) -> str:
 
 
 def _refuse_non_finite(value: JSON) -> None:
+    """Raise EncodeError with a pointer to NaN or an infinity, which msgspec would write as null."""
     if isinstance(value, float):
         if not isfinite(value):
             raise EncodeError(f"JSON cannot represent {value}", hint="send a string or leave the field out")

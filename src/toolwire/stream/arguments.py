@@ -27,6 +27,7 @@ class ArgumentWatch:
         self._scanners: dict[int, Scanner] = {}
 
     def feed(self, event: Event) -> list[Event]:
+        """Return `event`, and after it an ArgumentEnd for each argument that it completed."""
         events: list[Event] = [event]
         if isinstance(event, CallDelta):
             scanner = self._scanners.get(event.key)

@@ -23,13 +23,14 @@ class ArrayDecoder:
 
     def __init__(self, limit: int = LIMIT) -> None:
         self._limit = limit
-        self._depth = 0
+        self._depth = 0  # number of open brackets; 1 is the outer array
         self._in_string = False
         self._escaped = False
-        self._pieces: list[bytes] = []
+        self._pieces: list[bytes] = []  # the unfinished element
         self._size = 0
 
     def feed(self, data: bytes) -> list[bytes]:
+        """Return the elements that `data` completed. An element begins at depth 2, inside the outer array."""
         elements: list[bytes] = []
         start = position = 0
         while position < len(data):

@@ -21,10 +21,11 @@ class NDJSONDecoder:
     def __init__(self, limit: int = LIMIT) -> None:
         self._has_begun = False
         self._limit = limit
-        self._pieces: list[bytes] = []
+        self._pieces: list[bytes] = []  # the unfinished line
         self._size = 0
 
     def feed(self, data: bytes) -> list[bytes]:
+        """Return the lines that `data` completed, and hold the unfinished one."""
         *lines, rest = (data.replace(b"\r", b"\n") if b"\r" in data else data).split(b"\n")
         if lines and self._pieces:
             lines[0] = b"".join(self._pieces) + lines[0]

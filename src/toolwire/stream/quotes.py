@@ -55,7 +55,7 @@ class StringReader:
     ) -> None:
         self._text = text
         self._end = end
-        self._closer = closer
+        self._closer = closer  # the expected closing quote
         self._reading = attempt
         self._may_end = may_end
         self._start = 0
@@ -80,6 +80,7 @@ class StringReader:
             at = self._read_escape(stop) if char == "\\" else self._read_unusual(char, stop)
 
     def _closes(self, at: int) -> bool:
+        """Return whether the quote at `at` ends the string. It is in doubt only if inner quotes are guessed."""
         if self._reading.guess_kind != "quotes":
             return True
         if not self._may_end(at + 1):
@@ -96,6 +97,7 @@ class StringReader:
         return True
 
     def _read_unusual(self, char: str, at: int) -> int:
+        """Escape a control character or a quote inside the string; return the position after it."""
         if char < " ":
             self._reading.record_step("control_character")
             self._pieces.append(_SHORT.get(char) or f"\\u{ord(char):04x}")
@@ -112,6 +114,7 @@ class StringReader:
         return at + 1
 
     def _read_escape(self, at: int) -> int:
+        """Read an escape sequence, or a backslash that is literal; return the position after it."""
         if at + 1 == self._end:
             raise truncated_error("in an escape", at)
         follows = self._text[at + 1]
@@ -128,12 +131,14 @@ class StringReader:
         return self._read_foreign_escape(at) or self._keep_backslash(at)
 
     def _legal(self, at: int, length: int) -> int:
+        """Copy a valid escape, and record its literal reading, which `_settle` may choose."""
         escape = self._text[at : at + length]
         self._literal.append((len(self._pieces), _BACKSLASH + escape[1:].replace("\\", _BACKSLASH)))
         self._pieces.append(escape)
         return at + length
 
     def _read_unicode(self, at: int) -> int:
+        r"""Read a four-digit `\u` escape; `\u` without digits keeps its backslash."""
         stop = _HEX.match(self._text, at + 2, self._end).end()  # type: ignore[union-attr]  # matches everywhere
         if stop == at + 6:
             return self._legal(at, 6)
@@ -166,6 +171,7 @@ class StringReader:
         return at + 1
 
     def _settle(self) -> None:
+        r"""Choose, if some backslashes must be literal, whether the valid escapes are literal too (`C:\Users\new`)."""
         if not self._lone or not self._literal:
             return
         doubt = ambiguous_error("some backslashes cannot be escapes, others may be", self._start, _BACKSLASH_HINT)

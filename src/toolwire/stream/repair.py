@@ -1,7 +1,7 @@
 """Read JSON as models write it, and refuse text with no reading or several.
 
-    mend(text)       read strict JSON, or repair it without guessing; every step is named
-    readings(text)   yield possible readings, with guesses; the schema selects one (toolwire.schema.repair)
+    repair_json(text)       read strict JSON, or repair it without guessing; every step is named
+    interpretations(text)   yield possible readings, with guesses; the schema selects one (toolwire.schema.repair)
 
 Time is linear in the text. Truncated strings, numbers and keys are never completed.
 """
@@ -64,6 +64,7 @@ def interpretations(text: str, *, finished: bool = True) -> Iterator[Repaired]:
 
 
 def _search_interpretations(text: str, finished: bool, guess_kind: GuessKind) -> Iterator[Repaired]:
+    """Yield the readings for one assumed defect, each with the next sequence of choices."""
     choices: tuple[int, ...] | None = ()
     for _ in range(MAX_INTERPRETATIONS):
         assert choices is not None
@@ -83,6 +84,7 @@ def _search_interpretations(text: str, finished: bool, guess_kind: GuessKind) ->
 
 
 def _read(text: str, attempt: RepairAttempt) -> Repaired:
+    """Make one attempt: find the JSON in the text, rewrite it, and check the result with the strict parser."""
     start = find_start(text, attempt)
     end = find_end(text, attempt)
     rewriter = JsonRewriter(text, start, max(start, end), attempt)

@@ -65,7 +65,7 @@ class RepairAttempt:
         self.steps[step] = None
 
     def choose(self, ways: int, step: LexicalStep, error: BrokenJSON) -> int:
-        """Choose one of several readings, or raise `otherwise` if guessing is off."""
+        """Choose one of several readings, or raise `error` if guessing is off."""
         if self.guess_kind is None:
             raise error
         self.record_step(step)
@@ -75,6 +75,7 @@ class RepairAttempt:
         return chosen
 
     def next_choices(self) -> tuple[int, ...] | None:
+        """Return the next choices in depth-first order: the last choice with another way is advanced."""
         made = list(self._made_choices)
         while made:
             chosen, ways = made.pop()

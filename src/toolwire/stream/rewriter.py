@@ -61,11 +61,12 @@ class JsonRewriter:
         self._text = text
         self._end = end
         self._reading = attempt
-        self._open: list[str] = []
+        self._open: list[str] = []  # opening brackets of the open containers
         self._fresh = False  # directly after an opening bracket
         self._output: list[str] = []
 
     def rewrite(self) -> str:
+        """Return the value as JSON. An error gets the pointer to the place that was reached."""
         try:
             self._read_value()
             while self._open:
@@ -80,6 +81,7 @@ class JsonRewriter:
         return "".join(self._output)
 
     def _close_all(self) -> None:
+        """Close the open containers at the end of the text, unless the text may be truncated."""
         if self._fresh or not self._reading.finished:
             raise truncated_error(f"in {'an object' if self._open[-1] == '{' else 'an array'}", self.at)
         self._reading.record_step("closed_containers")
@@ -121,6 +123,7 @@ class JsonRewriter:
         self.at += 1
 
     def _read_comma(self, closer: str) -> None:
+        """Read the comma before the next member or item; a missing one is accepted only as a guess."""
         if self._text[self.at] == ",":
             self.at += 1
             self._skip()
@@ -132,6 +135,7 @@ class JsonRewriter:
             raise invalid_error(f"expected a comma or {closer}, got {self._shown_text()}", self.at)
 
     def _read_key(self) -> None:
+        """Read a key, with or without quotes, and the colon after it."""
         char = self._text[self.at]
         name = _NAME.match(self._text, self.at, self._end)
         if char in QUOTES:
@@ -154,6 +158,7 @@ class JsonRewriter:
         self._output.append(":")
 
     def _read_value(self) -> None:
+        """Read a string or a scalar, or open a container, whose content `rewrite` reads."""
         self._skip()
         if self.at == self._end:
             raise truncated_error("where a value is expected", self.at)
@@ -171,6 +176,10 @@ class JsonRewriter:
             self._read_scalar()
 
     def _read_string(self, opener: str, *, is_key: bool) -> None:
+        """Copy a valid string, or rewrite it with StringReader.
+
+        If quotes are guessed, even a valid string is examined, because its end may be an inner quote.
+        """
         guess_kind = self._reading.guess_kind == "quotes" and not is_key and bool(self._open)
         sound = _SOUND_STRING.match(self._text, self.at, self._end)
         if sound is not None and not guess_kind:
@@ -191,6 +200,7 @@ class JsonRewriter:
         self._output.append(f'"{inside}"')
 
     def _read_scalar(self) -> None:
+        """Read a literal, a number, or text without quotes; at the end of the input it may be truncated."""
         found = _WORD.match(self._text, self.at, self._end)
         if found is None:
             raise invalid_error(f"expected a value, got {self._shown_text()}", self.at)
@@ -255,6 +265,7 @@ class JsonRewriter:
                 return
 
     def _skip_past(self, mark: str) -> None:
+        """Skip a comment up to and including `mark`, which ends it."""
         stop = self._text.find(mark, self.at + 1 + (mark == "*/"), self._end)
         if stop < 0:
             # It cannot be decided which text belongs to the comment and which to the object.

@@ -64,11 +64,11 @@ class Scanner:
         self.ends: list[int] = []
         """For each argument completed by the last fragment: the length of the fragment at which that was certain."""
         self._state: _StateHandler = self._outside
-        self._depth = 0
+        self._depth = 0  # of brackets inside the value
         self._escaped = False
-        self._key: list[str] = []
-        self._names: set[str] = set()
-        self._pieces: list[str] = []
+        self._key: list[str] = []  # the current key as JSON text, in pieces
+        self._names: set[str] = set()  # names of complete arguments, to detect duplicates
+        self._pieces: list[str] = []  # the value in progress, from earlier fragments
         self._from = -1  # where the value in progress begins in this fragment; -1 outside a value
         self._done: list[Argument] = []
 
@@ -209,6 +209,10 @@ class Scanner:
         return stop + 1, not self._escaped
 
     def _end_value(self, text: str, stop: int, certain: int) -> None:
+        """Record the complete argument; `certain` is the position at which its end was known.
+
+        A scalar is complete only with the character after it, so `certain` may be greater than `stop`.
+        """
         raw = "".join([*self._pieces, text[self._from : stop]])
         self._pieces.clear()
         self._from = -1

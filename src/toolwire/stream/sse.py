@@ -36,6 +36,7 @@ class SSEDecoder:
         self._start: bytes | None = b""  # possible beginning of a BOM; None once decided
 
     def feed(self, data: bytes) -> list[Frame]:
+        """Return the frames that `data` completed, and hold the unfinished one."""
         if self._start is not None:
             data = self._skip_bom(data)
         if self._after_cr or b"\r" in data:
@@ -85,6 +86,7 @@ class SSEDecoder:
         self._pieces.append(piece)
 
     def _skip_bom(self, data: bytes) -> bytes:
+        """Remove a byte order mark at the start of the stream; hold a part of one that may be incomplete."""
         assert self._start is not None
         data = self._start + data
         if len(data) < len(_BOM) and _BOM.startswith(data):
@@ -94,6 +96,7 @@ class SSEDecoder:
         return data.removeprefix(_BOM)
 
     def _normalise_line_ends(self, data: bytes) -> bytes:
+        """Convert CRLF and CR to LF. A CRLF may be split between two chunks (`_after_cr`)."""
         if self._after_cr and data:
             data = data.removeprefix(b"\n")
             self._after_cr = False
@@ -102,6 +105,7 @@ class SSEDecoder:
         return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
     def _read_frame(self, block: bytes, frames: list[Frame]) -> None:
+        """Parse the lines of a frame, and append it to `frames` if it has data."""
         if block.startswith(b"data: ") and b"\n" not in block:
             frames.append((b"", block[6:]))
             return

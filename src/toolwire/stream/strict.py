@@ -2,7 +2,7 @@
 
 Also refused, beyond invalid JSON: duplicate keys (the checker and the executor would see different values), NaN and
 infinities in any spelling (`1e400` too), lone surrogates, nesting beyond 200, integers beyond 4,300 digits, more than
-`limit` bytes or MEMBERS members. jiter does the parsing and reports line and column; `pointer_at` turns them into a
+`limit` bytes or MAX_MEMBERS members. jiter does the parsing and reports line and column; `pointer_at` turns them into a
 JSON pointer by one bounded walk over the valid prefix. That walk happens only when there is an error to report.
 """
 
@@ -77,6 +77,7 @@ def as_bytes(data: bytes | str) -> bytes:
 
 
 def _count_members(data: bytes) -> None:
+    """Refuse a document with too many object members."""
     masked, position = mask_escapes(data), 0
     for _ in range(MAX_MEMBERS + 1):
         key = _next_key(masked, position)
@@ -126,6 +127,7 @@ _STOPS_EARLY = _PARSER_MESSAGES["EOF while parsing"]
 
 
 def _parse_error(data: bytes, reason: str) -> ProtocolError:
+    """Convert the parser's message to a ProtocolError with line, column and pointer."""
     found = _POSITION.match(reason)
     if found is None:
         return ProtocolError(f"not JSON: {reason}")

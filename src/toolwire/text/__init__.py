@@ -65,7 +65,7 @@ def names() -> list[str]:
 
 
 def get(name: str | None) -> Format:
-    """Return a format by its name or an alias. None, the answer of `detect` for an unknown model, raises ConfigError."""
+    """Return a format by its name or an alias. None, which `detect` returns if unknown, raises ConfigError."""
     if not isinstance(name, str):
         raise ConfigError(f"the name of a text format must be a string, got {name!r}", hint="see toolwire.text.names()")
     found = _loaded.get(name)
@@ -83,6 +83,7 @@ def detect(text: str) -> str | None:
 
 
 def _load(name: str) -> Format:
+    """Import a built-in format, or load one from its entry point; raise ConfigError for an unknown name."""
     form: Format
     name = _ALIASES.get(name, name)
     if name in MODULES:

@@ -1,4 +1,4 @@
-"""Read a call as a JSON object: `{"name": …, "read_arguments": {…}}`, with any key names in any order.
+"""Read a call as a JSON object: `{"name": …, "arguments": {…}}`, with any key names in any order.
 
 Arguments are passed on as they arrive. They wait if the name, or an id that the caller needs first, comes after them.
 """
@@ -61,11 +61,12 @@ class _Envelope:
         self.terminators = terminators
         self.name: str | None = None
         self.id = ""
-        self.waiting: list[str] | None = None
+        self.waiting: list[str] | None = None  # arguments read before the name or the id
         self.answered = False
         self.flaw = ""
 
     def read(self) -> Parsing[None]:
+        """Read the members up to the closing brace, which may be missing once the arguments were read."""
         reader = self.turn.reader
         while True:
             yield from reader.read_spaces()
@@ -88,6 +89,10 @@ class _Envelope:
             self._answer()
 
     def _read_field(self, key: str) -> Parsing[None]:
+        """Read the value of one member: the name, the arguments, the id, a wrapper object, or an ignored field.
+
+        Arguments that precede the name, or an id that must come first, are collected in `waiting`.
+        """
         keys = self.keys
         if keys.name_is_key and not self.answered:
             self.name = _named(key)
@@ -142,6 +147,10 @@ class _Envelope:
         return bool(self.turn.offered) and self.turn.offered.has_tool(self.turn.offered.resolve(self.name or ""))
 
     def _answer(self) -> None:
+        """Emit the whole call at the end of the object, with the arguments in `waiting` if there are any.
+
+        Raise Malformed if the object has no name, or if nothing shows that it is a call.
+        """
         if self.name is None or not (self.is_certain or self.waiting is not None or self._is_offered()):
             raise Malformed("the call has no name" if self.name is None else "the object is not a call")
         self._start()
@@ -210,6 +219,7 @@ def _read_raw(turn: ParseContext) -> Parsing[list[str]]:
 
 
 def _read_json_string(turn: ParseContext) -> Parsing[str]:
+    """Read a JSON string, and return its decoded value."""
     if (yield from turn.reader.peek()) != '"':
         raise (Truncated if turn.reader.ended and turn.reader.at == len(turn.reader.text) else Malformed)(
             "expected a string in quotes"

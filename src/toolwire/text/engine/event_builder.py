@@ -70,19 +70,20 @@ class EventBuilder:
         self.diagnostics: list[Diagnostic] = []
         self.calls = 0
         self.in_call = False
-        self._first_call = first_call
+        self._first_call = first_call  # the number in the first generated id
         self._events: list[Event] = []
-        self._items = 0
-        self._key = -1
+        self._items = 0  # number of items so far; the key of the next one
+        self._key = -1  # of the last item
         self._open: _ItemKind = ""
-        self._space: list[str] = []
-        self._raw: list[str] = []
+        self._space: list[str] = []  # white space that is emitted only if text follows
+        self._raw: list[str] = []  # the argument text of the current call
         self._scanner: Scanner | None = None
-        self._held: tuple[list[Event], _Checkpoint] | None = None
-        self._arguments: Object = {}
+        self._held: tuple[list[Event], _Checkpoint] | None = None  # events before `hold`, and the state then
+        self._arguments: Object = {}  # values of the current call that were given one by one
         self._flaw = ""
 
     def take(self) -> list[Event]:
+        """Return and remove the events that are certain; events after `hold` stay."""
         if self._held is not None:
             events, self._held = self._held[0], ([], self._held[1])
             return events
@@ -114,6 +115,7 @@ class EventBuilder:
             self.diagnostics.append(Diagnostic(code, position, detail))
 
     def add_text(self, piece: str) -> None:
+        """Write text. White space before a text is held in `_space`, because it may only separate two items."""
         if self._open != "text":
             words = piece.lstrip()
             if not words:
@@ -128,6 +130,7 @@ class EventBuilder:
         self._events.append(TextDelta.of(self._key, piece))
 
     def add_reasoning(self, piece: str) -> None:
+        """Write reasoning. White space before it is structure and is dropped."""
         if self._open != "reasoning":
             self._end_item()
             self._space.clear()
@@ -215,7 +218,7 @@ class EventBuilder:
         self._end_call(CallEnd(self._key, arguments, raw, state), position)
 
     def end_json(self, position: int, *, is_truncated: bool = False) -> None:
-        """End a call whose arguments were given as JSON text; `cut`: the text ends inside them."""
+        """End a call whose arguments were given as JSON text; `is_truncated`: the text ends inside them."""
         raw = "".join(self._raw)
         arguments, state = parse_arguments(raw)
         if is_truncated:
@@ -235,12 +238,14 @@ class EventBuilder:
         self._end_item()
 
     def _final_state(self, state: CallState, position: int) -> CallState:
+        """Return `invalid` for a complete call that `mark_invalid` marked, with a diagnostic."""
         if not self._flaw or state != "complete":
             return state
         self.add_diagnostic("invalid_arguments", position, self._flaw)
         return "invalid"
 
     def _end_call(self, end: CallEnd, position: int) -> None:
+        """Emit the end of the call, with a diagnostic if it is truncated or not an object."""
         if end.state == "truncated":
             self.add_diagnostic("truncated", position, "the text ends inside a call")
         elif end.state == "invalid" and not self._flaw:

@@ -24,7 +24,7 @@ class Fences:
     def __init__(self) -> None:
         self._line = ""
         self._ticks = 0  # backticks in this line
-        self._held = False
+        self._held = False  # inline code that contains a quoted tag continues on the next line
         self._mark = ""  # the opening fence of the current block
         self._has_text = False  # there is text before this line, outside blocks
         self._after_text = False  # the open block follows text
@@ -42,6 +42,7 @@ class Fences:
             self._line += piece[:_MAX_LINE]
 
     def end_line(self) -> None:
+        """Update the state at the end of a line: a fence opens or closes a block, and inline code usually ends."""
         fence, line = _FENCE(self._line), self._line.strip()
         if self._mark:
             if fence is not None and line.startswith(self._mark) and not line.strip(self._mark[0]):
@@ -59,6 +60,7 @@ class Fences:
 
     @property
     def in_code(self) -> bool:
+        """Return whether the current position is inside a code block that follows text, or inside inline code."""
         if self._mark:
             return self._after_text
         if _FENCE(self._line) is not None:

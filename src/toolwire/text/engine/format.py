@@ -116,6 +116,7 @@ class Format(Value, frozen=True):
 
 
 def _parse_with(parser: Parser, pieces: Iterable[str], *, finished: bool) -> Parsed:
+    """Parse all pieces and fold the events into parts."""
     folder = Folder()
     for piece in pieces:
         for event in parser.feed(piece):
@@ -126,6 +127,7 @@ def _parse_with(parser: Parser, pieces: Iterable[str], *, finished: bool) -> Par
 
 
 def _difference_loss(index: int, calls: Sequence[ToolCall], reparsed: Sequence[ToolCall]) -> Loss | None:
+    """Return a loss if call number `index` differs after writing and parsing it, else None."""
     call = calls[index]
     same = len(reparsed) == len(calls) and reparsed[index].name == call.name and reparsed[index].state == "complete"
     if same and _canonical_call(reparsed[index]) == _canonical_call(call):

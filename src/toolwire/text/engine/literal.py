@@ -53,6 +53,7 @@ def read_literal(
 
 
 def _read_string(reader: Reader, language: LiteralSyntax, quote: str, sink: Callable[[str], object]) -> Parsing[str]:
+    """Read a string after its opening quote; `sink` receives it as a JSON string."""
     pieces: list[str] = []
 
     def collect(piece: str) -> None:
@@ -73,6 +74,7 @@ def _read_string(reader: Reader, language: LiteralSyntax, quote: str, sink: Call
 
 
 def _read_escape(reader: Reader) -> Parsing[str]:
+    """Read an escape sequence after its backslash. Keep the backslash if the sequence is unknown or invalid."""
     letter = yield from reader.peek()
     if not letter:
         raise Truncated("the text ends inside a string")
@@ -98,6 +100,7 @@ def _read_escape(reader: Reader) -> Parsing[str]:
 def _read_list(
     reader: Reader, language: LiteralSyntax, sink: Callable[[str], object], depth: int
 ) -> Parsing[list[JSON]]:
+    """Read a list or a tuple; JSON has only arrays. A trailing comma is allowed."""
     close = "]" if reader.text[reader.at] == "[" else ")"
     reader.read_to(reader.at + 1)
     sink("[")
@@ -114,6 +117,7 @@ def _read_list(
 
 
 def _read_dict(reader: Reader, language: LiteralSyntax, sink: Callable[[str], object], depth: int) -> Parsing[Object]:
+    """Read a dictionary. A trailing comma is allowed; a duplicate key raises Malformed."""
     reader.read_to(reader.at + 1)
     sink("{")
     items: Object = {}
@@ -161,6 +165,7 @@ def _read_comma(reader: Reader) -> Parsing[None]:
 
 
 def _read_word(reader: Reader, language: LiteralSyntax, sink: Callable[[str], object]) -> Parsing[JSON]:
+    """Read a number, a constant or, if the language has bare words, a string without quotes."""
     word = yield from _read_token(reader)
     if not word:
         ended = reader.ended and reader.at == len(reader.text)
@@ -181,6 +186,7 @@ _MISSING: JSON = object()  # a sentinel, never returned to callers
 
 
 def _word_value(word: str) -> JSON:
+    """Return the value of a constant or a number such as `+1` or `1_000`, or _MISSING."""
     if word in _WORD_VALUES:
         return _WORD_VALUES[word]
     try:
@@ -229,6 +235,7 @@ def _is_plain_key(key: str) -> bool:
 
 
 def _write_string(text: str, language: LiteralSyntax) -> str:
+    """Write a string: in the language's first quotes, or, if it has escapes, in single quotes."""
     if not language.escapes:
         return f"{language.quotes[0]}{text}{language.quotes[0]}"
     plain = (

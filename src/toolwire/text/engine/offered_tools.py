@@ -104,6 +104,10 @@ def child_schema(schema: Any, key: str | int, root: Any) -> Any:
 
 
 def _collect_types(schema: Any, root: Any, depth: int) -> Types:
+    """Collect the types of a schema through `$ref`, `anyOf`, `oneOf`, `allOf`, `enum` and `const`.
+
+    The depth is limited, because references may be cyclic.
+    """
     if not isinstance(schema, dict) or depth > _DEPTH:
         return ANY
     if isinstance(schema.get("$ref"), str):
@@ -124,6 +128,7 @@ def _collect_types(schema: Any, root: Any, depth: int) -> Types:
 
 
 def _resolve(pointer: str, root: Any) -> Any:
+    """Resolve a `$ref` inside the document `root`; return None if the target does not exist."""
     node = root
     for step in pointer.removeprefix("#").split("/")[1:]:
         name = step.replace("~1", "/").replace("~0", "~")

@@ -37,6 +37,7 @@ class ResultTemplate(Value, frozen=True):
     grouped: bool = True
 
     def render(self, result: ToolResult) -> str:
+        """Fill the template. An error is marked in the text, because text formats have no error flag."""
         content = f"error: {result.text}" if result.is_error else result.text
         fields = {"content": content, "json": dumps(content), "id": result.call_id, "name": result.name or ""}
         text = self.template
@@ -83,6 +84,7 @@ def _example_call(tool: Tool) -> ToolCall:
 
 
 def _placeholder(name: str, schema: object) -> object:
+    """Return an example value for a parameter: from its schema if that has one, else by its type."""
     if not isinstance(schema, dict):
         return f"the {name}"
     for source in ("enum", "examples"):
@@ -104,6 +106,7 @@ def _render_signature(tool: Tool) -> str:
 
 
 def _render_entry(declare: ToolPrompt, tool: Tool) -> str:
+    """Render the declaration of one tool in the notation that `declare.entry` names."""
     if declare.entry == "typescript":
         return render_typescript(tool)
     if declare.entry == "signature":

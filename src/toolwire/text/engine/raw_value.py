@@ -87,11 +87,11 @@ class _Lookahead:
 
     def __init__(self, reader: Reader, at: int, frame: ValueTags, is_key: KeyTest, quoted: bool) -> None:
         self.text = reader.text[at : at + LOOKAHEAD]
-        self.full = len(self.text) == LOOKAHEAD
-        self.at_end = reader.finished if reader.ended else None
+        self.full = len(self.text) == LOOKAHEAD  # more text would not be examined
+        self.at_end = reader.finished if reader.ended else None  # None: more text may follow
         self.frame = frame
         self.is_key = is_key
-        self.quoted = quoted
+        self.quoted = quoted  # the closer is inside a call that the value quotes
 
     def closes_value(self, tag: str) -> Decision:
         """Return whether `tag` closes the value, or None if more text is needed."""
@@ -99,6 +99,7 @@ class _Lookahead:
         return False if answer is None and (self.full or self.at_end is not None) else answer
 
     def _closes_value(self, tag: str) -> Decision:
+        """Apply the rule for `tag`; None if the text so far does not decide."""
         frame = self.frame
         if tag == frame.value_close:
             return self._continues_call()

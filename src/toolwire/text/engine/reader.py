@@ -104,14 +104,15 @@ class Reader:
     def __init__(self) -> None:
         self.text = ""
         self.at = 0
-        self.offset = 0
+        self.offset = 0  # position of `text` in the whole text
         self.ended = False
         self.finished = True
-        self.stopped = False
+        self.stopped = False  # all further text is ignored
         self.taken: list[str] | None = None
         self.tape: list[str] | None = None
 
     def feed(self, chunk: str) -> None:
+        """Append a chunk and discard the text before `at`."""
         self.offset += self.at
         self.text = self.text[self.at :] + chunk if self.at < len(self.text) else chunk
         self.at = 0

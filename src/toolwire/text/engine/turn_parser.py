@@ -41,7 +41,7 @@ class TurnTokens(Protocol):
 
 
 def parse_turn(form: TurnTokens, turn: ParseContext, *, reasoning: bool) -> Parsing[None]:
-    """Read a whole turn; `read_reasoning`: the prompt has already opened the reasoning."""
+    """Read a whole turn; `reasoning`: the prompt has already opened the reasoning."""
     machine = _TurnParser(form, turn)
     if reasoning:
         yield from machine.read_reasoning(form.reasoning[0][1])
@@ -49,18 +49,20 @@ def parse_turn(form: TurnTokens, turn: ParseContext, *, reasoning: bool) -> Pars
 
 
 class _TurnParser:
+    """Read the items of a turn: `read_text` is the main loop, and a style reads each call."""
+
     def __init__(self, form: TurnTokens, turn: ParseContext) -> None:
         self.form = form
         self.turn = turn
-        self.strong = form.calls.openers(turn.offered)
-        self.weak = form.calls.weak_openers(turn.offered)
+        self.strong = form.calls.openers(turn.offered)  # tags that always open a call
+        self.weak = form.calls.weak_openers(turn.offered)  # ordinary text that may open a call
         self.fences = Fences()
-        self.opens = {opening: closing for opening, closing in form.reasoning if opening}
+        self.opens = {opening: closing for opening, closing in form.reasoning if opening}  # tags of reasoning
         self.silent = re.compile("|".join((_SPECIAL, *map(re.escape, form.noise))))
         self.has_text = False
         self.left_open = ""  # the closer of reasoning that a call ended; it may still follow
         own = (*self.strong, *self.opens, *self.opens.values(), *form.noise, *form.halts)
-        self.foreign = foreign_markers(own)
+        self.foreign = foreign_markers(own)  # tags of other formats, which are reported
         self.closers = form.calls.closers()
         inline = form.calls.inline_openers(turn.offered)
         self.bare_json = _BARE_JSON if turn.offered and not {"{", "["} & set(self.weak) else ()
@@ -71,6 +73,7 @@ class _TurnParser:
         self.quotable = frozenset(one for one in self.stops.literals if not _TOKEN(one) and "```" not in one)
 
     def read_text(self) -> Parsing[None]:
+        """Read text up to the end of the turn, and handle every tag in it."""
         reader, writer = self.turn.reader, self.turn.writer
         while not (reader.ended and reader.at == len(reader.text)):
             if self.weak and not self.has_text:
@@ -95,6 +98,7 @@ class _TurnParser:
                 self._emit_tag_text(found)
 
     def _emit_quoted(self, found: str) -> None:
+        """Emit a tag inside quoted code as text: an example of a call must not be run."""
         reader, writer = self.turn.reader, self.turn.writer
         if found in self.strong:
             writer.add_diagnostic(
@@ -151,7 +155,7 @@ class _TurnParser:
     def _read_call(
         self, opener: str, before: Sequence[str] = (), *, emit: Callable[[str], object] | None = None
     ) -> Parsing[bool]:
-        """Read a call; return whether it is one. If not, `say` receives its text."""
+        """Read a call; return whether it is one. If not, `emit` receives its text."""
         reader, writer = self.turn.reader, self.turn.writer
         start, calls = reader.position - len(opener), writer.calls
         reader.taken = [*before, opener]

@@ -23,6 +23,7 @@ def render_typescript(tool: Tool) -> str:
 
 
 def _render_object(schema: dict[str, Any], depth: int) -> str:
+    """Render the properties, each after its description as a comment; `?` marks an optional one."""
     required = schema.get("required")
     needed = required if isinstance(required, list) else []
     lines = []
@@ -35,6 +36,7 @@ def _render_object(schema: dict[str, Any], depth: int) -> str:
 
 
 def _render_type(schema: Any, depth: int) -> str:
+    """Render a schema as a type; `any` for a schema that has no simple type, or beyond the depth limit."""
     if not isinstance(schema, dict) or depth > _DEPTH:
         return "any"
     if isinstance(schema.get("enum"), list):

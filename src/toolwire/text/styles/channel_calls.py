@@ -23,8 +23,9 @@ _RECIPIENT = re.compile(r"\bto=([^\s<]+)").search
 class ChannelCalls(StyleBase, frozen=True):
     """`start` header `message` body `end`. The header may begin at the start of the turn, without its `start`.
 
-    A body addressed to `tool_prefix`NAME is a call: JSON, or tags (`body`). On a channel or to a recipient in `reasoning_channels`
-    it is reasoning. Anything else is text, up to one of `ends` if `closed`, or up to the next header.
+    A body addressed to `tool_prefix`NAME is a call: JSON, or tags (`body`). On a channel or to a recipient in
+    `reasoning_channels` it is reasoning. Anything else is text, up to one of `ends` if `closed`, or up to the next
+    header.
     """
 
     start: str
@@ -45,6 +46,7 @@ class ChannelCalls(StyleBase, frozen=True):
         return (_WEAK,)
 
     def read(self, turn: ParseContext, opener: str) -> Parsing[None]:
+        """Read one message: its header, and then its body as a call, as reasoning or as text."""
         reader = turn.reader
         header, end = yield from self._read_header(turn, opener)
         if end is None:
@@ -85,6 +87,7 @@ class ChannelCalls(StyleBase, frozen=True):
         return before + header, end
 
     def _route(self, header: str, offered: OfferedTools) -> tuple[Literal["call", "reasoning", "text"], str]:
+        """Return the kind of a message and, for a call, the tool name, by the recipient and the channel."""
         found = _RECIPIENT(header)
         recipient = found[1] if found else ""
         channel = header.rpartition(self.channel)[2].split()[:1] if self.channel and self.channel in header else []
@@ -96,6 +99,10 @@ class ChannelCalls(StyleBase, frozen=True):
         return "text", ""
 
     def _read_body(self, turn: ParseContext, sink: Callable[[str], object]) -> Parsing[None]:
+        """Pass a body of text or reasoning to `sink`, up to its end or to the next header.
+
+        If the style is `closed`, a header inside the body is text and is reported.
+        """
         reader = turn.reader
         reader.taken = None
         stops = terminals(*self.ends, self.start, self.channel)
@@ -109,6 +116,7 @@ class ChannelCalls(StyleBase, frozen=True):
         turn.writer.end_item()
 
     def _read_call(self, turn: ParseContext, name: str) -> Parsing[None]:
+        """Read a call up to the end of its message; a body without arguments is a call without arguments."""
         reader = turn.reader
         if self.body is not None:
             yield from reader.read_spaces()

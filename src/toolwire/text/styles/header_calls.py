@@ -36,6 +36,7 @@ class HeaderCalls(StyleBase, frozen=True):
         return self.open
 
     def read(self, turn: ParseContext, opener: str) -> Parsing[None]:
+        """Read one call. A model may leave out `name_end`, so the brace of the arguments also ends the header."""
         reader = turn.reader
         header, terminal = yield from reader.read_word(terminals(*self.name_end, "{", *self.close))
         if terminal is None:
@@ -54,6 +55,7 @@ class HeaderCalls(StyleBase, frozen=True):
             yield from self._read_after(turn)
 
     def _read_arguments(self, turn: ParseContext, *, closed: bool) -> Parsing[None]:
+        """Read the arguments and the closer; `closed` if the closer followed the name directly."""
         yield from turn.reader.read_spaces()
         if closed or (yield from turn.reader.read_one_of(self.close)):
             turn.writer.end_json(turn.reader.position)
@@ -82,6 +84,7 @@ class HeaderCalls(StyleBase, frozen=True):
         return f"{self.section_open}{self.between.join(written)}{self.section_close}"
 
     def _write_call(self, call: ToolCall, number: int) -> str:
+        """Write one call. An id that is itself a header, as in formats that number the calls, is kept."""
         said = re.fullmatch(self.header, call.id)
         if said is not None and said["name"] == call.name:
             header = call.id  # the id has name and number, counted over the conversation

@@ -38,6 +38,7 @@ class JsonCalls(StyleBase, frozen=True):
         return self.bare_inline if offered else ()
 
     def read(self, turn: ParseContext, opener: str) -> Parsing[None]:
+        """Read calls after an opener. A bare opener is part of the JSON, so it is unread first."""
         reader = turn.reader
         bare = opener in self.bare or opener in self.bare_inline
         if bare:
@@ -58,6 +59,10 @@ class JsonCalls(StyleBase, frozen=True):
             yield from self._read_after_object(turn, closed=bare)
 
     def _read_array(self, turn: ParseContext, *, sure: bool) -> Parsing[None]:
+        """Read the calls of an array after its bracket. A missing comma or closing bracket is reported.
+
+        If not `sure`, the array may be ordinary JSON, and an object must look like a call.
+        """
         reader = turn.reader
         yield from reader.read_spaces()
         found = yield from reader.read_one_of(("]",))
@@ -98,6 +103,7 @@ class JsonCalls(StyleBase, frozen=True):
         return terminals(*self.close, *self.open)
 
     def write(self, calls: Sequence[ToolCall]) -> str:
+        """Write all calls: as one array, as a sequence, or each in its own tags."""
         objects = [self._write_object(call, number) for number, call in enumerate(calls)]
         start = self.open[0] if self.open and self.write_open else ""
         end = self.close[0] if self.close and self.write_open else ""
@@ -109,6 +115,7 @@ class JsonCalls(StyleBase, frozen=True):
         return self.between.join(f"{before}{one}{after}" for one in objects)
 
     def _write_object(self, call: ToolCall, number: int) -> str:
+        """Write one call with the keys of the format; `number` is the id if one must come first."""
         text = call.text if call.arguments is None else dumps(call.arguments)
         keys = self.keys
         if keys.name_is_key:

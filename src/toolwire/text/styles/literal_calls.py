@@ -25,6 +25,7 @@ class LiteralCalls(StyleBase, frozen=True):
         return (self.open,)
 
     def read(self, turn: ParseContext, opener: str) -> Parsing[None]:  # required by the protocol
+        """Read one call. Malformed arguments make it invalid, and the text up to `close` is skipped."""
         reader, writer = turn.reader, turn.writer
         yield from reader.read_spaces()
         yield from reader.read_one_of((self.prefix,))
@@ -49,6 +50,7 @@ class LiteralCalls(StyleBase, frozen=True):
         yield from turn.close((self.close,))
 
     def _read_arguments(self, turn: ParseContext) -> Parsing[None]:
+        """Read `key:value` pairs up to the closing brace."""
         reader = turn.reader
         given = 0
         yield from reader.read_spaces()

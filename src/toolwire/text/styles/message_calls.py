@@ -26,6 +26,7 @@ class MessageCalls(StyleBase, frozen=True):
         return (_MESSAGE, _CALL, _TEXT_CALL)
 
     def read(self, turn: ParseContext, opener: str) -> Parsing[None]:
+        """Read one message by its content type; text and thinking are left to the turn parser."""
         reader = turn.reader
         header = ""
         if opener == _MESSAGE:

@@ -21,6 +21,7 @@ class NamedCalls(StyleBase, frozen=True):
         return tuple(f"<{name}>" for name in offered.names)
 
     def read(self, turn: ParseContext, opener: str) -> Parsing[None]:
+        """Read the call whose opening tag is the name of an offered tool."""
         name = opener[1:-1]
         turn.start_call(name)
         try:
@@ -31,6 +32,7 @@ class NamedCalls(StyleBase, frozen=True):
         turn.writer.end_object("complete", turn.reader.position)
 
     def _read_arguments(self, turn: ParseContext, name: str) -> Parsing[None]:
+        """Read arguments up to the closing tag. Each parameter of the tool is accepted once."""
         reader = turn.reader
         remaining = list(turn.offered.keys(name) or ())
         closing = f"</{name}>"
@@ -68,6 +70,7 @@ class NamedCalls(StyleBase, frozen=True):
         reader.unread(found)
 
     def _read_argument(self, turn: ParseContext, name: str, key: str, remaining: list[str]) -> Parsing[None]:
+        """Read one value; `remaining` are the parameters that may follow it. A string streams as it arrives."""
         reader, writer = turn.reader, turn.writer
         yield from reader.read_one_of(("\r\n", "\n"))
         others = tuple(f"<{other}>" for other in remaining)

@@ -31,6 +31,7 @@ class NestedCalls(StyleBase, frozen=True):
         return (f"{self.mark}<{self.section}>",)
 
     def read(self, turn: ParseContext, opener: str) -> Parsing[None]:  # required by the protocol
+        """Read all calls of a section, up to its closing tag."""
         reader = turn.reader
         opening, closing = f'{self.mark}<{self.call} name="', f"{self.mark}</{self.section}>"
         yield from reader.read_spaces()
@@ -48,6 +49,7 @@ class NestedCalls(StyleBase, frozen=True):
             turn.report_unclosed(closing)
 
     def _read_call(self, turn: ParseContext) -> Parsing[None]:
+        """Read one call. Malformed arguments make it invalid, and the text up to its closing tag is skipped."""
         reader, writer = turn.reader, turn.writer
         name, end = yield from reader.read_word(terminals('">', "<", "\n"))
         if end is None:
@@ -72,6 +74,7 @@ class NestedCalls(StyleBase, frozen=True):
         writer.end_object("complete", reader.position)
 
     def _read_argument(self, turn: ParseContext, key: str, schema: Object) -> Parsing[None]:
+        """Read one argument; emit its key even if the value is malformed, so that the text shows it."""
         output = _ArgumentOutput(
             turn.writer, key, streams=schema_types(child_schema(schema, key, schema), schema) == _TEXT
         )
@@ -100,6 +103,10 @@ class NestedCalls(StyleBase, frozen=True):
         output: _ArgumentOutput | None = None,
         depth: int = 0,
     ) -> Parsing[JSON]:
+        """Read a value up to `</key>`: nested tags are an array or an object, text is converted by `schema`.
+
+        `root` is the document that references in `schema` refer to. `output` receives the text of a top-level argument.
+        """
         if depth > _DEPTH:
             raise Malformed(f"nested more than {_DEPTH} levels deep")
         pieces: list[str] = []
@@ -144,6 +151,7 @@ class NestedCalls(StyleBase, frozen=True):
         return f'{self.mark}<{self.call} name="{call.name}">{given}{self.mark}</{self.call}>'
 
     def _write_value(self, key: str, value: JSON) -> str:
+        """Write a value in its tag, with members and items as nested tags."""
         if isinstance(value, dict):
             inner = "".join(self._write_value(name, item) for name, item in value.items())
         elif isinstance(value, list):
@@ -161,7 +169,7 @@ class _ArgumentOutput:
         self.key = key
         self.streams = streams
         self.has_begun = False
-        self.space: list[str] = []
+        self.space: list[str] = []  # white space before the text, or before nested tags
 
     def begin(self) -> None:
         if not self.has_begun:
@@ -169,6 +177,7 @@ class _ArgumentOutput:
             self.writer.begin_argument(self.key)
 
     def append(self, piece: str) -> None:
+        """Emit more of a string. White space is held until text follows, because nested tags may follow it."""
         if not self.streams:
             return
         if not self.has_begun and piece.isspace():  # nested tags may follow
@@ -181,6 +190,7 @@ class _ArgumentOutput:
         self.writer.add_string(piece)
 
     def end(self, value: JSON) -> None:
+        """Close a string that was emitted piece by piece, or emit the whole value."""
         if self.has_begun:
             self.writer.add_json('"')
         else:

@@ -41,6 +41,7 @@ class PythonicCalls(StyleBase, frozen=True):
         return self.weak_openers(offered)
 
     def read(self, turn: ParseContext, opener: str) -> Parsing[None]:
+        """Read a list of calls after an opener; `[` as the opener must be followed by a name."""
         reader = turn.reader
         weak = opener == "["
         yield from reader.read_spaces()
@@ -93,6 +94,7 @@ class PythonicCalls(StyleBase, frozen=True):
         return not (following.isalpha() or following == "_")
 
     def _read_call(self, turn: ParseContext, *, weak: bool) -> Parsing[None]:
+        """Read one call. After a `weak` opener its name must be an offered tool."""
         reader = turn.reader
         name, end = yield from reader.read_word(terminals(*_NAME_ENDS), 128)
         name = name.strip()
@@ -115,6 +117,7 @@ class PythonicCalls(StyleBase, frozen=True):
         turn.writer.end_object("complete", reader.position)
 
     def _read_arguments(self, turn: ParseContext, name: str) -> Parsing[None]:
+        """Read arguments up to the closing parenthesis: `key=value`, positional, or `**{…}`."""
         reader = turn.reader
         given = 0
         yield from reader.read_spaces()

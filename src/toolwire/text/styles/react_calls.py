@@ -34,6 +34,7 @@ class ReactCalls(StyleBase, frozen=True):
         return _LINES
 
     def read(self, turn: ParseContext, opener: str) -> Parsing[None]:
+        """Read a labelled line: an action is a call, a thought is reasoning, a final answer is text."""
         reader, writer = turn.reader, turn.writer
         line = opener.strip()
         if line == _ACTION:
@@ -49,6 +50,7 @@ class ReactCalls(StyleBase, frozen=True):
             writer.end_item()
 
     def _read_action(self, turn: ParseContext) -> Parsing[None]:
+        """Read the tool name and the input line. JSON input is the arguments; other input is one argument."""
         reader = turn.reader
         name, end = yield from reader.read_word(terminals("\n"))
         if end is None:

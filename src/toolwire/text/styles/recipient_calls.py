@@ -28,6 +28,7 @@ class RecipientCalls(StyleBase, frozen=True):
         return tuple(f"{name}\n" for name in (_EVERYBODY, *offered.names))
 
     def read(self, turn: ParseContext, opener: str) -> Parsing[None]:
+        """Read one message: text to `all` is left to the turn parser, any other recipient is a tool."""
         reader = turn.reader
         name = opener.rstrip("\n")
         if opener == _OPEN:

@@ -60,6 +60,7 @@ class TaggedCalls(StyleBase, frozen=True):
         return (self.section_open, self.call_open) if self.bare else (self.section_open,)
 
     def read(self, turn: ParseContext, opener: str) -> Parsing[None]:
+        """Read a bare call, or all calls of a section up to its closer."""
         reader = turn.reader
         if opener != self.section_open:
             yield from self._read_call(turn, in_section=False)
@@ -102,6 +103,7 @@ class TaggedCalls(StyleBase, frozen=True):
             turn.writer.add_text(skipped)
 
     def _read_call(self, turn: ParseContext, *, in_section: bool) -> Parsing[None]:
+        """Read the name and the arguments of one call; raise Malformed if the tag is only mentioned in text."""
         reader = turn.reader
         if not self.attribute:
             yield from reader.read_spaces()
@@ -141,6 +143,7 @@ class TaggedCalls(StyleBase, frozen=True):
         return _parse_attributes(head).get(self.key_attribute, "") if self.key_attribute else head.strip()
 
     def write(self, calls: Sequence[ToolCall]) -> str:
+        """Write all calls: each in its own section, in one section, or without a section."""
         line = self.line
         written = [self._write_call(call, number) for number, call in enumerate(calls, 1)]
         if self.section_open and self.own_section:
@@ -149,6 +152,7 @@ class TaggedCalls(StyleBase, frozen=True):
         return f"{self.section_open}{line}{body}{line}{self.section_close}" if self.section_open else body
 
     def _write_call(self, call: ToolCall, number: int) -> str:
+        """Write one call with its arguments; `number` counts from one, for `index_attribute`."""
         head = f' {self.attribute}="{escape(call.name)}"' if self.attribute else call.name
         if self.index_attribute:
             head += f' {self.index_attribute}="{number}"'
@@ -157,6 +161,7 @@ class TaggedCalls(StyleBase, frozen=True):
         return self.line.join([*lines, self.call_close])
 
     def _write_argument(self, key: str, value: JSON) -> str:
+        """Write one argument as raw text, with its type as an attribute if the format has one."""
         text = value if isinstance(value, str) else dumps(value)
         head = f' {self.key_attribute}="{escape(key)}"' if self.key_attribute else key
         if self.type_attribute == "string":
@@ -176,7 +181,7 @@ class _Arguments:
         self.turn = turn
         self.name = name
         self.in_section = in_section
-        self.given: set[str] = set()
+        self.given: set[str] = set()  # keys read so far; a key tag inside a value cannot repeat them
         self.frame = ValueTags(
             style.value_close,
             style.call_open,
@@ -189,6 +194,7 @@ class _Arguments:
         )
 
     def read(self) -> Parsing[None]:
+        """Read all arguments; end the call as truncated or invalid if they are not complete."""
         turn = self.turn
         try:
             yield from self._read_arguments()
@@ -202,6 +208,7 @@ class _Arguments:
             yield from turn.reader.read_until(terminals(self.style.call_close), _discard)
 
     def _read_arguments(self) -> Parsing[None]:
+        """Read arguments up to the closer of the call."""
         reader, style = self.turn.reader, self.style
         while True:
             yield from reader.read_spaces()
@@ -214,6 +221,7 @@ class _Arguments:
             yield from self._read_argument()
 
     def _read_argument(self) -> Parsing[None]:
+        """Read one argument after `key_open`. One without a value is reported and skipped."""
         reader, style, writer = self.turn.reader, self.style, self.turn.writer
         ends = terminals(style.key_end, style.value_close, style.call_close, style.key_open)
         head, end = yield from reader.read_word(ends)
@@ -248,6 +256,7 @@ class _Arguments:
         writer.end_argument(key, value)
 
     def _argument_types(self, key: str, head: str) -> Types:
+        """Return the types of a value: from the tag's type attribute if it has one, else from the schema."""
         kind = self.style.type_attribute
         said = _parse_attributes(head).get(kind) if kind else None
         if said is None:
@@ -286,6 +295,7 @@ class _Arguments:
         writer.end_argument(key, value)
 
     def _is_key(self, text: str, at: int, is_certain: bool) -> bool | None:
+        """Decide whether the tag opened before `at` is an argument (see `KeyTest`); None if it is incomplete."""
         stop = text.find(self.style.key_end, at, at + 256)
         if stop < 0:
             return None if len(text) - at < 256 else False
@@ -322,6 +332,7 @@ class _Arguments:
             reader.unread(end)
 
     def _read_json(self) -> Parsing[None]:
+        """Read one JSON object as all arguments of the call, and the closer after it."""
         reader, writer = self.turn.reader, self.turn.writer
         try:
             yield from read_json_value(reader, writer.add_json_arguments)
