@@ -97,7 +97,7 @@ class Coercion:
         self.steps.append(RepairStep(name, path))
 
     def _coerce_union(self, node: UnionNode, value: JSON, path: str) -> JSON:
-        """Coerce to the one result that the branches agree on; two different results are ambiguous and change nothing."""
+        """Coerce to the only result that the branches give; two different results are ambiguous: nothing changes."""
         key = (id(node), id(value))
         if key in self._attempted:
             return value

@@ -68,7 +68,7 @@ class Conditions:
         resolve: Callable[[Node], Node],
         budget: StepBudget,
     ) -> None:
-        """Store the callbacks of the parser: `read` parses a schema, `follow` a reference, `resolve` returns its node."""
+        """Take callbacks of the parser: `read` parses a schema, `resolve` returns the target of a reference node."""
         self._read = read
         self._follow = follow
         self._resolve = resolve
@@ -114,7 +114,7 @@ class Conditions:
         return _MentionedKeys(found, opens)
 
     def _subschemas(self, visit: _Visit) -> Iterator[_Visit]:
-        """Yield the schemas that apply to the same object: conditions, combinators and, inside a condition, references."""
+        """Yield the schemas for the same object: conditions, combinators and, inside a condition, references."""
         schema, at = visit.schema, visit.at
         for keyword in ("if", "then", "else"):
             if "if" in schema and keyword in schema:
@@ -131,7 +131,7 @@ class Conditions:
                 yield visit._replace(schema=target[0], at=target[1])
 
     def _merge_variants(self, variants: dict[str, JSON], at: str, depth: int) -> Node:
-        """Return one node for the different schemas of a conditional property; any value if there are none or too many."""
+        """Join the different schemas of a conditional property; any value if there are none or too many."""
         different = {self._schema_text(pointer, schema): pointer for pointer, schema in variants.items()}
         if not 0 < len(different) <= _MAX_VARIANTS:
             return AnyNode(at=at)
@@ -168,7 +168,7 @@ class Conditions:
 
 
 def _extend_object(node: Node, extra: dict[str, Node], opens: bool) -> Node:
-    """Add optional properties to an object; one whose other keys the source already allows or forbids is left unchanged."""
+    """Add optional properties, unless the source already allows or forbids undeclared keys."""
     if not isinstance(node, ObjectNode) or node.closed or node.rest is not None:
         return node
     added = {

@@ -84,7 +84,7 @@ def _read_google(lines: list[str], position: int, into: dict[str, list[str]]) ->
 
 
 def _read_numpy(lines: list[str], position: int, into: dict[str, list[str]]) -> int:
-    """Read the entries of a NumPy section into `into`, up to the next underlined title; return the position after them."""
+    """Read the entries of a NumPy section, up to the next underlined title; return the position after them."""
     current: list[list[str]] = []
     while position < len(lines):
         line = lines[position]

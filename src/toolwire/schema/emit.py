@@ -284,7 +284,7 @@ class Emitter:
     # containers
 
     def _emit_array(self, node: ArrayNode, depth: int) -> Emitted:
-        """Emit an array; a `minItems` above the limit of the dialect is lowered to it, and stated in the description."""
+        """Emit an array; `minItems` above the limit of the dialect is reduced to it and stated in the description."""
         inner = self.emit(node.items or AnyNode(at=node.at), depth)
         out: Object = {"type": "array"}
         if inner.schema or self.dialect.anything != "keep":
@@ -312,7 +312,7 @@ class Emitter:
     # combinations
 
     def accepts_null(self, node: Node) -> bool:
-        """Return True if null fits the node. A reference is followed once, because references may form a cycle."""
+        """Return True if null fits the node. A reference to a union or another reference is not followed."""
         if isinstance(node, UnionNode):
             return any(self.accepts_null(branch) for branch in node.branches)
         if isinstance(node, RefNode):
@@ -321,7 +321,7 @@ class Emitter:
         return isinstance(node, (NullNode, AnyNode)) or (isinstance(node, EnumNode) and None in node.values)
 
     def make_nullable(self, schema: Object) -> Object:
-        """Return the emitted schema extended by null, in the form of the dialect: `nullable`, a type list or `anyOf`."""
+        """Extend an emitted schema by null in the form of the dialect: `nullable`, a type list or `anyOf`."""
         if self.dialect.null == "nullable":
             return self._nullable_flag(schema)
         if "$ref" in schema or ("anyOf" not in schema and "type" not in schema):

@@ -22,7 +22,7 @@ MAX_LISTED_INTEGERS = 128
 
 
 def emit_string(writer: EmitContext, node: StringNode) -> Emitted:
-    """Emit a string; a length that the dialect has no keyword for becomes a pattern, or is stated in the description."""
+    """Emit a string; without `minLength` in the dialect, a length becomes a pattern or part of the description."""
     can = writer.dialect.keywords
     out: Object = {"type": "string"}
     remarks: list[str] = []

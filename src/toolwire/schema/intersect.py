@@ -124,7 +124,7 @@ class Intersection:
         return left if type(left) is type(right) else NeverNode(at=left.at)
 
     def _intersect_objects(self, left: ObjectNode, right: ObjectNode, hops: int) -> Node:
-        """Intersect two objects property by property; a required property without a possible value makes the result Never."""
+        """Intersect property by property; a required property without a possible value makes the result Never."""
         unaffected = right.rest is None and not right.closed  # a property that only `left` has stays as it is
         keys = list(right.properties)
         if not unaffected:

@@ -73,7 +73,7 @@ class BooleanNode(_Base, frozen=True):
 
 
 class StringNode(_Base, frozen=True):
-    """Strings of a length, a pattern and a format; the length counts characters."""
+    """Strings with bounds on the length (in characters), a pattern and a format."""
 
     min_length: int = 0
     max_length: int | None = None

@@ -134,7 +134,7 @@ class _SchemaParser:
             self._nesting -= 1
 
     def _parse_node(self, schema: JSON, at: str, depth: int) -> Node:  # noqa: C901
-        """Read one schema: its own keywords, then combinators and conditions, then annotations and unmodelled keywords."""
+        """Read one schema: its own keywords, combinators and conditions, then annotations and unmodelled keywords."""
         if schema is True:
             return AnyNode(at=at)
         if schema is False:
@@ -178,7 +178,7 @@ class _SchemaParser:
         return node
 
     def _with_conditional(self, node: ObjectNode | UnionNode, schema: Object, at: str, depth: int) -> Node:
-        """Add the properties that only conditions mention; beyond the budget, report a defect and leave the node unchanged."""
+        """Add the properties that only conditions mention; beyond the budget, report a defect instead."""
         extended = self._conditions.extend(node, schema, at, depth)
         if extended is None:
             self.defects.append(

@@ -49,7 +49,7 @@ def mentions_illegal(pattern: str | None, schema: JSON) -> bool:
 
 
 def _property_names(schema: JSON) -> Iterator[str]:
-    """Yield every string that names a property, also in conditions; some keywords hold data, so it may yield too many."""
+    """Yield the property names that a schema mentions. Data such as `enum` is searched as well."""
     pending = [schema]
     while pending:
         item = pending.pop()

@@ -82,7 +82,7 @@ class _Repairer:
         self._validator: Validator = validator(schema)
 
     def from_text(self, text: str, policy: RepairPolicy, finished: bool) -> Repair:
-        """Parse and repair text, then its value. `aggressive` also tries other readings, but never for truncated text."""
+        """Parse and repair text, then its value. `aggressive` tries other readings, but not of truncated text."""
         if not text or text.isspace():
             return self.from_value({}, (), policy)  # models call a tool without parameters like this
         if policy == "strict":
@@ -117,7 +117,7 @@ class _Repairer:
         return None
 
     def from_value(self, value: JSON, steps: tuple[RepairStep, ...], policy: RepairPolicy) -> Repair:
-        """Unwrap, coerce and validate a value, as far as the policy allows; a stage runs only if the value does not fit."""
+        """Unwrap, coerce and validate a value as far as the policy allows; only an invalid value is coerced."""
         if policy == "strict" or nesting_depth(value) > DEPTH:
             return self._validate(value, steps)
         value, new_steps = unwrap(self._root, value, self._target)

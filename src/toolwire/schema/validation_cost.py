@@ -70,7 +70,7 @@ class ValidationCost:
             return limit
 
     def _count(self, schema: JSON, value: JSON, known: dict[tuple[int, int], int], limit: int) -> int:
-        """Count one pair of schema and value, at most `limit`. `known` caches the counts, so the time does not multiply."""
+        """Count for one schema and value, at most `limit`. `known` caches counts, so the time does not multiply."""
         if type(schema) is not dict:
             return 1
         key = (id(schema), id(value))

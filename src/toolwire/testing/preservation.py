@@ -24,6 +24,8 @@ __all__ = ["PreservationResult", "check_preservation"]
 
 
 class PreservationResult(NamedTuple):
+    """The outcome for one schema; the first three properties are defined in the module docstring, or by the dialect."""
+
     conforms: bool
     complete: bool
     sound: bool
