@@ -113,7 +113,7 @@ def _request_prefix(request: Request) -> bytes:
 
 
 def _describe_difference(before: Sequence[Tool], now: Sequence[Tool]) -> str:
-    """Describe how the tools differ; empty if they do not. Cache markers are ignored: they change from turn to turn."""
+    """Describe how the tools differ; empty if they do not. Cache markers (`cache`) are ignored."""
     old, new = {tool.name: tool for tool in before}, {tool.name: tool for tool in now}
     come, gone = sorted(new.keys() - old.keys()), sorted(old.keys() - new.keys())
     if come or gone:

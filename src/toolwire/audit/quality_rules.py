@@ -144,7 +144,7 @@ def check_prose_default(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
 
 @rule("TQ09", "warning", "models", "described as required, declared as optional", "add it to `required`")
 def check_prose_required(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
-    """Report optional properties whose description says `required`, except `not required` and `required if`."""
+    """Report optional properties whose description contains `required`, but not `not required` or `required if`."""
     for index, name, field in _each_property(tools):
         required = (tools[index].input_schema or {}).get("required") or ()
         if name not in required and re.search(
@@ -300,7 +300,7 @@ def check_harmless(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
 
 @rule("TQ20", "error", "models", "example or default violates the schema", "correct the value or the schema")
 def check_forbidden_values(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
-    """Validate defaults and examples; a property with a reference is skipped, because its target is not at hand."""
+    """Validate defaults and examples, except of properties with a reference, whose `$defs` are not in `field`."""
     for index, tool in enumerate(tools):
         for name, field in _property_schemas(tool):
             if "$ref" in str(field):

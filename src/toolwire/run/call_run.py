@@ -85,7 +85,7 @@ class CallRun:
     __slots__ = ("_invoke", "_occurrence", "_steps", "call", "given_key", "settings")
 
     def __init__(self, call: ToolCall, settings: RunSettings, *, occurrence: int = 0, key: str | None = None) -> None:
-        """Prepare a call. `occurrence`: number among identical calls of the run; `key`: the client's idempotency key."""
+        """Prepare a call. `occurrence`: its number among identical calls; `key`: the client's idempotency key."""
         self.call = call
         self.settings = settings
         self._occurrence = occurrence

@@ -40,7 +40,7 @@ class FunctionSignature:
             self._inspect(inspect.signature(function, eval_str=True).parameters)
 
     def _inspect(self, parameters: Mapping[str, inspect.Parameter]) -> None:
-        """Read defaults, adapters and names. A default of `Field(…)` is kept in `_fields`, because it is not a value."""
+        """Read defaults, adapters and names. A default of `Field(…)` is kept in `_fields`: it is not a value."""
         defaults = {
             name: parameter.default
             for name, parameter in parameters.items()

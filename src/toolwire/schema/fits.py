@@ -1,8 +1,9 @@
 """Check that a value fits a node: types, enums, keys and bounds.
 
-This is not the validator: unmodelled assertions and formats are ignored. It decides which branch of a union a value belongs to.
-Results for objects and arrays are cached for the duration of one call, because the number of attempts for nested unions
-would otherwise double with every level. A step budget bounds the cost of unions with many branches on large values.
+This is not the validator: unmodelled assertions and formats are ignored. It decides which branch of a union a value
+belongs to. Results for objects and arrays are cached for the duration of one call, because the number of attempts for
+nested unions would otherwise double with every level. A step budget bounds the cost of unions with many branches on
+large values.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Convert the operations of an OpenAPI document to tools, and the arguments of a call to an HTTP request.
 
     for tool in tools_from_openapi(document):
-        tool.request({"petId": 7, "body": {"name": "Rex"}})     # OperationRequest("PUT", "/pets/7", query, headers, body)
+        tool.request({"petId": 7, "body": {"name": "Rex"}})  # OperationRequest("PUT", "/pets/7", query, headers, body)
 
 Versions 3.0 and 3.1. If two parameters share a name, the second is prefixed with its location. The effect of an
 operation follows from its method, as HTTP defines it: GET reads, PUT and DELETE are idempotent, the others write.

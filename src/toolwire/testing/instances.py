@@ -128,7 +128,7 @@ class _InstanceGenerator:
         return text if node.max_length is None else text[: node.max_length]
 
     def _make_number(self, node: NumberNode) -> float:
-        """Generate a number within the bounds, often a bound itself, because errors are most likely there."""
+        """Generate a number within the bounds, often a bound itself."""
         low = node.minimum if node.minimum is not None else node.exclusive_minimum
         high = node.maximum if node.maximum is not None else node.exclusive_maximum
         if low is None and high is None:

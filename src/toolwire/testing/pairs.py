@@ -139,7 +139,7 @@ class _CallLinks:
         self._results: Counter[str] = Counter()
 
     def call(self, call: ToolCall) -> int:
-        """Number a call, and remember it for its result."""
+        """Assign the next number to a call, and keep it for the result of the call."""
         self._calls[call.name] += 1
         number = sum(self._calls.values()) - 1
         self._numbers[f"{call.name} {self._calls[call.name]}"] = number

@@ -65,7 +65,7 @@ def _check_chunks(wire: Wire, vector: Vector) -> None:
 
 
 def _check_line_ends(wire: Wire, vector: Vector) -> None:
-    """Check that CRLF, CR and a byte order mark change nothing, as server-sent events require."""
+    """Check that CRLF, CR and a byte order mark change nothing; server-sent events allow them."""
     expected = decode_stream(wire, [vector.data])
     for mark in (b"\r\n", b"\r"):
         assert decode_stream(wire, [vector.data.replace(b"\n", mark)]) == expected, (

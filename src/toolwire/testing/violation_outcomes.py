@@ -23,7 +23,7 @@ Enforcement = Literal["unwritable", "stated", "local", "lifted"]
 
 
 class ViolationOutcome(NamedTuple):
-    """Where a call that violates its schema fails; `enforcement` is one of the cases of the module docstring."""
+    """The outcome of an invalid call; `enforcement` is one of the cases of the module docstring."""
 
     enforcement: Enforcement
     problems: tuple[Problem, ...]
