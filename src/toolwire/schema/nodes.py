@@ -1,8 +1,9 @@
 """Nodes: a normalised form of JSON Schema.
 
 JSON Schema has many forms for one constraint: drafts, combinators, type arrays, `nullable`. Nodes have one. Every
-node is a set of JSON values; `annotations` are texts for the reader, `unmodelled` the assertions that nodes have no
-field for (`not`, `if`, `uniqueItems`, …): they are kept, stated in the description, and checked by the validator.
+node is a set of JSON values. `annotations` are keywords that exclude no value (`description`, `default`, …).
+`unmodelled` are the assertions that nodes have no field for (`not`, `if`, `uniqueItems`, …): they are kept, stated in
+the description, and checked by the validator.
 
     Any  Never  Null  Boolean  String  Number  Enum  Array  Tuple  Object  Union  Ref
 """

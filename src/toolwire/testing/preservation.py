@@ -24,7 +24,7 @@ __all__ = ["PreservationResult", "check_preservation"]
 
 
 class PreservationResult(NamedTuple):
-    """The outcome for one schema; the first three properties are defined in the module docstring, or by the dialect."""
+    """The outcome for one schema. `conforms`: to the dialect. `reported`: the caller passed that there is a loss."""
 
     conforms: bool
     complete: bool
