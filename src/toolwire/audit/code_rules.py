@@ -194,6 +194,7 @@ _REQUEST_METHODS = ("create", "generate_content", "completion", "acompletion", "
 
 @_rule("TW076", "error", "all", "tool name resolved in an open namespace", "look it up among the declared tools")
 def check_free_dispatch(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
+    """Report `eval`, `exec`, lookups in `globals()` and `getattr` with a name that is not a constant."""
     for call in code.calls("eval", "exec"):
         yield call, "text from a model is executed"
     for node in code.nodes_of(ast.Subscript):
@@ -217,6 +218,7 @@ def _unpacked_expression(call: ast.Call) -> ast.expr | None:
     "TW077", "warning", "all", "arguments passed to a function unvalidated", "validate them against the schema first"
 )
 def check_unchecked_call(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
+    """Report `f(**arguments)` in a function that calls no validation."""
     for node in code.nodes_of(ast.Call):
         assert isinstance(node, ast.Call)
         checked = any(
@@ -233,6 +235,7 @@ def check_unchecked_call(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
 
 @_rule("TW078", "warning", "all", "retry of a function with side effects", "send an idempotency key")
 def check_retries(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
+    """Report functions with a retry decorator that call something like `post` or `pay`."""
     for node in code.nodes_of(ast.FunctionDef, ast.AsyncFunctionDef):
         assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
         decorators = [one.func if isinstance(one, ast.Call) else one for one in node.decorator_list]
@@ -245,6 +248,7 @@ def check_retries(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
 
 @_rule("TW079", "warning", "all", "a tool error ends the loop", "return it to the model as an error result")
 def check_escaping(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
+    """Report `f(**arguments)` outside of a `try`: an exception would end the loop."""
     for node in code.nodes_of(ast.Call):
         assert isinstance(node, ast.Call)
         if (
@@ -258,6 +262,7 @@ def check_escaping(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
 
 @_rule("TW080", "info", "openai_chat", "deprecated function-calling API", "use `tools` and `tool_choice`")
 def check_deprecated(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
+    """Report the parameters `functions` and `function_call`, and messages with the role `function`."""
     for call in code.calls(*_REQUEST_METHODS):
         for keyword in call.keywords:
             if keyword.arg in ("functions", "function_call"):

@@ -16,6 +16,8 @@ __all__ = ["CONFIG_CHECKS", "audit_config", "find_servers"]
 
 
 class ServerEntry(NamedTuple):
+    """A server of a client configuration: its name, the JSON pointer of its entry, and the entry."""
+
     name: str
     at: str
     entry: Object
@@ -124,6 +126,7 @@ _PLACEHOLDER = re.compile(
 
 @_rule("TW091", "error", "mcp", "secret in plain text", "reference an environment variable or a prompt of the client")
 def check_plain_secret(server: ServerEntry) -> Iterator[Hit]:
+    """Report secrets in environment variables, headers, arguments and URLs; placeholders are not secrets."""
     for group in ("env", "headers"):
         for key, value in server.fields(group):
             bare = re.sub(r"^(?:bearer|basic|token)\s+", "", value, flags=re.IGNORECASE)
@@ -151,6 +154,7 @@ def _secret_arguments(line: list[tuple[str, str]]) -> Iterator[Hit]:
 
 
 def _has_secret(url: str) -> bool:
+    """Return True if the password, a query parameter or another part of a URL has the form of a secret."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -172,6 +176,7 @@ def check_floating_version(server: ServerEntry) -> Iterator[Hit]:
 
 @_rule("TW093", "error", "mcp", "unencrypted connection to a remote server", "use https://")
 def check_unencrypted_url(server: ServerEntry) -> Iterator[Hit]:
+    """Report `http://` addresses other than loopback; the value of a variable is unknown and not reported."""
     for at, url in server.urls():
         try:
             parts = urlsplit(url)

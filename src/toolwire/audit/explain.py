@@ -35,12 +35,15 @@ _INPUT_LABELS = {
 
 
 class Example(NamedTuple):
+    """An input that the rule reports, and one that it does not."""
+
     bad: str
     good: str
 
 
 @cache
 def examples() -> dict[str, Example]:
+    """Load the examples of all rules, by rule id."""
     found: dict[str, Example] = {}
     for file in files(__package__).joinpath("examples").iterdir():
         if file.name.endswith(".toml"):
@@ -67,6 +70,7 @@ def rule_kind(rule_id: str) -> str:
 
 
 def explain(rule_id: str) -> str:
+    """Render the explanation of a rule for the terminal."""
     rule = RULES[rule_id]
     lines = [f"{rule.id} ({rule.level}): {rule.title}", f"affects: {', '.join(rule.providers)}", f"fix: {rule.fix}"]
     lines += ["off by default: enable it with --select or --target"] if rule.opt_in else []

@@ -100,6 +100,8 @@ def declare(rule_id: str, level: Level, providers: str, title: str, fix: str, *,
 
 
 class Registrar(Protocol[C]):
+    """The type of the decorators that `rule_decorator` returns. `asked`: the rule is off by default (`opt_in`)."""
+
     def __call__(
         self, rule_id: str, level: Level, providers: str, title: str, fix: str, *, asked: bool = False
     ) -> Callable[[C], C]: ...

@@ -47,6 +47,7 @@ def changes(locked: Object, tools: Sequence[Tool]) -> list[str]:
 
 
 def _differences(old: JSON, new: JSON, path: str) -> Iterator[str]:
+    """Yield each changed value below `path`; the hash is skipped, because it changes with every other value."""
     if path == "/sha256":
         return
     if type(old) is dict and type(new) is dict:

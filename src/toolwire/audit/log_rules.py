@@ -84,6 +84,10 @@ def _add_count(finding: Finding, others: int) -> Finding:
     "send identical tools in the same order: a prompt cache holds only the prefix before the first change",
 )
 def check_varying_prefix(log: Sequence[LoggedRequest]) -> Iterator[tuple[int, Hit]]:
+    """Compare requests of one wire and model with the first one that has the same tool names or the same prefix.
+
+    Each different list of tools is reported once.
+    """
     seen: dict[bytes, tuple[int, Sequence[Tool]]] = {}
     told: set[tuple[bytes, bytes]] = set()
     for index, (_, request, wire) in enumerate(log):
@@ -109,6 +113,7 @@ def _request_prefix(request: Request) -> bytes:
 
 
 def _describe_difference(before: Sequence[Tool], now: Sequence[Tool]) -> str:
+    """Describe how the tools differ; empty if they do not. Cache markers (`cache`) are ignored."""
     old, new = {tool.name: tool for tool in before}, {tool.name: tool for tool in now}
     come, gone = sorted(new.keys() - old.keys()), sorted(old.keys() - new.keys())
     if come or gone:

@@ -58,6 +58,10 @@ def _is_pinned(package: str, pinned: Callable[[str], bool]) -> bool:
 
 
 def _find_package(arguments: Sequence[str], before: Sequence[str], others: Sequence[str]) -> str | None:
+    """Return the package: the value of an option in `before`, or the first positional argument.
+
+    `others` are options whose value is not the package.
+    """
     for index, argument in enumerate(arguments):
         option, _, value = argument.partition("=")
         following = arguments[index + 1] if index + 1 < len(arguments) else None

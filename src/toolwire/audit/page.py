@@ -75,6 +75,7 @@ def _findings_table(findings: Sequence[Finding]) -> Iterable[str]:
 
 
 def _cells(finding: Finding) -> list[str]:
+    """Render a finding as the cells of a table row. Everything that comes from a tool is escaped."""
     what = f"{_escape_html(RULES[finding.rule].title)}: {_escape_html(finding.message)}"
     return [
         f'<span class="{finding.level}">{finding.level}</span>',

@@ -28,6 +28,7 @@ _CLOSING = ("additionalProperties is not false", "additionalProperties is not su
     asked=True,
 )
 def check_not_portable(schema: AuditedSchema) -> Iterator[Hit]:
+    """Report each violation once, with all dialects that refuse it."""
     refused: dict[str, list[str]] = {}
     for row in DIALECTS.values():
         for found in dict.fromkeys(schema.violations(row.name)) if row is not PORTABLE else ():

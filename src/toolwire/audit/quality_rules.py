@@ -114,6 +114,7 @@ def check_long_description(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]
 
 @rule("TQ06", "warning", "models", "fixed set of values as free text", "make it an enum")
 def check_missing_enum(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+    """Report free text in a property whose name suggests a fixed set of values, such as `status`."""
     closed = re.compile(
         r"(?:.*_)?(?:action|mode|type|kind|status|state|sort|order|format|unit|level|severity|priority)"
     )
@@ -124,6 +125,7 @@ def check_missing_enum(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
 
 @rule("TQ07", "warning", "models", "allowed values listed only in the description", "make them an enum")
 def check_prose_enum(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+    """Report free text whose description lists the allowed values."""
     listed = re.compile(
         r"\b(?:one of|either|must be|allowed values?|options?|valid values?)\b[^.]{0,300}?['\"`(]", re.IGNORECASE
     )
@@ -142,6 +144,7 @@ def check_prose_default(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
 
 @rule("TQ09", "warning", "models", "described as required, declared as optional", "add it to `required`")
 def check_prose_required(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+    """Report optional properties whose description contains `required`, but not `not required` or `required if`."""
     for index, name, field in _each_property(tools):
         required = (tools[index].input_schema or {}).get("required") or ()
         if name not in required and re.search(
@@ -226,6 +229,7 @@ _EXCLUDES = re.compile(r"mutually exclusive|cannot be (?:used|combined|set) (?:t
 
 @rule("TQ16", "info", "models", "ambiguous boolean", "name the true case, or make it an enum")
 def check_boolean_names(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+    """Report negative names, and booleans that exclude each other, which should be one enum."""
     for index, tool in enumerate(tools):
         flags = {name: field for name, field in _property_schemas(tool) if field.get("type") == "boolean"}
         for name in filter(_NEGATIVE.fullmatch, flags):
@@ -285,6 +289,7 @@ def check_no_unit(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
 
 @rule("TQ19", "warning", "models", "irreversible tool declared as read-only", "declare that it writes")
 def check_harmless(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+    """Report tools with a verb such as `delete` or `send` in their name that are declared pure or read."""
     verbs = re.compile(
         r"(?:^|_)(?:delete|remove|drop|send|pay|transfer|purge|destroy|publish|execute|write|update|create)(?:_|$)"
     )
@@ -295,6 +300,7 @@ def check_harmless(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
 
 @rule("TQ20", "error", "models", "example or default violates the schema", "correct the value or the schema")
 def check_forbidden_values(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+    """Validate defaults and examples, except of properties with a reference, whose `$defs` are not in `field`."""
     for index, tool in enumerate(tools):
         for name, field in _property_schemas(tool):
             if "$ref" in str(field):

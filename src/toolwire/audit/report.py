@@ -103,6 +103,7 @@ def _sarif_rule(rule_id: str) -> Object:
 
 
 def _sarif_result(finding: Finding) -> Object:
+    """Convert a finding to a SARIF result; the fingerprint lets viewers recognise it in a later report."""
     region = {"region": {"startLine": finding.line}} if finding.line else {}
     about = f"{finding.tool}: " if finding.tool else ""
     return {

@@ -52,6 +52,7 @@ def _message_parts(request: Request) -> Iterator[tuple[str, str, object]]:
 
 @_rule("TW014", "error", "bedrock", "calls in the history without declared tools", "declare the tools that were called")
 def check_undeclared_history(request: Request) -> Iterator[Hit]:
+    """Report the first call or result in a request without tools."""
     if request.tools:
         return
     for path, _, part in _message_parts(request):
@@ -117,6 +118,7 @@ def check_unset_strict(request: Request) -> Iterator[Hit]:
 
 @_rule("TW060", "error", "openai_chat openai_responses", "call id rejected by other providers", "map the ids")
 def check_call_ids(request: Request) -> Iterator[Hit]:
+    """Report call ids that are empty, or longer than another wire allows."""
     for path, _, part in _message_parts(request):
         if isinstance(part, ToolCall):
             short = [name for name in names() if len(part.id) > get(name).limits.id_length]
@@ -131,6 +133,10 @@ def check_call_ids(request: Request) -> Iterator[Hit]:
 
 @_rule("TW061", "error", "all", "unpaired calls and results", "put the result of every call right after it")
 def check_pairing(request: Request) -> Iterator[Hit]:
+    """Report results without a call, and calls without a result before the next user message.
+
+    `waiting` maps the ids of calls without a result to their paths.
+    """
     waiting: dict[str, str] = {}
     for path, role, part in _message_parts(request):
         if isinstance(part, ToolCall):

@@ -90,6 +90,8 @@ def check_property_names(schema: AuditedSchema) -> Iterator[Hit]:
 
 
 def _dialect_check(dialect: str, *marks: str) -> SchemaCheck:
+    """Make a check that reports the violations of a dialect whose message contains one of `marks`."""
+
     def check(schema: AuditedSchema) -> Iterator[Hit]:
         for found in schema.violations(dialect):
             at, _, words = found.partition(": ")
@@ -205,6 +207,7 @@ def check_overlapping(schema: AuditedSchema) -> Iterator[Hit]:
 
 
 def _all_nodes(source: ParsedSchema) -> Iterator[Node]:
+    """Yield the root, the definitions and all nodes below them, without following references."""
     waiting: list[Node] = [source.root, *source.defs.values()]
     while waiting:
         node = waiting.pop()
@@ -219,6 +222,7 @@ def _all_nodes(source: ParsedSchema) -> Iterator[Node]:
 
 @schema_rule("TW037", "error", "all", "schema that can never match", "remove the contradiction")
 def check_unsatisfiable(schema: AuditedSchema) -> Iterator[Hit]:
+    """Report contradictions that the parser found, and lower bounds above upper bounds."""
     for finding in schema.source.defects:
         if (
             "can ever match" in finding.message
@@ -254,6 +258,7 @@ def check_unknown_keyword(schema: AuditedSchema) -> Iterator[Hit]:
     "use a simpler pattern",
 )
 def check_grammar(schema: AuditedSchema) -> Iterator[Hit]:
+    """Report patterns and limits that grammar engines do not support or enforce, or that enlarge the grammar."""
     for at, node in schema.nodes:
         pattern = node.get("pattern")
         if type(pattern) is str and not is_supported(pattern, "linear"):

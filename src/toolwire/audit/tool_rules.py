@@ -77,6 +77,7 @@ def check_long_name(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
 
 @rule("TW006", "warning", "all", "tool names differ only in case or punctuation", "use clearly different names")
 def check_similar_names(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+    """Compare the names by their lower-case letters and digits only."""
     seen: dict[str, int] = {}
     for index, tool in enumerate(tools):
         plain = re.sub(r"[^a-z0-9]", "", tool.name.lower())
@@ -114,6 +115,10 @@ def check_token_count(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     "declare fewer strict tools",
 )
 def check_strict_budget(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+    """Add up the strict tools, and the optional parameters and unions of their lowered schemas.
+
+    The limits apply to a whole request, so the findings belong to the list and not to a tool.
+    """
     strict = [tool for tool in tools if tool.strict and tool.input_schema is not None]
     costs = [parameter_counts(lower(tool.input_schema, "anthropic_strict").schema) for tool in strict]
     bounds = DIALECTS["anthropic_strict"]

@@ -19,6 +19,7 @@ class ResultCache:
         self._entries: OrderedDict[str, tuple[float, ToolResult]] = OrderedDict()
 
     def get(self, tool: str, arguments: Object, now: float, tenant: str = "") -> ToolResult | None:
+        """Return the result unless it has expired, and mark it as recently used."""
         key = fingerprint(tool, arguments, tenant)
         entry = self._entries.get(key)
         if entry is None:

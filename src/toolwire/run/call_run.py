@@ -85,6 +85,7 @@ class CallRun:
     __slots__ = ("_invoke", "_occurrence", "_steps", "call", "given_key", "settings")
 
     def __init__(self, call: ToolCall, settings: RunSettings, *, occurrence: int = 0, key: str | None = None) -> None:
+        """Prepare a call. `occurrence`: its number among identical calls; `key`: the client's idempotency key."""
         self.call = call
         self.settings = settings
         self._occurrence = occurrence
@@ -93,6 +94,7 @@ class CallRun:
         self._invoke: Invoke | None = None
 
     def next(self, reply: Any = None) -> Step:
+        """Return the next step. `reply` is the outcome of the previous step; None for the first."""
         steps = self._steps
         if steps is None:
             steps = self._steps = self._run()
@@ -115,6 +117,7 @@ class CallRun:
         return ReleaseClaim(step.context.idempotency_key or "", step.token)
 
     def _run(self) -> Generator[Step, Any, ToolResult]:
+        """Yield the steps of the call in the order of the module docstring, and return the result."""
         settings = self.settings
         gated = pass_gates(self._make_pending(), settings.gates)
         if not isinstance(gated, Pending):
@@ -151,6 +154,7 @@ class CallRun:
         )
 
     def _make_pending(self) -> Pending:
+        """Build the call that the gates and the policy inspect, before its arguments are validated."""
         call, settings, key = self.call, self.settings, self.given_key
         return Pending(
             call,
@@ -247,6 +251,10 @@ class CallRun:
         return (yield from self._await_earlier_run(pending, claim, record)) or claim
 
     def _make_claim(self, pending: Pending) -> Claim:
+        """Build the claim. Its key is the client's, else the tool's own, else derived from run, tool and arguments.
+
+        Only a write is not reclaimed after its lease expires, because it may have taken effect.
+        """
         settings, entry = self.settings, pending.tool
         key = pending.key
         if key is None and entry.options.key is not None:
@@ -292,6 +300,7 @@ class CallRun:
         return None
 
     def _reconcile(self, pending: Pending, claim: Claim) -> Generator[Step, Any, ToolResult]:
+        """Ask the tool for the outcome of an earlier attempt; without an answer, refuse and let the model find out."""
         call, entry = pending.call, pending.tool
         if entry.options.reconcile is not None:
             outcome = yield Reconcile(entry, claim.key, pending.arguments)
@@ -343,6 +352,10 @@ class CallRun:
     def _record_result(
         self, claim: Claim, effect_state: EffectState, result: ToolResult
     ) -> Generator[Step, Any, ToolResult]:
+        """Store the result, or release the claim if the call had no effect.
+
+        A result that was not stored is still returned, with the note `recorded=False`.
+        """
         if effect_state == "nothing":
             yield ReleaseClaim(claim.key, claim.token)
             return result

@@ -19,7 +19,7 @@ EffectState: TypeAlias = Literal["done", "unknown", "nothing"]
 def classify(
     call: ToolCall, effect: Effect, outcome: Returned | Failed | TimedOut | ArgumentMismatch
 ) -> tuple[ToolResult, int | None, EffectState]:
-    """Return the result, the upper bound of its length in characters (None if not known), and the ending."""
+    """Return the result, the upper bound of its length in characters (None if not known), and the effect state."""
     if isinstance(outcome, Returned):
         try:
             return *sized_result(call, outcome.value), "done"
@@ -42,6 +42,7 @@ def _timeout_result(call: ToolCall, effect: Effect, seconds: float) -> tuple[Too
 
 
 def _failure_result(call: ToolCall, effect: Effect, error: BaseException) -> tuple[ToolResult, None, EffectState]:
+    """Classify an exception. A write that failed is unknown, unless the error guarantees that it had no effect."""
     if isinstance(error, ToolError):
         text = error_text(error, name=False) or "The tool refused."
         return annotate(call.result(text, is_error=True), code="failed"), None, "done"

@@ -61,6 +61,7 @@ class PathJail:
         )
 
     def __call__(self, pending: Pending) -> Deny | None:
+        """Deny the call unless all paths that the tool will receive are absolute and below the root."""
         try:
             paths = [_path_text(value) for value in received(pending, self.argument)]
             self._refuse_many(paths)

@@ -16,7 +16,7 @@ _MAX_TEXTS = 64
 
 
 class TruncatedOutputs:
-    """The full texts of shortened results, by handle. Keeps the latest ones, at most `size` characters in total."""
+    """The full texts of shortened results, by handle. Keeps the latest ones, at most `max_size` characters in total."""
 
     def __init__(self, max_size: int = 256 * 1024 * 1024) -> None:
         self._max_size = max_size
@@ -24,6 +24,7 @@ class TruncatedOutputs:
         self._texts: OrderedDict[str, str] = OrderedDict()
 
     def store(self, text: str, handle: str) -> None:
+        """Store a text, and evict the oldest ones beyond the limits; a text above `max_size` is not stored."""
         if len(text) > self._max_size:
             return
         self._stored_size += len(text) - len(self._texts.pop(handle, ""))

@@ -152,6 +152,7 @@ def hosts(argument: str, *allowed: str) -> PolicyCheck:
     """Allow only http and https URLs of these hosts in an argument (`*.example.com` for subdomains)."""
 
     def check(pending: Pending) -> Deny | None:
+        """Deny a call if an argument is not a plain URL of an allowed host."""
         try:
             urls = [_url_text(value) for value in received(pending, argument)]
         except Uncheckable as error:
@@ -173,6 +174,7 @@ def at_most(argument: str, most: float | Decimal) -> PolicyCheck:
         raise ConfigError(f"the limit of at_most must be a finite number, got {most!r}")
 
     def check(pending: Pending) -> Deny | None:
+        """Deny a call if a value is not a finite number, or is above the limit."""
         try:
             for value in received(pending, argument):
                 if not (_is_number(value) and _is_finite(value)):
@@ -187,6 +189,7 @@ def at_most(argument: str, most: float | Decimal) -> PolicyCheck:
 
 
 def _check_rewritten(original: Pending, pending: Pending) -> Pending | Deny:
+    """Deny the call if rewriting made valid arguments invalid; otherwise discard the values of the old arguments."""
     parameters, arguments = pending.box.parameters[pending.call.name], pending.arguments
     if parameters.accept(original.arguments) and not parameters.accept(arguments):
         problem = next(iter(parameters.problems(arguments)), "an argument is unknown")
@@ -207,6 +210,7 @@ def _matches_name(pending: Pending, patterns: tuple[str, ...]) -> bool:
 
 
 def _is_number(value: Any) -> bool:
+    """Return True for numbers, also Decimal and Fraction, but not for bool, which is an int in Python."""
     if isinstance(value, (int, float)):
         return not isinstance(value, bool)
     from decimal import Decimal

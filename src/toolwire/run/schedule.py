@@ -41,12 +41,12 @@ class Schedule:
         self._box = box
         self._max_running = max_running
         self._calls: list[ToolCall] = []
-        self._writes: list[bool] = []
-        self._queue_of: list[_ResourceQueue | None] = []
+        self._writes: list[bool] = []  # by call number, like the next list
+        self._queue_of: list[_ResourceQueue | None] = []  # None: the call names no resource
         self._queues: dict[str, _ResourceQueue] = {}
-        self._unordered: dict[str, deque[int]] = {}
-        self._running: Counter[str] = Counter()
-        self._count = 0
+        self._unordered: dict[str, deque[int]] = {}  # waiting calls without a resource, by tool
+        self._running: Counter[str] = Counter()  # by tool
+        self._count = 0  # running calls
         self._waiting = 0
 
     def add(self, call: ToolCall) -> int:
@@ -77,6 +77,7 @@ class Schedule:
         return started
 
     def mark_finished(self, number: int) -> None:
+        """Free the place of a call that ended, so that the next call on its resource may start."""
         self._count -= 1
         self._running[self._calls[number].name] -= 1
         resource_queue = self._queue_of[number]
@@ -104,6 +105,7 @@ class Schedule:
                 yield queue[0]
 
     def _may_start(self, number: int, *, writes: bool) -> bool:
+        """Check the limit of the tool, and that a write has its resource to itself."""
         name, resource_queue = self._calls[number].name, self._queue_of[number]
         entry = self._box.find(name)
         max_running = None if entry is None else entry.options.most_parallel
@@ -114,6 +116,7 @@ class Schedule:
         return not resource_queue.has_writer and (not self._writes[number] or (writes and not resource_queue.readers))
 
     def _start(self, number: int) -> None:
+        """Move the first call of its queue from waiting to running."""
         name, resource_queue = self._calls[number].name, self._queue_of[number]
         (self._unordered[name] if resource_queue is None else resource_queue.waiting).popleft()
         self._count += 1

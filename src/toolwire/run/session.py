@@ -2,8 +2,8 @@
 
     session = Session(request, budget=Budget(iterations=8), now=time.time)
     match session.next():
-        case AskModel(request): session.answered(response)
-        case RunTools(calls):   session.ran(results)
+        case AskModel(request): session.add_response(response)
+        case RunTools(calls):   session.add_results(results)
         case Done(response):    …
         case GiveUp(reason):    …
 
@@ -46,6 +46,8 @@ class Budget(Value, frozen=True):
 
 
 class AskModel(Value, frozen=True):
+    """Send `request` to the model, and pass its response to `add_response`."""
+
     request: Request
 
 
@@ -58,6 +60,8 @@ class RunTools(Value, frozen=True):
 
 
 class Done(Value, frozen=True):
+    """The run ended with this response, which has no more calls."""
+
     response: Response
 
 
@@ -118,6 +122,7 @@ class Session:
         untrusted: Iterable[str],
         price: Callable[[Response], float] | None,
     ) -> None:
+        """Set the fields; shared by a new session and by `load`, which does not call `__init__`."""
         self.state = state
         self.budget = budget or Budget()
         self._now = now
@@ -230,6 +235,7 @@ class Session:
         self.state = replace(state, phase="gave_up", reason=reason)
 
     def _exhausted_limit(self) -> str:
+        """Return the reason why the budget is exhausted; an empty string if it is not."""
         state, budget = self.state, self.budget
         if state.iterations >= budget.iterations:
             return f"max iterations reached ({budget.iterations})"

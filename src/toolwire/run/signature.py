@@ -23,12 +23,13 @@ class FunctionSignature:
     """The parameters of a function.
 
     `names` is None if the function takes any argument. `adapters` build types that JSON does not have. `defaults` are
-    the values that the function uses for omitted arguments.
+    the values that the function uses for omitted arguments. `integers` are the parameters annotated as `int`.
     """
 
     __slots__ = ("_fields", "adapters", "defaults", "integers", "is_async", "names")
 
     def __init__(self, function: Callable[..., Any]) -> None:
+        """Inspect a function. One that cannot be inspected keeps the initial values: any argument, no conversion."""
         self.is_async = _is_async(function)
         self.names: frozenset[str] | None = None
         self.integers: frozenset[str] = frozenset()
@@ -39,6 +40,7 @@ class FunctionSignature:
             self._inspect(inspect.signature(function, eval_str=True).parameters)
 
     def _inspect(self, parameters: Mapping[str, inspect.Parameter]) -> None:
+        """Read defaults, adapters and names. A default of `Field(…)` is kept in `_fields`: it is not a value."""
         defaults = {
             name: parameter.default
             for name, parameter in parameters.items()
@@ -116,6 +118,7 @@ def _is_field(default: Any) -> bool:
 
 
 def _make_adapters(parameters: Mapping[str, inspect.Parameter]) -> dict[str, Any]:
+    """Build a pydantic adapter for each annotation that is not plain; pydantic is imported only if there is one."""
     typed_annotations = {
         name: parameter.annotation for name, parameter in parameters.items() if not _is_plain(parameter.annotation)
     }

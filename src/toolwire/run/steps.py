@@ -90,7 +90,7 @@ class StartDecision:
 
 
 class Invoke(Value, frozen=True, gc=False):
-    """Call the function → Returned | Failed | TimedOut | Unfit.
+    """Call the function → Returned | Failed | TimedOut | ArgumentMismatch.
 
     The driver renews the lease of the key meanwhile. It calls `start.begin()` before the function, however long the
     call waited for its turn. `arguments` are the values to call the function with, converted to its types. They have
@@ -120,10 +120,14 @@ class Finished(Value, frozen=True):
 
 
 class Returned(Value, frozen=True):
+    """The function returned `value`."""
+
     value: object
 
 
 class Failed(Value, frozen=True):
+    """The function raised `error`."""
+
     error: BaseException
 
 

@@ -155,6 +155,7 @@ def _rename_entry(entry: Entry, name: str) -> Entry:
 
 
 def _collect_entries(source: Source) -> Iterable[Entry]:
+    """Return the entries of a source; ConfigError for a tool without a function, or for any other object."""
     if isinstance(source, Toolbox):
         return source
     if isinstance(source, Entry):

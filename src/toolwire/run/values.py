@@ -67,6 +67,7 @@ def format_value(value: Any) -> str:
 
 
 def _iterate_values(value: Any, path: Sequence[str]) -> Iterator[Any]:
+    """Yield the values at `path` below `value`; every item of a list is followed."""
     if value is ABSENT:
         return
     if _is_list(value):

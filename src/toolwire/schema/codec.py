@@ -38,8 +38,10 @@ __all__ = [
 
 
 class Codec(NamedTuple):
-    lift: Callable[[JSON], JSON]
-    encode: Callable[[JSON], JSON]
+    """A pair of conversions between a value of the original schema and one of the lowered schema."""
+
+    lift: Callable[[JSON], JSON]  # lowered → original
+    encode: Callable[[JSON], JSON]  # original → lowered
     reshapes: bool = True
     """The value itself has another JSON type, not only a part of it."""
     properties: dict[str, FieldCodec] | None = None
@@ -61,6 +63,7 @@ def json_string_codec() -> Codec:
     """Encode any value as JSON in a string."""
 
     def lift(value: JSON) -> JSON:
+        """Parse the string; text that is not JSON is left unchanged, so that the validator reports it."""
         if type(value) is not str:
             return value
         try:
@@ -117,6 +120,8 @@ def enum_codec(values: Sequence[JSON], names: Sequence[str]) -> Codec:
 
 
 def array_codec(inner: Codec) -> Codec:
+    """Convert each item of an array with `inner`; the array itself stays an array."""
+
     def lift(value: JSON) -> JSON:
         return [inner.lift(item) for item in value] if type(value) is list else value
 
@@ -132,6 +137,7 @@ def tuple_codec(nulls: Sequence[bool], rest_name: str | None) -> Codec:
     keys = {*(f"item_{index}" for index in range(width)), rest_name}
 
     def lift(value: JSON) -> JSON:
+        """Rebuild the list from `item_0`, `item_1`, … and the rest; an object with other keys is left unchanged."""
         if type(value) is not dict or not keys.issuperset(value):
             return value
         more = value.get(rest_name) if rest_name is not None else None
@@ -145,6 +151,7 @@ def tuple_codec(nulls: Sequence[bool], rest_name: str | None) -> Codec:
         return [*found, *behind]
 
     def encode(value: JSON) -> JSON:
+        """Write each item as a property of its own, and the items after `width` as a list under `rest_name`."""
         if type(value) is not list or (rest_name is None and len(value) > width):
             return value  # dropping the surplus items would turn an invalid list into a valid one
         out: Object = {f"item_{index}": item for index, item in enumerate(value[:width])}
@@ -161,7 +168,7 @@ class FieldCodec(NamedTuple):
     name: str
     lowered_name: str
     codec: OptionalCodec
-    is_filled: bool
+    is_filled: bool  # optional in the original schema, but always present in the lowered one
     absent: str | None = None
     """The lowered value that means absent: null or a string."""
     drops_null: bool = False
@@ -177,6 +184,10 @@ def object_codec(  # noqa: C901
     by_name = {field.name: field for field in known}
 
     def lift(value: JSON) -> JSON:
+        """Restore the original names and drop the values that mean absent.
+
+        A key under `more` never overwrites a declared property.
+        """
         if type(value) is not dict:
             return value
         out: Object = {}
@@ -194,6 +205,7 @@ def object_codec(  # noqa: C901
         return out
 
     def encode(value: JSON) -> JSON:
+        """Rename the properties, fill absent ones that the dialect requires, and move undeclared keys under `more`."""
         if type(value) is not dict:
             return value
         out: Object = {}
@@ -263,6 +275,7 @@ def union_codec(branches: Sequence[tuple[Node, OptionalCodec]], target: RefResol
     """Convert a value with the codec of the first branch that it fits."""
 
     def lift(value: JSON) -> JSON:
+        """Lift a container once per conversion, because nested unions lift the same part again for every branch."""
         state = _codec_state.get() or _CodecState(value)
         key = (id(branches), id(value))
         if type(value) not in (dict, list):
@@ -275,6 +288,7 @@ def union_codec(branches: Sequence[tuple[Node, OptionalCodec]], target: RefResol
         return state.lifted[key][1]
 
     def lift_uncached(value: JSON, budget: StepBudget) -> JSON:
+        """Return the first lifted form that fits its branch; the value itself if none fits."""
         for node, codec in branches:
             if budget.exhausted:
                 break
@@ -286,6 +300,7 @@ def union_codec(branches: Sequence[tuple[Node, OptionalCodec]], target: RefResol
         return value
 
     def encode(value: JSON) -> JSON:
+        """Encode the value with the first branch that it fits; an exhausted budget leaves it unchanged."""
         budget = (_codec_state.get() or _CodecState(value)).budget
         for node, codec in branches:
             if budget.exhausted:

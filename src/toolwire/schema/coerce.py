@@ -69,6 +69,7 @@ class Coercion:
         self.steps: list[RepairStep] = []
 
     def coerce(self, node: Node, value: JSON, path: str) -> JSON:
+        """Return the value coerced to the node; unchanged if it already fits, or if no conversion makes it fit."""
         node = resolve_refs(node, self._target)
         if not self._budget.spend() or self._matches(node, value):
             return value
@@ -96,6 +97,7 @@ class Coercion:
         self.steps.append(RepairStep(name, path))
 
     def _coerce_union(self, node: UnionNode, value: JSON, path: str) -> JSON:
+        """Coerce to the only result that the branches give; two different results are ambiguous: nothing changes."""
         key = (id(node), id(value))
         if key in self._attempted:
             return value
@@ -114,6 +116,7 @@ class Coercion:
         return changed
 
     def _coerce_object(self, node: ObjectNode, value: dict[str, JSON], path: str) -> JSON:
+        """Coerce each declared property, and drop a null for an optional property that does not accept null."""
         out: dict[str, JSON] = {}
         for key, item in value.items():
             known = node.properties.get(key, node.rest)
@@ -126,6 +129,7 @@ class Coercion:
         return out
 
     def _coerce_items(self, node: ArrayNode | TupleNode, value: list[JSON], path: str) -> JSON:
+        """Coerce each item with its node; items without a node are left unchanged."""
         if isinstance(node, ArrayNode):
             nodes: list[Node | None] = [node.items] * len(value)
         else:
@@ -152,6 +156,7 @@ class Coercion:
 
 
 def _to_number(_: Node, value: JSON) -> JSON:
+    """Parse a string that is exactly a number; None if its value would be rounded as a double."""
     if type(value) is not str or _NUMBER.fullmatch(value.strip()) is None:
         return None
     try:
@@ -172,6 +177,7 @@ def _to_text(_: Node, value: JSON) -> JSON:
 
 
 def _to_listed_case(node: Node, value: JSON) -> JSON:
+    """Return the enum value that differs only in case or surrounding whitespace, if there is exactly one."""
     assert isinstance(node, EnumNode)
     if type(value) is not str:
         return None

@@ -38,9 +38,11 @@ def has_conditions(schema: Object) -> bool:
 
 
 class _Visit(NamedTuple):
+    """A schema to visit in the search for mentioned keys."""
+
     schema: JSON
     at: str
-    conditional: bool
+    conditional: bool  # reached through a condition; only then do its properties count
     named_only: bool = False
     """Only names count, values may be anything: an `if` describes the compared values, not the allowed ones."""
 
@@ -66,6 +68,7 @@ class Conditions:
         resolve: Callable[[Node], Node],
         budget: StepBudget,
     ) -> None:
+        """Take callbacks of the parser: `read` parses a schema, `resolve` returns the target of a reference node."""
         self._read = read
         self._follow = follow
         self._resolve = resolve
@@ -88,6 +91,7 @@ class Conditions:
         return replace(node, branches=extended) if isinstance(node, UnionNode) else extended[0]
 
     def _find_mentioned(self, schema: Object, at: str) -> _MentionedKeys:
+        """Collect the keys that the conditions below `schema` mention, visiting every schema once."""
         found: dict[str, dict[str, JSON]] = {}
         opens = False
         pending, visited = [_Visit(schema, at, False)], set[str]()
@@ -110,6 +114,7 @@ class Conditions:
         return _MentionedKeys(found, opens)
 
     def _subschemas(self, visit: _Visit) -> Iterator[_Visit]:
+        """Yield the schemas for the same object: conditions, combinators and, inside a condition, references."""
         schema, at = visit.schema, visit.at
         for keyword in ("if", "then", "else"):
             if "if" in schema and keyword in schema:
@@ -126,6 +131,7 @@ class Conditions:
                 yield visit._replace(schema=target[0], at=target[1])
 
     def _merge_variants(self, variants: dict[str, JSON], at: str, depth: int) -> Node:
+        """Join the different schemas of a conditional property; any value if there are none or too many."""
         different = {self._schema_text(pointer, schema): pointer for pointer, schema in variants.items()}
         if not 0 < len(different) <= _MAX_VARIANTS:
             return AnyNode(at=at)
@@ -162,6 +168,7 @@ class Conditions:
 
 
 def _extend_object(node: Node, extra: dict[str, Node], opens: bool) -> Node:
+    """Add optional properties, unless the source already allows or forbids undeclared keys."""
     if not isinstance(node, ObjectNode) or node.closed or node.rest is not None:
         return node
     added = {

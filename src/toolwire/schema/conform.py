@@ -28,6 +28,10 @@ def is_conforming(schema: JSON, dialect: Dialect) -> bool:
 
 
 def _violations(schema: JSON, dialect: Dialect) -> Iterator[str]:
+    """Yield the violations lazily, so that `is_conforming` stops at the first.
+
+    Limits on the whole schema, such as the number of properties, are checked after all nodes.
+    """
     if type(schema) is not dict:
         yield "/: the schema is not an object"
         return
@@ -128,6 +132,7 @@ def subschemas(node: Object) -> Iterator[Object]:
 
 
 def _node_violations(node: Object, dialect: Dialect, root: Object) -> list[str]:
+    """List the violations of one subschema, without those of its subschemas. `root` has the `$defs` of references."""
     problems: list[str] = []
     if not dialect.whole and not node.keys() <= dialect.keywords:
         problems += [f"{keyword} is not supported" for keyword in node if keyword not in dialect.keywords]
@@ -151,6 +156,7 @@ def _node_violations(node: Object, dialect: Dialect, root: Object) -> list[str]:
 
 
 def _object_violations(node: Object, dialect: Dialect) -> Iterator[str]:
+    """Check the rules for objects: closed, every property required, legal property names."""
     properties = node.get("properties")
     if type(properties) is not dict:
         if dialect.closed and node.get("type") == "object":
@@ -173,6 +179,7 @@ _TYPE_KEYWORDS = frozenset({"type", "anyOf", "$ref", "enum", "const"})
 
 
 def _shape_violations(node: Object, kind: JSON, dialect: Dialect) -> Iterator[str]:
+    """Check the rules for `type`, null and the schema that accepts any value."""
     if dialect.null != "type":
         if type(kind) is list or kind == "null":
             yield "type must be a single name other than null"
@@ -188,6 +195,7 @@ def _shape_violations(node: Object, kind: JSON, dialect: Dialect) -> Iterator[st
 
 
 def _enum_violations(values: list[JSON], kind: JSON, dialect: Dialect) -> Iterator[str]:
+    """Check the types of enum values, and the limits on long enums."""
     if not dialect.whole:
         if dialect.enum == "string" and (kind != "string" or not all(type(v) is str and v for v in values)):
             yield "an enum with values other than strings"
@@ -207,6 +215,7 @@ def enum_length_problem(values: list[JSON], dialect: Dialect) -> str | None:
 
 
 def _reference_violations(node: Object, dialect: Dialect, root: Object) -> Iterator[str]:
+    """Check that a `$ref` is supported, points into the document, and has a target."""
     ref = node.get("$ref")
     if ref is None:
         return

@@ -87,6 +87,10 @@ def resolve_node(node: Node, target: RefResolver) -> Node:
 
 
 def _are_disjoint(left: Node, right: Node, target: RefResolver, budget: StepBudget, depth: int = 0) -> bool:
+    """Return True if no value fits both nodes.
+
+    False means not proved: the budget or the depth is exhausted, or a node accepts any value.
+    """
     if depth > _MAX_DEPTH or not budget.spend():
         return False
     if isinstance(left, UnionNode):
@@ -111,13 +115,14 @@ def _kinds(node: Node) -> frozenset[str]:
 
 
 def _may_satisfy(left: ObjectNode, right: ObjectNode) -> bool:
-    """Return True if a value of `one` may fit `other`."""
+    """Return True if a value of `left` may fit `right`."""
     return right.required.issubset(left.properties) and not (
         right.closed and not left.required.issubset(right.properties)
     )
 
 
 def _objects_disjoint(left: ObjectNode, right: ObjectNode, target: RefResolver, budget: StepBudget, depth: int) -> bool:
+    """Return True if the required keys of two objects exclude each other, or a common required property is disjoint."""
     # undeclared keys are not written, so a key that one requires and the other does not declare separates them
     if left.rest is None and right.rest is None:
         if not _may_satisfy(left, right) and not _may_satisfy(right, left):

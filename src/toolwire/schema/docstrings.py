@@ -31,6 +31,8 @@ _NUMPY = re.compile(r"^\*{0,2}(\w++(?:\s*+,\s*+\*{0,2}\w++)*+)\s*(?::.*)?$")
 
 
 class Docstring(NamedTuple):
+    """A docstring without its sections: the text about the function, and the description of each parameter."""
+
     text: str
     parameters: dict[str, str]
 
@@ -61,6 +63,7 @@ def read_docstring(docstring: str | None) -> Docstring:
 
 
 def _read_google(lines: list[str], position: int, into: dict[str, list[str]]) -> int:
+    """Read the entries of an indented Google section into `into`; return the position of the first line after it."""
     indent: int | None = None
     current: list[str] | None = None
     while position < len(lines):
@@ -81,6 +84,7 @@ def _read_google(lines: list[str], position: int, into: dict[str, list[str]]) ->
 
 
 def _read_numpy(lines: list[str], position: int, into: dict[str, list[str]]) -> int:
+    """Read the entries of a NumPy section, up to the next underlined title; return the position after them."""
     current: list[list[str]] = []
     while position < len(lines):
         line = lines[position]
@@ -99,6 +103,7 @@ def _read_numpy(lines: list[str], position: int, into: dict[str, list[str]]) -> 
 
 
 def _read_sphinx(lines: list[str], position: int, into: dict[str, list[str]]) -> int:
+    """Read one Sphinx field and its continuation lines; a field that is not a parameter is skipped."""
     found = _SPHINX.match(lines[position])
     description = into.setdefault(found[2], []) if found is not None else []
     if found is not None:

@@ -62,6 +62,7 @@ class Emitter:
     """Emits one schema in one dialect."""
 
     def __init__(self, source: ParsedSchema, dialect: Dialect, losses: Losses, changed: frozenset[str]) -> None:
+        """Prepare to emit `source`. `changed`: definitions whose values an earlier pass found to change their shape."""
         self.dialect = dialect
         self.losses = losses
         self.defs: dict[str, Object] = {}
@@ -70,15 +71,15 @@ class Emitter:
         self._unchecked = {one.pattern: one.reason for one in source.unchecked}
         self.reported: set[str] = set()
         """Patterns that have been reported."""
-        self._names: dict[str, str] = {}
+        self._names: dict[str, str] = {}  # definition → its name under `$defs`
         self._free_names = PropertyNames(None, ())
         self._codecs: dict[str, Codec | None] = {}
-        self._ref_stack: list[str] = []
+        self._ref_stack: list[str] = []  # targets being emitted, to detect recursion
         self._root_object: ObjectNode | None = None
         self._definition_stack = [""]  # the definitions being emitted; "" is the root
         self._refs: dict[str, set[str]] = {}  # definition → those that it refers to
-        self._postponed: list[str] = []
-        self._count = 0
+        self._postponed: list[str] = []  # definitions to emit from an empty stack
+        self._count = 0  # emitted nodes, limited by MAX_NODES
         self._nesting = 0
         self._remaining_size = StepBudget(_REPEATED + source.size * _REPEATED_PER_VALUE)
         self.steps = StepBudget(_STEPS + source.size * _STEPS_PER_VALUE)
@@ -140,6 +141,7 @@ class Emitter:
         return Emitted(schema, codecs.wrapper_codec("value", inner.codec))
 
     def emit(self, node: Node, depth: int) -> Emitted:
+        """Emit one node. `depth`: the number of objects around it; `_nesting` counts the calls on the Python stack."""
         self._count += 1
         self._nesting += 1
         try:
@@ -148,6 +150,7 @@ class Emitter:
             self._nesting -= 1
 
     def _emit(self, node: Node, depth: int) -> Emitted:  # noqa: C901
+        """Dispatch on the type of the node; beyond a limit, fall back to JSON in a string."""
         too_deep = self.dialect.depth is not None and depth >= self.dialect.depth
         if (too_deep and isinstance(node, (ObjectNode, TupleNode))) or self._nesting > MAX_NESTING:
             return self._emit_json_string(node, "nested too deeply")
@@ -281,6 +284,7 @@ class Emitter:
     # containers
 
     def _emit_array(self, node: ArrayNode, depth: int) -> Emitted:
+        """Emit an array; `minItems` above the limit of the dialect is reduced to it and stated in the description."""
         inner = self.emit(node.items or AnyNode(at=node.at), depth)
         out: Object = {"type": "array"}
         if inner.schema or self.dialect.anything != "keep":
@@ -308,6 +312,7 @@ class Emitter:
     # combinations
 
     def accepts_null(self, node: Node) -> bool:
+        """Return True if null fits the node. A reference to a union or another reference is not followed."""
         if isinstance(node, UnionNode):
             return any(self.accepts_null(branch) for branch in node.branches)
         if isinstance(node, RefNode):
@@ -316,6 +321,7 @@ class Emitter:
         return isinstance(node, (NullNode, AnyNode)) or (isinstance(node, EnumNode) and None in node.values)
 
     def make_nullable(self, schema: Object) -> Object:
+        """Extend an emitted schema by null in the form of the dialect: `nullable`, a type list or `anyOf`."""
         if self.dialect.null == "nullable":
             return self._nullable_flag(schema)
         if "$ref" in schema or ("anyOf" not in schema and "type" not in schema):
@@ -339,6 +345,7 @@ class Emitter:
         return {**schema, "anyOf": [{**first, "nullable": True}, *others]}
 
     def _emit_ref(self, node: RefNode, depth: int) -> Emitted:
+        """Emit a reference as `$ref`, or inline its target where the dialect has no references or no recursion."""
         found = self.find_target(node.target)
         if found is None:
             return self.emit_any(node)
@@ -363,6 +370,10 @@ class Emitter:
         return recursive_definitions(self._source.root, self._source.defs)
 
     def _emit_kept_ref(self, node: RefNode) -> Emitted:
+        """Emit a `$ref`, and its definition on first use.
+
+        The codec of a definition that is still being emitted is looked up later, by `ref_codec`.
+        """
         target = node.target
         self._refs.setdefault(self._definition_stack[-1], set()).add(target)
         if target not in self._names:
@@ -382,6 +393,7 @@ class Emitter:
         return Emitted(ref, codecs.ref_codec(self._codecs, target) if target in self.changed else None)
 
     def _write_definition(self, target: str) -> None:
+        """Emit a definition into `defs`, and record in `changed` that its values change their shape."""
         found = self.find_target(target)
         assert found is not None
         self._ref_stack.append(target)

@@ -19,6 +19,7 @@ __all__ = ["emit_object", "emit_tuple"]
 
 
 def emit_tuple(emitter: EmitContext, node: TupleNode, depth: int) -> Emitted:
+    """Emit a tuple as `prefixItems`, or as an object with one property per item where the dialect has none."""
     if not node.items:
         max_items = node.max_items if node.rest is not None else 0
         rest = ArrayNode(
@@ -50,6 +51,7 @@ def emit_tuple(emitter: EmitContext, node: TupleNode, depth: int) -> Emitted:
 
 
 def _emit_prefix_items(emitter: EmitContext, node: TupleNode, depth: int) -> Emitted:
+    """Emit a tuple unchanged, as an array with `prefixItems`."""
     emitted = [emitter.emit(item, depth + 1) for item in node.items]
     out: Object = {"type": "array", "prefixItems": [one.schema for one in emitted]}
     if node.rest is None:
@@ -64,6 +66,10 @@ def _emit_prefix_items(emitter: EmitContext, node: TupleNode, depth: int) -> Emi
 
 
 def emit_object(emitter: EmitContext, node: ObjectNode, depth: int, *, root: bool = False) -> Emitted:
+    """Emit an object property by property.
+
+    Optional properties become required and nullable, or get a string for absent, where the dialect requires it.
+    """
     dialect = emitter.dialect
     if node.rest is not None and not node.properties and dialect.maps == "entries" and not root:
         return _emit_map(emitter, node, depth)
@@ -125,6 +131,7 @@ def _complete_object(
     required: list[str],
     keys: PropertyNames,
 ) -> Emitted:
+    """Add the keywords for undeclared keys and the description; return no codec if no value changes."""
     dialect = emitter.dialect
     more, more_codec, more_fills = None, None, False
     remarks: list[str] = []

@@ -22,6 +22,7 @@ MAX_LISTED_INTEGERS = 128
 
 
 def emit_string(writer: EmitContext, node: StringNode) -> Emitted:
+    """Emit a string; without `minLength` in the dialect, a length becomes a pattern or part of the description."""
     can = writer.dialect.keywords
     out: Object = {"type": "string"}
     remarks: list[str] = []
@@ -76,6 +77,10 @@ def _emit_format(
 
 
 def emit_number(writer: EmitContext, node: NumberNode) -> Emitted:
+    """Emit a number.
+
+    Where the dialect has no bounds, an integer becomes an enum or a string of digits with a pattern.
+    """
     can = writer.dialect.keywords
     bounds = _effective_bounds(node)
     unsupported = [keyword for keyword in bounds if keyword not in can]
@@ -109,6 +114,7 @@ def _digits_pattern(writer: EmitContext, bounds: dict[str, float]) -> str | None
 
 
 def emit_enum(writer: EmitContext, node: EnumNode) -> Emitted:
+    """Emit an enum; one with more values than the dialect allows is stated in the description instead."""
     values = list(node.values)
     maximum = writer.dialect.enum_values
     too_many = (
@@ -131,6 +137,7 @@ def emit_enum(writer: EmitContext, node: EnumNode) -> Emitted:
 
 
 def _enum_values(writer: EmitContext, node: Node, values: list[JSON]) -> tuple[Object, Codec | None]:
+    """Return the schema of an enum, with string values and their codec if the dialect does not allow these values."""
     policy = writer.dialect.enum
     if policy == "any" and writer.dialect.anything == "string":
         policy = "primitive"  # a list would need a schema for its items
@@ -153,6 +160,7 @@ def shorten(value: JSON) -> str:
 
 
 def _effective_bounds(node: NumberNode) -> dict[str, float]:
+    """Return the bounds by keyword; those of an integer are rounded inwards and made inclusive."""
     low, high, exclusive_minimum, exclusive_maximum = (
         node.minimum,
         node.maximum,

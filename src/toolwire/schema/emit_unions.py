@@ -18,6 +18,7 @@ __all__ = ["emit_union"]
 
 
 def emit_union(emitter: EmitContext, node: UnionNode, depth: int) -> Emitted:
+    """Emit a union as `anyOf`; null becomes a flag or a type instead of a branch where the dialect allows it."""
     flagged = emitter.dialect.null != "word"  # else null is a branch like the others
     branches: list[Node] = [
         branch
@@ -74,6 +75,7 @@ def _report_overlap(emitter: EmitContext, node: UnionNode) -> None:
 
 
 def _describe_first_branch(emitter: EmitContext, out: Object, node: Node) -> Object:
+    """Move the description of a union to its first branch, because the dialect allows nothing beside `anyOf`."""
     described = emitter.add_description({}, node, [])
     description = described.get("description")
     if description and out["anyOf"]:

@@ -1,8 +1,9 @@
 """Check that a value fits a node: types, enums, keys and bounds.
 
-This is not the validator: residue and formats are ignored. It decides which branch of a union a value belongs to.
-Results for objects and arrays are cached for the duration of one call, because the number of attempts for nested unions
-would otherwise double with every level. A step budget bounds the cost of unions with many branches on large values.
+This is not the validator: unmodelled assertions and formats are ignored. It decides which branch of a union a value
+belongs to. Results for objects and arrays are cached for the duration of one call, because the number of attempts for
+nested unions would otherwise double with every level. A step budget bounds the cost of unions with many branches on
+large values.
 """
 
 from __future__ import annotations
@@ -80,6 +81,7 @@ class _Matcher:
         return found
 
     def _matches_string(self, node: StringNode, value: str) -> bool:
+        """Check length and pattern; a pattern that would cost too much to match is taken as matching."""
         if len(value) < node.min_length or (node.max_length is not None and len(value) > node.max_length):
             return False
         if node.pattern is None:
@@ -90,6 +92,7 @@ class _Matcher:
         return self._budget.spend(units // _UNITS_PER_STEP) and matches(node.pattern, value) is not False
 
     def _matches_composite(self, node: Node, value: JSON, hops: int) -> bool:
+        """Check a reference, a union or a container. A reference that cannot be resolved accepts any value."""
         if isinstance(node, RefNode):
             target_node = self._target(node.target)
             return target_node is None or (hops < _MAX_HOPS and self.fits(target_node, value, hops + 1))
@@ -102,6 +105,7 @@ class _Matcher:
         return False
 
     def _matches_object(self, node: ObjectNode, value: dict[str, JSON]) -> bool:
+        """Check required keys and values. A key that is neither declared nor covered by `rest` does not fit."""
         if not node.required.issubset(value):
             return False
         for key, one in value.items():
@@ -113,6 +117,7 @@ class _Matcher:
         return True
 
     def _matches_array(self, node: ArrayNode | TupleNode, value: list[JSON]) -> bool:
+        """Check the length and every item; items after those of a tuple are checked against `rest`."""
         if len(value) < node.min_items or (node.max_items is not None and len(value) > node.max_items):
             return False
         if isinstance(node, ArrayNode):

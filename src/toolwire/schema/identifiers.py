@@ -39,12 +39,13 @@ class Identifiers:
     __slots__ = ("_anchors", "_bases", "_document", "_dynamic", "_keyword", "_resources")
 
     def __init__(self, document: JSON) -> None:
+        """Collect the identifiers of all subschemas, without recursion."""
         self._document = document
         self._keyword = "id" if old_draft_number(document) == 4 else "$id"
-        self._resources: dict[str, str] = {"": ""}
-        self._bases: dict[str, str] = {"": ""}
-        self._anchors: dict[tuple[str, str], str] = {}
-        self._dynamic: dict[str, int] = {}
+        self._resources: dict[str, str] = {"": ""}  # URI → pointer
+        self._bases: dict[str, str] = {"": ""}  # pointer → URI of the resource that starts there
+        self._anchors: dict[tuple[str, str], str] = {}  # (URI, anchor) → pointer
+        self._dynamic: dict[str, int] = {}  # dynamic anchor → number of schemas that declare it
         pending: list[tuple[JSON, str, str, int]] = [(document, "", "", 0)]
         while pending:
             schema, at, base, depth = pending.pop()
@@ -86,6 +87,7 @@ class Identifiers:
         return self._bases[at]
 
     def _identify(self, schema: Object, at: str, base: str) -> str:
+        """Record the identifiers of one schema, and return the base URI that applies inside it."""
         identifier = schema.get(self._keyword)
         if type(identifier) is str:
             uri, _, anchor = identifier.partition("#")
@@ -104,6 +106,7 @@ class Identifiers:
 
 
 def _subschemas(schema: Object, at: str) -> list[tuple[JSON, str]]:
+    """Return the direct subschemas, each with its JSON pointer."""
     found: list[tuple[JSON, str]] = []
     for keyword in MAPS:
         if type(schema.get(keyword)) is dict:
@@ -131,6 +134,7 @@ def _join_uri(base: str, uri: str) -> str:
 
 
 def _remove_dots(path: str) -> str:
+    """Remove `.` and `..` segments from a path (RFC 3986, section 5.2.4)."""
     segments: list[str] = []
     for segment in path.split("/"):
         if segment == "..":

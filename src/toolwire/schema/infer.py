@@ -96,6 +96,7 @@ def tool(
 
 
 def _function_name(function: object) -> str:
+    """Return the name of a function, a partial or a callable object; SchemaError if it cannot name a tool."""
     if not callable(function):
         raise SchemaError(f"a tool must be a function, got {function!r}")
     if isinstance(function, Tool):
@@ -117,6 +118,7 @@ def _own_docstring(function: Callable[..., Any]) -> str | None:
 
 
 def _parameters_schema(function: Callable[..., Any], name: str) -> Object:
+    """Generate the schema of the parameters with a pydantic model that has one field per parameter."""
     from pydantic import ConfigDict, create_model
 
     fields = {
@@ -139,6 +141,7 @@ def _parameters_schema(function: Callable[..., Any], name: str) -> Object:
 
 
 def _signature_parameters(function: Callable[..., Any], name: str) -> list[inspect.Parameter]:
+    """Return the parameters without `self`; SchemaError for one that cannot be passed by name."""
     try:
         parameters = list(inspect.signature(function, eval_str=True).parameters.values())
     except Exception as error:  # evaluating annotations runs the author's code
@@ -183,6 +186,7 @@ def _is_method(function: Callable[..., Any]) -> bool:
 
 
 def _make_field(parameter: inspect.Parameter) -> Any:
+    """Return the pydantic field of a parameter, with its name as alias; the author's own `Field` is copied first."""
     from pydantic import Field
     from pydantic.fields import FieldInfo
 

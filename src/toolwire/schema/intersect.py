@@ -45,7 +45,7 @@ class Intersection:
         self.budget = budget
 
     def intersect(self, left: Node, right: Node, hops: int = 0) -> Node:
-        """Return the values that both nodes accept. Where annotations differ, those of `one` take precedence."""
+        """Return the values that both nodes accept. Where annotations differ, those of `left` take precedence."""
         if isinstance(right, AnyNode):
             return _with_annotations(left, right)
         if isinstance(left, AnyNode):
@@ -64,6 +64,7 @@ class Intersection:
             self._depth -= 1
 
     def _intersect_kinds(self, left: Node, right: Node, hops: int) -> Node:
+        """Dispatch on the kinds of two nodes, neither of which is Any or Never."""
         if isinstance(left, RefNode) or isinstance(right, RefNode):
             return self._intersect_refs(left, right, hops)
         if isinstance(left, UnionNode) and isinstance(right, UnionNode):
@@ -78,6 +79,7 @@ class Intersection:
         return _with_annotations(self._intersect_same_kind(left, right, hops), right)
 
     def _intersect_refs(self, left: Node, right: Node, hops: int) -> Node:
+        """Intersect with the target of a reference; one that cannot be followed is kept as an unmodelled `allOf`."""
         if isinstance(left, RefNode) and isinstance(right, RefNode) and left.target == right.target:
             return _with_annotations(left, right)
         ref, rest = (left, right) if isinstance(left, RefNode) else (right, left)
@@ -88,7 +90,7 @@ class Intersection:
         return self.intersect(found, rest, hops + 1) if ref is left else self.intersect(rest, found, hops + 1)
 
     def _intersect_branches(self, union: UnionNode, right: Node, hops: int, *, first: bool) -> Node:
-        """Intersect every branch of `union` with `other`; `first`: the branch comes first."""
+        """Intersect every branch of `union` with `right`; `first`: the branch comes first."""
         remaining: list[Node] = []
         for branch in union.branches:
             node = self.intersect(branch, right, hops) if first else self.intersect(right, branch, hops)
@@ -101,6 +103,7 @@ class Intersection:
         return remaining[0] if len(remaining) == 1 else replace(union, branches=tuple(remaining))
 
     def _intersect_enums(self, left: Node, right: Node) -> Node:
+        """Keep the values of the enum that fit the other node."""
         enum, rest = (left, right) if isinstance(left, EnumNode) else (right, left)
         assert isinstance(enum, EnumNode)
         values = tuple(value for value in enum.values if fits(rest, value, self._target, self.budget))
@@ -109,6 +112,7 @@ class Intersection:
         return _with_annotations(replace(enum, values=values), rest) if values else NeverNode(at=left.at)
 
     def _intersect_same_kind(self, left: Node, right: Node, hops: int) -> Node:
+        """Intersect two nodes of one JSON type; nodes of different types have no common value."""
         if isinstance(left, StringNode) and isinstance(right, StringNode):
             return _intersect_strings(left, right)
         if isinstance(left, NumberNode) and isinstance(right, NumberNode):
@@ -120,7 +124,8 @@ class Intersection:
         return left if type(left) is type(right) else NeverNode(at=left.at)
 
     def _intersect_objects(self, left: ObjectNode, right: ObjectNode, hops: int) -> Node:
-        unaffected = right.rest is None and not right.closed  # a property that only `one` has stays as it is
+        """Intersect property by property; a required property without a possible value makes the result Never."""
+        unaffected = right.rest is None and not right.closed  # a property that only `left` has stays as it is
         keys = list(right.properties)
         if not unaffected:
             keys = [*left.properties, *(key for key in keys if key not in left.properties)]
@@ -160,6 +165,7 @@ class Intersection:
         return self.intersect(left_property, right_property, hops)
 
     def _intersect_arrays(self, left: ArrayNode | TupleNode, right: ArrayNode | TupleNode, hops: int) -> Node:
+        """Intersect two arrays. If no item can fit both, only the empty array is left."""
         low, high = max(left.min_items, right.min_items), _smaller(left.max_items, right.max_items)
         if high is not None and low > high:
             return NeverNode(at=left.at)
@@ -175,6 +181,7 @@ class Intersection:
     def _intersect_tuples(
         self, left: ArrayNode | TupleNode, right: ArrayNode | TupleNode, low: int, high: float | None, hops: int
     ) -> Node:
+        """Intersect a tuple with a tuple or an array, position by position."""
         first, second = (left, right) if isinstance(left, TupleNode) else (right, left)
         assert isinstance(first, TupleNode)
         width = max(len(first.items), len(second.items) if isinstance(second, TupleNode) else 0)
@@ -208,6 +215,7 @@ def _with_annotations(node: Node, by: Node, *, first: bool = False) -> Node:
 
 
 def _intersect_strings(left: StringNode, right: StringNode) -> Node:
+    """Intersect two strings; a second pattern or format is kept as an unmodelled `allOf`."""
     unmodelled = dict(left.unmodelled)
     pattern, form = left.pattern or right.pattern, left.format or right.format
     if left.pattern and right.pattern and left.pattern != right.pattern:
@@ -221,6 +229,7 @@ def _intersect_strings(left: StringNode, right: StringNode) -> Node:
 
 
 def _intersect_numbers(left: NumberNode, right: NumberNode) -> Node:
+    """Intersect two numbers; a second `multipleOf` is kept as an unmodelled `allOf`."""
     unmodelled = dict(left.unmodelled)
     if left.multiple_of and right.multiple_of and left.multiple_of != right.multiple_of:
         unmodelled["allOf"] = [{"multipleOf": right.multiple_of}]

@@ -97,6 +97,10 @@ def _read_cached(content: bytes) -> ParsedSchema:
 
 
 def _lower(schema: JSON, row: Dialect, read_source: Callable[[], ParsedSchema]) -> Lowered:
+    """Lower without a cache. A schema that already conforms to the dialect is returned itself.
+
+    `read_source` parses the schema, and is called only if it has to be rewritten.
+    """
     if type(schema) is dict and is_conforming(schema, row):
         losses = Losses()
         for one in unchecked_patterns(schema):

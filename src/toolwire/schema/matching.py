@@ -31,6 +31,7 @@ class PatternCost(ValidationCost):
         return self.cost_of(value, MATCH_BUDGET) >= MATCH_BUDGET
 
     def _weight(self, schema: Object, value: JSON) -> int:
+        """Return the cost of the patterns of one schema on a string, or on the names of an object."""
         if type(value) is str:
             pattern = schema.get("pattern")
             return match_cost(pattern) * len(value) if type(pattern) is str else 0

@@ -1,8 +1,9 @@
 """Nodes: a normalised form of JSON Schema.
 
 JSON Schema has many forms for one constraint: drafts, combinators, type arrays, `nullable`. Nodes have one. Every
-node is a set of JSON values; `annotations` are annotations for the reader, `unmodelled` the assertions that nodes have no field
-for (`not`, `if`, `uniqueItems`, …): they are kept, stated in the description, and checked by the validator.
+node is a set of JSON values. `annotations` are keywords that exclude no value (`description`, `default`, …).
+`unmodelled` are the assertions that nodes have no field for (`not`, `if`, `uniqueItems`, …): they are kept, stated in
+the description, and checked by the validator.
 
     Any  Never  Null  Boolean  String  Number  Enum  Array  Tuple  Object  Union  Ref
 """
@@ -65,14 +66,16 @@ class NeverNode(_Base, frozen=True):
 
 
 class NullNode(_Base, frozen=True):
-    pass
+    """The value null."""
 
 
 class BooleanNode(_Base, frozen=True):
-    pass
+    """True or false."""
 
 
 class StringNode(_Base, frozen=True):
+    """Strings with bounds on the length (in characters), a pattern and a format."""
+
     min_length: int = 0
     max_length: int | None = None
     pattern: str | None = None
@@ -80,6 +83,8 @@ class StringNode(_Base, frozen=True):
 
 
 class NumberNode(_Base, frozen=True):
+    """Numbers within bounds."""
+
     integer: bool = False
     minimum: float | None = None
     maximum: float | None = None
@@ -89,6 +94,8 @@ class NumberNode(_Base, frozen=True):
 
 
 class EnumNode(_Base, frozen=True):
+    """A fixed list of values, of any type."""
+
     values: tuple[JSON, ...] = ()
     keys: frozenset[Hashable] = frozenset()
     """The values in a hashable form, for lookups in constant time. Derived from `values`."""
@@ -99,6 +106,8 @@ class EnumNode(_Base, frozen=True):
 
 
 class ArrayNode(_Base, frozen=True):
+    """Lists whose items all fit one node."""
+
     items: Node | None = None
     """None: any items."""
     min_items: int = 0
@@ -106,6 +115,8 @@ class ArrayNode(_Base, frozen=True):
 
 
 class TupleNode(_Base, frozen=True):
+    """Lists whose first items have a node each."""
+
     items: tuple[Node, ...] = ()
     rest: Node | None = None
     """Items after the first ones; None: there are none."""
@@ -114,6 +125,8 @@ class TupleNode(_Base, frozen=True):
 
 
 class ObjectNode(_Base, frozen=True):
+    """Objects, with a node for each declared property."""
+
     properties: dict[str, Node] = {}
     required: frozenset[str] = frozenset()
     rest: Node | None = None
@@ -123,12 +136,16 @@ class ObjectNode(_Base, frozen=True):
 
 
 class UnionNode(_Base, frozen=True):
+    """The values of any branch; with `one_of`, of exactly one."""
+
     branches: tuple[Node, ...] = ()
     one_of: bool = False
     """Exactly one branch may match."""
 
 
 class RefNode(_Base, frozen=True):
+    """A reference to a definition; `target` is the JSON pointer of it in the source."""
+
     target: str = "#"
 
 

@@ -37,6 +37,7 @@ def replace_nullable(schema: JSON) -> JSON:
 
 
 def _allow_null(schema: Object) -> Object:
+    """Extend a schema by null in place, and remove its `nullable`."""
     del schema["nullable"]
     kinds = schema.get("type")
     if kinds is not None:

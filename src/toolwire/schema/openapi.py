@@ -1,7 +1,7 @@
 """Convert the operations of an OpenAPI document to tools, and the arguments of a call to an HTTP request.
 
     for tool in tools_from_openapi(document):
-        tool.request({"petId": 7, "body": {"name": "Rex"}})     # Call("PUT", "/pets/7", query, headers, body)
+        tool.request({"petId": 7, "body": {"name": "Rex"}})  # OperationRequest("PUT", "/pets/7", query, headers, body)
 
 Versions 3.0 and 3.1. If two parameters share a name, the second is prefixed with its location. The effect of an
 operation follows from its method, as HTTP defines it: GET reads, PUT and DELETE are idempotent, the others write.
@@ -91,6 +91,7 @@ def _percent_encode(text: str) -> str:
 
 
 def _make_header(location: ParameterLocation, value: JSON) -> dict[str, str]:
+    """Return the header of an argument; EncodeError for control characters, which could inject another header."""
     text = _to_text(value)
     if not text.isprintable():
         raise EncodeError(f"the value of {location.name!r} is not valid in a header", pointer=join(location.name))
@@ -123,6 +124,8 @@ def tools_from_openapi(document: Object) -> tuple[ApiTool, ...]:
 
 
 class _DocumentReader:
+    """Reads the operations of one document, and resolves its references."""
+
     def __init__(self, document: Object) -> None:
         self._document = document
 
@@ -141,6 +144,7 @@ class _DocumentReader:
         raise SchemaError("the references form a cycle")
 
     def make_tool(self, path: str, method: str, item: Object, operation: Object) -> ApiTool:
+        """Convert one operation to a tool. `item` is its path item, whose parameters apply to every method."""
         argument_locations: dict[str, ParameterLocation] = {}
         properties: Object = {}
         required: list[str] = []
@@ -166,6 +170,10 @@ class _DocumentReader:
         )
 
     def _arguments(self, item: Object, operation: Object) -> Iterator[tuple[ParameterLocation, Object, bool]]:
+        """Yield the location, the schema and the required flag of each argument.
+
+        A parameter of the operation overrides the same parameter of the path item.
+        """
         listed: dict[ParameterLocation, Object] = {}
         for raw in (*(item.get("parameters") or ()), *(operation.get("parameters") or ())):
             parameter = self.resolve_ref(raw)
@@ -189,6 +197,7 @@ class _DocumentReader:
             yield ParameterLocation("body", "body"), upgrade_schema(schema), bool(body.get("required"))
 
     def _output_schema(self, operation: Object) -> Object | None:
+        """Return the schema of the first successful response that is an object; None if there is none."""
         responses = operation.get("responses")
         for status, raw in responses.items() if type(responses) is dict else ():
             if str(status).startswith("2"):
@@ -229,6 +238,7 @@ def _first_schema(content: JSON) -> Object:
 
 
 def _ref_targets(value: JSON) -> Iterator[str]:
+    """Yield every `$ref` in a schema."""
     if type(value) is dict:
         if type(value.get("$ref")) is str:
             yield value["$ref"]
@@ -240,6 +250,7 @@ def _ref_targets(value: JSON) -> Iterator[str]:
 
 
 def _rebase_refs(value: JSON) -> JSON:
+    """Return a copy whose references to component schemas point to `$defs`."""
     if type(value) is list:
         return [_rebase_refs(element) for element in value]
     if type(value) is not dict:

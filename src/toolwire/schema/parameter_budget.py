@@ -22,8 +22,9 @@ class ParameterBudget:
     """The remaining allowance of one schema while it is being emitted."""
 
     def __init__(self, source: ParsedSchema, dialect: Dialect) -> None:
+        """Count the parameters of the source; `is_tight` is True if they exceed a limit of the dialect."""
         self.is_tight = False
-        self._optional = self._unions = 0
+        self._optional = self._unions = 0  # how many more may be emitted
         if dialect.optional_parameters is None or dialect.union_parameters is None:
             return
         optional, unions = _count_parameters([source.root, *source.defs.values()])
@@ -70,6 +71,7 @@ class ParameterBudget:
 
 
 def _count_parameters(nodes: list[Node]) -> tuple[int, int]:
+    """Count the optional parameters and the properties that are unions, in the nodes and all nodes below them."""
     optional = unions = 0
     pending = list(nodes)
     while pending:

@@ -1,6 +1,6 @@
 """Read JSON Schema into nodes: every draft, OpenAPI's `nullable`, and common deviations of tool declarations.
 
-    read({"type": ["string", "null"]})  →  Union(String, Null)
+    parse_schema({"type": ["string", "null"]})  →  Union(String, Null)
 
 Where JSON Schema accepts more than authors intend, it is read as generators and models do:
 
@@ -109,15 +109,17 @@ def parse_schema(schema: JSON) -> ParsedSchema:
 
 
 class _SchemaParser:
+    """Reads one document; collects its definitions, defects and ignored keywords."""
+
     def __init__(self, document: JSON) -> None:
         self.document = document
         self.size = json_size(document)
         self.defs: dict[str, Node] = {}
         self.defects: list[SchemaDefect] = []
         self.ignored_keywords: list[str] = []
-        self._reading: set[str] = set()
+        self._reading: set[str] = set()  # definitions being read or postponed
         self._nesting = 0
-        self._postponed: list[str] = []
+        self._postponed: list[str] = []  # definitions to read from an empty stack
         self._identifiers: Identifiers | None = None
         self._ref_excludes_siblings = old_draft_number(document) is not None
         self._intersection = Intersection(self._find_target, StepBudget(_STEPS + self.size * _STEPS_PER_VALUE))
@@ -132,6 +134,7 @@ class _SchemaParser:
             self._nesting -= 1
 
     def _parse_node(self, schema: JSON, at: str, depth: int) -> Node:  # noqa: C901
+        """Read one schema: its own keywords, combinators and conditions, then annotations and unmodelled keywords."""
         if schema is True:
             return AnyNode(at=at)
         if schema is False:
@@ -175,6 +178,7 @@ class _SchemaParser:
         return node
 
     def _with_conditional(self, node: ObjectNode | UnionNode, schema: Object, at: str, depth: int) -> Node:
+        """Add the properties that only conditions mention; beyond the budget, report a defect instead."""
         extended = self._conditions.extend(node, schema, at, depth)
         if extended is None:
             self.defects.append(
@@ -226,6 +230,7 @@ class _SchemaParser:
         return meant[:1] or None
 
     def _parse_enum(self, schema: Object, types: list[str] | None, at: str) -> Node:
+        """Read `enum` and `const` without duplicates and without values that `type` excludes."""
         values = [schema["const"]] if "const" in schema else schema["enum"]
         if "const" in schema and type(schema.get("enum")) is list:
             listed = frozenset(map(hashable_key, schema["enum"]))
@@ -242,6 +247,7 @@ class _SchemaParser:
         return EnumNode(tuple(unique.values()), at=at)
 
     def _parse_type(self, name: str, schema: Object, at: str, depth: int) -> Node:
+        """Read the keywords of one declared type."""
         if name == "object":
             return self._parse_object(schema, at, depth)
         if name == "array":
@@ -253,6 +259,7 @@ class _SchemaParser:
         return BooleanNode(at=at) if name == "boolean" else NullNode(at=at)
 
     def _parse_object(self, schema: Object, at: str, depth: int) -> Node:
+        """Read an object. A required property that is forbidden or can never match makes it Never, and is a defect."""
         raw_properties = schema.get("properties")
         properties = {
             key: self.parse_node(value, child_pointer(at, "properties", key), depth + 1)
@@ -292,6 +299,7 @@ class _SchemaParser:
         return any_of([*branches, *([rest] if rest is not None else [])], False, at)
 
     def _parse_array(self, schema: Object, at: str, depth: int) -> Node:
+        """Read an array or a tuple: `prefixItems`, or a list under `items` up to draft 2019-09."""
         low, high = parse_count(schema.get("minItems")) or 0, parse_count(schema.get("maxItems"))
         items, first = schema.get("items"), schema.get("prefixItems")
         rest_items = items
@@ -313,6 +321,7 @@ class _SchemaParser:
         return ArrayNode(None if items is None else self.parse_node(items, f"{at}/items", depth + 1), low, high, at=at)
 
     def _parse_ref(self, uri: str, at: str, keyword: str) -> Node:
+        """Return a reference, and read its target on first use; one that cannot be resolved accepts any value."""
         target, at_keyword = self._resolve_pointer(uri, at, keyword), f"{at}/{keyword}"
         if target is None:
             self.defects.append(SchemaDefect(at_keyword, f"{uri!r} cannot be resolved in this document"))
@@ -366,6 +375,7 @@ class _SchemaParser:
         )
 
     def _narrow(self, own_node: Node, other: Node, at: str) -> Node:
+        """Intersect with a node of the same type; a node of another type is not constrained by untyped keywords."""
         kind, found = _KINDS.get(type(own_node)), self._resolve_node(other)
         if isinstance(found, EnumNode) and kind is not None:
             budget = self._intersection.budget
@@ -386,6 +396,7 @@ class _SchemaParser:
         return AnyNode()
 
     def _intersect(self, node: Node, other: Node, at: str) -> Node:
+        """Intersect two nodes, and report as defects an exhausted budget and schemas that exclude each other."""
         exhausted = self._intersection.budget.exhausted
         result = self._intersection.intersect(node, other)
         unknown = isinstance(result, AnyNode) and not isinstance(node, AnyNode) and not isinstance(other, AnyNode)

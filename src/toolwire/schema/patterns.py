@@ -94,6 +94,7 @@ def refusal(pattern: str) -> str | None:
 
 @lru_cache(2048)
 def _refusal(pattern: str) -> str | None:
+    """Return the reason of a refusal. The cheap checks come first, because compiling a pattern is expensive."""
     if _BACKTRACKS(pattern):
         return "lookaround, backreferences and atomic groups cannot be matched in linear time"
     if _VERBOSE(pattern):
@@ -106,6 +107,7 @@ def _refusal(pattern: str) -> str | None:
 
 
 def _compile(pattern: str) -> jsonschema_rs.Validator | None:
+    """Compile a pattern with the engine of the validator; None if its syntax is not supported."""
     import jsonschema_rs
 
     try:
@@ -165,6 +167,8 @@ _WIDE_ESCAPES = ("\\D", "\\S", "\\W", "\\s", "\\u", "\\x")
 
 
 class _AutomatonSize(NamedTuple):
+    """The estimated number of states, and the estimated bytes."""
+
     states: int
     size: int
 
@@ -211,6 +215,7 @@ def _repetitions(low: str, comma: str, high: str) -> int:
 
 
 def _atom_size(kind: str, text: str) -> int:
+    """Estimate the bytes of one atom from its token; Unicode classes and negated sets need the most."""
     if kind == "unicode":
         return _UNICODE
     if kind == "any" or text in _WIDE_ESCAPES:

@@ -20,6 +20,7 @@ class PropertyNames:
         self._next: dict[str, int] = {}
 
     def legal_name(self, name: str) -> str:
+        """Return the name itself if the dialect accepts it; otherwise a similar name that is not taken."""
         if self._pattern is None or is_legal(self._pattern, name):
             return name
         clean = re.sub(r"[^a-zA-Z0-9_]+", "_", name)[:50].strip("_") or "property"
@@ -28,6 +29,7 @@ class PropertyNames:
         return self.allocate(clean)
 
     def allocate(self, name: str) -> str:
+        """Return the name with a number appended if it is taken, and mark it as taken."""
         candidate, number = name, self._next.get(name, 2)
         while candidate in self._taken:
             candidate, number = f"{name}_{number}", number + 1
@@ -47,6 +49,7 @@ def mentions_illegal(pattern: str | None, schema: JSON) -> bool:
 
 
 def _property_names(schema: JSON) -> Iterator[str]:
+    """Yield the property names that a schema mentions. Data such as `enum` is searched as well."""
     pending = [schema]
     while pending:
         item = pending.pop()

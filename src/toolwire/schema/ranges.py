@@ -41,7 +41,7 @@ def _patterns_between(low: int, high: int) -> Iterator[str]:
 
 
 def _any_digits(minimum: int, maximum: int) -> str:
-    """Return a pattern for `least` to `most` digits."""
+    """Return a pattern for `minimum` to `maximum` digits."""
     if maximum == 0:
         return ""
     count = (
@@ -51,6 +51,7 @@ def _any_digits(minimum: int, maximum: int) -> str:
 
 
 def _same_length_patterns(low: str, high: str) -> Iterator[str]:
+    """Yield patterns for the numbers between two bounds of the same length, by their first differing digit."""
     if not low or (set(low) == {"0"} and set(high) == {"9"}):
         yield _any_digits(len(low), len(low))
         return

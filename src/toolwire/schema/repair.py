@@ -82,6 +82,7 @@ class _Repairer:
         self._validator: Validator = validator(schema)
 
     def from_text(self, text: str, policy: RepairPolicy, finished: bool) -> Repair:
+        """Parse and repair text, then its value. `aggressive` tries other readings, but not of truncated text."""
         if not text or text.isspace():
             return self.from_value({}, (), policy)  # models call a tool without parameters like this
         if policy == "strict":
@@ -116,6 +117,7 @@ class _Repairer:
         return None
 
     def from_value(self, value: JSON, steps: tuple[RepairStep, ...], policy: RepairPolicy) -> Repair:
+        """Unwrap, coerce and validate a value as far as the policy allows; only an invalid value is coerced."""
         if policy == "strict" or nesting_depth(value) > DEPTH:
             return self._validate(value, steps)
         value, new_steps = unwrap(self._root, value, self._target)
@@ -147,6 +149,7 @@ class _Repairer:
         return value.keys() <= root.properties.keys() or bool(unwrap(root, value, self._target)[1])
 
     def _repair_by_interpretation(self, text: str, finished: bool, error: BrokenJSON) -> Repair:
+        """Use the only reading of broken text that fits the schema; several are a problem that names them."""
         try:
             found = list(interpretations(text, finished=finished))
         except BrokenJSON as too_many:
@@ -167,6 +170,7 @@ class _Repairer:
         return _refused_repair(error)
 
     def _coerce_all(self, found: list[Repaired]) -> list[Repair]:
+        """Coerce every reading, and return the different results that fit."""
         attempts = [
             self.from_value(candidate.value, _repair_steps(candidate), "aggressive")
             for candidate in found

@@ -22,6 +22,7 @@ def parse_string(schema: Object, at: str) -> StringNode:
 
 
 def parse_number(integer: bool, schema: Object, at: str) -> NumberNode:
+    """Read a number. Draft 4 has boolean exclusive bounds, which turn `minimum` and `maximum` into exclusive ones."""
     low, high = _bound(schema.get("minimum")), _bound(schema.get("maximum"))
     exclusive_minimum, exclusive_maximum = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
     if exclusive_minimum is True:  # draft 4

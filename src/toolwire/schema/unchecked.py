@@ -104,6 +104,11 @@ def _allow_other_names(schema: Object, out: Object) -> None:
 
 
 def _drop_negations(schema: Object, out: Object, refused: frozenset[str]) -> None:
+    """Drop `not` and `if` with a refused pattern, and weaken such a `oneOf` to `anyOf`.
+
+    Without its pattern, a subschema matches more, so a negation of it would reject valid values.
+    """
+
     def uses_refused(keyword: str) -> bool:
         return keyword in schema and any(pattern in refused for _, pattern in pattern_uses(schema[keyword]))
 

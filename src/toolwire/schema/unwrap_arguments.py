@@ -41,6 +41,7 @@ def unwrap_members(root: Node, value: JSON, target: RefResolver) -> tuple[JSON, 
 
 
 def _unwrap_once(root: Node, value: JSON) -> tuple[JSON, RepairStep] | None:
+    """Remove one layer; None if there is none. An alias that the schema declares as a property is not a layer."""
     if type(value) is str:  # arguments are never text
         inner = _parse_container(value)
         return None if inner is None else (inner, RepairStep("unwrapped_text"))
@@ -66,6 +67,7 @@ class _MemberUnwrapper:
         self.steps: list[RepairStep] = []
 
     def unwrap(self, node: Node, value: JSON, path: str, depth: int) -> JSON:
+        """Parse strings that hold an object or a list, where only the parsed form fits the schema."""
         node = resolve_refs(node, self._target)
         if depth > _DEPTH or self._budget.exhausted or fits(node, value, self._target, self._budget):
             return value
@@ -87,6 +89,7 @@ class _MemberUnwrapper:
 
 
 def _may_hold_container(node: Node, target: RefResolver) -> bool:
+    """Return True if the node accepts an object or a list, directly or in a branch of a union."""
     pending, seen = [node], set[int]()
     while pending:
         item = resolve_refs(pending.pop(), target)

@@ -63,6 +63,7 @@ class Validator:
     __slots__ = ("_check", "_cost", "_matching", "_multiplies", "_refers", "_size", "findings")
 
     def __init__(self, schema: JSON) -> None:
+        """Compile the schema without refused patterns, and prepare the cost estimates that bound each check."""
         if nesting_depth(schema) > DEPTH:
             raise SchemaError(f"the schema is nested deeper than {DEPTH} levels", hint="flatten it or use $ref")
         text = to_bytes(schema)
@@ -80,6 +81,7 @@ class Validator:
         self._check = _compile(schema)
 
     def accepts(self, value: JSON) -> bool:
+        """Return True if the value is valid; False also if it is too deep or too expensive to check."""
         if type(value) is dict:
             for inner in value.values():
                 if type(inner) is dict or type(inner) is list:
@@ -150,6 +152,7 @@ _validator_cached_large = lru_cache(16)(_validator_cached.__wrapped__)
 
 
 def _compile(schema: JSON) -> jsonschema_rs.Validator:
+    """Compile with jsonschema-rs, offline; SchemaError if this is not a valid schema."""
     import jsonschema_rs
 
     try:
@@ -181,6 +184,7 @@ def nesting_depth(value: JSON) -> int:
 
 
 def _make_problem(error: jsonschema_rs.ValidationError) -> Problem:
+    """Convert an error of the engine to a message that names the expected and the actual value."""
     path = join(*error.instance_path)
     keyword = error.kind.name
     details = error.kind.as_dict()

@@ -63,13 +63,14 @@ class ValidationCost:
             unvisited += [(self._resolve_target(ref), ref) for ref in refs]
 
     def cost_of(self, value: JSON, limit: int) -> int:
-        """Count the schemas that are applied to `value` and its parts, as if no result were cached; at most `most`."""
+        """Count the schemas that are applied to `value` and its parts, as if no result were cached; at most `limit`."""
         try:
             return self._count(self._document, value, {}, limit)
         except RecursionError:
             return limit
 
     def _count(self, schema: JSON, value: JSON, known: dict[tuple[int, int], int], limit: int) -> int:
+        """Count for one schema and value, at most `limit`. `known` caches counts, so the time does not multiply."""
         if type(schema) is not dict:
             return 1
         key = (id(schema), id(value))
@@ -118,6 +119,7 @@ class ValidationCost:
         return self._targets[ref]
 
     def _find(self, ref: str) -> JSON:
+        """Return the schema that a reference points to; None if the document does not contain it."""
         if not ref.startswith("#") or ref[1:2] not in ("", "/"):
             if self._anchors is None:
                 self._anchors = _find_anchors(self._document)
@@ -129,6 +131,7 @@ class ValidationCost:
 
 
 def _in_place_schemas(schema: Object) -> Iterator[JSON]:
+    """Yield the subschemas that apply to the same value as `schema`."""
     for keyword in _IN_PLACE_LISTS:
         if type(schema.get(keyword)) is list:
             yield from schema[keyword]
@@ -141,6 +144,7 @@ def _in_place_schemas(schema: Object) -> Iterator[JSON]:
 
 
 def _member_schemas(schema: Object, key: str) -> Iterator[JSON]:
+    """Yield the subschemas that may apply to the property `key`; every pattern counts, because none is matched here."""
     properties, patterns = schema.get("properties"), schema.get("patternProperties")
     if type(properties) is dict and key in properties:
         yield properties[key]
@@ -153,6 +157,7 @@ def _member_schemas(schema: Object, key: str) -> Iterator[JSON]:
 
 
 def _subschemas(schema: Object) -> Iterator[JSON]:
+    """Yield all direct subschemas, without references."""
     yield from _in_place_schemas(schema)
     for keyword in _MAPS:
         if type(schema.get(keyword)) is dict:

@@ -42,6 +42,7 @@ def strip_extra(value: JSON) -> JSON:
 
 
 def _strip_form(value: JSON) -> JSON:
+    """Remove keys that end in `~`, which record the spelling of a value, and empty `extra` and `params`."""
     if isinstance(value, dict):
         kept = {key: _strip_form(item) for key, item in value.items() if not str(key).endswith("~")}
         return {key: item for key, item in kept.items() if item != {} or key not in ("extra", "params")}
@@ -51,6 +52,7 @@ def _strip_form(value: JSON) -> JSON:
 
 
 def _compare(first: JSON, second: JSON, path: tuple[str | int, ...], found: list[str]) -> None:
+    """Append the pointers where two JSON values differ to `found`. Types must be equal: 1 is not 1.0 here."""
     if type(first) is not type(second):
         found.append(join(*path))
     elif isinstance(first, dict):

@@ -15,6 +15,7 @@ __all__ = ["DOCUMENT_CHECKS"]
 
 
 def _decode(wire: Wire, vector: Vector) -> object:
+    """Decode the body of a vector by its kind."""
     if vector.kind == "request":
         return wire.decode_request(vector.body)
     if vector.kind == "response":
@@ -25,6 +26,7 @@ def _decode(wire: Wire, vector: Vector) -> object:
 
 
 def _encode(wire: Wire, vector: Vector, value: object) -> JSON:
+    """Encode a decoded value by the kind of its vector."""
     if vector.kind == "request":
         return wire.encode_request(value).body  # type: ignore[arg-type]
     if vector.kind == "response":
@@ -55,6 +57,7 @@ def _check_detection(wire: Wire, vector: Vector) -> None:
 
 
 def _check_mutations(wire: Wire, vector: Vector) -> None:
+    """Mutate the document: decoding and encoding may raise only ToolwireError."""
     for mutated in mutations(vector.body, Random(vector.name), 60):
         try:
             value = _decode(wire, Vector(vector.name, vector.source, vector.kind, mutated, status=vector.status))

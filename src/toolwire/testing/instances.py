@@ -74,11 +74,14 @@ def instances(schema: JSON, *, seed: str = "", count: int = 12, validator: Valid
 
 
 class _InstanceGenerator:
+    """Generates random values of the nodes of one schema."""
+
     def __init__(self, source: ParsedSchema, chance: random.Random) -> None:
         self._chance = chance
         self._target: RefResolver = lambda pointer: source.root if pointer == "" else source.defs.get(pointer)
 
     def make(self, node: Node, depth: int) -> JSON:
+        """Generate a value of a node. Beyond `_DEPTH`, prefer scalars, so that recursive schemas end."""
         chance = self._chance
         if isinstance(node, EnumNode):
             return chance.choice(node.values)
@@ -114,6 +117,7 @@ class _InstanceGenerator:
         return self._chance.randint(low, maximum if high is None else min(high, max(maximum, low)))
 
     def _make_string(self, node: StringNode) -> str:
+        """Generate a string from the pattern, else from the format, else from samples of the right length."""
         if node.pattern is not None:
             return generate_matching(node.pattern, self._chance)
         if node.format in _FORMATS:
@@ -124,6 +128,7 @@ class _InstanceGenerator:
         return text if node.max_length is None else text[: node.max_length]
 
     def _make_number(self, node: NumberNode) -> float:
+        """Generate a number within the bounds, often a bound itself."""
         low = node.minimum if node.minimum is not None else node.exclusive_minimum
         high = node.maximum if node.maximum is not None else node.exclusive_maximum
         if low is None and high is None:
@@ -144,6 +149,7 @@ class _InstanceGenerator:
         return int(value) if node.integer or (value == int(value) and self._chance.random() < 0.5) else value
 
     def _make_object(self, node: ObjectNode, depth: int) -> dict[str, JSON]:
+        """Generate an object with none, half or all of its optional properties, and some undeclared keys if allowed."""
         chance = self._chance
         likely = 0.0 if depth > _DEPTH else chance.choice((0.0, 0.5, 1.0))
         out: dict[str, JSON] = {}

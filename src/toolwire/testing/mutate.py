@@ -37,6 +37,7 @@ def mutations(document: JSON, random: Random, count: int) -> Iterator[JSON]:
 
 
 def _mutate(value: JSON, random: Random) -> JSON:
+    """Change one value at a random depth of a document; the original is not modified."""
     if isinstance(value, dict) and value and random.random() < 0.85:
         key = random.choice(list(value))
         changed: dict[str, Any] = dict(value)

@@ -22,7 +22,7 @@ __all__ = ["PAIR_CHECKS", "request_pair"]
 
 
 def request_pair(wire: Wire, body: Object, other_wire: Wire) -> None:
-    """Send a request to `other` and back; every change must be in the losses."""
+    """Send a request to `other_wire` and back; every change must be in the losses."""
     request = drop_stored(wire.decode_request(body), other_wire.name)
     try:
         prepared = prepare(request, other_wire)
@@ -43,6 +43,7 @@ def _request_pair(wire: Wire, vector: Vector, other_wire: Wire) -> None:
 
 
 def _response_pair(wire: Wire, vector: Vector, other_wire: Wire) -> None:
+    """Encode a response for another wire and decode it again; every change must be in the losses."""
     response = Exchange().restore(wire.decode_response(vector.body))
     if response.fault is not None:
         return
@@ -53,6 +54,7 @@ def _response_pair(wire: Wire, vector: Vector, other_wire: Wire) -> None:
 
 
 def _stream_pair(wire: Wire, vector: Vector, other_wire: Wire) -> None:
+    """Translate a stream to another wire event by event; every change must be in the losses."""
     response = Exchange().restore(fold(decode_stream(wire, [vector.data])))
     restorer = Exchange().make_restorer()
     encoder = other_wire.stream_encoder()

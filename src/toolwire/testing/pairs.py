@@ -44,6 +44,7 @@ def unexplained_in_response(before: Response, after: Response, losses: Iterable[
 
 
 def _request_fields(request: Request) -> dict[str, Any]:
+    """Return the settings of a request by path, without values that mean the same as absent."""
     fields: dict[str, Any] = {}
     for name, value in plain(request.params).items():
         if name != "include_usage":  # concerns the stream; other wires always report usage
@@ -68,6 +69,7 @@ def _request_fields(request: Request) -> dict[str, Any]:
 
 
 def _response_fields(response: Response) -> dict[str, Any]:
+    """Return the fields of a response by path, without its parts."""
     fields: dict[str, Any] = {"/id": response.id, "/model": response.model}
     if response.created is not None:
         fields["/created"] = response.created
@@ -91,6 +93,7 @@ def _compare(before: dict[str, Any], after: dict[str, Any], losses: list[Loss]) 
 
 
 def _compare_tools(before: tuple[Tool, ...], after: tuple[Tool, ...], losses: list[Loss]) -> list[str]:
+    """Return the paths of tool fields that changed without a loss; tools are matched by name."""
     by_name = {(tool.namespace, tool.name): _tool_fields(tool) for tool in after}
     unexplained: list[str] = []
     for index, tool in enumerate(before):
@@ -103,6 +106,7 @@ def _compare_tools(before: tuple[Tool, ...], after: tuple[Tool, ...], losses: li
 
 
 def _tool_fields(tool: Tool) -> dict[str, Any]:
+    """Return the fields of a tool that a translation must preserve."""
     fields = {name: value for name, value in plain(tool).items() if name not in ("extra", "effect", "function")}
     for name in ("strict", "deferred"):
         if not fields.get(name):
@@ -135,6 +139,7 @@ class _CallLinks:
         self._results: Counter[str] = Counter()
 
     def call(self, call: ToolCall) -> int:
+        """Assign the next number to a call, and keep it for the result of the call."""
         self._calls[call.name] += 1
         number = sum(self._calls.values()) - 1
         self._numbers[f"{call.name} {self._calls[call.name]}"] = number
@@ -143,6 +148,7 @@ class _CallLinks:
         return number
 
     def result(self, result: ToolResult) -> int:
+        """Return the number of the call that a result belongs to; -1 if there is none."""
         name = result.name or ""
         self._results[name] += 1
         if not result.call_id:
@@ -153,6 +159,7 @@ class _CallLinks:
 
 
 def _request_statements(request: Request) -> list[Statement]:
+    """Return a statement for each part of the messages; `developer` counts as `system`."""
     links = _CallLinks()
     statements: list[Statement] = []
     for index, message in enumerate(request.messages):
@@ -163,6 +170,7 @@ def _request_statements(request: Request) -> list[Statement]:
 
 
 def _response_statements(response: Response) -> list[Statement]:
+    """Return a statement for each part of the response and of its alternatives."""
     links = _CallLinks()
     statements = [(f"/parts/{number}", _statement_text(part, links)) for number, part in enumerate(response.parts)]
     for choice, other in enumerate(response.alternatives):
@@ -172,6 +180,7 @@ def _response_statements(response: Response) -> list[Statement]:
 
 
 def _statement_text(part: Part, links: _CallLinks) -> str:
+    """Render a part as JSON, without `extra`, and with the number of the call in place of its id."""
     statements = {key: value for key, value in plain(part).items() if key != "extra"}
     if isinstance(part, ToolCall):
         # Arguments may be text or an object for the same call.
@@ -191,6 +200,7 @@ def _strip_extra(part: Any) -> Any:
 
 
 def _compare_statements(before: list[Statement], after: list[Statement], losses: list[Loss]) -> list[str]:
+    """Return the paths of lost statements, and added statements if no loss reports a replacement."""
     statements = [
         statement for statement in before if not _is_covered(losses, statement[0])
     ]  # all of these must be preserved

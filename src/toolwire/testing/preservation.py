@@ -24,6 +24,8 @@ __all__ = ["PreservationResult", "check_preservation"]
 
 
 class PreservationResult(NamedTuple):
+    """The outcome for one schema. `conforms`: to the dialect. `reported`: the caller passed that there is a loss."""
+
     conforms: bool
     complete: bool
     sound: bool

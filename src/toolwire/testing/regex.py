@@ -41,6 +41,7 @@ def generate_matching(pattern: str, chance: random.Random) -> str:
 
 
 def _generate(parsed: Iterable[Any], chance: random.Random) -> Iterable[str]:
+    """Yield the pieces of a matching text, for each operation of Python's parsed pattern."""
     for operation, argument in parsed:
         name = str(operation)
         if name == "LITERAL":
@@ -72,6 +73,7 @@ def _choose(choices: list[Any], chance: random.Random) -> str:
 
 
 def _set_members(operation: Any, argument: Any) -> Iterable[str]:
+    """Return the characters of one member of a character class."""
     name = str(operation)
     if name == "LITERAL":
         return [chr(argument)]

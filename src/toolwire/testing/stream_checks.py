@@ -55,6 +55,7 @@ def _check_splits(wire: Wire, vector: Vector) -> None:
 
 
 def _check_chunks(wire: Wire, vector: Vector) -> None:
+    """Compare the events of random chunkings, and byte by byte, with those of the whole stream."""
     expected = decode_stream(wire, [vector.data])
     assert decode_stream(wire, bytewise(vector.data)) == expected, "byte by byte: different events"
     random = Random(vector.name)
@@ -64,6 +65,7 @@ def _check_chunks(wire: Wire, vector: Vector) -> None:
 
 
 def _check_line_ends(wire: Wire, vector: Vector) -> None:
+    """Check that CRLF, CR and a byte order mark change nothing; server-sent events allow them."""
     expected = decode_stream(wire, [vector.data])
     for mark in (b"\r\n", b"\r"):
         assert decode_stream(wire, [vector.data.replace(b"\n", mark)]) == expected, (
@@ -89,6 +91,7 @@ def _check_meaning(wire: Wire, vector: Vector) -> None:
 
 
 def _check_round_trip(wire: Wire, vector: Vector) -> None:
+    """Encode the events, and the unfolded response, and decode them again: the response must be the same."""
     response = fold(decode_stream(wire, [vector.data]))
     for events in (decode_stream(wire, [vector.data]), list(unfold(response))):
         encoder = wire.stream_encoder()
@@ -136,6 +139,7 @@ def _drop_usage(response: Response) -> JSON:
 
 
 def _check_mutations(wire: Wire, vector: Vector) -> None:
+    """Mutate the bytes of a stream: decoding may raise only ToolwireError."""
     random = Random(vector.name)
     data = vector.data
     for _ in range(60):

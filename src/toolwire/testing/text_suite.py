@@ -61,6 +61,7 @@ def _has_vectors(form: Format, vectors: list[TextVector]) -> None:
 
 
 def _check_rendering(form: Format, vector: TextVector) -> None:
+    """Check that every tool is declared, that no tools give no text, and that a result contains its text."""
     declared = form.render_tools(vector.tools)
     for tool in vector.tools:
         assert tool.name in declared, f"{tool.name} is not declared"
@@ -81,6 +82,7 @@ def _check_cuts(form: Format, vector: TextVector) -> None:
 
 
 def _iterate_cuts(text: str, random: Random) -> Iterator[list[str]]:
+    """Yield chunkings of a text: single characters, two pieces, and some random ones."""
     yield list(text)
     for position in _cut_positions(text, random):
         yield [text[:position], text[position:]]
@@ -100,6 +102,7 @@ def _cut_positions(text: str, random: Random) -> list[int]:
 
 
 def _check_prefixes(form: Format, vector: TextVector) -> None:
+    """Truncate the text: a call marked complete must be the same as in the whole text."""
     expected = [call for call in form.parse(vector.text, vector.tools).calls if call.state == "complete"]
     for length in _cut_positions(vector.text, Random(vector.name)):
         cut = form.parse(vector.text[:length], vector.tools, finished=False)
@@ -111,6 +114,7 @@ def _check_prefixes(form: Format, vector: TextVector) -> None:
 
 
 def _check_round_trip(form: Format, vector: TextVector) -> None:
+    """Write the complete calls and parse them again; a reported loss excuses a difference."""
     calls = [call for call in form.parse(vector.text, vector.tools).calls if call.state == "complete"]
     if not calls:
         return
@@ -126,6 +130,7 @@ def _call_meanings(calls: Iterable[ToolCall]) -> list[object]:
 
 
 def _check_mutations(form: Format, vector: TextVector) -> None:
+    """Mutate the text: parsing raises nothing, and the events do not depend on the chunking."""
     random = Random(vector.name)
     text = vector.text
     for _ in range(_MUTANTS):

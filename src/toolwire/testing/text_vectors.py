@@ -29,6 +29,8 @@ __all__ = ["ExpectedCall", "TextVector", "load_text_vectors"]
 
 
 class ExpectedCall(Value, frozen=True):
+    """A call that the parser should find; `arguments` only for a complete call."""
+
     name: str
     arguments: JSON = None
     state: CallState = "complete"
@@ -36,6 +38,8 @@ class ExpectedCall(Value, frozen=True):
 
 
 class TextVector(Value, frozen=True):
+    """One test vector; the fields are described in the module docstring."""
+
     name: str
     source: str
     text: str
@@ -71,6 +75,8 @@ class TextVector(Value, frozen=True):
 
 
 class _VectorFile(Value, frozen=True):
+    """The content of a vector file: the input schema of each tool by name, and the vectors."""
+
     tools: dict[str, Object]
     vectors: tuple[TextVector, ...]
 

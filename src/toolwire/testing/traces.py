@@ -30,6 +30,10 @@ def script_of(trace: Trace, *, in_time: bool = False) -> list[ScriptedReply]:
 
 
 def _make_reply(answer: RecordedAnswer, began: float, *, in_time: bool) -> ScriptedReply:
+    """Build the scripted reply for a recorded answer; status 0 means that no answer arrived.
+
+    Headers of the connection are left out, because the test server sets its own.
+    """
     if not answer.status:
         return PartialReply(then="stall" if (answer.error or "").startswith("Timeout") else "reset")
     headers = {

@@ -81,6 +81,8 @@ class ReceivedRequest(Value, frozen=True):
 
 
 class _HttpReply(Value, frozen=True):
+    """An encoded answer, ready to send."""
+
     status: int
     headers: dict[str, str]
     body: bytes
@@ -99,7 +101,7 @@ class Upstream:
         self, *script: ScriptedReply, piece: int = 64, delta: int = 8, pace: float = 0.0, tls: SSLContext | None = None
     ) -> None:
         self.script = list(script)
-        self.heard: list[ReceivedRequest] = []
+        self.heard: list[ReceivedRequest] = []  # all requests, in order of arrival
         self.connections = 0
         self.disconnects = 0
         self._piece = piece
@@ -117,6 +119,7 @@ class Upstream:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        """Stop the server, and cancel and close all open connections."""
         self._server.close()
         await asyncio.sleep(0)  # let connections accepted just now register, so that they are closed too
         writers = list(self._open.values())
@@ -151,6 +154,7 @@ class Upstream:
         task.add_done_callback(lambda _: self._open.pop(task).close())
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve the requests of one connection one after the other, until the client or the script closes it."""
         head = asyncio.ensure_future(reader.readuntil(_HEAD_END))
         answering: asyncio.Future[bool] | None = None
         try:
@@ -204,6 +208,7 @@ class Upstream:
         return False
 
     def _parse_request(self, path: str, headers: dict[str, str], body: bytes) -> ReceivedRequest:
+        """Find the wire by the path, and decode the request; a path without a wire is only recorded."""
         for name, stream, route in self._routes:
             found = route.fullmatch(path)
             if found is not None:
@@ -215,6 +220,7 @@ class Upstream:
         return ReceivedRequest(path, headers, body)
 
     def _make_answer(self, line: Response | Fault | RawReply, received: ReceivedRequest) -> _HttpReply:
+        """Encode a scripted answer for the wire of the request, as a stream if the request asked for one."""
         if isinstance(line, RawReply):
             headers = line.headers or (_STREAM if line.streamed else _JSON)
             return _HttpReply(line.status, headers, line.body, line.streamed)
@@ -232,6 +238,7 @@ class Upstream:
         )
 
     def _split_deltas(self, response: Response) -> Iterator[Event]:
+        """Yield the events of a response, with its deltas split into pieces of `delta` characters."""
         for event in unfold(response):
             if isinstance(event, (TextDelta, ReasoningDelta, CallDelta)):
                 text = event.text
@@ -258,6 +265,7 @@ class Upstream:
 
 
 async def _send_recorded(line: Recorded, writer: asyncio.StreamWriter) -> None:
+    """Send a recorded answer with its original chunks and pauses."""
     writer.write(_write_head(line.status, {**line.headers, "transfer-encoding": "chunked"}))
     for seconds, piece in line.pieces:
         await asyncio.sleep(seconds)

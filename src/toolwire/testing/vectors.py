@@ -25,6 +25,8 @@ __all__ = ["Vector", "load_vectors"]
 
 
 class Vector(Value, frozen=True):
+    """One test vector; the fields are described in the module docstring."""
+
     name: str
     source: str
     kind: Kind

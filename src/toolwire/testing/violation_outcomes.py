@@ -23,6 +23,8 @@ Enforcement = Literal["unwritable", "stated", "local", "lifted"]
 
 
 class ViolationOutcome(NamedTuple):
+    """The outcome of an invalid call; `enforcement` is one of the cases of the module docstring."""
+
     enforcement: Enforcement
     problems: tuple[Problem, ...]
     """The problems reported to the model, in the terms of the original."""
