@@ -77,7 +77,7 @@ class Recording:
         calls = [call for call in ours.calls if call.state == "complete" or self.streamed or not states]
         differing = []
         if len(calls) != len(self.calls) or not all(
-            call.says(theirs, in_part=states) for call, theirs in zip(calls, self.calls, strict=True)
+            call.matches(theirs, in_part=states) for call, theirs in zip(calls, self.calls, strict=True)
         ):
             differing.append(f"calls {calls}")
         if trimmed(said) != trimmed(self.content):

@@ -104,7 +104,7 @@ def test_the_official_client_reads_our_streams(source, target, vector, server):
 @pytest.mark.one_in(5)
 @pytest.mark.parametrize(("source", "target", "vector"), with_calls("response"))
 def test_the_official_client_reads_our_responses(source, target, vector, server):
-    server.will_say(toolwire.translate(vector.body, source=source, target=target, kind="response").body)
+    server.will_answer(toolwire.translate(vector.body, source=source, target=target, kind="response").body)
     assert calls_by_sdk(target, server.url, stream=False) == runnable_calls(decoded(source, vector))
 
 
@@ -124,7 +124,7 @@ def test_official_client_raises_on_a_truncated_stream(target, server):
 def test_the_official_client_understands_our_errors(target, server):
     fault = toolwire.ir.Fault("rate_limit", "slow down", 429, retry_after=1.0)
     status, body, _ = get(target).encode_error(fault)
-    server.will_say(body, status)
+    server.will_answer(body, status)
     with pytest.raises(Exception, match="slow down") as caught:
         calls_by_sdk(target, server.url, stream=False)
     assert getattr(caught.value, "status_code", None) == 429 or getattr(caught.value, "code", None) == 429

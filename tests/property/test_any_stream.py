@@ -51,7 +51,14 @@ def test_streamed_and_whole_responses_are_equal(wire, response):
     streamed = toolwire.fold(decode_stream(codec, [encoded(wire, response)]))
     whole = codec.decode_response(codec.encode_response(restored).body)
     assert streamed.text == whole.text
-    sent = {call.id for call in restored.calls if call.state == "complete"}
+    # Empty arguments at a length stop: the whole answer is read as truncated. A stream ends the call before the stop
+    # reason arrives, so it is complete there.
+    may_be_truncated = response.stop is not None and response.stop.reason == "length"
+    sent = {
+        call.id
+        for call in restored.calls
+        if call.state == "complete" and not (may_be_truncated and call.arguments == {})
+    }
     assert [(c.id, c.name, c.arguments) for c in streamed.calls if c.id in sent] == [
         (c.id, c.name, c.arguments) for c in whole.calls if c.id in sent
     ]
@@ -77,7 +84,7 @@ def test_text_and_calls_survive_stream_translation(source, target, response, pla
     if get(target).capabilities.object_arguments and any(call.state == "invalid" for call in there.calls):
         # a client that gets an object could not see that it is not what the model wrote
         assert arrived.fault.message == translation.error.message
-        assert "not the JSON object" in translation.error.message
+        assert "not the requested JSON object" in translation.error.message
         return
     assert translation.error is None
     assert text_of(arrived) == text_of(there)

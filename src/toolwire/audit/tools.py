@@ -28,7 +28,7 @@ def audit_tools(
 ) -> tuple[Finding, ...]:
     """Run the rules on tools.
 
-    `select` and `ignore` are ids or prefixes of ids ("TQ", "TW02"); `places` are the locations of the tools.
+    `select` and `ignore` are ids or prefixes of ids ("TQ", "TW02"); `locations` are the locations of the tools.
     """
     assert _RULE_MODULES
     given = tuple(tools)

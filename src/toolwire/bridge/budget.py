@@ -18,7 +18,7 @@ ParameterCounts: TypeAlias = tuple[int, int]
 def select_affordable(
     costs: tuple[ParameterCounts, ...], limits: ParameterCounts, count: int | None
 ) -> tuple[int, ...]:
-    """Return the indices of as many tools as fit `most` and `count`; among equal choices, the first ones.
+    """Return the indices of as many tools as fit `limits` and `count`; among equal choices, the first ones.
 
     >>> select_affordable(((5, 0), (20, 0), (10, 0)), (24, 16), 20)
     (0, 2)

@@ -17,7 +17,7 @@ _CONVERSATION = frozenset({"previous_response_id", "conversation", "prompt", "ca
 def report_extra(
     extra: Extra, path: str, wire: str, losses: Losses, *, as_info: bool = False, scoped: bool = True
 ) -> None:
-    """Add a loss for each field that only another wire has; with `small`, as information only.
+    """Add a loss for each field that only another wire has; with `as_info`, as information only.
 
     Nothing is reported if the author has also set fields for the target, which is a deliberate choice. `scoped` adds
     the enclosing object to the path (`/output_config/task_budget`).

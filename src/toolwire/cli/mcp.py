@@ -1,4 +1,7 @@
-"""`toolwire mcp`: publish tools over MCP and use MCP servers. Each subcommand has its own module."""
+"""`toolwire mcp`: publish tools over MCP and use MCP servers. Each subcommand has its own module.
+
+Separate because every command of the program has a module of its own.
+"""
 
 from __future__ import annotations
 

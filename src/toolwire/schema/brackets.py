@@ -42,7 +42,7 @@ def _last_containers(value: JSON) -> list[JSON]:
 
 
 def _move_members(outer: JSON, inner: JSON, kept_count: int) -> JSON:
-    """Return `outer` with all but the first `keep` members of its last member moved out of it."""
+    """Return `outer` with all but the first `kept_count` members of its last member moved out of it."""
     if type(outer) is list:
         return [*outer[:-1], inner[:kept_count], *inner[kept_count:]]
     members = list(inner.items())

@@ -93,7 +93,7 @@ def upstream(request):
 
 @pytest.fixture(params=list(CLIENTS))
 def cell(request, world, upstream, stream):
-    world.forget()
+    world.reset()
     yield Cell(world, world.clients[request.param], upstream, stream)
     for heard in world.upstream.heard:
         validate_request(heard.wire, json.loads(heard.body))
@@ -214,7 +214,7 @@ def test_image_result_reaches_the_upstream(cell):
 
 @pytest.mark.one_in(5)
 def test_forced_tool_choice_is_translated(cell):
-    answer = cell.ask(cell.client.words(QUESTION), ModelAnswer(calls=(cell.paris,)), choice="get_weather")
+    answer = cell.ask(cell.client.user_message(QUESTION), ModelAnswer(calls=(cell.paris,)), choice="get_weather")
     assert same_calls(answer, (cell.paris,))
     assert answer.stop == cell.client.stops[0]
     [request] = cell.asked
@@ -232,7 +232,7 @@ def test_forced_tool_choice_is_translated(cell):
 
 @pytest.mark.one_in(5)
 def test_tool_choice_none_is_translated(cell):
-    answer = cell.ask(cell.client.words(QUESTION), ModelAnswer("I cannot know."), choice="none")
+    answer = cell.ask(cell.client.user_message(QUESTION), ModelAnswer("I cannot know."), choice="none")
     assert (answer.text, answer.calls, answer.stop) == ("I cannot know.", [], cell.client.stops[1])
     [request] = cell.asked
     if cell.emulated:
@@ -245,7 +245,7 @@ def test_tool_choice_none_is_translated(cell):
 
 @pytest.mark.one_in(5)
 def test_request_without_tools_is_translated(cell):
-    answer = cell.ask(cell.client.words(QUESTION), ModelAnswer("It is sunny."), tools=())
+    answer = cell.ask(cell.client.user_message(QUESTION), ModelAnswer("It is sunny."), tools=())
     assert (answer.text, answer.calls, answer.stop) == ("It is sunny.", [], cell.client.stops[1])
     [request] = cell.asked
     assert (request.tools, request.choice, text_of(request)) == ((), None, QUESTION)
@@ -253,7 +253,7 @@ def test_request_without_tools_is_translated(cell):
 
 @pytest.mark.one_in(5)
 def test_text_answer_without_calls_is_returned(cell):
-    answer = cell.ask(cell.client.words(QUESTION), ModelAnswer("Why do you ask?"))
+    answer = cell.ask(cell.client.user_message(QUESTION), ModelAnswer("Why do you ask?"))
     assert (answer.text, answer.calls, answer.stop) == ("Why do you ask?", [], cell.client.stops[1])
     check_offered(cell)
     assert cell.asked[0].choice in (None, ToolChoice("auto"))

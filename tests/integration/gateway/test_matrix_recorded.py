@@ -35,7 +35,7 @@ def world():
 
 def ask(world, client, wire: str, answer: RawReply) -> Answer:
     world.upstream.script[:] = [answer]
-    return world.run(client.ask(f"m-{wire}", client.words("hi"), (), None, stream=answer.streamed))
+    return world.run(client.ask(f"m-{wire}", client.user_message("hi"), (), None, stream=answer.streamed))
 
 
 def calls_in(answer: Answer) -> list[tuple[str, dict]]:

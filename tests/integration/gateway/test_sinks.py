@@ -42,7 +42,7 @@ def test_sink_is_called_at_the_beginning_and_end():
     guest = asyncio.run(scene())
     assert guest.begun == [("r-1", "openai_chat/m", "7"), (guest.ended[1].id, "nowhere", None)]
     done, missing = guest.ended
-    assert (done.action, done.status, done.begun, done.provider) == ("generate", 200, True, "openai")
+    assert (done.action, done.status, done.has_begun, done.provider) == ("generate", 200, True, "openai")
     assert (done.answer_id, done.answer_model, done.calls) == ("r1", "big", ("look",))
     assert (missing.status, missing.error) == (404, "not_found")
 

@@ -154,8 +154,8 @@ def test_missing_opentelemetry_is_reported(monkeypatch, capsys):
     rows = {"upstreams": {"a": {"base_url": "http://127.0.0.1:1"}}}
     telemetry = open_telemetry(parse_settings(rows), {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x"})
     asyncio.run(telemetry.aclose())
-    assert "toolwire[otel]" in capsys.readouterr().err
-    with pytest.raises(MissingExtra, match="toolwire\\[otel\\]"):
+    assert ".[otel]" in capsys.readouterr().err
+    with pytest.raises(MissingExtra, match=r"\.\[otel\]"):
         open_telemetry(parse_settings({**rows, "trace": {"otel": True}}), {})
     assert logging.getLogger("toolwire").handlers == []
 

@@ -139,7 +139,7 @@ class Generation:
         self.holding = threading.Event()
         self.ended = threading.Event()
         self._hold = hold
-        self._engine = model.chat._loaded()
+        self._engine = model.chat._load_engine()
         self._chat = self._engine.chat
         monkeypatch.setattr(self._engine, "chat", self._work)
 
@@ -148,7 +148,7 @@ class Generation:
             self.chunks.append(chunk)
             if len(self.chunks) == self._hold:
                 self.holding.set()
-                assert said.__self__.left.wait(SAFETY)
+                assert said.__self__.abandoned.wait(SAFETY)
             self.stops.append(said(chunk))
             return self.stops[-1]
 

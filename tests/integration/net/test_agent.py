@@ -119,7 +119,7 @@ from pathlib import Path
 state = Path({str(state)!r})
 if sys.argv[1] == "begin":
     session = Agent(ScriptedModel([]), [weather, book]).session("Book Paris.")
-    session.answered(says(ToolCall("b", "book", {{"city": "Paris"}})))
+    session.add_response(says(ToolCall("b", "book", {{"city": "Paris"}})))
     state.write_text(session.dump())
 else:
     session = Session.load(state.read_text(), now=time.time)

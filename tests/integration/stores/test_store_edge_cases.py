@@ -38,7 +38,7 @@ def test_missing_driver_raises_missing_extra(monkeypatch, scheme, package):
     module = f"toolwire.net.stores.{scheme.removesuffix('ql')}"
     monkeypatch.delitem(sys.modules, module, raising=False)
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(MissingExtra, match=r"pip install 'toolwire\["):
+    with pytest.raises(MissingExtra, match=r"pip install -e '\.\["):
         open_store(f"{scheme}://localhost")
 
 

@@ -22,7 +22,7 @@ def effective_state(record: Record | None, now: float) -> Record | None:
 
 
 def may_claim(claim: Claim, existing: Record | None) -> bool:
-    """Return True if the claim gets the key; `there` is the result of `effective_state`."""
+    """Return True if the claim gets the key; `existing` is the result of `effective_state`."""
     if existing is None:
         return True
     return claim.reclaim and existing.state == "unknown" and existing.fingerprint == claim.fingerprint

@@ -71,7 +71,7 @@ async def conversation(state_row, script, go_on, *, stream=False):
 def test_signature_is_restored_byte_for_byte(state_row, wire, stream):
     async def go_on(gateway, client):
         message = await client.ask(f"{wire}/m", HISTORY)
-        assert (await client.go_on(f"{wire}/m", HISTORY, message)).status == 200
+        assert (await client.send_tool_results(f"{wire}/m", HISTORY, message)).status == 200
 
     heard, _ = asyncio.run(conversation(state_row, [signed(wire), DONE], go_on, stream=stream))
     assert json.dumps(SIGNED, ensure_ascii=False).encode() in heard[1].body
@@ -94,7 +94,7 @@ def test_signature_is_not_restored_for_another_client(state_row, wire):
 def test_signature_is_not_sent_to_another_provider(state_row, wire, to):
     async def go_on(gateway, client):
         message = await client.ask(f"{wire}/m", HISTORY)
-        assert (await client.go_on(f"{to}/m", HISTORY, message)).status == 200
+        assert (await client.send_tool_results(f"{to}/m", HISTORY, message)).status == 200
 
     heard, elsewhere = asyncio.run(conversation(state_row, [signed(wire), DONE], go_on))
     assert SIGNED[:80].encode() not in (elsewhere[0] if to == "elsewhere" else heard[1]).body
@@ -104,7 +104,7 @@ def test_signature_is_not_restored_for_changed_arguments(state_row):
     async def go_on(gateway, client):
         message = await client.ask("anthropic/m", HISTORY)
         message["tool_calls"][0]["function"]["arguments"] = '{"city": "Rome"}'
-        assert (await client.go_on("anthropic/m", HISTORY, message)).status == 200
+        assert (await client.send_tool_results("anthropic/m", HISTORY, message)).status == 200
 
     heard, _ = asyncio.run(conversation(state_row, [signed("anthropic"), DONE], go_on))
     assert SIGNED[:80].encode() not in heard[1].body
@@ -119,7 +119,7 @@ def test_signature_kept_by_the_client_is_not_duplicated(state_row):
         answer = await ask(HISTORY)
         result = {"type": "tool_result", "tool_use_id": "call_1", "content": "21 °C"}
         await ask([*HISTORY, {"role": "assistant", "content": answer}, {"role": "user", "content": [result]}])
-        assert [turn.passed for turn in gateway.turns] == [True, True]  # bytes, as they came
+        assert [turn.passed_through for turn in gateway.turns] == [True, True]  # bytes, as they came
 
     heard, _ = asyncio.run(conversation(state_row, [signed("anthropic"), DONE], go_on))
     assert artefacts(heard[1]) == [SIGNED]
@@ -191,7 +191,7 @@ def test_signature_is_restored_without_redis_unless_strict(redis_server):
 
     async def go_on(gateway, client):
         message = await client.ask("anthropic/m", HISTORY)
-        answers.append((await client.go_on("anthropic/m", HISTORY, message)).status)
+        answers.append((await client.send_tool_results("anthropic/m", HISTORY, message)).status)
 
     answers = []
     nowhere = {"url": "redis://127.0.0.1:1"}
