@@ -258,6 +258,10 @@ class _Fitter:
         return replace(call, arguments=arguments, raw=None)
 
     def _strip_call(self, call: ToolCall, location: PartLocation) -> ToolCall:
+        """Fit the cache mark of a call, and drop artefacts (signatures) that another provider made.
+
+        Fields of other wires in `extra` stay in the value; the encoder does not write them, so they are reported here.
+        """
         path = location_pointer(location)
         report_extra(call.extra, path, self._wire.name, self._losses)
         cache = None if call.cache is None else fit_ttl(call.cache, "call", self._can, path, self._losses)

@@ -95,7 +95,7 @@ class _LimitedHttp(HttpToolsProtocol):
         uvicorn notifies only the newest request of the connection, which may still be queued.
         """
         self._stop_reading()
-        self._stop_writing()
+        self._stop_write_timer()
         super().connection_lost(exc)
         if self._current_cycle is not None and not self._current_cycle.response_complete:
             self._current_cycle.disconnected = True
@@ -149,7 +149,7 @@ class _LimitedHttp(HttpToolsProtocol):
         self._watch_reader(None)
 
     def resume_writing(self) -> None:
-        self._stop_writing()
+        self._stop_write_timer()
         super().resume_writing()
 
     def _watch_reader(self, previous_size: int | None) -> None:
@@ -198,7 +198,7 @@ class _LimitedHttp(HttpToolsProtocol):
             self._read_timer.cancel()
             self._read_timer = None
 
-    def _stop_writing(self) -> None:
+    def _stop_write_timer(self) -> None:
         if self._write_timer is not None:
             self._write_timer.cancel()
             self._write_timer = None

@@ -106,7 +106,11 @@ class Dispatch:
         return [self._results[number] for number in range(len(self._runs))]
 
     async def abort(self) -> list[ToolResult]:
-        """Start no more calls, await and record the writes that have begun, and cancel the rest."""
+        """Start no more calls, await and record the writes that have begun, and cancel the rest.
+
+        Speculative calls are reads that were started before their arguments were complete. `stop()` returns True if the
+        function of the call has not been started.
+        """
         for number in self._schedule.cancel_waiting():
             self._results.setdefault(number, self._cancelled_result(number))
         for _, speculative in self._speculative.values():

@@ -109,7 +109,11 @@ def _read_any_function(raw: JSON) -> Tool:
 
 
 def write_tools(tools: tuple[Tool, ...], losses: Losses, extra: Extra | None = None) -> list[Object]:
-    """Write the declarations, grouped into the entries from which they were read (form `:entry`)."""
+    """Write the declarations, grouped into the entries of `tools` from which they were read.
+
+    A tool that was read from this wire remembers its entry in `extra` as `:entry`, so that the document is written back
+    with the same grouping.
+    """
     entries: dict[object, Object] = {}
     forms: dict[object, Extra] = {}
     for index, tool in enumerate(tools):

@@ -107,7 +107,11 @@ def _format_time(seconds: int) -> str:
 
 
 def write_created(created: int | None, form: Object, losses: Losses) -> Object:
-    """Return the field `created_at`. Clients require one, so an answer without a time gets the Unix epoch."""
+    """Return the field `created_at`. Clients require one, so an answer without a time gets the Unix epoch.
+
+    `form` remembers the spelling of a document that was read from this wire: `:created_at` is the original text of the
+    time, or None if the document had no such field. Such an answer is written back without one.
+    """
     text = form.get(":created_at", "")
     if created is None:
         return {} if text is None or "created_at" in form else {"created_at": _format_time(0)}

@@ -313,7 +313,10 @@ class ChatStreamDecoder(BaseStreamDecoder):
             call.inner.add(read_unknown(inner, _FUNCTION, NAME).get(NAME, {}))
 
     def _append_arguments(self, call: GrowingCall, fragment: str, events: list[Event]) -> None:
-        """Append arguments; a call that ended early, because they were complete, accepts only whitespace."""
+        """Append arguments; a call that ended early, because they were complete, accepts only whitespace.
+
+        Events carry the fragment JSON-escaped. A call without a name is not announced yet, so its fragments only wait.
+        """
         if call.ended:
             if fragment.strip():
                 raise ProtocolError("received more arguments for a call that was already complete", status=502)
