@@ -135,11 +135,11 @@ class Upstream:
         scheme = "http" if self._tls is None else "https"
         return f"{scheme}://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
-    async def disconnected(self, times: int = 1, *, within: float = 5.0) -> None:
+    async def disconnected(self, times: int = 1, *, within: float = 30.0) -> None:
         """Wait until that many clients have disconnected; raise TimeoutError otherwise."""
         await self._wait_until(lambda: self.disconnects >= times, within)
 
-    async def wait_for_requests(self, times: int = 1, *, within: float = 5.0) -> None:
+    async def wait_for_requests(self, times: int = 1, *, within: float = 30.0) -> None:
         """Wait until that many requests have arrived; raise TimeoutError otherwise."""
         await self._wait_until(lambda: len(self.heard) >= times, within)
 
