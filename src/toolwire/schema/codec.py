@@ -30,6 +30,7 @@ __all__ = [
     "json_string_codec",
     "map_codec",
     "object_codec",
+    "positional_codec",
     "ref_codec",
     "tuple_codec",
     "union_codec",
@@ -129,6 +130,22 @@ def array_codec(inner: Codec) -> Codec:
         return [inner.encode(item) for item in value] if type(value) is list else value
 
     return Codec(lift, encode, reshapes=False)
+
+
+def positional_codec(items: Sequence[Codec | None], rest: Codec | None) -> Codec:
+    """Convert each item of a list with the codec of its position, and the items after them with `rest`."""
+
+    def convert(value: JSON, apply: Callable[[Codec, JSON], JSON]) -> JSON:
+        if type(value) is not list:
+            return value
+        by_position = (*items, *[rest] * (len(value) - len(items)))
+        return [item if codec is None else apply(codec, item) for item, codec in zip(value, by_position, strict=False)]
+
+    return Codec(
+        lambda value: convert(value, lambda codec, item: codec.lift(item)),
+        lambda value: convert(value, lambda codec, item: codec.encode(item)),
+        reshapes=False,
+    )
 
 
 def tuple_codec(nulls: Sequence[bool], rest_name: str | None) -> Codec:

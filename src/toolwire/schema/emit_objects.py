@@ -53,16 +53,22 @@ def emit_tuple(emitter: EmitContext, node: TupleNode, depth: int) -> Emitted:
 def _emit_prefix_items(emitter: EmitContext, node: TupleNode, depth: int) -> Emitted:
     """Emit a tuple unchanged, as an array with `prefixItems`."""
     emitted = [emitter.emit(item, depth + 1) for item in node.items]
+    rest = None
     out: Object = {"type": "array", "prefixItems": [one.schema for one in emitted]}
     if node.rest is None:
         out["items"] = False
     elif not isinstance(node.rest, AnyNode):
-        out["items"] = emitter.emit(node.rest, depth + 1).schema
+        rest = emitter.emit(node.rest, depth + 1)
+        out["items"] = rest.schema
     if node.min_items:
         out["minItems"] = node.min_items
     if node.max_items is not None:
         out["maxItems"] = node.max_items
-    return Emitted(emitter.add_description(out, node, []))
+    item_codecs = [one.codec for one in emitted]
+    rest_codec = None if rest is None else rest.codec
+    has_codec = rest_codec is not None or any(codec is not None for codec in item_codecs)
+    codec = codecs.positional_codec(item_codecs, rest_codec) if has_codec else None
+    return Emitted(emitter.add_description(out, node, []), codec)
 
 
 def emit_object(emitter: EmitContext, node: ObjectNode, depth: int, *, root: bool = False) -> Emitted:

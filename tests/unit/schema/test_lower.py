@@ -247,3 +247,13 @@ def test_keywords_unsupported_by_llguidance_are_removed_and_reported(keyword):
     lowered = lower(schema, "llguidance")
     assert keyword not in lowered.schema["properties"]["v"]
     assert lowered.losses and not lowered.unchanged
+
+
+def test_renamed_property_inside_a_kept_tuple_is_lifted_back():
+    point = {"type": "object", "properties": {"c d": {"type": "string"}}}
+    schema = {"type": "object", "properties": {"pair": {"type": "array", "prefixItems": [point], "items": point}}}
+    lowered = lower(schema, "anthropic")
+    arguments = {"pair": [{"c d": "first"}, {"c d": "second"}]}
+    sent = lowered.encode(arguments)
+    assert sent == {"pair": [{"c_d": "first"}, {"c_d": "second"}]}
+    assert lowered.lift(sent) == arguments
