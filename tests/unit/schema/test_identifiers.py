@@ -128,8 +128,10 @@ def test_draft_is_read_from_the_schema_keyword(declared, draft):
     "uri", ["g", "./g", "g/", "/g", "//g/h", "../g", "../../g", "../../../g", "g/./h", "g/../h", "k:l", "."]
 )
 def test_relative_references_are_resolved_as_in_rfc_3986(base, uri):
-    document = {"$id": base, "$defs": {"x": {"$id": urljoin(base, uri)}}}
-    expected = urljoin(base, uri)
+    # urljoin of Python 3.13.0 loses the empty authority of a file URL above its root
+    above_root = base.startswith("file:") and uri.startswith("../../")
+    expected = "file:///g" if above_root else urljoin(base, uri)
+    document = {"$id": base, "$defs": {"x": {"$id": expected}}}
     if base.startswith("urn:") or (not base.startswith(("http", "file")) and ".." in uri):
         assert Identifiers(document).resolve(uri, "") in (None, "/$defs/x")  # not defined by the RFC
     else:
