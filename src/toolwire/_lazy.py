@@ -28,8 +28,10 @@ def lazy_exports(
         elif name in packages:
             value = import_module(f"{package}.{name}")
         else:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        setattr(import_module(package), name, value)  # the next access does not come here
+            raise AttributeError(  # with `name` and `obj` the interpreter suggests a similar name
+                f"module {package!r} has no attribute {name!r}", name=name, obj=import_module(package)
+            )
+        setattr(import_module(package), name, value)  # later accesses find the attribute itself
         return value
 
     return load, lambda: public

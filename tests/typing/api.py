@@ -235,6 +235,7 @@ async def mcp_servers(config: dict[str, Any], token: str) -> None:
 
 def gateways(path: Path) -> None:
     assert_type(load_settings(path), Settings)
+    assert_type(load_settings("toolwire.toml"), Settings)
     Gateway(parse_settings({}))
 
 

@@ -12,8 +12,9 @@ from .settings import Settings, parse_settings
 __all__ = ["load_settings"]
 
 
-def load_settings(path: Path) -> Settings:
+def load_settings(file: str | Path) -> Settings:
     """Load settings from a file: ours (TOML), or the supported part of LiteLLM's (YAML)."""
+    path = Path(file)
     try:
         text = path.read_text("utf-8")
     except OSError as error:

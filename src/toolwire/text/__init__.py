@@ -67,7 +67,8 @@ def names() -> list[str]:
 def get(name: str | None) -> Format:
     """Return a format by its name or an alias. None, which `detect` returns if unknown, raises ConfigError."""
     if not isinstance(name, str):
-        raise ConfigError(f"the name of a text format must be a string, got {name!r}", hint="see toolwire.text.names()")
+        hint = "detect() returns None for an unknown model; choose one of toolwire.text.names()"
+        raise ConfigError(f"the name of a text format must be a string, got {name!r}", hint=hint)
     found = _loaded.get(name)
     if found is None:
         found = _loaded[name] = _load(name)

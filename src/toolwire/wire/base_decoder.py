@@ -94,12 +94,15 @@ class BaseStreamDecoder:
                 ) from error
 
     def _frame(self, name: bytes, payload: bytes, events: list[Event]) -> None:
+        """Decode one frame of the wire and append its events. Every decoder implements this."""
         raise NotImplementedError
 
     def _is_complete(self) -> bool:
+        """Return True once the wire's end of an answer has arrived. Every decoder implements this."""
         raise NotImplementedError
 
     def _finish(self, events: list[Event]) -> None:
+        """Append the events that end the open items and the answer. Every decoder implements this."""
         raise NotImplementedError
 
     def _new_key(self) -> int:
@@ -140,7 +143,7 @@ class BaseStreamDecoder:
 _ESCAPE = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}(\\u[dD][c-fC-F][0-9a-fA-F]{2})?|u[dD][c-fC-F][0-9a-fA-F]{2}|.)", re.DOTALL
 )
-_SURROGATE_BASE = 0x10F800  # plane 16, private use: U+10F800 stands for U+D800, and so on
+_SURROGATE_BASE = 0x10F800  # plane 16, private use: U+10F800 represents U+D800, and so on
 _PAIR = re.compile("[\U0010f800-\U0010fbff][\U0010fc00-\U0010ffff]")
 _HALF = re.compile("[\U0010f800-\U0010ffff]")
 

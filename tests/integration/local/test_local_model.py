@@ -156,7 +156,7 @@ class Generation:
         self.ended.set()
 
     def was_stopped(self):
-        """Whether the engine ended at the first chunk that nobody read."""
+        """Return True if the engine ended at the first chunk after its reader had left."""
         assert self.ended.wait(SAFETY)
         return self.stops[-1] and not any(self.stops[:-1]) and len(self.stops) <= self._hold
 

@@ -195,3 +195,10 @@ model_list:
 def test_unsupported_litellm_settings_are_rejected(text, words):
     with pytest.raises(ConfigError, match=words):
         from_litellm(text)
+
+
+def test_settings_file_may_be_named_by_a_string(tmp_path):
+    (tmp_path / "toolwire.toml").write_text('[upstreams.local]\nprovider = "ollama"\n')
+    assert "local" in load_settings(str(tmp_path / "toolwire.toml")).upstreams
+    with pytest.raises(ConfigError, match="cannot read"):
+        load_settings(str(tmp_path / "none.toml"))

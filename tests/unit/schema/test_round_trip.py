@@ -144,7 +144,7 @@ def test_loss_names_the_addresses_that_a_format_pattern_excludes():
     [{"items": [{"const": 1}]}, {"items": {"exclusiveMinimum": True, "minimum": 1}}, {"not": {"items": [True]}}],
 )
 def test_old_draft_notation_is_not_sent(condition):
-    """What is sent is 2020-12, or a provider's dialect of it."""
+    """Lowered schemas are JSON Schema 2020-12, or a provider's dialect of it."""
     schema = {"$schema": "http://json-schema.org/draft-04/schema#", "type": "array", "not": condition}
     for name in DIALECTS:
         lowered = lower(schema, name)
