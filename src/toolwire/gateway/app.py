@@ -311,7 +311,7 @@ class Gateway:
             raise RequestRefused(
                 f"{http_exchange.method} is not allowed for this path", hint=f"use {' or '.join(methods)}", status=405
             )
-        raise UnknownModel("unknown path", hint="see docs/gateway.md for the paths")
+        raise RequestRefused("unknown path", hint="see docs/gateway.md for the paths", status=404)
 
     async def _handle(self, http_exchange: HttpExchange, route: Route, request_log: RequestLog) -> None:
         """Answer probes without a key, and everything else with one. UnknownModel gets the pointer of this route."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from time import time
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -223,7 +224,7 @@ class TranslatedRequest:
     @property
     def _encoder(self) -> StreamEncoder:
         if self._stream_encoder is None:
-            self._stream_encoder = self._client_request.wire.stream_encoder(self._request)
+            self._stream_encoder = self._client_request.wire.stream_encoder(self._client_request.request)
             self._stream_encoder.losses = self.losses
         return self._stream_encoder
 
@@ -281,7 +282,8 @@ class TranslatedRequest:
         )
 
     def encode_answer(self) -> bytes:
-        document, new_losses = self._client_request.wire.encode_response(self._make_client_response())
+        client_request = self._client_request
+        document, new_losses = client_request.wire.encode_response(self._make_client_response(), client_request.request)
         self.losses.extend(new_losses)
         return finite_to_bytes(document)
 
@@ -293,6 +295,8 @@ class TranslatedRequest:
         response = (
             self._response if self._gateway_tools is None else self._gateway_tools.merged_response(self._response)
         )
+        if response.created is None and self._client_request.wire.capabilities.timestamps:
+            response = replace(response, created=int(time()))
         AnswerReporter(self._client_request.wire.name, self.losses).report_response(response)
         self.stats.add_response(response)
         return response
@@ -307,7 +311,7 @@ class TranslatedRequest:
         is_first = self._gateway_tools is None or self._gateway_tools.turns == 0
         return TranslatedStream(
             self._endpoint_request,
-            self._client_request.wire.name,
+            self._client_request.wire,
             self._encoder,
             self.stats,
             steps,
