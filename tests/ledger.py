@@ -334,6 +334,8 @@ FINDINGS = {
     "Z7": Entry("MCP is not served to other machines without a token"),
     "U1": Entry("terminal output keeps newlines, tabs, joined emoji and right-to-left text, and no control sequences"),
     "U2": Entry("an MCP server that announces changes while it is listed keeps its tools"),
+    "G2": Entry("a turn that the client's wire cannot express returns to its model exactly as the model wrote it"),
+    "G6": Entry("restoring and repairing on the same wire keep the client's headers, API version and unknown fields"),
     "G13": Entry("arguments that are null are no arguments, for a tool that needs none"),
     "G5": Entry("references to stored conversations are refused across wires"),
 }
