@@ -17,7 +17,6 @@ from msgspec.structs import replace
 
 from ..ir.errors import ConfigError, ProtocolError, StoredStateError
 from ..ir.losses import Loss, Losses, require_lossless
-from ..ir.parts import part_label
 from ..ir.pointer import JSON, Object, join, nearest_existing, split
 from ..ir.request import Request
 from ..ir.response import Fault, Response
@@ -25,13 +24,13 @@ from ..ir.text import to_bytes
 from ..stream.strict import as_bytes, parse, parse_object, type_label
 from ..wire import get, mcp
 from ..wire.protocol import Wire
+from .answer_converter import convert_response
 from .exchange import Exchange
 from .fit_tools import fit_tools
 from .foreign import report_extra
 from .names import NameMap
 from .preparation import Prepared, prepare
 from .readable import decode_readable_tools
-from .report_answer import AnswerReporter
 from .stored import drop_stored
 
 __all__ = ["Translation", "parse_body", "translate"]
@@ -199,10 +198,9 @@ def _translate_response(body: JSON, source: str, target: str, request: JSON) -> 
     answer = reader.decode_response(document)
     found_losses = Losses()
     canonical = _decode_client_request(request, writer)
-    response = _make_exchange(canonical, reader).restore(answer, found_losses, writer.capabilities)
+    response = convert_response(answer, _make_exchange(canonical, reader), writer, found_losses)
     if response.fault is not None:
-        return _write_fault(response.fault, writer, _losses_before_fault(answer))
-    AnswerReporter(writer.name, found_losses).report_response(response)
+        return _write_fault(response.fault, writer, found_losses)
     encoded, encode_losses = writer.encode_response(response, canonical)
     found_losses.extend(encode_losses)
     if not len(found_losses):
@@ -217,15 +215,6 @@ def _decode_client_request(request: JSON, client: Wire) -> Request | None:
 
 def _make_exchange(request: Request | None, upstream: Wire) -> Exchange:
     return Exchange() if request is None else prepare(drop_stored(request, upstream.name), upstream).exchange
-
-
-def _losses_before_fault(answer: Response) -> Losses:
-    """Report the parts before a fault, which do not reach the client."""
-    losses = Losses()
-    for part in answer.parts:
-        detail = "the answer ends in an error, which cannot carry it"
-        losses.add("", part_label(part), "dropped", detail, "error")
-    return losses
 
 
 def _write_fault(fault: Fault, writer: Wire, losses: Losses | None = None) -> Translation:

@@ -232,7 +232,7 @@ class TranslatedStream:
         """
         if isinstance(event, StreamFault):
             self.fault = fault = self._endpoint_request.sanitise_fault(event.fault)
-            return self._encoder.feed(StreamFault(fault, event.stop))
+            return self._encoder.feed(StreamFault(fault, event.end))
         if isinstance(event, ResponseStart):
             self._started = True
             if event.created is None and self._adds_time:
