@@ -334,5 +334,8 @@ FINDINGS = {
     "Z7": Entry("MCP is not served to other machines without a token"),
     "U1": Entry("terminal output keeps newlines, tabs, joined emoji and right-to-left text, and no control sequences"),
     "U2": Entry("an MCP server that announces changes while it is listed keeps its tools"),
+    "G3b": Entry("calls of Gemini clients are repaired against the JSON Schema of their declarations"),
+    "G4": Entry("schemas of structured outputs are JSON Schema, fit the target, and their answers the client"),
+    "G12": Entry("emulated tools of Gemini clients are shown as JSON Schema"),
     "G5": Entry("references to stored conversations are refused across wires"),
 }
