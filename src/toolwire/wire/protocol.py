@@ -75,6 +75,10 @@ class Capabilities(Value, frozen=True):
     effort_and_budget: bool = False  # both in one request
     adaptive: bool = False  # thinking without a fixed amount: the model decides
     forced_with_budget: bool = True  # a forced call together with a thinking budget
+    output_schemas: bool = True  # answers that match a JSON Schema
+    output_with_tools: bool = True  # a required form of the answer in a request with tools
+    json_mode: bool = True  # answers that are JSON, without a schema
+    json_mention: Literal["", "messages", "input"] = ""  # where JSON mode requires the word JSON
     unsigned_call: str | None = None  # placeholder for the signature of a call that another provider made
 
 

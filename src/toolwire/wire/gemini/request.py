@@ -181,7 +181,7 @@ def _read_format(config: Object) -> OutputFormat | None:
             form[":schema"], schema = original, read_schema(original)
         elif raw is not None:
             form["responseSchema"] = raw  # the API rejects both
-        return OutputFormat("json_schema", schema, extra={_FORM: form} if form else {})
+        return OutputFormat("json_schema", schema, strict=True, extra={_FORM: form} if form else {})
     if kind is None:
         return None
     if kind == "application/json":
@@ -302,7 +302,7 @@ def _write_format(output: OutputFormat, out: Object, losses: Losses) -> None:
             if "responseSchema" in form:
                 out["responseSchema"] = form["responseSchema"]
         for concept in ("name", "description", "strict"):
-            if getattr(output, concept) is not None:
+            if getattr(output, concept) not in (None, True):
                 detail = "Gemini output formats are always enforced and have no name"
                 losses.add(join("output", concept), f"output {concept}", "dropped", detail, "info")
     else:
