@@ -87,7 +87,7 @@ def integer_string_codec() -> Codec:
     return Codec(lift, encode)
 
 
-_INTEGER = re.compile(r"-?[0-9]{1,18}").fullmatch
+_INTEGER = re.compile(r"-?[0-9]{1,4000}").fullmatch  # Python limits the digits of an integer to 4,300
 
 
 def map_codec(inner: OptionalCodec) -> Codec:
