@@ -31,11 +31,10 @@ class OutputLifter:
     __slots__ = ("_convert", "_key", "_pieces", "problem")
 
     def __init__(self, key: int, lowered: Lowered) -> None:
-        properties = None if lowered.codec is None else lowered.codec.properties
         self.problem: str | None = None
         self._key = key
         self._pieces: list[str] = []  # the whole text
-        self._convert = _WholeLifter(lowered) if properties is None else _PropertyLifter(properties)
+        self._convert = _make_converter(lowered)
 
     def feed(self, event: TextDelta) -> tuple[Event, ...]:
         """Emit the part of the text that can be converted now."""
@@ -51,6 +50,13 @@ class OutputLifter:
         if self._convert.failed and "".join(self._pieces).strip(_SPACE):
             self.problem = "the answer is not complete JSON of the requested form; the rest is passed on unchanged"
         return (TextDelta.of(self._key, text), event) if text else (event,)
+
+
+def _make_converter(lowered: Lowered) -> _WholeLifter | _WrapperLifter | _PropertyLifter:
+    codec = lowered.codec
+    if codec is not None and codec.properties is not None:
+        return _PropertyLifter(codec.properties)
+    return _WholeLifter(lowered) if codec is None or codec.wrapper is None else _WrapperLifter(codec.wrapper)
 
 
 class _WholeLifter:
@@ -84,16 +90,58 @@ class _WholeLifter:
         return text if lifted == value else dumps(lifted)
 
 
+class _WrapperLifter:
+    """Takes an unchanged value out of the object that it is wrapped in, as it arrives."""
+
+    __slots__ = ("_complete", "_name", "_scanner", "_sent_length", "failed")
+
+    def __init__(self, name: str) -> None:
+        self.failed = False
+        self._name = name
+        self._scanner = Scanner()
+        self._sent_length = 0  # length of the part of the value already sent
+        self._complete = False  # the value is complete: no other property may follow
+
+    def feed(self, pieces: list[str]) -> str:
+        """Return the part of the value in the last piece."""
+        out: list[str] = []
+        try:
+            for name, raw in self._scanner.feed(pieces[-1]):
+                out.append(self._add_value(name, raw[self._sent_length :]))
+                self._complete = True
+            if self._scanner.partial is not None:
+                name_as_json, piece = self._scanner.partial
+                out.append(self._add_value(parse(name_as_json), piece))
+        except ProtocolError:
+            self.failed = True
+        self.failed = self.failed or self._scanner.invalid
+        if self.failed and not self._sent_length:
+            return "".join(pieces)
+        return "".join(out) + (_text_after(pieces, 1) if self.failed else "")
+
+    def end(self, pieces: list[str]) -> str:
+        """Return the text itself if there was no value."""
+        self.failed = not self._scanner.complete
+        return "" if self._sent_length else "".join(pieces)
+
+    def _add_value(self, name: str, text: str) -> str:
+        if name != self._name or self._complete:
+            self.failed = True
+            return ""
+        self._sent_length += len(text)
+        return text
+
+
 class _PropertyLifter:
     """Converts the text of an object property by property."""
 
-    __slots__ = ("_completed", "_properties", "_scanner", "_sent_length", "_started", "_streaming", "_waiting", "failed")
+    __slots__ = ("_names", "_properties", "_scanner", "_sent_length", "_started", "_streaming", "_waiting", "failed")
 
     def __init__(self, properties: dict[str, FieldCodec]) -> None:
         self.failed = False
         self._properties = properties
         self._scanner = Scanner()
-        self._completed = 0  # number of complete properties that were converted
+        self._names: set[str] = set()  # properties that are complete and converted
         self._streaming = False  # the value in progress passes through
         self._waiting = ""  # the name, as JSON, of a value in progress that waits for its end
         self._sent_length = 0  # length of its part already sent
@@ -105,7 +153,7 @@ class _PropertyLifter:
         try:
             for name, raw in self._scanner.feed(pieces[-1]):
                 out.append(self._complete_field(name, raw))
-                self._completed += 1
+                self._names.add(name)
             if self._scanner.partial is not None:
                 out.append(self._partial_field(*self._scanner.partial))
         except ProtocolError:  # the scanner checks only the outline of names and values
@@ -126,13 +174,7 @@ class _PropertyLifter:
         """Return the text after the last converted property, or all of it if nothing was sent."""
         if self._streaming:
             return ""  # all of it was sent
-        text = "".join(pieces)
-        if not self._started or not self._completed:
-            return text
-        scanner = Scanner()
-        _, raw = scanner.feed(text)[self._completed - 1]
-        # the end of a scalar is known only with the character after it
-        return text[scanner.ends[self._completed - 1] - (raw[-1] not in '"}]') :]
+        return _text_after(pieces, len(self._names)) if self._started else "".join(pieces)
 
     def _field_codec(self, name: str) -> FieldCodec:
         return self._properties.get(name) or FieldCodec(name, name, None, False)
@@ -159,9 +201,22 @@ class _PropertyLifter:
             return piece
         if name_as_json == self._waiting:
             return ""
-        field = self._field_codec(parse(name_as_json))
+        name = parse(name_as_json)
+        if name in self._names:  # the second property of this name
+            self.failed = True
+            return ""
+        field = self._field_codec(name)
         if field.codec is not None or field.absent is not None or piece[:1] not in ('"', "{", "["):
             self._waiting = name_as_json
             return ""
         self._streaming, self._sent_length = True, len(piece)
         return self._field_prefix(field) + piece
+
+
+def _text_after(pieces: list[str], count: int) -> str:
+    """Return the text after the value of the property number `count`, counted from one."""
+    text = "".join(pieces)
+    scanner = Scanner()
+    _, raw = scanner.feed(text)[count - 1]
+    # the end of a scalar is known only with the character after it
+    return text[scanner.ends[count - 1] - (raw[-1] not in '"}]') :]

@@ -24,7 +24,7 @@ from ..ir.events import (
     TextStart,
 )
 from ..ir.losses import Losses
-from ..ir.parts import CallKind, Part, Refusal, ToolCall
+from ..ir.parts import CallKind, Part, Refusal, Text, ToolCall
 from ..ir.pointer import join
 from ..ir.response import Fault, Stop
 from ..ir.text import escape
@@ -33,6 +33,7 @@ from ..wire.protocol import Capabilities
 from .fit_tools import WRAPPED_INPUT
 from .ids import IdAllocator
 from .lift import ArgumentLifter, lift_call
+from .lift_output import OutputLifter
 from .unwrap import FreeformUnwrapper, unwrap_call
 
 __all__ = ["RequestChanges", "Restorer"]
@@ -45,6 +46,7 @@ class RequestChanges(Protocol):
     """The changes to a request that an answer depends on; `Exchange` records them."""
 
     lifts: dict[str, Lowered]
+    output: Lowered | None
 
     @property
     def is_single_call(self) -> bool: ...
@@ -78,6 +80,8 @@ class Restorer:
         "_ids",
         "_lifts",
         "_object_arguments",
+        "_output",
+        "_texts",
         "_one_call",
         "_open_calls",
         "_original_name",
@@ -99,6 +103,8 @@ class Restorer:
         self._one_call = changes.is_single_call
         self._wrapped = changes.wrapped
         self._lifts = changes.lifts
+        self._output = changes.output
+        self._texts: dict[int, OutputLifter] = {}
         self._refusals = client is not None and client.refusals  # the client's wire has refusals as text
         self._refused = False  # the provider sent the refusal as text already
         self._object_arguments = client is not None and client.object_arguments
@@ -114,6 +120,13 @@ class Restorer:
         restored: list[Part] = []
         for number, part in enumerate(parts):
             kept_part = self._restore_call(part, choice, number) if isinstance(part, ToolCall) else part
+            if isinstance(part, Text) and self._output is not None:
+                lifter = OutputLifter(0, self._output)
+                events = [*lifter.feed(TextDelta.of(0, part.text)), *lifter.end(TextEnd(0))]
+                kept_part = replace(part, text="".join([e.text for e in events if isinstance(e, TextDelta)]))
+                where = f"/alternatives/{choice - 1}" if choice else ""
+                if lifter.problem:
+                    self.losses.add(f"{where}/parts/{number}", "answer", "weakened", lifter.problem)
             if kept_part is not None:
                 restored.append(kept_part)
         if stop is None:  # an answer that is not finished, or that ends without a reason: every client needs one
@@ -153,6 +166,16 @@ class Restorer:
             return (replace(event, fault=self._restore_fault(event.fault)),)
         elif isinstance(event, TextStart) and event.refusal:
             self._refused = True
+        elif isinstance(event, TextStart) and self._output is not None:
+            self._texts[event.key] = OutputLifter(event.key, self._output)
+        elif isinstance(event, TextDelta) and event.key in self._texts:
+            return self._texts[event.key].feed(event)
+        elif isinstance(event, TextEnd) and event.key in self._texts:
+            lifter = self._texts.pop(event.key)
+            events = lifter.end(event)
+            if lifter.problem:
+                self.losses.add("/parts", "answer", "weakened", lifter.problem)
+            return events
         return (event,)
 
     def _finish(self, event: ResponseEnd) -> tuple[Event, ...]:
