@@ -11,7 +11,7 @@ from . import emit_scalars
 from .codec import Codec, FieldCodec
 from .dialects import Dialect
 from .emit_context import Count, EmitContext, Emitted
-from .nodes import AnyNode, ArrayNode, EnumNode, NeverNode, Node, ObjectNode, TupleNode, annotate
+from .nodes import AnyNode, ArrayNode, EnumNode, NeverNode, Node, ObjectNode, TupleNode, annotate, is_free
 from .parameter_budget import UNSET
 from .property_names import PropertyNames
 from .scalars import parse_count
@@ -184,7 +184,7 @@ def _emit_undeclared(
     """Emit `additionalProperties` for the keys that are not declared; return the codec of their values."""
     can, others = emitter.dialect.keywords, node.others
     if others is not None:
-        if not node.properties and "patternProperties" not in out and _is_implied(node):
+        if not node.properties and "patternProperties" not in out and is_free(node):
             del out["properties"]  # an object that declares nothing is any object
             return None
         inner = emitter.emit(others, depth + 1)
@@ -215,11 +215,6 @@ def _emit_patterns(emitter: EmitContext, node: ObjectNode, depth: int, out: Obje
     out["patternProperties"] = {pattern: False if one is None else one.schema for pattern, one in emitted.items()}
     unmodelled = {keyword: value for keyword, value in node.unmodelled.items() if keyword != "patternProperties"}
     return replace(node, patterns={}, unmodelled=unmodelled)
-
-
-def _is_implied(node: ObjectNode) -> bool:
-    """Return True if other keys are allowed only because the source declares nothing about the object."""
-    return isinstance(node.rest, AnyNode) and node.rest.at == node.at and not node.rest.unmodelled
 
 
 def _emit_map(emitter: EmitContext, node: ObjectNode, others: Node, depth: int) -> Emitted:

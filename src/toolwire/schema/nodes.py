@@ -37,6 +37,7 @@ __all__ = [
     "annotate",
     "any_of",
     "hashable_key",
+    "is_free",
 ]
 
 
@@ -214,6 +215,11 @@ def any_of(branches: list[Node], one_of: bool, at: str) -> Node:
     if not flat:
         return NeverNode(at=at)
     return flat[0] if len(flat) == 1 else UnionNode(tuple(flat), one_of, at=at)
+
+
+def is_free(node: ObjectNode) -> bool:
+    """Return True if other keys are allowed only because the source declares nothing about the object."""
+    return isinstance(node.rest, AnyNode) and node.rest.at == node.at and not node.rest.unmodelled
 
 
 def annotate(node: Node, by: Node, *, override: bool = False) -> Node:

@@ -291,7 +291,8 @@ class _SchemaParser:
             if extra is False and not patterns:
                 self.defects.append(SchemaDefect(f"{at}/required", f"{name!r} is both required and forbidden"))
                 return NeverNode(at=at)
-            undeclared = AnyNode(at=f"{at}/required") if rest is None else rest
+            is_other = rest is not None and self._intersection.pattern_nodes(name, patterns) == []
+            undeclared = rest if rest is not None and is_other else AnyNode(at=f"{at}/required")
             properties[name] = self._with_patterns(name, undeclared, patterns, at)
         impossible = [name for name in required if isinstance(properties[name], NeverNode)]
         if impossible:
