@@ -204,7 +204,7 @@ def _object_violations(node: Object, dialect: Dialect, is_arguments: bool) -> It
     if dialect.declared_required and not set(needed) <= set(properties):
         yield "a required property is not declared"
     if dialect.property_name is not None:
-        for name in properties:
+        for name in dict.fromkeys((*properties, *needed)):
             if not is_legal(dialect.property_name, name):
                 yield f"the property name {name!r} is not allowed"
 

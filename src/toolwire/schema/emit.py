@@ -38,7 +38,7 @@ from .nodes import (
     UnionNode,
     annotate,
 )
-from .parameter_budget import ParameterBudget
+from .parameter_budget import ParameterBudget, count_parameters
 from .parse import ParsedSchema
 from .property_names import PropertyNames, mentions_illegal
 from .refs import recursive_definitions, refs_in
@@ -295,9 +295,9 @@ class Emitter:
         self.losses.add(pointer, written, "dropped", detail, "info")
 
     def report_rewrite(self, node: Node, concept: str, detail: str, keyword: str | None = None) -> None:
-        """Report another form with the same meaning; `keyword` is the one that has it, if it is a single one."""
-        pointer = node.at if keyword is None else self._locate(node, keyword)[0]
-        self.losses.add(pointer, concept, "rewritten", detail, "info")
+        """Report another form with the same meaning, of a whole schema (`concept`) or of one keyword."""
+        pointer, written = (node.at, concept) if keyword is None else self._locate(node, keyword)
+        self.losses.add(pointer, written, "rewritten", detail, "info")
 
     # scalars
 
@@ -403,10 +403,13 @@ class Emitter:
         return self._emit_kept_ref(node)
 
     def _is_better_inline(self, node: RefNode, found: Node) -> bool:
-        """Return True if keywords beside `$ref` would need a union around it, and the dialect limits unions."""
-        has_siblings = bool(node.unmodelled) or not node.annotations.keys() <= {"title"}
+        """Return True if keywords beside `$ref` would need a union around it, and the dialect limits unions.
+
+        A definition that counts against a limit itself, or has references, stays where it is.
+        """
         limited = not self.dialect.ref_siblings and self.dialect.union_parameters is not None
-        return has_siblings and limited and not refs_in(found)
+        has_siblings = bool(node.unmodelled) or not node.annotations.keys() <= {"title"}
+        return limited and has_siblings and not refs_in(found) and count_parameters([found]) == (0, 0)
 
     @cached_property
     def _recursive_names(self) -> frozenset[str]:
@@ -430,13 +433,22 @@ class Emitter:
         if target not in self._codecs and target in self.changed:
             codec = codecs.ref_codec(self._codecs, target)
             node = self._without_values(node)
-        if "title" in node.annotations and "title" in self.dialect.keywords:
-            self.report_omitted(node, "title", "the definition has its own")
-            node = replace(node, annotations={k: v for k, v in node.annotations.items() if k != "title"})
-        out = self.add_description({}, node, [], codec)
+        out = self.add_description({}, self._drop_weak_siblings(node), [], codec)
         if out:
             ref = {"anyOf": [ref], **out} if not self.dialect.ref_siblings else {**ref, **out}
         return Emitted(ref, codec)
+
+    def _drop_weak_siblings(self, node: RefNode) -> RefNode:
+        """Drop annotations that are not worth a wrapper around `$ref`: a title, and a default of null."""
+        weak = {"title": "the definition has its own", "default": "a default of null means the same as absent"}
+        dropped = [
+            keyword
+            for keyword in weak.keys() & node.annotations.keys() & self.dialect.keywords
+            if keyword == "title" or (node.annotations[keyword] is None and not self.dialect.ref_siblings)
+        ]
+        for keyword in dropped:
+            self.report_omitted(node, keyword, weak[keyword])
+        return replace(node, annotations={k: v for k, v in node.annotations.items() if k not in dropped})
 
     def _without_values(self, node: RefNode) -> RefNode:
         """Drop annotations that are values of a definition whose codec is not known yet."""

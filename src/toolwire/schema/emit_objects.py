@@ -11,7 +11,7 @@ from . import emit_scalars
 from .codec import Codec, FieldCodec
 from .dialects import Dialect
 from .emit_context import Count, EmitContext, Emitted
-from .nodes import AnyNode, ArrayNode, EnumNode, NeverNode, Node, ObjectNode, TupleNode, annotate
+from .nodes import AnyNode, ArrayNode, EnumNode, NeverNode, Node, ObjectNode, TupleNode, annotate, is_free
 from .parameter_budget import UNSET
 from .property_names import PropertyNames
 from .scalars import parse_count
@@ -93,7 +93,7 @@ def emit_object(emitter: EmitContext, node: ObjectNode, depth: int, *, root: boo
     required: list[str] = []
     for name, inner in node.properties.items():
         if isinstance(inner, NeverNode):
-            emitter.losses.add(inner.at or node.at, "property", "dropped", "no value can match it", "error")
+            _emit_forbidden(emitter, node, inner, keys.legal_name(name), properties)
             continue
         optional, drops_null = name not in node.required, False
         if optional and emitter.budget.is_tight:
@@ -120,6 +120,14 @@ def emit_object(emitter: EmitContext, node: ObjectNode, depth: int, *, root: boo
         properties[lowered_name] = schema
         known.append(FieldCodec(name, lowered_name, emitted.codec, is_filled, drops_null=drops_null))
     return _complete_object(emitter, node, depth, known, properties, required, keys)
+
+
+def _emit_forbidden(emitter: EmitContext, node: ObjectNode, inner: Node, lowered_name: str, properties: Object) -> None:
+    """Emit a property that no value matches as false; without boolean schemas, drop it."""
+    if emitter.dialect.anything == "keep":
+        properties[lowered_name] = False
+    else:
+        emitter.losses.add(inner.at or node.at, "property", "dropped", "no value can match it", "error")
 
 
 def _emit_with_unset(
@@ -152,11 +160,12 @@ def _complete_object(
     if others is not None and dialect.maps == "entries":
         more = keys.allocate("additional_properties")
         emitted = _emit_map(emitter, ObjectNode(at=node.at), others, depth + 1)
-        more_codec, more_fills = emitted.codec, dialect.optional == "nullable"
+        more_codec, more_fills = emitted.codec, dialect.optional == "nullable" or emitter.budget.must_fill()
         properties[more] = emitter.make_nullable(emitted.schema) if more_fills else emitted.schema
         if more_fills:
             required.append(more)
     else:
+        node = _emit_patterns(emitter, node, depth, out)
         more_codec = _emit_undeclared(emitter, node, depth, out, remarks)
     out = emitter.close_object(out)
     changes = (
@@ -173,11 +182,9 @@ def _emit_undeclared(
     emitter: EmitContext, node: ObjectNode, depth: int, out: Object, remarks: list[str]
 ) -> Codec | None:
     """Emit `additionalProperties` for the keys that are not declared; return the codec of their values."""
-    can = emitter.dialect.keywords
-    repeats_patterns = bool(node.patterns) and emitter.can_repeat(node, "patternProperties")
-    others = node.rest if repeats_patterns else node.others
+    can, others = emitter.dialect.keywords, node.others
     if others is not None:
-        if not node.properties and not node.patterns and _is_implied(node):
+        if not node.properties and "patternProperties" not in out and is_free(node):
             del out["properties"]  # an object that declares nothing is any object
             return None
         inner = emitter.emit(others, depth + 1)
@@ -195,9 +202,19 @@ def _emit_undeclared(
     return None
 
 
-def _is_implied(node: ObjectNode) -> bool:
-    """Return True if other keys are allowed only because the source declares nothing about the object."""
-    return isinstance(node.rest, AnyNode) and node.rest.at == node.at and not node.rest.unmodelled
+def _emit_patterns(emitter: EmitContext, node: ObjectNode, depth: int, out: Object) -> ObjectNode:
+    """Emit `patternProperties` where the dialect has it, and no value changes; return the node without them."""
+    if not node.patterns or "patternProperties" not in emitter.dialect.keywords:
+        return node
+    emitted = {
+        pattern: None if isinstance(inner, NeverNode) else emitter.emit(inner, depth + 1)
+        for pattern, inner in node.patterns.items()
+    }
+    if any(one is not None and one.codec is not None for one in emitted.values()):
+        return node
+    out["patternProperties"] = {pattern: False if one is None else one.schema for pattern, one in emitted.items()}
+    unmodelled = {keyword: value for keyword, value in node.unmodelled.items() if keyword != "patternProperties"}
+    return replace(node, patterns={}, unmodelled=unmodelled)
 
 
 def _emit_map(emitter: EmitContext, node: ObjectNode, others: Node, depth: int) -> Emitted:

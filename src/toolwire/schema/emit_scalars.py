@@ -70,7 +70,9 @@ def _emit_format(
         and is_supported(generated, writer.dialect.patterns)
     ):
         if name in INCOMPLETE:
-            writer.report_rewrite(node, "format", f"sent as a pattern, which does not cover {INCOMPLETE[name]}")
+            writer.report_rewrite(
+                node, "format", f"sent as a pattern, which does not cover {INCOMPLETE[name]}", "format"
+            )
         return generated
     remarks.append(f"format: {name}")
     if name in ASSERTED:
@@ -179,8 +181,8 @@ def _enum_values(writer: EmitContext, node: Node, values: list[JSON]) -> tuple[O
         while name in names:
             name += " "
         names[name] = None
-    keyword = "enum" if isinstance(node, EnumNode) else None
-    writer.report_rewrite(node, "enum", "the values are sent as strings", keyword)
+    is_enum = isinstance(node, EnumNode)
+    writer.report_rewrite(node, "whole number", "the values are sent as strings", "enum" if is_enum else None)
     return {"type": "string", "enum": list(names)}, codecs.enum_codec(values, list(names))
 
 

@@ -24,10 +24,14 @@ def emit_union(emitter: EmitContext, node: UnionNode, depth: int) -> Emitted:
         for branch in node.branches
         if not (flagged and isinstance(branch, NullNode)) and not _is_self_reference(emitter, branch)
     ]
-    null = flagged and any(isinstance(branch, NullNode) for branch in node.branches)
+    nulls = [branch for branch in node.branches if flagged and isinstance(branch, NullNode)]
+    null = bool(nulls)
     _report_overlap(emitter, node)
     if not branches:
         return emitter.emit_null(node)
+    for branch in nulls:
+        for keyword in branch.annotations:
+            emitter.report_omitted(branch, keyword, "null is not a branch of its own in the dialect")
     if any(isinstance(branch, AnyNode) and not branch.unmodelled for branch in branches):
         return emitter.emit_any(annotate(AnyNode(at=node.at, origins=node.origins), node))
     if len(branches) == 1:

@@ -12,6 +12,7 @@ from functools import reduce
 
 from msgspec.structs import replace
 
+from ..ir.pointer import Object
 from .fits import RefResolver, fits, key_matches
 from .nodes import (
     AnyNode,
@@ -26,6 +27,7 @@ from .nodes import (
     TupleNode,
     UnionNode,
     annotate,
+    is_free,
 )
 from .step_budget import StepBudget
 
@@ -142,12 +144,9 @@ class Intersection:
         properties = dict(left.properties)
         for key in keys:
             node = self._intersect_property(key, left, right, hops)
-            if not isinstance(node, NeverNode):
-                properties[key] = node
-            elif key in required:
+            if isinstance(node, NeverNode) and key in required:
                 return NeverNode(at=left.at)
-            else:
-                properties.pop(key, None)
+            properties[key] = node
         rest = self._intersect_rest(left, right, hops)
         is_right = (right.closed and not left.closed) or (left.rest is None and right.rest is not None)
         merged = replace(
@@ -155,10 +154,13 @@ class Intersection:
             properties=properties,
             required=required,
             rest=None if isinstance(rest, NeverNode) else rest,
-            closed=left.closed or right.closed,
+            closed=left.closed or right.closed or isinstance(rest, NeverNode),
             patterns=self._intersect_patterns(left, right, hops),
             origins=_origins(left, right, ["additionalProperties"] if is_right else []),
         )
+        if merged.rest is None and not merged.patterns:  # otherwise a forbidden key would be one of the others
+            possible = {key: node for key, node in properties.items() if not isinstance(node, NeverNode)}
+            return merged if len(possible) == len(properties) else replace(merged, properties=possible)
         return _require_both_patterns(merged, left, right)
 
     def _intersect_property(self, key: str, left: ObjectNode, right: ObjectNode, hops: int) -> Node:
@@ -185,14 +187,20 @@ class Intersection:
         return None if any(match is None for match, _ in found) else [node for match, node in found if match]
 
     def _intersect_rest(self, left: ObjectNode, right: ObjectNode, hops: int) -> Node | None:
-        """Return the node of keys that neither side declares. A side that does not mention them does not forbid them."""
+        """Return the node of keys that neither side declares. A side that does not mention them does not forbid them.
+
+        An object that declares nothing is any object, but only as long as no other part declares something.
+        """
         if left.rest is not None and right.rest is not None:
+            if is_free(left) or is_free(right):
+                return left.rest if is_free(right) else right.rest
             return self.intersect(left.rest, right.rest, hops)
         opened, silent = (left, right) if left.rest is not None else (right, left)
         if opened.rest is None or silent.closed:
             return None
-        implied = isinstance(opened.rest, AnyNode) and opened.rest.at == opened.at  # it declares nothing at all
-        return None if implied and (silent.properties or silent.patterns) else opened.rest
+        if not is_free(opened):
+            return opened.rest
+        return None if silent.properties or silent.patterns else AnyNode(at=left.at)
 
     def _intersect_patterns(self, left: ObjectNode, right: ObjectNode, hops: int) -> dict[str, Node]:
         """Return the patterns of both sides. A pattern of one side is subject to `rest` of a side without patterns."""
@@ -262,18 +270,21 @@ def _origins(left: Node, right: Node, keywords: Iterable[str]) -> dict[str, str]
 
 
 def _require_both_patterns(merged: ObjectNode, left: ObjectNode, right: ObjectNode) -> Node:
-    """Keep as an unmodelled `allOf` that undeclared keys must match a pattern of each closed side."""
+    """Keep as unmodelled what one side requires of keys that match a pattern of the other side only."""
     if left.patterns.keys() == right.patterns.keys() or not (left.patterns and right.patterns):
         return merged
+    result: Node = merged
     for side in (left, right):
-        if side.closed:
-            keys = dict.fromkeys(side.properties, True)
-            patterns = dict.fromkeys(side.patterns, True)
+        origins = {keyword: side.pointer("additionalProperties") for keyword in ("allOf", "and")}
+        unmodelled: Object = {}
+        if side.closed and side.rest is None:
+            keys, patterns = dict.fromkeys(side.properties, True), dict.fromkeys(side.patterns, True)
             part = {"properties": keys, "patternProperties": patterns, "additionalProperties": False}
-            origins = {"allOf": side.pointer("additionalProperties")}
-            merged_part = AnyNode(unmodelled={"allOf": [part]}, at=side.at, origins=origins)
-            return annotate(merged, merged_part)
-    return merged
+            unmodelled = {"allOf": [part]}
+        elif side.rest is not None and not isinstance(side.rest, AnyNode):
+            unmodelled = {"and": "additionalProperties of another schema"}
+        result = annotate(result, AnyNode(unmodelled=unmodelled, at=side.at, origins=origins))
+    return result
 
 
 def _intersect_strings(left: StringNode, right: StringNode) -> Node:

@@ -17,8 +17,10 @@ from msgspec.structs import force_setattr, replace
 
 from ..ir.pointer import JSON, Object, join
 from ..ir.value import Value
+from .keywords import KIND_OF_KEYWORD
 
 __all__ = [
+    "NODE_KINDS",
     "AnyNode",
     "ArrayNode",
     "BooleanNode",
@@ -35,6 +37,7 @@ __all__ = [
     "annotate",
     "any_of",
     "hashable_key",
+    "is_free",
 ]
 
 
@@ -184,6 +187,18 @@ Node: TypeAlias = (
 )
 
 
+NODE_KINDS: dict[type, str] = {
+    ObjectNode: "object",
+    ArrayNode: "array",
+    TupleNode: "array",
+    StringNode: "string",
+    NumberNode: "number",
+    BooleanNode: "boolean",
+    NullNode: "null",
+}
+"""The JSON type of the nodes that have a single one."""
+
+
 def any_of(branches: list[Node], one_of: bool, at: str) -> Node:
     """Return a flat union without the branches that no value matches."""
     flat: list[Node] = []
@@ -202,6 +217,11 @@ def any_of(branches: list[Node], one_of: bool, at: str) -> Node:
     return flat[0] if len(flat) == 1 else UnionNode(tuple(flat), one_of, at=at)
 
 
+def is_free(node: ObjectNode) -> bool:
+    """Return True if other keys are allowed only because the source declares nothing about the object."""
+    return isinstance(node.rest, AnyNode) and node.rest.at == node.at and not node.rest.unmodelled
+
+
 def annotate(node: Node, by: Node, *, override: bool = False) -> Node:
     """Return `node` with the annotations and unmodelled assertions of `by` added.
 
@@ -211,7 +231,9 @@ def annotate(node: Node, by: Node, *, override: bool = False) -> Node:
     if not by.annotations and not by.unmodelled:
         return node
     taken = by.annotations if override else {k: v for k, v in by.annotations.items() if k not in node.annotations}
-    unmodelled, added = _merge_assertions(node.unmodelled, by.unmodelled)
+    kinds = _kinds(node) if by.unmodelled else None
+    applicable = {k: v for k, v in by.unmodelled.items() if kinds is None or KIND_OF_KEYWORD.get(k) in (None, *kinds)}
+    unmodelled, added = _merge_assertions(node.unmodelled, applicable)
     origins = dict(node.origins)
     for keyword, source in (*((key, key) for key in taken), *added):
         origins[keyword] = by.pointer(source)
@@ -220,6 +242,15 @@ def annotate(node: Node, by: Node, *, override: bool = False) -> Node:
     return replace(node, annotations={**node.annotations, **taken}, unmodelled=unmodelled, origins=origins)
 
 
+def _kinds(node: Node) -> frozenset[str] | None:
+    """Return the JSON types of the values of a node, to which keywords of other types never apply; None: any type."""
+    if isinstance(node, EnumNode):
+        return frozenset(_VALUE_KINDS.get(type(value), "boolean") for value in node.values)
+    kind = NODE_KINDS.get(type(node))
+    return None if kind is None else frozenset({kind})
+
+
+_VALUE_KINDS: dict[type, str] = {dict: "object", list: "array", str: "string", int: "number", float: "number"}
 _STRICTER = {"minProperties": max, "maxProperties": min}
 
 

@@ -11,7 +11,7 @@ from .dialects import Dialect
 from .nodes import ArrayNode, BooleanNode, EnumNode, Node, NullNode, ObjectNode, TupleNode, UnionNode, annotate
 from .parse import ParsedSchema
 
-__all__ = ["UNSET", "ParameterBudget"]
+__all__ = ["UNSET", "ParameterBudget", "count_parameters"]
 
 UNSET = "(not set)"
 
@@ -25,7 +25,7 @@ class ParameterBudget:
         self._optional = self._unions = 0  # how many more may be emitted
         if dialect.optional_parameters is None or dialect.union_parameters is None:
             return
-        optional, unions = _count_parameters([source.root, *source.defs.values()])
+        optional, unions = count_parameters([source.root, *source.defs.values()])
         self.is_tight = optional > dialect.optional_parameters or unions > dialect.union_parameters
         self._optional = dialect.optional_parameters
         self._unions = max(dialect.union_parameters - unions, 0)
@@ -68,7 +68,7 @@ class ParameterBudget:
         return False
 
 
-def _count_parameters(nodes: list[Node]) -> tuple[int, int]:
+def count_parameters(nodes: list[Node]) -> tuple[int, int]:
     """Count the optional parameters and the properties that are unions, in the nodes and all nodes below them."""
     optional = unions = 0
     pending = list(nodes)

@@ -27,6 +27,7 @@ from .identifiers import Identifiers, old_draft_number
 from .intersect import Intersection
 from .keywords import (
     ANNOTATIONS,
+    ASSERTING,
     COMBINED,
     DESCRIPTIVE,
     EVALUATING,
@@ -37,6 +38,7 @@ from .keywords import (
     UNMODELLED,
 )
 from .nodes import (
+    NODE_KINDS,
     AnyNode,
     ArrayNode,
     BooleanNode,
@@ -44,10 +46,8 @@ from .nodes import (
     NeverNode,
     Node,
     NullNode,
-    NumberNode,
     ObjectNode,
     RefNode,
-    StringNode,
     TupleNode,
     UnionNode,
     annotate,
@@ -67,15 +67,6 @@ _STEPS, _STEPS_PER_VALUE = 500, 4
 """The budget of intersections. The tools of public servers need less than one step per JSON value."""
 _MAX_NESTING = 16
 """Nodes being read at once beyond which a reference is read later, from an empty stack."""
-_KINDS: dict[type, str] = {
-    ObjectNode: "object",
-    ArrayNode: "array",
-    TupleNode: "array",
-    StringNode: "string",
-    NumberNode: "number",
-    BooleanNode: "boolean",
-    NullNode: "null",
-}
 _MAX_HOPS = 3
 
 
@@ -206,12 +197,28 @@ class _SchemaParser:
     def _own_node(self, schema: Object, at: str, depth: int) -> Node:
         """Read `type`, `enum` and the keywords of the type."""
         types = self._declared_types(schema, at)
+        if types is not None and not ASSERTING.isdisjoint(schema):
+            self._ignore_misplaced(schema, types, at)
         if "const" in schema or type(schema.get("enum")) is list:
-            return self._parse_enum(schema, types, at)
+            return self._narrow_enum(self._parse_enum(schema, types, at), schema, types, at, depth)
         if types is None:
             return AnyNode(at=at)
         node = any_of([self._parse_type(name, schema, at, depth) for name in types], False, at)
         return replace(node, origins={"anyOf": f"{at}/type"}) if isinstance(node, UnionNode) else node
+
+    def _ignore_misplaced(self, schema: Object, types: list[str], at: str) -> None:
+        """Record keywords of other types than the declared ones: they never apply."""
+        applicable = frozenset({"format"}).union(*(KEYWORDS_BY_TYPE.get(name, ()) for name in types))
+        self.ignored_keywords += [at + join(keyword) for keyword in schema.keys() & ASSERTING - applicable]
+
+    def _narrow_enum(self, node: Node, schema: Object, types: list[str] | None, at: str, depth: int) -> Node:
+        """Remove the values of an enum that the other keywords of the same schema exclude."""
+        if not isinstance(node, EnumNode) or ASSERTING.isdisjoint(schema):
+            return node
+        names = types or [name for name in TYPES if any(is_json_type(value, name) for value in node.values)]
+        return self._intersect(
+            node, any_of([self._parse_type(name, schema, at, depth) for name in names], False, at), at
+        )
 
     def _declared_types(self, schema: Object, at: str) -> list[str] | None:
         """Return the declared or implied types; None: any."""
@@ -284,7 +291,8 @@ class _SchemaParser:
             if extra is False and not patterns:
                 self.defects.append(SchemaDefect(f"{at}/required", f"{name!r} is both required and forbidden"))
                 return NeverNode(at=at)
-            undeclared = AnyNode(at=f"{at}/required") if rest is None else rest
+            is_other = rest is not None and self._intersection.pattern_nodes(name, patterns) == []
+            undeclared = rest if rest is not None and is_other else AnyNode(at=f"{at}/required")
             properties[name] = self._with_patterns(name, undeclared, patterns, at)
         impossible = [name for name in required if isinstance(properties[name], NeverNode)]
         if impossible:
@@ -375,17 +383,17 @@ class _SchemaParser:
 
     def _combine_untyped(self, own_node: Node, other: Node, at: str) -> Node:
         """Combine keywords without a `type` with a combinator: they constrain only values of their own type."""
-        kind, found = _KINDS.get(type(own_node)), self._resolve_node(other)
+        kind, found = NODE_KINDS.get(type(own_node)), self._resolve_node(other)
         if kind is None or not isinstance(found, UnionNode):
             return self._narrow(own_node, other, at)
-        if all(_KINDS.get(type(self._resolve_node(branch))) in (None, kind) for branch in found.branches):
+        if all(NODE_KINDS.get(type(self._resolve_node(branch))) in (None, kind) for branch in found.branches):
             return self._intersect(own_node, other, at)
         joined = any_of([self._narrow(own_node, branch, at) for branch in found.branches], found.one_of, found.at)
         return annotate(joined, found, override=True)
 
     def _narrow(self, own_node: Node, other: Node, at: str) -> Node:
         """Intersect with a node of the same type; a node of another type is not constrained by untyped keywords."""
-        kind, found = _KINDS.get(type(own_node)), self._resolve_node(other)
+        kind, found = NODE_KINDS.get(type(own_node)), self._resolve_node(other)
         if isinstance(found, EnumNode) and kind is not None:
             budget = self._intersection.budget
             values = [
@@ -394,7 +402,7 @@ class _SchemaParser:
                 if not is_json_type(item, kind) or fits(own_node, item, self._find_target, budget)
             ]
             return found if budget.exhausted else replace(found, values=tuple(values)) if values else NeverNode(at=at)
-        return self._intersect(own_node, other, at) if _KINDS.get(type(found), kind) == kind else other
+        return self._intersect(own_node, other, at) if NODE_KINDS.get(type(found), kind) == kind else other
 
     def _resolve_node(self, node: Node) -> Node:
         """Follow references; `AnyNode` if the chain is too long, or a target is still being read."""
