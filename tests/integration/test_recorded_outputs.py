@@ -40,7 +40,9 @@ def test_recorded_schemas_are_json_schema_and_identical_on_their_wire():
 
 def test_recorded_declarations_are_json_schema():
     require_recordings()
-    found = [get(one.wire).decode_request(one.request) for one in wire_exchanges() if one.accepted and one.wire == "gemini"]
+    found = [
+        get(one.wire).decode_request(one.request) for one in wire_exchanges() if one.accepted and one.wire == "gemini"
+    ]
     schemas = [tool.input_schema for request in found for tool in request.tools if tool.input_schema is not None]
     assert len(schemas) >= 50
     for schema in schemas:

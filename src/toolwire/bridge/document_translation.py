@@ -17,7 +17,6 @@ from msgspec.structs import replace
 
 from ..ir.errors import ConfigError, ProtocolError, StoredStateError
 from ..ir.losses import Loss, Losses, require_lossless
-from ..ir.parts import part_label
 from ..ir.pointer import JSON, Object, join, nearest_existing, split
 from ..ir.request import Request
 from ..ir.response import Fault, Response
@@ -25,13 +24,13 @@ from ..ir.text import to_bytes
 from ..stream.strict import as_bytes, parse, parse_object, type_label
 from ..wire import get, mcp
 from ..wire.protocol import Wire
+from .answer_converter import convert_response
 from .exchange import Exchange
 from .fit_tools import fit_tools
 from .foreign import report_extra
 from .names import NameMap
 from .preparation import Prepared, prepare
 from .readable import decode_readable_tools
-from .report_answer import AnswerReporter
 from .stored import drop_stored
 
 __all__ = ["Translation", "parse_body", "translate"]
@@ -195,10 +194,9 @@ def _translate_response(body: JSON, source: str, target: str, request: JSON) -> 
     reader, writer = get(source), get(target)
     answer = reader.decode_response(document)
     found_losses = Losses()
-    response = _make_exchange(request, writer, reader).restore(answer, found_losses, writer.capabilities)
+    response = convert_response(answer, _make_exchange(request, writer, reader), writer, found_losses)
     if response.fault is not None:
-        return _write_fault(response.fault, writer, _losses_before_fault(answer))
-    AnswerReporter(writer.name, found_losses).report_response(response)
+        return _write_fault(response.fault, writer, found_losses)
     encoded, encode_losses = writer.encode_response(response)
     found_losses.extend(encode_losses)
     if not len(found_losses):
@@ -211,15 +209,6 @@ def _make_exchange(request: JSON, client: Wire, upstream: Wire) -> Exchange:
     if request is None:
         return Exchange()
     return prepare(drop_stored(client.decode_request(parse_body(request)), upstream.name), upstream).exchange
-
-
-def _losses_before_fault(answer: Response) -> Losses:
-    """Report the parts before a fault, which do not reach the client."""
-    losses = Losses()
-    for part in answer.parts:
-        detail = "the answer ends in an error, which cannot carry it"
-        losses.add("", part_label(part), "dropped", detail, "error")
-    return losses
 
 
 def _write_fault(fault: Fault, writer: Wire, losses: Losses | None = None) -> Translation:

@@ -13,16 +13,56 @@ from __future__ import annotations
 
 from ..ir.errors import ProtocolError
 from ..ir.events import Event, TextDelta, TextEnd
+from ..ir.losses import Losses
 from ..ir.text import dumps
 from ..schema.codec import FieldCodec, apply_codec
 from ..schema.lowering import Lowered
 from ..stream.scanner import Scanner
 from ..stream.strict import parse
 
-__all__ = ["OutputLifter"]
+__all__ = ["AnswerLifter", "OutputLifter"]
 
 _SPACE = " \t\r\n"
 _JSON_STARTS = '{["-0123456789tfn'
+
+
+class AnswerLifter:
+    """Lift the texts of one answer, and report those that are not of the requested form."""
+
+    __slots__ = ("_losses", "_lowered", "_open_texts")
+
+    def __init__(self, lowered: Lowered, losses: Losses) -> None:
+        self._lowered = lowered
+        self._losses = losses
+        self._open_texts: dict[int, tuple[OutputLifter, str]] = {}  # by key: the lifter of the text, and its path
+
+    def start(self, key: int, path: str) -> None:
+        self._open_texts[key] = OutputLifter(key, self._lowered), path
+
+    def feed(self, event: TextDelta) -> tuple[Event, ...]:
+        text = self._open_texts.get(event.key)
+        return (event,) if text is None else text[0].feed(event)
+
+    def end(self, event: TextEnd) -> tuple[Event, ...]:
+        text = self._open_texts.pop(event.key, None)
+        if text is None:
+            return (event,)
+        lifter, path = text
+        events = lifter.end(event)
+        if lifter.problem is not None:
+            self._losses.add(path, "answer", "weakened", lifter.problem)
+        return events
+
+    def flush(self) -> list[Event]:
+        """Return the withheld text before a fault, which leaves its texts without an end."""
+        events = [event for key in list(self._open_texts) for event in self.end(TextEnd(key))]
+        return [event for event in events if type(event) is TextDelta]
+
+    def lift(self, text: str, path: str) -> str:
+        """Like `start`, `feed` and `end`, for a whole text."""
+        self.start(0, path)
+        events = [*self.feed(TextDelta.of(0, text)), *self.end(TextEnd(0))]
+        return "".join([event.text for event in events if type(event) is TextDelta])
 
 
 class OutputLifter:

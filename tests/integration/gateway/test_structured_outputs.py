@@ -44,7 +44,9 @@ def body_of(front: str, schema: object, model: str, *, stream: bool) -> bytes:
 async def test_upstreams_get_their_dialect_and_clients_their_schema(upstream, front, stream):
     dialect = output_dialect(get(upstream).dialect, strict=True)
     cases = ((SCHEMA, VALUE), (LIST, [{"n": 1}, {"n": 2}]))
-    texts = [json.dumps(value if front == upstream else lower(schema, dialect).encode(value)) for schema, value in cases]
+    texts = [
+        json.dumps(value if front == upstream else lower(schema, dialect).encode(value)) for schema, value in cases
+    ]
     answers = [Response(parts=(Text(text),), stop=Stop("stop")) for text in texts]
     async with gateway_to(*answers) as (gateway, provider):
         for schema, value in cases:
@@ -76,7 +78,10 @@ GEMINI = {
         "responseMimeType": "application/json",
         "responseSchema": {
             "type": "OBJECT",
-            "properties": {"city": {"type": "STRING", "nullable": True}, "days": {"type": "INTEGER", "enum": ["1", "3"]}},
+            "properties": {
+                "city": {"type": "STRING", "nullable": True},
+                "days": {"type": "INTEGER", "enum": ["1", "3"]},
+            },
             "required": ["city"],
             "propertyOrdering": ["days", "city"],
         },

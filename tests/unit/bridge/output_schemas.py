@@ -75,7 +75,9 @@ SCHEMAS = {
     },
     "tuple": {
         "type": "object",
-        "properties": {"point": {"type": "array", "prefixItems": [{"type": "number"}, {"type": "string"}], "items": False}},
+        "properties": {
+            "point": {"type": "array", "prefixItems": [{"type": "number"}, {"type": "string"}], "items": False}
+        },
         "required": ["point"],
     },
     "illegal names": {
@@ -91,8 +93,18 @@ SCHEMAS = {
     "enum at the root": {"enum": ["yes", "no"]},
     "union at the root": {
         "anyOf": [
-            {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"], "additionalProperties": False},
-            {"type": "object", "properties": {"b": {"type": "number"}}, "required": ["b"], "additionalProperties": False},
+            {
+                "type": "object",
+                "properties": {"a": {"type": "string"}},
+                "required": ["a"],
+                "additionalProperties": False,
+            },
+            {
+                "type": "object",
+                "properties": {"b": {"type": "number"}},
+                "required": ["b"],
+                "additionalProperties": False,
+            },
         ]
     },
 }

@@ -373,7 +373,9 @@ def test_a_form_that_excludes_tools_is_stated_in_the_instructions() -> None:
     assert body["generationConfig"]["responseJsonSchema"] == SCHEMAS["plain"]
 
 
-@pytest.mark.parametrize(("name", "legal"), [("my schema", False), ("x" * 90, False), ("größe", False), ("ok_1-2", True)])
+@pytest.mark.parametrize(
+    ("name", "legal"), [("my schema", False), ("x" * 90, False), ("größe", False), ("ok_1-2", True)]
+)
 @pytest.mark.parametrize("target", ["openai_chat", "openai_responses"])
 def test_names_are_legal_on_openai(target: str, name: str, legal: bool) -> None:
     output = OutputFormat("json_schema", SCHEMAS["plain"], name)
@@ -386,7 +388,11 @@ def test_names_are_legal_on_openai(target: str, name: str, legal: bool) -> None:
 
 def test_optional_properties_of_answer_and_tools_share_one_budget() -> None:
     """Anthropic counts optional parameters over all strict schemas of a request."""
-    many = {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(14)}, "additionalProperties": False}
+    many = {
+        "type": "object",
+        "properties": {f"p{n}": {"type": "string"} for n in range(14)},
+        "additionalProperties": False,
+    }
     tool = Tool("f", input_schema=many, strict=True)
     alone = prepare(Request("m", USER, (tool,)), "anthropic").request
     assert alone.tools[0].strict is True

@@ -176,7 +176,7 @@ class AnswerStats:
             self.usage = event.usage
         elif isinstance(event, ResponseStart):
             self.id, self.model = event.id, event.model
-        elif isinstance(event, ResponseEnd) and event.stops:
+        elif isinstance(event, ResponseEnd) and event.stops and event.stops[0] is not None:
             self.stop = event.stops[0].reason
 
     def reported_usage(self) -> Usage | None:

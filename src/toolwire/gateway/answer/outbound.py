@@ -13,7 +13,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from ...bridge.emulation import Emulation
-from ...bridge.repair import CallRepair, CallRepairer, repair_calls
+from ...bridge.repair import CallRepair, CallRepairer
 from ...bridge.report_answer import AnswerReporter
 from ...ir.errors import ProtocolError
 from ...ir.folding import unfold
@@ -193,6 +193,7 @@ class TranslatedRequest:
             emulation=emulation,
             client=client_request.wire.capabilities,
             is_alias=True,
+            repairer=self._make_repairer(),
         )
         if client_request.strict:
             require_lossless(self.losses)
@@ -202,6 +203,13 @@ class TranslatedRequest:
             None if emulation is None or previous is None else previous._spent_usage
         )  # on rejected answers
         self._stream_encoder: StreamEncoder | None = None if previous is None else previous._stream_encoder
+
+    def _make_repairer(self) -> CallRepairer | None:
+        if self._target.row.repair is None:
+            return None
+        repairer = CallRepairer(self._request.tools, policy=self._target.row.repair)
+        repairer.repairs = self.repairs
+        return repairer
 
     @property
     def _encoder(self) -> StreamEncoder:
@@ -236,13 +244,9 @@ class TranslatedRequest:
     def read_answer(self, data: bytes) -> None:
         """Decode a whole answer, parse and repair its calls, and add the usage of rejected answers to its own."""
         endpoint_request = self._endpoint_request
-        response = endpoint_request.restore_calls(endpoint_request.decode_answer(data))
+        response = endpoint_request.restore(endpoint_request.decode_answer(data))
         if response.fault is not None:
             raise UpstreamError(endpoint_request.sanitise_fault(response.fault))
-        if self._target.row.repair is not None:
-            repaired = repair_calls(response, self._request.tools, policy=self._target.row.repair)
-            response = repaired.response
-            self.repairs += repaired.repairs
         if self._spent_usage is not None:
             response = replace(response, usage=add_usage(self._spent_usage, response.usage))
         self._response = response
@@ -282,12 +286,8 @@ class TranslatedRequest:
         return response
 
     def open_stream(self) -> Stream:
-        """Convert the stream in steps: repair of calls first, then the removal of the gateway's own calls."""
-        repairer = None
-        if self._target.row.repair is not None:
-            repairer = CallRepairer(self._request.tools, policy=self._target.row.repair)
-            repairer.repairs = self.repairs
-        steps = [step.feed for step in (repairer, self._events) if step is not None]
+        """Convert the stream; the gateway's own calls are removed from it."""
+        steps = [] if self._events is None else [self._events.feed]
         is_first = self._gateway_tools is None or self._gateway_tools.turns == 0
         return TranslatedStream(
             self._endpoint_request,

@@ -228,7 +228,7 @@ class TranslatedStream:
         """
         if isinstance(event, StreamFault):
             self.fault = fault = self._endpoint_request.sanitise_fault(event.fault)
-            return self._encoder.feed(StreamFault(fault, event.stop))
+            return self._encoder.feed(StreamFault(fault, event.end))
         self._reporter.report_event(event)
         self._stats.add_event(event)
         self._started = self._started or isinstance(event, ResponseStart)

@@ -229,7 +229,8 @@ class ChatStreamEncoder(BaseStreamEncoder):
         own = event.extra.get(NAME)
         tail = b"]}\n\n" if not own else b"]," + to_bytes(own)[1:] + b"\n\n"
         for choice, stop in enumerate(event.stops or (None,)):
-            word = write_stop(stop, self.losses, "", choice in self._refused)
+            path = f"/alternatives/{choice - 1}" if choice else ""
+            word = write_stop(stop, self.losses, path, choice in self._refused)
             fields: Object = {"index": choice, "delta": {} if choice else delta, "finish_reason": word}
             extra = {} if stop is None else stop.extra
             out += self._head + to_bytes(write_extra(fields, extra, f"{NAME}/choice")) + tail
