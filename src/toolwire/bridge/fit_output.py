@@ -72,13 +72,13 @@ def _fit_json_mode(output: OutputFormat, request: Request, can: Capabilities, lo
         return _state_form(output, None, "the target has no JSON mode without a schema", losses)
     if not can.json_mention or _mentions_json(request, can.json_mention):
         return FittedOutput(output)
-    detail = "the target requires the word JSON in the conversation; a sentence was added to the instructions"
+    detail = "the target requires that the conversation mentions JSON; a sentence was added to the instructions"
     losses.add(join("output"), "output format json", "rewritten", detail, "info")
     return FittedOutput(output, instructions=_instructions(output))
 
 
 def _mentions_json(request: Request, where: str) -> bool:
-    """Return whether a text contains the word; the first system message is not part of the `input`."""
+    """Return whether a text mentions JSON; the first system message is not part of the `input`."""
     messages = request.messages
     if where == "input" and messages and messages[0].role == "system":
         messages = messages[1:]

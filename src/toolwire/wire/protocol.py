@@ -78,7 +78,7 @@ class Capabilities(Value, frozen=True):
     output_schemas: bool = True  # answers that match a JSON Schema
     output_with_tools: bool = True  # a required form of the answer in a request with tools
     json_mode: bool = True  # answers that are JSON, without a schema
-    json_mention: Literal["", "messages", "input"] = ""  # where JSON mode requires the word JSON
+    json_mention: Literal["", "messages", "input"] = ""  # where JSON mode requires a mention of JSON
     unsigned_call: str | None = None  # placeholder for the signature of a call that another provider made
 
 

@@ -56,8 +56,8 @@ async def test_emulated_tools_are_shown_as_json_schema(form, stream):
     assert reply.status == 200, reply.body
     prompt = provider.heard[0].body
     assert b"get_weather" in prompt and (b"integer" in prompt or b"number" in prompt)
-    for word in (b"OBJECT", b"STRING", b"INTEGER", b"nullable", b"propertyOrdering"):
-        assert word not in prompt
+    for keyword in (b"OBJECT", b"STRING", b"INTEGER", b"nullable", b"propertyOrdering"):
+        assert keyword not in prompt
 
 
 @pytest.mark.parametrize("stream", [False, True])

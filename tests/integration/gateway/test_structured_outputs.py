@@ -101,6 +101,6 @@ async def test_response_schemas_of_gemini_clients_are_converted(upstream, stream
     if upstream == "gemini":
         assert json.loads(heard.body)["generationConfig"] == GEMINI["generationConfig"]
     else:
-        for word in (b"OBJECT", b"STRING", b"INTEGER", b"nullable", b"propertyOrdering"):
-            assert word not in heard.body
+        for keyword in (b"OBJECT", b"STRING", b"INTEGER", b"nullable", b"propertyOrdering"):
+            assert keyword not in heard.body
         assert list(heard.request.output.schema["properties"]) == ["days", "city"]

@@ -312,7 +312,7 @@ def test_a_format_without_a_schema_is_json_mode(target: str) -> None:
 
 @pytest.mark.parametrize("target", ["openai_chat", "openai_responses"])
 @pytest.mark.parametrize("source", ["gemini", "ollama"])
-def test_json_mode_of_openai_gets_the_word_that_it_requires(source: str, target: str) -> None:
+def test_json_mode_of_openai_gets_the_mention_that_it_requires(source: str, target: str) -> None:
     body = body_of(source, OutputFormat("json"))
     out = translate(body, source=source, target=target, model="gpt-5").body
     messages = out["messages"] if target == "openai_chat" else out["input"]
@@ -320,7 +320,7 @@ def test_json_mode_of_openai_gets_the_word_that_it_requires(source: str, target:
     assert any(loss.path for loss in translate(body, source=source, target=target, model="gpt-5").losses)
 
 
-def test_the_word_in_a_message_is_enough() -> None:
+def test_a_mention_in_a_message_is_enough() -> None:
     request = Request("m", (Message("user", (Text("Answer in Json"),)),), output=OutputFormat("json"))
     for target in WIRES[1:]:
         prepared = prepare(request, target)
@@ -328,7 +328,7 @@ def test_the_word_in_a_message_is_enough() -> None:
         assert not len(prepared.losses)
 
 
-def test_the_word_in_the_instructions_of_responses_is_not_enough() -> None:
+def test_a_mention_in_the_instructions_of_responses_is_not_enough() -> None:
     body = {
         "messages": [{"role": "system", "content": "Answer in JSON"}, {"role": "user", "content": "hi"}],
         "response_format": {"type": "json_object"},

@@ -192,8 +192,8 @@ def test_a_schema_that_is_no_object_is_refused(field: str) -> None:
 def test_translated_declarations_are_json_schema(target: str) -> None:
     tools = [declaration_of(PARAMETERS)]
     written = json.dumps(translate(tools, source="gemini", target=target, kind="tools").body)
-    for word in ("OBJECT", "STRING", "INTEGER", "nullable", "propertyOrdering", '"1"'):
-        assert word not in written
+    for keyword in ("OBJECT", "STRING", "INTEGER", "nullable", "propertyOrdering", '"1"'):
+        assert keyword not in written
 
 
 def test_pointers_of_losses_lead_to_the_openapi_fields() -> None:
