@@ -348,6 +348,9 @@ FINDINGS = {
     "S8": Entry("a history that begins with the assistant gets a user message first where the target requires it"),
     "S16": Entry("the lost token limit, a missing schema and a missing model are reported as such"),
     "S18": Entry("results are alone in their message on Gemini"),
+    "G3b": Entry("calls of Gemini clients are repaired against the JSON Schema of their declarations"),
+    "G4": Entry("schemas of structured outputs are JSON Schema, fit the target, and their answers the client"),
+    "G12": Entry("emulated tools of Gemini clients are shown as JSON Schema"),
     "G13": Entry("arguments that are null are no arguments, for a tool that needs none"),
     "G5": Entry("references to stored conversations are refused across wires"),
 }

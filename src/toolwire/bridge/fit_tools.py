@@ -13,6 +13,7 @@ from ..ir.text import dumps
 from ..ir.tools import Tool
 from ..schema.lowering import Lowered
 from ..wire.protocol import Capabilities, Wire
+from .budget import ParameterCounts
 from .cache import fit_mark
 from .fit_schema import fit_schemas
 from .foreign import report_extra
@@ -25,9 +26,12 @@ WRAPPED_INPUT = "input"
 
 
 def fit_tools(
-    request: Request, wire: Wire, names: NameMap, losses: Losses
+    request: Request, wire: Wire, names: NameMap, losses: Losses, reserved: ParameterCounts = (0, 0)
 ) -> tuple[list[tuple[Tool, int]], dict[str, Lowered]]:
-    """Return the fitted tools with their indices in the request, and the tools whose arguments change shape."""
+    """Return the fitted tools with their indices in the request, and the tools whose arguments change shape.
+
+    `reserved` is the part of the budget of strict schemas that the schema of the answer uses.
+    """
     can = wire.capabilities
     fitted: list[tuple[Tool, int]] = []
     seen: dict[tuple[str | None, str], int] = {}
@@ -46,7 +50,7 @@ def fit_tools(
         return _declare_history(request, names, losses), {}
     if not any(tool.kind == "builtin" for tool, _ in fitted):
         fitted = [(_undefer(tool, index, losses), index) for tool, index in fitted]
-    return fit_schemas(fitted, wire, losses)
+    return fit_schemas(fitted, wire, losses, reserved)
 
 
 def _undefer(tool: Tool, index: int, losses: Losses) -> Tool:

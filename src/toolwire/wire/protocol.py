@@ -81,6 +81,10 @@ class Capabilities(Value, frozen=True):
     forced_with_budget: bool = True  # a forced call together with a thinking budget
     timestamps: bool = False  # an answer has the time of its creation
     model_in_path: bool = False  # the model is named in the path, not in the body
+    output_schemas: bool = True  # answers that match a JSON Schema
+    output_with_tools: bool = True  # a required form of the answer in a request with tools
+    json_mode: bool = True  # answers that are JSON, without a schema
+    json_mention: Literal["", "messages", "input"] = ""  # where JSON mode requires a mention of JSON
     unsigned_call: str | None = None  # placeholder for the signature of a call that another provider made
 
 

@@ -85,6 +85,7 @@ _OLD = WireCodec(
         effort_and_budget=True,
         adaptive=True,
         forced_with_budget=False,
+        json_mode=False,
     ),
     path=fixed_path("/v1/messages"),
     decode_request=decode_request,

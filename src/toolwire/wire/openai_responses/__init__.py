@@ -68,6 +68,7 @@ CODEC = WireCodec(
         parallel=True,
         cache=frozenset({"part"}),
         cache_ttls=("30m", "12h"),
+        json_mention="input",
     ),
     path=fixed_path("/responses"),
     decode_request=decode_request,
