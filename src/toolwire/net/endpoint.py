@@ -13,6 +13,7 @@ from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from ..ir.errors import ConfigError
 from ..wire.loopback import is_loopback
+from ..wire.profiles import CapabilityRow, ModelCapabilities, capabilities_for
 from ..wire.protocol import Wire
 from ..wire.vendors import COMPATIBLE, ApiKey, Vendor, find, names, vendor_codec
 
@@ -26,15 +27,39 @@ _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://").match
 class Endpoint:
     """A model on a server, and the key for it."""
 
-    __slots__ = ("_base", "_urls", "headers", "key", "model", "secrets", "vendor", "wire")
+    __slots__ = (
+        "_base",
+        "_urls",
+        "capabilities",
+        "headers",
+        "is_pinned",
+        "key",
+        "model",
+        "secrets",
+        "vendor",
+        "wire",
+    )
 
     def __init__(
-        self, vendor: Vendor, wire: Wire, model: str, base: SplitResult, key: tuple[ApiKey, str] | None
+        self,
+        vendor: Vendor,
+        wire: Wire,
+        model: str,
+        base: SplitResult,
+        key: tuple[ApiKey, str] | None,
+        *,
+        is_pinned: bool = False,
+        capability_rows: tuple[CapabilityRow, ...] = (),
     ) -> None:
+        """Create the endpoint. `is_pinned`: the caller chose the version of the wire."""
         self.vendor = vendor
         self.wire = wire
         self.model = model
         self.key = None if key is None else key[1]
+        self.is_pinned = is_pinned
+        self.capabilities: ModelCapabilities = capabilities_for(
+            wire, model, wire.version, vendor=vendor.name, rows=capability_rows
+        )
         self._base = base
         self._urls: dict[bool, str] = {}  # cached, by `stream`
         self.headers: Mapping[str, str] = {"content-type": "application/json", **wire.headers}
@@ -83,8 +108,9 @@ def endpoint_of(
     key: str | None = None,
     wire: str | None = None,
     insecure: bool = False,
+    capability_rows: tuple[CapabilityRow, ...] = (),
 ) -> Endpoint:
-    """Resolve a model of a known vendor."""
+    """Resolve a model of a known vendor. `capability_rows` come before the built-in ones."""
     address = base_url
     if address is None and vendor.base_variable is not None:
         address = environment.get(vendor.base_variable) or None
@@ -98,7 +124,9 @@ def endpoint_of(
     if found is None and is_own_origin and not vendor.keyless:
         variables = " or ".join(one.variable for one in vendor.keys)
         raise ConfigError(f"no key for {vendor.name}", hint=f"set {variables}, or pass a key (key=…, --key-env)")
-    return Endpoint(vendor, vendor_codec(vendor, wire), model, base, found)
+    is_pinned = wire is not None and "@" in wire
+    codec = vendor_codec(vendor, wire)
+    return Endpoint(vendor, codec, model, base, found, is_pinned=is_pinned, capability_rows=capability_rows)
 
 
 def _split_model(model: str, base_url: str | None) -> tuple[Vendor, str]:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from ..bridge.emulation import Emulation, emulate
 from ..bridge.preparation import prepare
+from ..bridge.versions import encode_best_version
 from ..ir.errors import ProtocolError
 from ..ir.events import Event
 from ..ir.losses import Losses
@@ -23,6 +24,7 @@ from ..ir.response import Fault, Response
 from ..ir.text import to_bytes
 from ..stream.strict import parse, parse_object
 from ..text.engine.format import Format
+from ..wire.profiles import ModelCapabilities
 from ..wire.protocol import Capabilities
 from .endpoint import Endpoint
 
@@ -45,11 +47,12 @@ class EndpointRequest:
         emulation: Emulation | None = None,
         client: Capabilities | None = None,
         is_alias: bool = False,
+        capabilities: ModelCapabilities | None = None,
     ) -> None:
         """Prepare the request.
 
         `client`: the capabilities of the wire on which the response will be written, if there is one. `is_alias`: the
-        request names this model by an alias.
+        request names this model by an alias. `capabilities` describe the model; by default, those of the endpoint.
         """
         self.endpoint = endpoint
         self._client = client
@@ -63,10 +66,18 @@ class EndpointRequest:
         self.emulation = emulation
         history_model = request.model if request.model not in ("", endpoint.model) and not is_alias else None
         prepared = prepare(
-            sent_request if emulation is None else emulation.request, endpoint.wire, history_model=history_model
+            sent_request if emulation is None else emulation.request,
+            endpoint.wire,
+            history_model=history_model,
+            capabilities=endpoint.capabilities if capabilities is None else capabilities,
         )
         self._exchange = prepared.exchange
-        body, more = endpoint.wire.encode_request(prepared.request)
+        wire = endpoint.wire
+        if endpoint.is_pinned:
+            body, more = wire.encode_request(prepared.request)
+        else:
+            wire, (body, more) = encode_best_version(prepared.request, wire)
+        self.headers = endpoint.headers if wire is endpoint.wire else {**endpoint.headers, **wire.headers}
         if emulation is not None:
             losses.extend(emulation.losses)
         losses.extend(prepared.losses)

@@ -5,7 +5,8 @@
     toolwire.wire.get("anthropic@2023-06-01")   # that version
 
 A wire is imported on first use. A third party adds a wire with an entry point of the group `toolwire.wire` that names a
-codec; `toolwire.testing` checks it. A codec with several versions has a mapping `versions`.
+codec; `toolwire.testing` checks it. A codec with several versions has a mapping `versions`. `capabilities_for` returns
+the features of one model on a wire.
 """
 
 from __future__ import annotations
@@ -19,16 +20,48 @@ from ..ir.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from .profiles import (
+        CapabilityMatch,
+        CapabilityRow,
+        ModelCapabilities,
+        capabilities_for,
+        explain_capabilities,
+        parse_capability_rows,
+    )
     from .protocol import Capabilities, Limits, Wire
     from .signatures import Signature
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
-        {"protocol": ("Capabilities", "Limits", "Wire"), "signatures": ("Signature",)},
+        {
+            "profiles": (
+                "CapabilityMatch",
+                "CapabilityRow",
+                "ModelCapabilities",
+                "capabilities_for",
+                "explain_capabilities",
+                "parse_capability_rows",
+            ),
+            "protocol": ("Capabilities", "Limits", "Wire"),
+            "signatures": ("Signature",),
+        },
         own=("get", "names"),
     )
 
-__all__ = ["Capabilities", "Limits", "Signature", "Wire", "get", "names"]
+__all__ = [
+    "Capabilities",
+    "CapabilityMatch",
+    "CapabilityRow",
+    "Limits",
+    "ModelCapabilities",
+    "Signature",
+    "Wire",
+    "capabilities_for",
+    "explain_capabilities",
+    "get",
+    "names",
+    "parse_capability_rows",
+]
 
 # The only list of the built-in wires: each is a package here with a CODEC.
 _BUILT_IN = ("anthropic", "gemini", "ollama", "openai_chat", "openai_responses")

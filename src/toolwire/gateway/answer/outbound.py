@@ -193,11 +193,12 @@ class TranslatedRequest:
             emulation=emulation,
             client=client_request.wire.capabilities,
             is_alias=True,
+            capabilities=target.capabilities,
         )
         if client_request.strict:
             require_lossless(self.losses)
         self.body = self._endpoint_request.body
-        self.headers = self.endpoint.headers
+        self.headers = self._endpoint_request.headers
         self._spent_usage: Usage | None = (
             None if emulation is None or previous is None else previous._spent_usage
         )  # on rejected answers

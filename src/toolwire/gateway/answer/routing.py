@@ -16,6 +16,7 @@ from random import Random
 from msgspec import Struct
 
 from ...ir.errors import ToolwireError
+from ...wire.profiles import ModelCapabilities, overlay
 from ..settings import ModelRow, TargetRow
 from ..upstreams import ConfiguredUpstream
 from .client_request import ClientRequest
@@ -43,6 +44,11 @@ class Target(Struct, frozen=True):
     upstream: ConfiguredUpstream
     model: str  # the upstream's name for it
     row: ModelRow
+
+    @property
+    def capabilities(self) -> ModelCapabilities:
+        """The model's capabilities: of the settings, of their capabilities file, and of the built-in rows."""
+        return overlay(self.row.capabilities, self.upstream.endpoint(self.model).capabilities)
 
     @property
     def label(self) -> str:
