@@ -334,5 +334,13 @@ FINDINGS = {
     "Z7": Entry("MCP is not served to other machines without a token"),
     "U1": Entry("terminal output keeps newlines, tabs, joined emoji and right-to-left text, and no control sequences"),
     "U2": Entry("an MCP server that announces changes while it is listed keeps its tools"),
+    "G1": Entry("system messages keep their position on models that accept it, and move to a legal one elsewhere"),
+    "G7": Entry("max_tokens below the minimum of the target is raised to it"),
+    "G8": Entry("requests obey the capabilities of their model, by rows with sources, the settings or a file"),
+    "G9": Entry("a thinking budget made from an effort leaves room for the answer"),
+    "G10": Entry("the API version is chosen so that sampling parameters reach models that accept them"),
+    "G22": Entry(
+        "thinking is left off where the model requires the thinking of its last calls and the history lacks it"
+    ),
     "G5": Entry("references to stored conversations are refused across wires"),
 }

@@ -34,7 +34,10 @@ def fit_reasoning(
     if reasoning is None:
         return None
     if model.thinking is False:
-        return _drop_settings(reasoning, losses)
+        # Turning reasoning off is not a loss on a model that never reasons.
+        severity: Severity = "info" if reasoning.mode == "off" else "warning"
+        losses.add(_REASONING, "reasoning", "dropped", "this model does not reason", severity)
+        return None
     if reasoning.mode == "off":
         return _fit_off(reasoning, wire, model, losses)
     fitted = _fit_amount(reasoning, request, wire, losses)
@@ -97,12 +100,6 @@ def _turn_off_for_tools(
     detail = "on this wire the model accepts tools only without reasoning; the wire openai_responses accepts both"
     losses.add(_REASONING, "reasoning", "weakened", detail)
     return ReasoningConfig("off") if reasoning is None else replace(reasoning, mode="off", effort=None, budget=None)
-
-
-def _drop_settings(reasoning: ReasoningConfig, losses: Losses) -> None:
-    """Drop all settings, for a model that never reasons. Turning reasoning off is not a loss there."""
-    severity: Severity = "info" if reasoning.mode == "off" else "warning"
-    losses.add(_REASONING, "reasoning", "dropped", "this model does not reason", severity)
 
 
 def _fit_off(

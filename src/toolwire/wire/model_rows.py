@@ -206,7 +206,7 @@ def _reasons(efforts: str, default: str) -> ModelCapabilities:
     base = ModelCapabilities(efforts=levels, default_effort=default, min_output=16)
     if "none" in levels:
         return replace(base, thinking_off=True, refused_when_thinking=_GPT_SAMPLING)
-    return replace(base, thinking_off=False, refused_params=_GPT_SAMPLING)
+    return replace(base, thinking_off=False, refused_params=_GPT_SAMPLING, refused_when_thinking=())
 
 
 _GPT = (
@@ -281,10 +281,15 @@ _GPT = (
         "2026-08-22",
         ModelCapabilities(thinking_off=False, efforts=(), refused_params=_GPT_SAMPLING),
     ),
-    _gpt(("o1*", "o3*", "o4*"), _GPT_DOCS + "guides/reasoning", "2026-08-22", _reasons("low medium high", "medium")),
+    _gpt(
+        ("o1", "o1-20*", "o1-pro*", "o3*", "o4*"),
+        _GPT_DOCS + "guides/reasoning",
+        "2026-08-22",
+        _reasons("low medium high", "medium"),
+    ),
     _gpt(
         ("gpt-4*", "gpt-3.5*", "chatgpt-4o*"),
-        _PROBED + "; findings G8: reasoning_effort on gpt-4o is a 400",
+        _PYDANTIC,
         "2026-08-22",
         ModelCapabilities(thinking=False, efforts=()),
     ),

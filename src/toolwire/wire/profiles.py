@@ -262,10 +262,13 @@ def check_capabilities(capabilities: ModelCapabilities, location: str) -> None:
     for field in ("name", "id"):
         pattern = getattr(capabilities, field)
         try:
-            re.compile(pattern or "")
+            legal = pattern is None or re.compile(pattern)
         except re.error as error:
             detail = f"{location}.{field}: {pattern!r} is not a valid regular expression: {error}"
             raise ConfigError(detail, hint="use the syntax of Python's re") from None
+        if field == "name" and isinstance(legal, re.Pattern) and not legal.fullmatch("_aZ0"):
+            hint = "admit letters, digits and _, of which other names are made"
+            raise ConfigError(f"{location}.name: {pattern!r} does not match '_aZ0'", hint=hint)
     for field, known in (
         ("refused_params", Params.__struct_fields__),
         ("refused_when_thinking", Params.__struct_fields__),
