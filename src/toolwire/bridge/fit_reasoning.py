@@ -8,7 +8,7 @@ from ..ir.losses import Losses, Severity
 from ..ir.parts import Reasoning, ToolCall, ToolResult
 from ..ir.pointer import join
 from ..ir.request import ReasoningConfig, Request
-from ..wire.profiles import ModelCapabilities
+from ..wire.capability_rows import ModelCapabilities
 from ..wire.protocol import Wire
 from .history import DraftMessage
 
@@ -26,7 +26,7 @@ def fit_reasoning(
 ) -> ReasoningConfig | None:
     """Return the reasoning settings in a form that the target and the model accept.
 
-    `wire` has the efforts and budgets of the model. `has_tools` tells whether tools are declared on the target.
+    `wire` has the efforts and budgets of the model. `has_tools`: tools are declared on the target.
     """
     reasoning = request.reasoning
     if has_tools and model.effort_with_tools is False:

@@ -16,8 +16,9 @@ from ..ir.pointer import join, split
 from ..ir.request import Request
 from ..ir.tools import Tool
 from ..wire import get
+from ..wire.capability_rows import UNKNOWN_MODEL, ModelCapabilities
 from ..wire.codec import WireCodec
-from ..wire.profiles import UNKNOWN_MODEL, ModelCapabilities, capabilities_for, fit_codec
+from ..wire.profiles import fit_codec, match_capabilities
 from ..wire.protocol import Wire
 from .exchange import Exchange
 from .fit_choice import fit_choice
@@ -79,7 +80,7 @@ def prepare(
     to another. `capabilities` describe the model; by default, those of the built-in rows.
     """
     wire = get(wire) if isinstance(wire, str) else wire
-    model = capabilities_for(wire, request.model) if capabilities is None else capabilities
+    model = match_capabilities(wire, request.model).capabilities if capabilities is None else capabilities
     if model is not UNKNOWN_MODEL and isinstance(wire, WireCodec):
         wire = fit_codec(wire, model)  # a third party's implementation declares its own capabilities
     stored = find_stored(request, wire.name)

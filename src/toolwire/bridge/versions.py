@@ -1,4 +1,7 @@
-"""Choose the version of a wire that loses least of a request."""
+"""Choose the version of a wire that loses least of a request.
+
+Separate because it needs no endpoint: a program that sends requests itself calls it after `prepare`.
+"""
 
 from __future__ import annotations
 

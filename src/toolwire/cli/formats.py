@@ -1,4 +1,4 @@
-"""`toolwire formats`: list the wires with their capabilities, the text formats, and what is known about a model."""
+"""`toolwire formats`: list the wires with their capabilities, the text formats, and the known capabilities of a model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ examples:
   toolwire formats
   toolwire formats anthropic
   toolwire formats hermes                 a text format, with a call and a result in the model's notation
-  toolwire formats anthropic/claude-opus-5-5   what is known about a model, with source and date
+  toolwire formats anthropic/claude-opus-5-5   the capabilities of a model, with sources and dates
   toolwire formats --json | jq '.wires[].limits'
 """
 _FLAGS = {
@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run_model(name: str, arguments: argparse.Namespace) -> int:
-    """Print what is known about a model, and why."""
+    """Print the known capabilities of a model, with the row of each."""
     from ..net.capability_file import load_capability_rows
     from .formats_model import model_as_json, model_lines, refuse_similar_name, report_model
 

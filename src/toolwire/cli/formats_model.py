@@ -1,11 +1,12 @@
-"""`toolwire formats MODEL`: what is known about a model on each wire, and which row states it."""
+"""`toolwire formats MODEL`: the known capabilities of a model on each wire, with the row of each."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 from ..ir.errors import ConfigError
-from ..wire.profiles import CapabilityMatch, CapabilityRow, explain_capabilities
+from ..wire.capability_rows import CapabilityRow
+from ..wire.profiles import CapabilityMatch, match_capabilities
 from ..wire.protocol import Wire
 from .show import paint, table
 
@@ -22,21 +23,17 @@ class ModelReport(NamedTuple):
 
 
 def report_model(name: str, wire_name: str | None, rows: tuple[CapabilityRow, ...]) -> list[ModelReport]:
-    """Return what is known about `name`, or `vendor/name`, on the vendor's wire, on `wire_name`, or on every wire."""
+    """Look up `name`, or `vendor/name`, on the vendor's wire, on `wire_name`, or on every wire that has a row for it."""
     from ..wire import get, names, vendors
 
     head, mark, rest = name.partition("/")
     if mark and rest and head in vendors.names():
         vendor = vendors.find(head)
         wire = vendors.vendor_codec(vendor, wire_name)
-        return [ModelReport(wire, vendor.name, rest, _explain(wire, rest, vendor.name, rows))]
+        return [ModelReport(wire, vendor.name, rest, match_capabilities(wire, rest, vendor=vendor.name, rows=rows))]
     wires = [get(wire_name)] if wire_name else [get(known) for known in names()]
-    reports = [ModelReport(wire, wire.provider, name, _explain(wire, name, wire.provider, rows)) for wire in wires]
+    reports = [ModelReport(wire, wire.provider, name, match_capabilities(wire, name, rows=rows)) for wire in wires]
     return reports if wire_name else [report for report in reports if report.match.rows]
-
-
-def _explain(wire: Wire, model: str, vendor: str, rows: tuple[CapabilityRow, ...]) -> CapabilityMatch:
-    return explain_capabilities(wire, model, wire.version, vendor=vendor, rows=rows)
 
 
 def refuse_similar_name(name: str) -> None:
@@ -56,7 +53,7 @@ def model_lines(name: str, reports: list[ModelReport]) -> list[str]:
     known = [report for report in reports if report.match.rows]
     if not known:
         return [
-            f"{name}: unknown. Nothing is dropped or changed for it, except what its wire does not support.",
+            f"{name}: unknown. Only the limits of its wire apply to it; nothing else is dropped or changed.",
             "Describe it in toolwire.toml ([models.NAME.capabilities]) or in a capabilities file:",
             "docs/capabilities.md",
         ]

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from ..ir.errors import ConfigError
 from ..ir.pointer import JSON
-from ..wire.profiles import UNKNOWN_MODEL, ModelCapabilities, check_capabilities
+from ..wire.capability_rows import UNKNOWN_MODEL, ModelCapabilities, check_capabilities
 
 __all__ = [
     "KeyRow",

@@ -8,7 +8,7 @@ from pathlib import Path
 from ..ir.errors import ConfigError
 from ..net.endpoint import Endpoint, endpoint_of
 from ..net.http import Transport, load_transport
-from ..wire.profiles import CapabilityRow
+from ..wire.capability_rows import CapabilityRow
 from ..wire.vendors import COMPATIBLE, find, names
 from .settings import UpstreamRow
 

@@ -31,7 +31,8 @@ from ..ir.response import Fault, Response, UpstreamError
 from ..ir.terminal import neutralise_line
 from ..stream.strict import LIMIT
 from ..text.engine.format import Format
-from ..wire.profiles import ModelCapabilities, overlay
+from ..wire.capability_rows import ModelCapabilities
+from ..wire.profiles import overlay
 from .endpoint import Endpoint, resolve
 from .endpoint_request import EndpointRequest
 from .http import Reply, Transport, load_transport

@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from ..ir.errors import ConfigError
+from ..wire.capability_rows import CapabilityRow, ModelCapabilities
 from ..wire.loopback import is_loopback
-from ..wire.profiles import CapabilityRow, ModelCapabilities, capabilities_for
+from ..wire.profiles import match_capabilities
 from ..wire.protocol import Wire
 from ..wire.vendors import COMPATIBLE, ApiKey, Vendor, find, names, vendor_codec
 
@@ -57,9 +58,9 @@ class Endpoint:
         self.model = model
         self.key = None if key is None else key[1]
         self.is_pinned = is_pinned
-        self.capabilities: ModelCapabilities = capabilities_for(
-            wire, model, wire.version, vendor=vendor.name, rows=capability_rows
-        )
+        self.capabilities: ModelCapabilities = match_capabilities(
+            wire, model, vendor=vendor.name, rows=capability_rows
+        ).capabilities
         self._base = base
         self._urls: dict[bool, str] = {}  # cached, by `stream`
         self.headers: Mapping[str, str] = {"content-type": "application/json", **wire.headers}

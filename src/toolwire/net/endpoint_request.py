@@ -24,7 +24,7 @@ from ..ir.response import Fault, Response
 from ..ir.text import to_bytes
 from ..stream.strict import parse, parse_object
 from ..text.engine.format import Format
-from ..wire.profiles import ModelCapabilities
+from ..wire.capability_rows import ModelCapabilities
 from ..wire.protocol import Capabilities
 from .endpoint import Endpoint
 

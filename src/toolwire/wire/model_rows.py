@@ -1,6 +1,6 @@
 """The built-in rows about models. Specific rows come first: for each field the first matching row decides.
 
-A row states only what its source states. Newer members of a family get the facts that hold for all models since a named
+A row states only facts of its source. Newer members of a family get the facts that hold for all models since a named
 one; everything else about them stays unknown. `recorded` in a source is an exchange of the recorded provider traffic
 (tests/integration/recorded_traffic.py): a status 200 proves acceptance, the message of a 400 proves refusal.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from .profiles import CapabilityRow, ModelCapabilities
+from .capability_rows import CapabilityRow, ModelCapabilities
 
 __all__ = ["ROWS"]
 

@@ -10,8 +10,8 @@ from toolwire.bridge.versions import encode_best_version
 from toolwire.ir import Media
 from toolwire.ir.request import Params, ReasoningConfig
 from toolwire.wire import ModelCapabilities, capabilities_for, explain_capabilities, get
+from toolwire.wire.capability_rows import UNKNOWN_MODEL
 from toolwire.wire.model_rows import ROWS
-from toolwire.wire.profiles import UNKNOWN_MODEL
 
 USER = Message("user", (Text("hi"),))
 TOOL = Tool("look", input_schema={"type": "object", "properties": {}})

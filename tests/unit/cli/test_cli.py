@@ -132,7 +132,7 @@ def test_formats_explains_the_capabilities_of_a_model(capsys, tmp_path):
     assert (model["wire"], model["vendor"]) == ("openai_chat", "openai-chat")
     assert model["capabilities"]["thinking"]["value"] is False
     assert main(["formats", "ollama/my-claude-clone"]) == 0
-    assert "unknown. Nothing is dropped" in capsys.readouterr().out
+    assert "unknown. Only the limits of its wire" in capsys.readouterr().out
     file = tmp_path / "models.json"
     row = {"models": ["house"], "capabilities": {"media": []}, "source": "our server", "date": "2026-11-16"}
     file.write_text(json.dumps([row]))

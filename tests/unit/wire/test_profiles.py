@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -18,8 +19,9 @@ from toolwire.wire import (
     get,
     parse_capability_rows,
 )
+from toolwire.wire.capability_rows import UNKNOWN_MODEL
 from toolwire.wire.model_rows import ROWS
-from toolwire.wire.profiles import UNKNOWN_MODEL, fit_codec, normalise_model, overlay
+from toolwire.wire.profiles import fit_codec, normalise_model, overlay
 
 ROW = {"models": ["house-*"], "capabilities": {"forced_choice": False}, "source": "our server", "date": "2026-11-16"}
 
@@ -166,3 +168,9 @@ def test_invalid_file_is_named(tmp_path, content, expected):
         load_capability_rows(file)
     assert str(file) in str(caught.value)
     assert expected in str(caught.value)
+
+
+def test_documentation_describes_every_field():
+    page = (Path(__file__).parents[3] / "docs" / "capabilities.md").read_text("utf-8")
+    rows = "".join(line.split("|")[1] for line in page.splitlines() if line.startswith("| `"))
+    assert set(re.findall(r"`(\w+)`", rows)) == set(ModelCapabilities.__struct_fields__)

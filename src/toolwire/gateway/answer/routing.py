@@ -16,7 +16,8 @@ from random import Random
 from msgspec import Struct
 
 from ...ir.errors import ToolwireError
-from ...wire.profiles import ModelCapabilities, overlay
+from ...wire.capability_rows import ModelCapabilities
+from ...wire.profiles import overlay
 from ..settings import ModelRow, TargetRow
 from ..upstreams import ConfiguredUpstream
 from .client_request import ClientRequest
