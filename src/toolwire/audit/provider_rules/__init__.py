@@ -1,6 +1,6 @@
 """A provider's documented constraints as code: each rule with its source, checked on the body of a request.
 
-The package imports neither `toolwire.wire` nor `toolwire.bridge`, so that it can judge what they produce.
+The package imports neither `toolwire.wire` nor `toolwire.bridge`, so that it can judge their output.
 """
 
 from __future__ import annotations

@@ -9,9 +9,9 @@ from ...ir.pointer import JSON, Object
 from ..findings import Hit
 from .constraints import CheckedBody, constraint
 from .documents import (
-    Call,
-    Result,
-    Step,
+    CallRef,
+    ResultRef,
+    CallTurn,
     child_object,
     is_blank,
     items_of,
@@ -33,7 +33,6 @@ __all__ = ["messages_of"]
 
 _WIRE = "anthropic"
 _SDK = "anthropic 2.8.0 (2026-11)"
-_ISSUES = "github.com/anthropics/claude-code issues, 2025-2026"
 _ERRORS = "https://platform.claude.com/docs/en/api/errors (2026)"
 _THINKING = ("thinking", "redacted_thinking")
 
@@ -55,14 +54,19 @@ def _client_tools(checked: CheckedBody) -> Iterator[tuple[str, Object]]:
             yield at, tool
 
 
-@constraint("TW001", _WIRE, _ISSUES, error="tools: Tool names must be unique.")
+@constraint(
+    "TW001",
+    _WIRE,
+    "https://github.com/anthropics/claude-code/issues/10687 (2025-10)",
+    error="tools: Tool names must be unique.",
+)
 def check_unique_names(checked: CheckedBody) -> Iterator[Hit]:
     tools = objects_of(checked.body.get("tools"), "/tools")
     named = ((f"{at}/name", tool["name"]) for at, tool in tools if type(tool.get("name")) is str)
     yield from repeated(named, "two tools have the name {!r}")
 
 
-@constraint("TW003", _WIRE, _ISSUES,
+@constraint("TW003", _WIRE, "https://github.com/home-assistant/core/issues/147760 (2025-06)",
             error="tools.0.custom.name: String should match pattern '^[a-zA-Z0-9_-]{1,128}$'")  # fmt: skip
 def check_names(checked: CheckedBody) -> Iterator[Hit]:
     named = list(_client_tools(checked))
@@ -73,14 +77,14 @@ def check_names(checked: CheckedBody) -> Iterator[Hit]:
             yield Hit(f"{at}/name", f"{shorten(name)} must match ^[a-zA-Z0-9_-]{{1,128}}$")
 
 
-@constraint("TW020", _WIRE, f"{_SDK}: ToolParam.input_schema", error="tools.0.custom.input_schema.type: Field required")
+@constraint("TW020", _WIRE, f"{_SDK}: ToolParam.input_schema")
 def check_root_types(checked: CheckedBody) -> Iterator[Hit]:
     for at, tool in _client_tools(checked):
         for hit in root_type(tool.get("input_schema")):
             yield Hit(f"{at}/input_schema{hit.path}", hit.message)
 
 
-@constraint("TW021", _WIRE, _ISSUES,
+@constraint("TW021", _WIRE, "https://github.com/anthropics/claude-code/issues/40075 (2026-03)",
             error="tools.0.custom.input_schema: input_schema does not support oneOf, allOf, or anyOf at the top level")  # fmt: skip
 def check_roots(checked: CheckedBody) -> Iterator[Hit]:
     for at, tool in _client_tools(checked):
@@ -88,7 +92,7 @@ def check_roots(checked: CheckedBody) -> Iterator[Hit]:
             yield Hit(f"{at}/input_schema{hit.path}", hit.message)
 
 
-@constraint("TW022", _WIRE, _ISSUES,
+@constraint("TW022", _WIRE, "claude-code issues (2025-2026)",
             error="tools.0.custom.input_schema.properties: Property keys should match pattern '^[a-zA-Z0-9_.-]{1,64}$'")  # fmt: skip
 def check_property_names(checked: CheckedBody) -> Iterator[Hit]:
     for at, tool in _client_tools(checked):
@@ -96,7 +100,7 @@ def check_property_names(checked: CheckedBody) -> Iterator[Hit]:
             yield Hit(f"{at}/input_schema{hit.path}", hit.message)
 
 
-@constraint("TW041", _WIRE, "https://platform.claude.com/docs/en/build-with-claude/structured-outputs (2026)",
+@constraint("TW109", _WIRE, "https://platform.claude.com/docs/en/build-with-claude/structured-outputs (2026)",
             error="tools.0.custom: For 'integer' type, properties maximum, minimum are not supported")  # fmt: skip
 def check_strict(checked: CheckedBody) -> Iterator[Hit]:
     for at, tool in _client_tools(checked):
@@ -104,26 +108,28 @@ def check_strict(checked: CheckedBody) -> Iterator[Hit]:
             yield Hit(f"{at}/input_schema{hit.path}", hit.message)
 
 
-@constraint("TW012", _WIRE, "github.com/firebase/genkit issue 5230 (2026); anthropic-sdk-typescript issue 885 (2026)",
+@constraint("TW012", _WIRE, "https://github.com/firebase/genkit/issues/5230 (2026)",
             error="Schemas contains too many parameters with union types (limit: 16)")  # fmt: skip
 def check_strict_budget(checked: CheckedBody) -> Iterator[Hit]:
     schemas = [tool.get("input_schema") for _, tool in _client_tools(checked) if tool.get("strict") is True]
     counted = [count_parameters(schema) for schema in schemas]
     totals = (len(schemas), sum(one for one, _ in counted), sum(one for _, one in counted))
-    for total, limit, what in zip(totals, (20, 24, 16), ("strict tools", "optional parameters", "union types"), strict=True):
+    for total, limit, what in zip(
+        totals, (20, 24, 16), ("strict tools", "optional parameters", "union types"), strict=True
+    ):
         if total > limit:
             yield Hit("/tools", f"strict tools may have at most {limit} {what} together, got {total}")
 
 
 @constraint("TW110", _WIRE, "https://platform.claude.com/docs/en/build-with-claude/structured-outputs (2026)",
-            error="output_config.format.schema: For 'object' type, 'additionalProperties' must be explicitly set to false")  # fmt: skip
+            error="For 'object' type, 'additionalProperties' must be explicitly set to false")  # fmt: skip
 def check_answer_schema(checked: CheckedBody) -> Iterator[Hit]:
     schema = child_object(checked.body, "output_config", "format").get("schema")
     for hit in anthropic_strict(schema):
         yield Hit(f"/output_config/format/schema{hit.path}", hit.message)
 
 
-@constraint("TW053", _WIRE, _ISSUES, error="Tool 'x' not found in provided tools")
+@constraint("TW053", _WIRE, "https://platform.claude.com/docs/en/agents-and-tools/tool-use/define-tools (2026)")
 def check_choice(checked: CheckedBody) -> Iterator[Hit]:
     choice = child_object(checked.body, "tool_choice")
     declared = {tool.get("name") for _, tool in objects_of(checked.body.get("tools"), "/tools")}
@@ -132,47 +138,58 @@ def check_choice(checked: CheckedBody) -> Iterator[Hit]:
         yield Hit("/tool_choice/name", f"no tool has the name {shorten(name)}")
 
 
-@constraint("TW106", _WIRE, _ISSUES, error="tool_choice may only be specified while providing tools.")
+@constraint(
+    "TW106",
+    _WIRE,
+    "https://platform.claude.com/docs/en/agents-and-tools/tool-use/define-tools (2026)",
+    error="tool_choice may only be specified while providing tools.",
+)
 def check_choice_without_tools(checked: CheckedBody) -> Iterator[Hit]:
-    if checked.body.get("tool_choice") is not None and not checked.body.get("tools") and not checked.body.get("mcp_servers"):
+    if (
+        checked.body.get("tool_choice") is not None
+        and not checked.body.get("tools")
+        and not checked.body.get("mcp_servers")
+    ):
         yield Hit("/tool_choice", "a tool choice needs tools, and the request declares none")
 
 
-def _steps(messages: list[tuple[str, Object]]) -> Iterator[Step]:
+def _steps(messages: list[tuple[str, Object]]) -> Iterator[CallTurn]:
     """Merge consecutive messages of one role into turns, as the API does."""
-    calls: list[Call] = []
-    results: list[Result] = []
+    calls: list[CallRef] = []
+    results: list[ResultRef] = []
     role: JSON = None
     for at, message in messages:
         if message.get("role") == "system":
             continue
         if message.get("role") != role and role is not None:
-            yield Step(calls, results)
+            yield CallTurn(calls, results)
             calls, results = [], []
         role = message.get("role")
         for where, block in objects_of(message.get("content"), f"{at}/content"):
             if block.get("type") == "tool_use" and role == "assistant":
-                calls.append(Call(where, str(block.get("id"))))
+                calls.append(CallRef(where, str(block.get("id"))))
             elif block.get("type") == "tool_result" and role == "user":
-                results.append(Result(f"{where}/tool_use_id", str(block.get("tool_use_id"))))
-    yield Step(calls, results)
+                results.append(ResultRef(f"{where}/tool_use_id", str(block.get("tool_use_id"))))
+    yield CallTurn(calls, results)
 
 
-@constraint("TW061", _WIRE, _ERRORS,
+@constraint("TW061", _WIRE, "https://github.com/Hmbown/Codewhale/issues/4329 (2026-07)",
             error="`tool_use` ids were found without `tool_result` blocks immediately after: toolu_1.")  # fmt: skip
 def check_pairs(checked: CheckedBody) -> Iterator[Hit]:
     yield from unpaired(_steps(messages_of(checked)))
 
 
-@constraint("TW062", _WIRE, f"{_ISSUES}; recorded exchanges of pydantic-ai 4fda3898 (2026-08)",
+@constraint("TW062", _WIRE, "claude-code issues (2025-2026); recorded exchanges of pydantic-ai 4fda3898 (2026-08)",
             error="messages.3.content.0: `tool_use` ids must be unique")  # fmt: skip
 def check_ids_unique(checked: CheckedBody) -> Iterator[Hit]:
-    """An id must be unique among the calls of a turn; an id of an earlier, answered turn is accepted again."""
+    """Report an id that two calls of a turn share; an id of an earlier, answered turn is accepted again."""
     for step in _steps(messages_of(checked)):
-        yield from repeated(((f"{call.path}/id", call.id) for call in step.calls), "two calls of a turn have the id {!r}")
+        yield from repeated(
+            ((f"{call.path}/id", call.id) for call in step.calls), "two calls of a turn have the id {!r}"
+        )
 
 
-@constraint("TW130", _WIRE, _ISSUES,
+@constraint("TW130", _WIRE, "https://github.com/HKUDS/nanobot/pull/4356 (2026-06)",
             error="messages.1.content.0.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'")  # fmt: skip
 def check_call_ids(checked: CheckedBody) -> Iterator[Hit]:
     for at, _, block in _blocks(checked):
@@ -182,31 +199,53 @@ def check_call_ids(checked: CheckedBody) -> Iterator[Hit]:
             yield Hit(f"{at}/{key}", f"{shorten(call_id)} must match ^[a-zA-Z0-9_-]+$")
 
 
-@constraint("TW063", _WIRE, f"{_SDK}: ThinkingBlockParam.signature", error="messages.1.content.0.thinking.signature: Field required")
+@constraint(
+    "TW063",
+    _WIRE,
+    f"{_SDK}: ThinkingBlockParam.signature",
+    error="messages.1.content.0.thinking.signature: Field required",
+)
 def check_signatures(checked: CheckedBody) -> Iterator[Hit]:
     for at, _, block in _blocks(checked):
         if block.get("type") == "thinking" and not block.get("signature"):
             yield Hit(at, "thinking is only accepted with the signature that came with it")
 
 
-@constraint("TW065", _WIRE, _ERRORS, error="messages: text content blocks must be non-empty")
+@constraint(
+    "TW065",
+    _WIRE,
+    "https://github.com/LibreChat-AI/agents/pull/124 (2026-04)",
+    error="messages: text content blocks must be non-empty",
+)
 def check_empty(checked: CheckedBody) -> Iterator[Hit]:
+    """Report messages without content, empty texts, and messages whose only texts are whitespace."""
     messages = messages_of(checked)
     for index, (at, message) in enumerate(messages):
-        final = index == len(messages) - 1 and message.get("role") == "assistant"
         content = message.get("content")
+        final = index == len(messages) - 1 and message.get("role") == "assistant"
         if content in ("", []) and not final:
             yield Hit(f"{at}/content", "every message needs content, except a final assistant message")
         elif is_blank(content) and content:
-            yield Hit(f"{at}/content", "text must contain more than whitespace")
-    blocks = [(at, block) for at, _, block in _blocks(checked)]
-    blocks += list(objects_of(checked.body.get("system"), "/system"))
+            yield Hit(f"{at}/content", "the text must contain more than whitespace")
+        yield from _check_texts(list(objects_of(content, f"{at}/content")))
+    for at, block in objects_of(checked.body.get("system"), "/system"):
+        if block.get("text") == "":
+            yield Hit(f"{at}/text", "the text must not be empty")
+
+
+def _check_texts(blocks: list[tuple[str, Object]]) -> Iterator[Hit]:
+    """Check the texts of a message. A text of whitespace is accepted beside another text, an empty one is not."""
+    texts = [(f"{at}/text", block["text"]) for at, block in blocks if type(block.get("text")) is str]
+    spoken = any(not is_blank(text) for _, text in texts)
+    for at, text in texts:
+        if text == "":
+            yield Hit(at, "the text must not be empty")
+        elif is_blank(text) and not spoken:
+            yield Hit(at, "the text must contain more than whitespace")
     for at, block in blocks:
-        if block.get("type") == "text" and is_blank(block.get("text")):
-            yield Hit(f"{at}/text", "text must contain more than whitespace")
-        for where, inner in objects_of(block.get("content"), f"{at}/content") if block.get("type") == "tool_result" else ():
-            if inner.get("type") == "text" and inner.get("text") == "":
-                yield Hit(f"{where}/text", "text must not be empty")
+        for where, inner in objects_of(block.get("content"), f"{at}/content"):
+            if block.get("type") == "tool_result" and inner.get("text") == "":
+                yield Hit(f"{where}/text", "the text must not be empty")
 
 
 @constraint("TW104", _WIRE, _ERRORS, error="messages: at least one message is required")
@@ -224,15 +263,14 @@ def check_ranges(checked: CheckedBody) -> Iterator[Hit]:
         yield Hit("/metadata/user_id", f"user_id has at most 256 characters, got {len(user)}")
 
 
-@constraint("TW108", _WIRE, _ISSUES, error="stop_sequences: each stop sequence must contain non-whitespace")
+@constraint("TW108", _WIRE, _ERRORS, error="stop_sequences: each stop sequence must contain non-whitespace")
 def check_stop(checked: CheckedBody) -> Iterator[Hit]:
     for index, one in enumerate(items_of(checked.body.get("stop_sequences"))):
         if is_blank(one):
             yield Hit(f"/stop_sequences/{index}", "a stop sequence must contain more than whitespace")
 
 
-@constraint("TW123", _WIRE, "https://platform.claude.com/docs/en/agents-and-tools/tool-use/handle-tool-calls (2026)",
-            error="tool_use ids were found without tool_result blocks immediately after")  # fmt: skip
+@constraint("TW123", _WIRE, "https://platform.claude.com/docs/en/agents-and-tools/tool-use/handle-tool-calls (2026)")
 def check_results_first(checked: CheckedBody) -> Iterator[Hit]:
     for at, message in messages_of(checked):
         other = False
@@ -251,7 +289,9 @@ def check_thinking_first(checked: CheckedBody) -> Iterator[Hit]:
     if child_object(checked.body, "thinking").get("type") != "enabled":
         return
     messages = messages_of(checked)
-    last = next((index for index in range(len(messages) - 1, -1, -1) if messages[index][1].get("role") == "assistant"), -1)
+    last = next(
+        (index for index in range(len(messages) - 1, -1, -1) if messages[index][1].get("role") == "assistant"), -1
+    )
     if last < 0:
         return
     at, message = messages[last]

@@ -46,7 +46,7 @@ def check_forced_thinking(checked: CheckedBody) -> Iterator[Hit]:
         yield Hit("/tool_choice", "a forced call and a thinking budget exclude each other")
 
 
-@constraint("TW116", _WIRE, _NEW_MODELS, error="tool_choice forces tool use, which is not supported for this model.")
+@constraint("TW116", _WIRE, _NEW_MODELS)
 def check_forced_choice(checked: CheckedBody) -> Iterator[Hit]:
     choice, model = child_object(checked.body, "tool_choice").get("type"), checked.model
     if choice in ("any", "tool") and _since(model, opus=(5, 5), sonnet=(5, 5), fable=(5, 1), mythos=(5, 1)):
@@ -114,7 +114,7 @@ def check_version_sampling(checked: CheckedBody) -> Iterator[Hit]:
                 yield Hit(f"/{name}", f"the API version {checked.version} has no {name}")
 
 
-@constraint("TW113", _WIRE, "https://platform.claude.com/docs/en/models/sonnet-5/migration-guide (2026-07)",
+@constraint("TW113", _WIRE, "https://github.com/sipeed/picoclaw/issues/2939 (2026); https://docs.memberjunction.org/v6.2 RejectsSamplingParams (2026)",
             error="`temperature` is deprecated for this model.")  # fmt: skip
 def check_model_sampling(checked: CheckedBody) -> Iterator[Hit]:
     model, body = checked.model, checked.body
@@ -141,7 +141,7 @@ def check_both_sampling(checked: CheckedBody) -> Iterator[Hit]:
         yield Hit("/top_p", f"{model.name} accepts temperature or top_p, not both")
 
 
-@constraint("TW118", _WIRE, "https://platform.claude.com/docs/en/build-with-claude/mid-conversation-system-messages (2026)",
+@constraint("TW118", _WIRE, "https://github.com/anthropics/claude-code/issues/61412 (2026-05)",
             error="role 'system' is not supported on this model")  # fmt: skip
 def check_system_role(checked: CheckedBody) -> Iterator[Hit]:
     if checked.model.claude and not _has_system_role(checked.model):
@@ -150,10 +150,11 @@ def check_system_role(checked: CheckedBody) -> Iterator[Hit]:
                 yield Hit(f"{at}/role", f"{checked.model.name} does not support the role 'system' inside of messages")
 
 
-@constraint("TW119", _WIRE, "https://platform.claude.com/docs/en/build-with-claude/mid-conversation-system-messages (2026)",
-            error="messages: system messages must directly follow a user message")  # fmt: skip
+@constraint(
+    "TW119", _WIRE, "https://platform.claude.com/docs/en/build-with-claude/mid-conversation-system-messages (2026)"
+)
 def check_system_position(checked: CheckedBody) -> Iterator[Hit]:
-    """A system message comes directly after a user turn, and is last or before an assistant turn."""
+    """Report system messages that are not directly after a user turn, and last or before an assistant turn."""
     messages = messages_of(checked)
     for index, (at, message) in enumerate(messages):
         if message.get("role") != "system":
@@ -161,7 +162,10 @@ def check_system_position(checked: CheckedBody) -> Iterator[Hit]:
         before = messages[index - 1][1].get("role") if index else None
         after = messages[index + 1][1].get("role") if index + 1 < len(messages) else "assistant"
         if before != "user" or after != "assistant":
-            yield Hit(at, f"a system message must be between a user and an assistant turn, is between {before!r} and {after!r}")
+            yield Hit(
+                at,
+                f"a system message must be between a user and an assistant turn, is between {before!r} and {after!r}",
+            )
 
 
 @constraint("TW120", _WIRE, "https://platform.claude.com/docs/en/api/errors#prefill-not-supported (2026)",
@@ -185,7 +189,7 @@ def _is_paused(content: object) -> bool:
     return any(str(block.get("type")) in ("server_tool_use", "mcp_tool_use") or str(block.get("type")).endswith("_tool_result") for block in blocks)  # fmt: skip
 
 
-@constraint("TW121", _WIRE, "https://platform.claude.com/docs/en/api/errors (2026)",
+@constraint("TW121", _WIRE, "https://github.com/tailcallhq/forgecode/issues/1872 (2025-11)",
             error="messages: final assistant content cannot end with trailing whitespace")  # fmt: skip
 def check_trailing_space(checked: CheckedBody) -> Iterator[Hit]:
     messages = messages_of(checked)

@@ -7,10 +7,10 @@ from typing import NamedTuple, TypeAlias
 
 from ...ir.pointer import Object
 from ...ir.value import Value
-from ..findings import Hit, declare
+from ..findings import Hit
 from .models import ModelName
 
-__all__ = ["CONSTRAINTS", "CheckedBody", "Constraint", "Violation", "constraint", "declare_rule"]
+__all__ = ["CONSTRAINTS", "CheckedBody", "Constraint", "Violation", "constraint"]
 
 
 class CheckedBody(NamedTuple):
@@ -54,11 +54,6 @@ class Violation(Value, frozen=True):
 
 CONSTRAINTS: dict[str, list[Constraint]] = {}
 """The constraints by wire."""
-
-
-def declare_rule(rule_id: str, providers: str, title: str, fix: str) -> None:
-    """Register a rule about bodies. All of them are errors: the provider rejects the request."""
-    declare(rule_id, "error", providers, title, fix)
 
 
 def constraint(

@@ -9,9 +9,9 @@ from ...ir.pointer import JSON, Object
 from ..findings import Hit
 
 __all__ = [
-    "Call",
-    "Result",
-    "Step",
+    "CallRef",
+    "ResultRef",
+    "CallTurn",
     "child_object",
     "is_blank",
     "items_of",
@@ -23,21 +23,21 @@ __all__ = [
 ]
 
 
-class Call(NamedTuple):
+class CallRef(NamedTuple):
     path: str
     id: str
 
 
-class Result(NamedTuple):
+class ResultRef(NamedTuple):
     path: str
     id: str
 
 
-class Step(NamedTuple):
+class CallTurn(NamedTuple):
     """A turn of a conversation: either the calls of an assistant, or results, or neither."""
 
-    calls: Sequence[Call] = ()
-    results: Sequence[Result] = ()
+    calls: Sequence[CallRef] = ()
+    results: Sequence[ResultRef] = ()
 
 
 def items_of(value: JSON) -> list[JSON]:
@@ -70,7 +70,7 @@ def shorten(value: JSON, length: int = 40) -> str:
 def out_of_range(body: Object, limits: Iterable[tuple[str, float, float]], at: str = "") -> Iterator[Hit]:
     """Report the numbers outside of their limits: (field, least, most)."""
     for name, least, most in limits:
-        value = body.get(name)
+        value: JSON = body.get(name, least)
         if type(value) in (int, float) and not least <= value <= most:
             bound = f"at least {least:g}" if value < least else f"at most {most:g}"
             yield Hit(f"{at}/{name}", f"{name} must be {bound}, got {value:g}")
@@ -85,7 +85,7 @@ def repeated(named: Iterable[tuple[str, str]], message: str) -> Iterator[Hit]:
         seen.add(name)
 
 
-def unpaired(steps: Iterable[Step]) -> Iterator[Hit]:
+def unpaired(steps: Iterable[CallTurn]) -> Iterator[Hit]:
     """Report calls without a result directly after them, and results without such a call."""
     waiting: dict[str, str] = {}
     answered: set[str] = set()

@@ -15,7 +15,7 @@ __all__: list[str] = []
 
 _WIRE = "gemini"
 _SDK = "google-genai 3.1.0 (2026-11): types.py"
-_ISSUES = "github.com/google-gemini/gemini-cli issues, 2025-2026"
+_ISSUES = "gemini-cli issues (2025-2026)"
 _THINKING = "https://ai.google.dev/gemini-api/docs/thinking (2026)"
 _BUILT_IN = ("googleSearch", "codeExecution", "urlContext", "googleMaps", "fileSearch", "googleSearchRetrieval")
 _MODEL_KINDS = {"calls", "model"}
@@ -75,7 +75,7 @@ def check_names(checked: CheckedBody) -> Iterator[Hit]:
             yield Hit(at, "a function needs a name")
 
 
-@constraint("TW010", _WIRE, f"{_SDK} Tool.function_declarations", error="at most 512 function declarations")
+@constraint("TW010", _WIRE, f"{_SDK} Tool.function_declarations")
 def check_count(checked: CheckedBody) -> Iterator[Hit]:
     count = sum(1 for _ in _declarations(checked))
     if count > 512:
@@ -100,7 +100,7 @@ def check_root_types(checked: CheckedBody) -> Iterator[Hit]:
                 yield Hit(f"{at}/{key}", f"the root must have the type object, got {shorten(schema.get('type'))}")
 
 
-@constraint("TW029", _WIRE, f"{_SDK} FunctionDeclaration.parameters_json_schema", error="$ref with siblings")
+@constraint("TW029", _WIRE, f"{_SDK} FunctionDeclaration.parameters_json_schema")
 def check_json_schemas(checked: CheckedBody) -> Iterator[Hit]:
     for at, one in _declarations(checked):
         for name in ("parametersJsonSchema", "responseJsonSchema"):
@@ -121,7 +121,10 @@ def check_answer_schema(checked: CheckedBody) -> Iterator[Hit]:
         yield Hit(f"{at}/{json_key}{hit.path}", hit.message)
     mime = _field(config, "responseMimeType")[1]
     if (schema is not None or json_schema is not None) and mime not in ("application/json", "text/x.enum"):
-        yield Hit(f"{at}/{key if schema is not None else json_key}", f"a schema needs responseMimeType 'application/json', got {mime!r}")
+        yield Hit(
+            f"{at}/{key if schema is not None else json_key}",
+            f"a schema needs responseMimeType 'application/json', got {mime!r}",
+        )
 
 
 @constraint("TW111", _WIRE, f"{_SDK} FunctionDeclaration, GenerationConfig, ThinkingConfig; {_THINKING}",
@@ -166,7 +169,8 @@ def check_choice_without_tools(checked: CheckedBody) -> Iterator[Hit]:
         yield Hit(f"/{key}/{inner}", f"the mode {calling.get('mode')!r} needs functions, and the request declares none")
 
 
-@constraint("TW065", _WIRE, _ISSUES, error="Unable to submit request because it must include at least one parts field")
+@constraint("TW065", _WIRE, "https://github.com/egoist/chatwise-releases/issues/250 (2025-02)",
+            error="* GenerateContentRequest.contents[1].parts: contents.parts must not be empty.")  # fmt: skip
 def check_empty(checked: CheckedBody) -> Iterator[Hit]:
     system_key, system = _object(checked.body, "systemInstruction")
     for at, content in [*_contents(checked), *([(f"/{system_key}", system)] if system else [])]:
@@ -177,13 +181,20 @@ def check_empty(checked: CheckedBody) -> Iterator[Hit]:
                 yield Hit(where, "a part needs data: text, a call, a result or media")
 
 
-@constraint("TW104", _WIRE, _ISSUES, error="contents are required")
+@constraint(
+    "TW104", _WIRE, f"{_SDK} generate_content", error="* GenerateContentRequest.contents: contents is not specified"
+)
 def check_no_contents(checked: CheckedBody) -> Iterator[Hit]:
     if checked.body.get("contents") == []:
         yield Hit("/contents", "at least one content is required")
 
 
-@constraint("TW103", _WIRE, f"{_SDK} Content.role", error="Please use a valid role: user, model.")
+@constraint(
+    "TW103",
+    _WIRE,
+    "https://github.com/langbot-app/LangBot/issues/1486 (2025-05)",
+    error="Please use a valid role: user, model.",
+)
 def check_roles(checked: CheckedBody) -> Iterator[Hit]:
     for at, content in _contents(checked):
         role = content.get("role", "user")
@@ -225,7 +236,9 @@ def check_pairs(checked: CheckedBody) -> Iterator[Hit]:
         elif kind == "results" and before[0] != "calls":
             yield Hit(parts[0][0] if parts else "/contents", "the results are not directly after a turn with calls")
         elif kind == "results":
-            called = [_object(part, "functionCall")[1].get("name") for _, part in before[1] if _has(part, "functionCall")]
+            called = [
+                _object(part, "functionCall")[1].get("name") for _, part in before[1] if _has(part, "functionCall")
+            ]
             yield from _compare_names(called, [(at, part) for at, part in parts if _has(part, "functionResponse")])
 
 
@@ -241,7 +254,7 @@ def _compare_names(called: list[JSON], results: list[tuple[str, Object]]) -> Ite
             yield Hit(f"{at}/{key}", f"no call of the turn before has the name {shorten(result.get('name'))}")
 
 
-@constraint("TW128", _WIRE, _ISSUES,
+@constraint("TW128", _WIRE, "https://github.com/google-gemini/gemini-cli/issues/11814 (2025-10)",
             error="Please ensure that function call turn comes immediately after a user turn or after a function response turn.")  # fmt: skip
 def check_call_position(checked: CheckedBody) -> Iterator[Hit]:
     turns = _turns(checked)
@@ -250,11 +263,20 @@ def check_call_position(checked: CheckedBody) -> Iterator[Hit]:
             yield Hit(parts[0][0], "calls must be directly after a user turn or after results")
 
 
-@constraint("TW122", _WIRE, _ISSUES, error="Please ensure that the conversation starts with a user turn.")
+@constraint("TW122", _WIRE, "https://github.com/NousResearch/hermes-agent/issues/55427 (2026-06)",
+            error="Please ensure that multiturn requests alternate between user and model")  # fmt: skip
 def check_first(checked: CheckedBody) -> Iterator[Hit]:
     contents = _contents(checked)
-    if contents and contents[0][1].get("role") == "model" and not _has(checked.body, "cachedContent"):
+    if contents and _kind(contents[0][1], contents[0][0]) == "model" and not _has(checked.body, "cachedContent"):
         yield Hit(f"{contents[0][0]}/role", "the first content must have the role 'user', got 'model'")
+
+
+@constraint("TW120", _WIRE, "https://github.com/crewAIInc/crewAI/pull/6973 (2026-08)")
+def check_last(checked: CheckedBody) -> Iterator[Hit]:
+    contents = _contents(checked)
+    if contents and contents[-1][1].get("role") == "model" and checked.model.version >= (3, 0):
+        if checked.model.family == "gemini":
+            yield Hit(f"{contents[-1][0]}/role", f"{checked.model.name} does not continue a turn of the model")
 
 
 @constraint("TW127", _WIRE, "https://ai.google.dev/gemini-api/docs/thought-signatures (2026)",
@@ -306,8 +328,7 @@ def check_ranges(checked: CheckedBody) -> Iterator[Hit]:
         yield from out_of_range({key: value}, [(key, least, most)], at)
 
 
-@constraint("TW108", _WIRE, "https://ai.google.dev/api/generate-content#generationconfig (2026)",
-            error="stop_sequences must have at most 5 entries")  # fmt: skip
+@constraint("TW108", _WIRE, "https://ai.google.dev/api/generate-content#generationconfig (2026)")
 def check_stop(checked: CheckedBody) -> Iterator[Hit]:
     at, config = _config(checked)
     key, stop = _field(config, "stopSequences")

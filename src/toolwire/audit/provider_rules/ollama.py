@@ -24,7 +24,12 @@ def check_roles(checked: CheckedBody) -> Iterator[Hit]:
             yield Hit(f"{at}/role", f"role must be one of {', '.join(_ROLES)}, got {shorten(message.get('role'))}")
 
 
-@constraint("TW102", _WIRE, _TYPES, error="json: cannot unmarshal array into Go struct field Message.messages.content of type string")
+@constraint(
+    "TW102",
+    _WIRE,
+    _TYPES,
+    error="json: cannot unmarshal array into Go struct field Message.messages.content of type string",
+)
 def check_types(checked: CheckedBody) -> Iterator[Hit]:
     for at, message in objects_of(checked.body.get("messages"), "/messages"):
         for key in ("content", "thinking", "tool_name", "tool_call_id"):

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from ...ir.pointer import JSON, Object
 from ..findings import Hit
 from .constraints import CheckedBody, constraint
-from .documents import Call, Result, Step, child_object, items_of, objects_of, repeated, shorten, unpaired
+from .documents import CallRef, ResultRef, CallTurn, child_object, items_of, objects_of, repeated, shorten, unpaired
 from .openai_shared import (
+    CALL_ID_LENGTHS,
     NATIVE,
     check_effort,
     check_format,
@@ -23,7 +24,6 @@ __all__ = ["chat_steps"]
 
 _WIRE = "openai_chat"
 _SDK = "openai 3.49.0 (2026-11)"
-_ISSUES = "github.com/openai/openai-python issues, 2024-2026"
 _RECORDED = "recorded exchanges of pydantic-ai 4fda3898 (2026-08)"
 
 
@@ -51,12 +51,6 @@ def _schemas(checked: CheckedBody) -> Iterator[tuple[str, JSON, bool]]:
             yield f"{at}/parameters", tool["parameters"], tool.get("strict") is True
 
 
-@constraint("TW001", _WIRE, _ISSUES, vendors=NATIVE, error="Tool names must be unique")
-def check_unique_names(checked: CheckedBody) -> Iterator[Hit]:
-    named = ((f"{at}/name", tool["name"]) for at, tool in _tools(checked) if type(tool.get("name")) is str)
-    yield from repeated(named, "two tools have the name {!r}")
-
-
 @constraint("TW002", _WIRE, f"{_SDK}: FunctionDefinition.name", vendors=f"{NATIVE} mistral groq",
             error="Invalid 'tools[0].function.name': string does not match pattern '^[a-zA-Z0-9_-]+$'")  # fmt: skip
 def check_names(checked: CheckedBody) -> Iterator[Hit]:
@@ -67,7 +61,7 @@ def check_names(checked: CheckedBody) -> Iterator[Hit]:
             yield from tool_name(f"{where}/function/name", child_object(call, "function").get("name"), 64)
 
 
-@constraint("TW010", _WIRE, _ISSUES, vendors=NATIVE,
+@constraint("TW010", _WIRE, "https://github.com/musistudio/claude-code-router/issues/686 (2025-08)", vendors=NATIVE,
             error="Invalid 'tools': array too long. Expected an array with maximum length 128")  # fmt: skip
 def check_count(checked: CheckedBody) -> Iterator[Hit]:
     for key in ("tools", "functions"):
@@ -79,24 +73,30 @@ def check_count(checked: CheckedBody) -> Iterator[Hit]:
             yield Hit(f"{at}/tool_calls", "at most 128 calls are accepted in a message")
 
 
-@constraint("TW020", _WIRE, _ISSUES, vendors=NATIVE, error="schema must be a JSON Schema of 'type: \"object\"'")
+@constraint(
+    "TW020",
+    _WIRE,
+    "https://github.com/chatanywhere/GPT_API_free/issues/403 (2025-06)",
+    vendors=NATIVE,
+    error="schema must be a JSON Schema of 'type: \"object\"'",
+)
 def check_root_types(checked: CheckedBody) -> Iterator[Hit]:
     yield from check_schemas(_schemas(checked), "TW020")
 
 
-@constraint("TW021", _WIRE, _ISSUES, vendors=NATIVE,
+@constraint("TW021", _WIRE, "https://github.com/nspady/google-calendar-mcp/issues/39 (2025-06)", vendors=NATIVE,
             error="schema must have type 'object' and not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level")  # fmt: skip
 def check_roots(checked: CheckedBody) -> Iterator[Hit]:
     yield from check_schemas(_schemas(checked), "TW021")
 
 
-@constraint("TW041", _WIRE, "https://platform.openai.com/docs/guides/structured-outputs#supported-schemas (2026)",
+@constraint("TW109", _WIRE, "https://platform.openai.com/docs/guides/structured-outputs#supported-schemas (2026)",
             vendors=NATIVE, error="Invalid schema for function")  # fmt: skip
 def check_strict(checked: CheckedBody) -> Iterator[Hit]:
-    yield from check_schemas(_schemas(checked), "TW041")
+    yield from check_schemas(_schemas(checked), "TW109")
 
 
-@constraint("TW053", _WIRE, _ISSUES, vendors=NATIVE, error="Tool choice names a function that is not in tools")
+@constraint("TW053", _WIRE, f"{_SDK}: ChatCompletionNamedToolChoiceParam", vendors=NATIVE)
 def check_choice(checked: CheckedBody) -> Iterator[Hit]:
     choice = checked.body.get("tool_choice")
     declared = {tool.get("name") for _, tool in _tools(checked)}
@@ -113,30 +113,39 @@ def check_choice(checked: CheckedBody) -> Iterator[Hit]:
                 yield Hit(f"{at}/{kind}/name", f"no tool has the name {shorten(name)}")
 
 
-def chat_steps(messages: list[tuple[str, Object]]) -> Iterator[Step]:
+def chat_steps(messages: list[tuple[str, Object]]) -> Iterator[CallTurn]:
     for at, message in messages:
         if message.get("role") == "tool":
-            yield Step(results=[Result(f"{at}/tool_call_id", str(message.get("tool_call_id")))])
+            yield CallTurn(results=[ResultRef(f"{at}/tool_call_id", str(message.get("tool_call_id")))])
         else:
-            yield Step([Call(where, str(call.get("id"))) for where, call in _calls(message, at)])
+            yield CallTurn([CallRef(where, str(call.get("id"))) for where, call in _calls(message, at)])
 
 
 @constraint(
-    "TW061", _WIRE, f"{_ISSUES}; {_RECORDED}", vendors=f"{NATIVE} groq deepseek cerebras xai",
+    "TW061", _WIRE, "https://github.com/BerriAI/litellm/issues/10083 (2025-04)", vendors=f"{NATIVE} groq deepseek cerebras xai",
     error="An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'.",
 )  # fmt: skip
 def check_pairs(checked: CheckedBody) -> Iterator[Hit]:
     yield from unpaired(chat_steps(_messages(checked)))
 
 
-@constraint("TW130", _WIRE, _ISSUES, vendors=NATIVE,
+@constraint("TW062", _WIRE, f"{_SDK}: ChatCompletionToolMessageParam.tool_call_id", vendors=NATIVE)
+def check_ids_unique(checked: CheckedBody) -> Iterator[Hit]:
+    """Report an id that two calls of a message share."""
+    for at, message in _messages(checked):
+        named = ((f"{where}/id", call["id"]) for where, call in _calls(message, at) if type(call.get("id")) is str)
+        yield from repeated(named, "two calls of a message have the id {!r}")
+
+
+@constraint("TW130", _WIRE, "https://github.com/Portkey-AI/gateway/issues/1062 (2025-04)", vendors="azure openai_chat",
             error="Invalid 'messages[1].tool_calls[0].id': string too long. Expected a string with maximum length 40")  # fmt: skip
 def check_call_ids(checked: CheckedBody) -> Iterator[Hit]:
     for at, message in _messages(checked):
         for where, call in _calls(message, at):
             call_id = call.get("id")
-            if type(call_id) is str and not 1 <= len(call_id) <= 40:
-                yield Hit(f"{where}/id", f"an id has 1 to 40 characters, got {len(call_id)}")
+            if type(call_id) is str and not 1 <= len(call_id) <= CALL_ID_LENGTHS[_WIRE]:
+                most = CALL_ID_LENGTHS[_WIRE]
+                yield Hit(f"{where}/id", f"an id has 1 to {most} characters, got {len(call_id)}")
 
 
 @constraint("TW130", _WIRE, "https://github.com/mistralai/client-python/issues (code 3280), 2024-2026", vendors="mistral",
@@ -151,7 +160,7 @@ def check_mistral_ids(checked: CheckedBody) -> Iterator[Hit]:
 @constraint("TW101", _WIRE, f"{_SDK}: ChatCompletionAssistantMessageParam", vendors=NATIVE,
             error="Invalid value for 'content': expected a string, got null.")  # fmt: skip
 def check_answers(checked: CheckedBody) -> Iterator[Hit]:
-    """An assistant message needs content unless it has calls, a refusal or audio."""
+    """Report assistant messages without content, calls, a refusal and audio."""
     for at, message in _messages(checked):
         if message.get("role") == "assistant" and message.get("content") is None:
             if not any(message.get(key) for key in ("tool_calls", "function_call", "refusal", "audio")):
@@ -161,9 +170,9 @@ def check_answers(checked: CheckedBody) -> Iterator[Hit]:
 @constraint("TW108", _WIRE, f"{_SDK}: CompletionCreateParams.stop", vendors=NATIVE,
             error="Invalid 'stop': array too long. Expected an array with maximum length 4")  # fmt: skip
 def check_stop(checked: CheckedBody) -> Iterator[Hit]:
-    stop = checked.body.get("stop")
-    if len(items_of(stop)) > 4:
-        yield Hit("/stop", f"at most 4 stop sequences are accepted, got {len(stop)}")
+    count = len(items_of(checked.body.get("stop")))
+    if count > 4:
+        yield Hit("/stop", f"at most 4 stop sequences are accepted, got {count}")
 
 
 @constraint("TW110", _WIRE, f"{_SDK}: ResponseFormatJSONSchema", vendors=NATIVE,

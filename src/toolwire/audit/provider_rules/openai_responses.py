@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from ...ir.pointer import JSON, Object
 from ..findings import Hit
 from .constraints import CheckedBody, constraint
-from .documents import Call, Result, Step, child_object, items_of, objects_of, repeated, shorten, unpaired
+from .documents import CallRef, ResultRef, CallTurn, child_object, items_of, objects_of, repeated, shorten, unpaired
 from .openai_chat import check_image
 from .openai_shared import (
+    CALL_ID_LENGTHS,
     NATIVE,
     check_effort,
     check_format,
@@ -24,7 +25,6 @@ __all__: list[str] = []
 _WIRE = "openai_responses"
 _OPENAPI = "openai/openai-openapi f85dbe22 (2026-08-21)"
 _SDK = "openai 3.49.0 (2026-11)"
-_ISSUES = "github.com/openai/openai-agents-python issues, 2025-2026"
 _RECORDED = "recorded exchanges of pydantic-ai 4fda3898 (2026-08)"
 _CALLS = {"function_call": "function_call_output", "custom_tool_call": "custom_tool_call_output"}
 _OUTPUTS = {output: call for call, output in _CALLS.items()}
@@ -57,16 +57,6 @@ def _schemas(checked: CheckedBody) -> Iterator[tuple[str, JSON, bool]]:
             yield f"{at}/parameters", tool["parameters"], tool.get("strict") is True
 
 
-@constraint("TW001", _WIRE, _ISSUES, vendors=NATIVE, error="Tool names must be unique")
-def check_unique_names(checked: CheckedBody) -> Iterator[Hit]:
-    top = (
-        (f"{at}/name", tool["name"])
-        for at, tool in objects_of(checked.body.get("tools"), "/tools")
-        if tool.get("type") in ("function", "custom") and type(tool.get("name")) is str
-    )
-    yield from repeated(top, "two tools have the name {!r}")
-
-
 @constraint("TW003", _WIRE, f"{_OPENAPI}: FunctionToolParam.name", vendors=NATIVE,
             error="Invalid 'tools[0].name': string does not match pattern '^[a-zA-Z0-9_-]+$'")  # fmt: skip
 def check_names(checked: CheckedBody) -> Iterator[Hit]:
@@ -77,24 +67,30 @@ def check_names(checked: CheckedBody) -> Iterator[Hit]:
             yield from tool_name(f"{at}/name", item.get("name"), 128)
 
 
-@constraint("TW020", _WIRE, _ISSUES, vendors=NATIVE, error="schema must be a JSON Schema of 'type: \"object\"'")
+@constraint(
+    "TW020",
+    _WIRE,
+    "https://github.com/chatanywhere/GPT_API_free/issues/403 (2025-06)",
+    vendors=NATIVE,
+    error="schema must be a JSON Schema of 'type: \"object\"'",
+)
 def check_root_types(checked: CheckedBody) -> Iterator[Hit]:
     yield from check_schemas(_schemas(checked), "TW020")
 
 
-@constraint("TW021", _WIRE, _ISSUES, vendors=NATIVE,
+@constraint("TW021", _WIRE, "https://github.com/nspady/google-calendar-mcp/issues/39 (2025-06)", vendors=NATIVE,
             error="schema must have type 'object' and not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level")  # fmt: skip
 def check_roots(checked: CheckedBody) -> Iterator[Hit]:
     yield from check_schemas(_schemas(checked), "TW021")
 
 
-@constraint("TW041", _WIRE, "https://platform.openai.com/docs/guides/structured-outputs#supported-schemas (2026)",
+@constraint("TW109", _WIRE, "https://platform.openai.com/docs/guides/structured-outputs#supported-schemas (2026)",
             vendors=NATIVE, error="Invalid schema for function")  # fmt: skip
 def check_strict(checked: CheckedBody) -> Iterator[Hit]:
-    yield from check_schemas(_schemas(checked), "TW041")
+    yield from check_schemas(_schemas(checked), "TW109")
 
 
-@constraint("TW053", _WIRE, _ISSUES, vendors=NATIVE, error="Tool choice 'x' not found in 'tools' parameter.")
+@constraint("TW053", _WIRE, f"{_SDK}: ToolChoiceFunctionParam", vendors=NATIVE)
 def check_choice(checked: CheckedBody) -> Iterator[Hit]:
     choice = checked.body.get("tool_choice")
     declared = {tool.get("name") for _, tool in _tools(checked)}
@@ -109,7 +105,7 @@ def check_choice(checked: CheckedBody) -> Iterator[Hit]:
             yield Hit(f"{at}/name", f"no tool has the name {shorten(name)}")
 
 
-@constraint("TW061", _WIRE, f"{_ISSUES}; {_RECORDED}", vendors=f"{NATIVE} openrouter",
+@constraint("TW061", _WIRE, f"{_OPENAPI}: FunctionCallOutputItemParam", vendors=f"{NATIVE} openrouter",
             error="No tool output found for function call call_1.")  # fmt: skip
 def check_pairs(checked: CheckedBody) -> Iterator[Hit]:
     """Every call needs an output, anywhere after it; every output needs a call, unless the provider keeps it."""
@@ -142,22 +138,24 @@ def check_adjacent_pairs(checked: CheckedBody) -> Iterator[Hit]:
         yield from unpaired(_adjacent_steps(_items(checked)))
 
 
-def _adjacent_steps(items: list[tuple[str, Object]]) -> Iterator[Step]:
-    calls: list[Call] = []
+def _adjacent_steps(items: list[tuple[str, Object]]) -> Iterator[CallTurn]:
+    calls: list[CallRef] = []
     for at, item in items:
         if item.get("type") in _CALLS:
-            calls.append(Call(at, str(item.get("call_id"))))
+            calls.append(CallRef(at, str(item.get("call_id"))))
             continue
         if item.get("type") == "reasoning":
             continue
         if calls:
-            yield Step(calls)
+            yield CallTurn(calls)
             calls = []
-        yield Step(results=[Result(at, str(item.get("call_id")))]) if item.get("type") in _OUTPUTS else Step()
-    yield Step(calls)
+        yield (
+            CallTurn(results=[ResultRef(at, str(item.get("call_id")))]) if item.get("type") in _OUTPUTS else CallTurn()
+        )
+    yield CallTurn(calls)
 
 
-@constraint("TW062", _WIRE, _ISSUES, vendors=NATIVE,
+@constraint("TW062", _WIRE, "https://github.com/vercel/ai/issues/7883 (2025-08)", vendors=NATIVE,
             error="Duplicate item found with id rs_1. Remove duplicate items from your input and try again.")  # fmt: skip
 def check_item_ids_unique(checked: CheckedBody) -> Iterator[Hit]:
     identified = (
@@ -173,11 +171,11 @@ def check_item_ids_unique(checked: CheckedBody) -> Iterator[Hit]:
 def check_call_ids(checked: CheckedBody) -> Iterator[Hit]:
     for at, item in _items(checked):
         call_id = item.get("call_id")
-        if type(call_id) is str and not 1 <= len(call_id) <= 64:
-            yield Hit(f"{at}/call_id", f"a call_id has 1 to 64 characters, got {len(call_id)}")
+        if type(call_id) is str and not 1 <= len(call_id) <= CALL_ID_LENGTHS[_WIRE]:
+            yield Hit(f"{at}/call_id", f"a call_id has 1 to {CALL_ID_LENGTHS[_WIRE]} characters, got {len(call_id)}")
 
 
-@constraint("TW131", _WIRE, _ISSUES, vendors=NATIVE,
+@constraint("TW131", _WIRE, "https://github.com/openai/codex/issues/33176 (2026-07)", vendors=NATIVE,
             error="Invalid 'input[1].id': 'call_1'. Expected an ID that begins with 'fc'.")  # fmt: skip
 def check_item_ids(checked: CheckedBody) -> Iterator[Hit]:
     for at, item in _items(checked):
@@ -193,7 +191,7 @@ def check_item_ids(checked: CheckedBody) -> Iterator[Hit]:
 @constraint("TW129", _WIRE, f"{_RECORDED}: test_openai_responses_thinking_with_modified_history", vendors=NATIVE,
             error="Item 'rs_1' of type 'reasoning' was provided without its required following item.")  # fmt: skip
 def check_reasoning(checked: CheckedBody) -> Iterator[Hit]:
-    """A reasoning item with an id belongs to the item after it, which has to be sent back with its id, too."""
+    """Report reasoning items with an id whose next item is missing, or was not sent back with its own id."""
     items = _items(checked)
     for index, (at, item) in enumerate(items):
         if item.get("type") != "reasoning" or not item.get("id"):
@@ -206,7 +204,7 @@ def check_reasoning(checked: CheckedBody) -> Iterator[Hit]:
             yield Hit(at, f"the message after the reasoning {shorten(item['id'])} is not the provider's: it has no id")
 
 
-@constraint("TW104", _WIRE, _OPENAPI, vendors=NATIVE, error="Invalid 'input': empty array.")
+@constraint("TW104", _WIRE, _OPENAPI, vendors=NATIVE)
 def check_empty(checked: CheckedBody) -> Iterator[Hit]:
     if checked.body.get("input") == [] and not _is_stored(checked):
         yield Hit("/input", "input must have at least one item")
@@ -215,7 +213,9 @@ def check_empty(checked: CheckedBody) -> Iterator[Hit]:
             yield Hit(f"{at}/content", "content must have at least one part")
 
 
-@constraint("TW101", _WIRE, f"{_SDK}: ResponseCreateParams", vendors=NATIVE, error="Missing required parameter: 'input'.")
+@constraint(
+    "TW101", _WIRE, f"{_SDK}: ResponseCreateParams", vendors=NATIVE, error="Missing required parameter: 'input'."
+)
 def check_required(checked: CheckedBody) -> Iterator[Hit]:
     if "input" not in checked.body and not _is_stored(checked):
         yield Hit("", "the field 'input' is missing")
@@ -245,8 +245,7 @@ def check_model_effort(checked: CheckedBody) -> Iterator[Hit]:
     yield from check_effort(checked, child_object(checked.body, "reasoning").get("effort"), "/reasoning/effort")
 
 
-@constraint("TW111", _WIRE, f"{_OPENAPI}: CreateResponse.conversation", vendors=NATIVE,
-            error="Mutually exclusive parameters: previous_response_id, conversation")  # fmt: skip
+@constraint("TW111", _WIRE, f"{_OPENAPI}: CreateResponse.conversation", vendors=NATIVE)
 def check_exclusive(checked: CheckedBody) -> Iterator[Hit]:
     if checked.body.get("previous_response_id") and checked.body.get("conversation"):
         yield Hit("/conversation", "previous_response_id and conversation exclude each other")
@@ -270,7 +269,8 @@ def _check_file_address(path: str, url: JSON) -> Iterator[Hit]:
         yield Hit(path, f"files of this type are not supported: {shorten(url, 80)}")
 
 
-@constraint("TW010", _WIRE, _ISSUES, vendors="azure", error="Invalid 'tools': array too long.")
+@constraint("TW010", _WIRE, "https://github.com/zed-industries/zed/issues/42393 (2025-11)", vendors="azure",
+            error="Invalid 'tools': array too long. Expected an array with maximum length 128")  # fmt: skip
 def check_count(checked: CheckedBody) -> Iterator[Hit]:
     count = len(items_of(checked.body.get("tools")))
     if count > 128:

@@ -11,10 +11,21 @@ from .constraints import CheckedBody, constraint
 from .documents import objects_of, out_of_range, shorten
 from .schema_subsets import openai_strict, root_combinators, root_type
 
-__all__ = ["NATIVE", "check_effort", "check_format", "check_media_type", "check_sampling", "check_schemas", "tool_name"]
+__all__ = [
+    "CALL_ID_LENGTHS",
+    "NATIVE",
+    "check_effort",
+    "check_format",
+    "check_media_type",
+    "check_sampling",
+    "check_schemas",
+    "tool_name",
+]
 
 NATIVE = "openai azure openai_chat openai_responses"
 """The providers with OpenAI's own servers. Others accept more, or document less."""
+CALL_ID_LENGTHS = {"openai_chat": 40, "openai_responses": 64}
+"""The most characters that a call id may have, by wire."""
 _BOTH = "openai_chat openai_responses"
 _OPENAPI = "openai/openai-openapi f85dbe22 (2026-08-21)"
 _ROOT = ("anyOf", "oneOf", "allOf", "not", "enum", "const")
@@ -48,12 +59,14 @@ def _check_metadata(body: Object) -> Iterator[Hit]:
         yield Hit("/metadata", f"metadata may have at most 16 entries, got {len(metadata)}")
     for key, value in metadata.items():
         if len(key) > 64 or type(value) is not str or len(value) > 512:
-            yield Hit("/metadata", f"keys have at most 64 and values at most 512 characters of text, see {shorten(key)}")
+            yield Hit(
+                "/metadata", f"keys have at most 64 and values at most 512 characters of text, see {shorten(key)}"
+            )
 
 
 @constraint(
-    "TW107", _BOTH, "github.com/openai/openai-python issues, 2025-2026", vendors=NATIVE,
-    error="The 'stream_options' parameter is only allowed when 'stream' is enabled.",
+    "TW107", _BOTH, "https://github.com/openai/swarm/issues/30 (2024-07)", vendors=NATIVE,
+    error="'parallel_tool_calls' is only allowed when 'tools' are specified.",
 )  # fmt: skip
 def check_dependent_fields(checked: CheckedBody) -> Iterator[Hit]:
     body = checked.body
@@ -66,7 +79,7 @@ def check_dependent_fields(checked: CheckedBody) -> Iterator[Hit]:
             yield Hit("/parallel_tool_calls", "parallel_tool_calls is only allowed together with tools")
 
 
-@constraint("TW106", _BOTH, "github.com/openai/openai-python issues, 2025-2026", vendors=NATIVE,
+@constraint("TW106", _BOTH, "openai 3.49.0 (2026-11): tool_choice", vendors=NATIVE,
             error="'tool_choice' is only allowed when 'tools' are specified.")  # fmt: skip
 def check_choice_without_tools(checked: CheckedBody) -> Iterator[Hit]:
     choice = checked.body.get("tool_choice")
@@ -83,14 +96,14 @@ def tool_name(path: str, name: JSON, limit: int) -> Iterator[Hit]:
 
 
 def check_schemas(tools: Iterator[tuple[str, JSON, bool]], rule: str) -> Iterator[Hit]:
-    """Check the schemas of tools, given as (path, schema, strict), by one of the rules TW020, TW021 and TW041."""
+    """Check the schemas of tools, given as (path, schema, strict), by one of the rules TW020, TW021 and TW109."""
     for path, schema, strict in tools:
         found: Iterator[Hit] = iter(())
         if rule == "TW020" and schema is not None:
             found = root_type(schema)
         elif rule == "TW021":
             found = root_combinators(schema, _ROOT)
-        elif rule == "TW041" and strict:
+        elif rule == "TW109" and strict:
             found = openai_strict(schema)
         yield from (Hit(path + hit.path, hit.message) for hit in found)
 
@@ -147,7 +160,12 @@ def check_media_type(path: str, data: JSON) -> Iterator[Hit]:
         yield Hit(path, f"files of type {data[5:].partition(';')[0]!r} are not supported")
 
 
-@constraint("TW104", _BOTH, _OPENAPI, vendors=NATIVE, error="Invalid 'tools': empty array. Expected an array with minimum length 1")
+@constraint(
+    "TW104",
+    _BOTH,
+    _OPENAPI,
+    vendors=NATIVE,
+)
 def check_empty_lists(checked: CheckedBody) -> Iterator[Hit]:
     if checked.wire == "openai_chat":
         for key in ("tools", "functions"):
@@ -174,7 +192,7 @@ def check_json_mode(checked: CheckedBody) -> Iterator[Hit]:
     if any(body.get(key) for key in ("previous_response_id", "conversation", "prompt")):
         return
     if not any("json" in text.lower() for text in _texts([body.get("messages"), body.get("input")])):
-        yield Hit(path, "JSON mode needs the word JSON in a message")
+        yield Hit(path, "JSON mode needs a message that mentions JSON")
 
 
 def _texts(value: JSON) -> Iterator[str]:

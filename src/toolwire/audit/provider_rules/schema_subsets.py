@@ -90,7 +90,7 @@ def root_combinators(schema: JSON, keywords: tuple[str, ...]) -> Iterator[Hit]:
 
 
 def openai_strict(schema: JSON) -> Iterator[Hit]:
-    """Report what strict mode rejects: open objects, optional properties, keywords outside of the subset, limits."""
+    """Report violations of strict mode: open objects, optional properties, keywords outside of the subset, limits."""
     properties = 0
     for at, node in subschemas(schema):
         yield from _strict_object(at, node, all_required=True)
@@ -107,7 +107,7 @@ def openai_strict(schema: JSON) -> Iterator[Hit]:
 
 
 def anthropic_strict(schema: JSON) -> Iterator[Hit]:
-    """Report what strict tools and structured outputs reject."""
+    """Report violations of the subset for strict tools and structured outputs."""
     for at, node in subschemas(schema):
         yield from _strict_object(at, node, all_required=False)
         yield from _rejected_keywords(at, node, _ANTHROPIC_REJECTED)
@@ -130,7 +130,10 @@ def _strict_object(at: str, node: Object, *, all_required: bool) -> Iterator[Hit
     required = node.get("required")
     missing = set(properties or ()) - {one for one in required or () if type(one) is str}
     if all_required and missing:
-        yield Hit(f"{at}/required" if required else at, f"`required` must list every property, {shorten(min(missing))} is missing")
+        yield Hit(
+            f"{at}/required" if required else at,
+            f"`required` must list every property, {shorten(min(missing))} is missing",
+        )
 
 
 def _rejected_keywords(at: str, node: Object, rejected: list[str]) -> Iterator[Hit]:
@@ -152,11 +155,15 @@ def _recursion(schema: JSON) -> Iterator[Hit]:
     nodes = dict(subschemas(schema))
     targets: dict[str, set[str]] = {}
     for at in nodes:
-        targets[at] = {
-            node["$ref"][1:]
-            for inner, node in nodes.items()
-            if (inner == at or inner.startswith(f"{at}/")) and type(node.get("$ref")) is str
-        } if at == "" or re.fullmatch(r"/(?:\$defs|definitions)/[^/]+", at) else set()
+        targets[at] = (
+            {
+                node["$ref"][1:]
+                for inner, node in nodes.items()
+                if (inner == at or inner.startswith(f"{at}/")) and type(node.get("$ref")) is str
+            }
+            if at == "" or re.fullmatch(r"/(?:\$defs|definitions)/[^/]+", at)
+            else set()
+        )
     for at, direct in targets.items():
         seen: set[str] = set()
         queue = list(direct) if at else [one for one in direct if one == ""]
@@ -175,7 +182,10 @@ def anthropic_property_names(schema: JSON) -> Iterator[Hit]:
         properties = node.get("properties")
         for name in properties if type(properties) is dict else ():
             if not legal(name):
-                yield Hit(f"{at}/properties", f"property names may have letters, digits, _ . -, at most 64, got {shorten(name)}")
+                yield Hit(
+                    f"{at}/properties",
+                    f"property names may have letters, digits, _ . -, at most 64, got {shorten(name)}",
+                )
 
 
 def count_parameters(schema: JSON) -> tuple[int, int]:
@@ -191,7 +201,7 @@ def count_parameters(schema: JSON) -> tuple[int, int]:
 
 
 def gemini_parameters(schema: JSON, *, vertex: bool) -> Iterator[Hit]:
-    """Report what the OpenAPI subset of `parameters` and `responseSchema` rejects."""
+    """Report violations of the OpenAPI subset of `parameters` and `responseSchema`."""
     known = _VERTEX_KEYWORDS if vertex else _OPENAPI_KEYWORDS
     for at, node in subschemas(schema):
         for keyword in node:
@@ -236,7 +246,7 @@ def _openapi_object(at: str, node: Object) -> Iterator[Hit]:
 
 
 def gemini_json_schema(schema: JSON) -> Iterator[Hit]:
-    """Report what `parametersJsonSchema` and `responseJsonSchema` reject: keywords beside `$ref` below the root."""
+    """Report keywords beside `$ref` below the root: `parametersJsonSchema` and `responseJsonSchema` reject them."""
     for at, node in subschemas(schema):
         beside = sorted(key for key in node if not key.startswith("$") and key not in ("description", "default"))
         if "$ref" in node and beside and at:

@@ -39,7 +39,9 @@ def _make_check(kind: str) -> Callable[[CheckedBody], Iterator[Hit]]:
 
 def _is_in_path(checked: CheckedBody, kind: str, path: str, message: str) -> bool:
     """Return True for the model, where the path of the request names it: Vertex AI, Bedrock, Azure deployments."""
-    return kind == "missing" and path == "" and "'model'" in message and checked.provider in ("vertex", "bedrock", "azure")
+    return (
+        kind == "missing" and path == "" and "'model'" in message and checked.provider in ("vertex", "bedrock", "azure")
+    )
 
 
 for _rule, _kind in _KINDS.items():

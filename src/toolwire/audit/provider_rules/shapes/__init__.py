@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias
 
 from ....ir.pointer import JSON, Object, child_pointer
 
-__all__ = ["Problem", "check_shape", "load_shapes"]
+__all__ = ["ShapeProblem", "check_shape", "load_shapes"]
 
 _TOKEN = re.compile(r"'[^']*'|@\w+|\w+|[\[\]|]")
 _PLAIN: dict[str, tuple[type, ...]] = {
@@ -32,19 +32,19 @@ _LABELS = {"str": "a string", "int": "an integer", "num": "a number", "bool": "t
 
 
 class Field(NamedTuple):
-    kind: Kind
+    kind: FieldType
     required: bool
 
 
-Kind: TypeAlias = "tuple[str | ListOf, ...]"
+FieldType: TypeAlias = "tuple[str | ListOf, ...]"
 Shape: TypeAlias = dict[str, Field]
 
 
 class ListOf(NamedTuple):
-    kind: Kind
+    kind: FieldType
 
 
-class Problem(NamedTuple):
+class ShapeProblem(NamedTuple):
     """A difference from a shape. `kind` is "unknown", "missing", "type" or "tag"."""
 
     kind: str
@@ -67,21 +67,21 @@ def _parse_shape(row: str) -> Shape:
     return fields
 
 
-def _parse_kind(tokens: list[str]) -> Kind:
+def _parse_kind(tokens: list[str]) -> FieldType:
     """Parse alternatives up to the end or a closing bracket; consume the tokens."""
     found: list[str | ListOf] = []
     while tokens:
-        token = tokens.pop(0)
-        if token == "]":
+        mark = tokens.pop(0)
+        if mark == "]":
             break
-        if token == "[":
+        if mark == "[":
             found.append(ListOf(_parse_kind(tokens)))
-        elif token != "|":
-            found.append(token)
+        elif mark != "|":
+            found.append(mark)
     return tuple(found)
 
 
-def check_shape(body: Object, wire: str) -> Iterator[Problem]:
+def check_shape(body: Object, wire: str) -> Iterator[ShapeProblem]:
     """Compare a body with the shapes of a wire."""
     walk = _Walk(load_shapes(wire), snake=wire == "gemini", null=wire.startswith("openai"))
     yield from walk.check_object(body, "Body", "")
@@ -98,13 +98,13 @@ class _Walk:
         self._snake = snake
         self._null = null
 
-    def check_object(self, value: Object, name: str, at: str) -> Iterator[Problem]:
+    def check_object(self, value: Object, name: str, at: str) -> Iterator[ShapeProblem]:
         shape = self._shapes[name]
         seen: set[str] = set()
         for key, inner in value.items():
             known = _camel(key) if self._snake and "_" in key else key
             if known not in shape:
-                yield Problem("unknown", child_pointer(at, key), f"{key!r} is not a field here")
+                yield ShapeProblem("unknown", child_pointer(at, key), f"{key!r} is not a field here")
                 continue
             seen.add(known)
             if inner is None and self._null and not shape[known].required:
@@ -112,46 +112,46 @@ class _Walk:
             yield from self.check_value(inner, shape[known].kind, child_pointer(at, key))
         for key, field in shape.items():
             if field.required and key not in seen:
-                yield Problem("missing", at, f"the field {key!r} is missing")
+                yield ShapeProblem("missing", at, f"the field {key!r} is missing")
 
-    def check_value(self, value: JSON, kind: Kind, at: str) -> Iterator[Problem]:
+    def check_value(self, value: JSON, kind: FieldType, at: str) -> Iterator[ShapeProblem]:
         if type(value) is dict:
             yield from self._check_dict(value, kind, at)
         elif type(value) is list:
             yield from self._check_list(value, kind, at)
         elif not any(_is_scalar(value, one) for one in kind):
-            yield Problem("type", at, f"{_shown(value)} must be {_describe(kind)}")
+            yield ShapeProblem("type", at, f"{_shown(value)} must be {_describe(kind)}")
 
-    def _check_dict(self, value: Object, kind: Kind, at: str) -> Iterator[Problem]:
+    def _check_dict(self, value: Object, kind: FieldType, at: str) -> Iterator[ShapeProblem]:
         names = [one[1:] for one in kind if type(one) is str and one.startswith("@")]
         if "object" in kind or "any" in kind:
             return
         if not names:
-            yield Problem("type", at, f"an object must be {_describe(kind)}")
+            yield ShapeProblem("type", at, f"an object must be {_describe(kind)}")
         elif len(names) == 1:
             yield from self.check_object(value, names[0], at)
         else:
             yield from self._check_union(value, names, at)
 
-    def _check_list(self, value: list[JSON], kind: Kind, at: str) -> Iterator[Problem]:
+    def _check_list(self, value: list[JSON], kind: FieldType, at: str) -> Iterator[ShapeProblem]:
         lists = [one for one in kind if type(one) is ListOf]
         if "any" in kind:
             return
         if not lists:
-            yield Problem("type", at, f"a list must be {_describe(kind)}")
+            yield ShapeProblem("type", at, f"a list must be {_describe(kind)}")
             return
         inner = tuple(one for alternative in lists for one in alternative.kind)
         for index, item in enumerate(value):
             yield from self.check_value(item, inner, child_pointer(at, index))
 
-    def _check_union(self, value: Object, names: Sequence[str], at: str) -> Iterator[Problem]:
+    def _check_union(self, value: Object, names: Sequence[str], at: str) -> Iterator[ShapeProblem]:
         """Choose the shapes with the same tag, and report the problems of the one that fits best."""
         for tag in _TAGS:
             names = self._matching(value, names, tag)
             if not names:
-                yield Problem("tag", child_pointer(at, tag), f"{_shown(value[tag])} is not a known {tag} here")
+                yield ShapeProblem("tag", child_pointer(at, tag), f"{_shown(value[tag])} is not a known {tag} here")
                 return
-        best: list[Problem] | None = None
+        best: list[ShapeProblem] | None = None
         for name in names:
             problems = list(self.check_object(value, name, at))
             if best is None or len(problems) < len(best):
@@ -186,7 +186,7 @@ def _camel(key: str) -> str:
     return first + "".join(part.capitalize() for part in rest)
 
 
-def _describe(kind: Kind) -> str:
+def _describe(kind: FieldType) -> str:
     words: dict[str, None] = {}
     for one in kind:
         if type(one) is ListOf:
