@@ -10,8 +10,8 @@ from ..findings import Hit
 from .constraints import CheckedBody, constraint
 from .documents import (
     CallRef,
-    ResultRef,
     CallTurn,
+    ResultRef,
     child_object,
     is_blank,
     items_of,

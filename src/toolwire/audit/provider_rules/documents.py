@@ -10,8 +10,8 @@ from ..findings import Hit
 
 __all__ = [
     "CallRef",
-    "ResultRef",
     "CallTurn",
+    "ResultRef",
     "child_object",
     "is_blank",
     "items_of",

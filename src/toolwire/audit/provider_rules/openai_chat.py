@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ...ir.pointer import JSON, Object
 from ..findings import Hit
 from .constraints import CheckedBody, constraint
-from .documents import CallRef, ResultRef, CallTurn, child_object, items_of, objects_of, repeated, shorten, unpaired
+from .documents import CallRef, CallTurn, ResultRef, child_object, items_of, objects_of, repeated, shorten, unpaired
 from .openai_shared import (
     CALL_ID_LENGTHS,
     NATIVE,
