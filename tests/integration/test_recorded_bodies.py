@@ -9,6 +9,7 @@ import recorded_traffic
 import sdk_shapes
 from recorded_traffic import exchanges, refusals, wire_exchanges
 
+from body_failures import MODELS, translated, unknown_violations
 from recordings import RECORDED
 from toolwire.audit import check_body
 from toolwire.audit.provider_rules.providers import PROVIDERS
@@ -116,3 +117,21 @@ def test_every_recorded_provider_is_known():
 def test_shapes_are_those_of_the_installed_sdks(wire):
     written = (sdk_shapes.SHAPES / f"{wire}.toml").read_text(encoding="utf-8")
     assert written == sdk_shapes.render(wire), "run: python tests/integration/sdk_shapes.py"
+
+
+@pytest.mark.one_in(7)
+@pytest.mark.parametrize("exchange", [one for one in wire_exchanges() if one.accepted], ids=repr)
+def test_translation_of_an_accepted_request_is_accepted(exchange):
+    """On every other wire, for a model of each family."""
+    for target, models in MODELS.items():
+        for model in models if target != exchange.wire else ():
+            body = translated((exchange.wire, exchange.request), target, model)
+            assert body is None or unknown_violations(body, target, model) == []
+
+
+@pytest.mark.one_in(5)
+def test_translation_of_a_real_client_is_accepted(recorded):
+    for target, models in MODELS.items():
+        for model in models if target != recorded.bare_wire else ():
+            body = translated((recorded.wire, recorded.body), target, model)
+            assert body is None or unknown_violations(body, target, model) == []

@@ -141,6 +141,20 @@ def check_both_sampling(checked: CheckedBody) -> Iterator[Hit]:
         yield Hit("/top_p", f"{model.name} accepts temperature or top_p, not both")
 
 
+@constraint("TW117", _WIRE, "https://docs.claude.com/en/docs/build-with-claude/structured-outputs (2026)")
+def check_structured(checked: CheckedBody) -> Iterator[Hit]:
+    """Report structured outputs and strict tools for models before Opus 4.1, Sonnet 4.5 and Haiku 4.5."""
+    model = checked.model
+    newer = {"opus": (4, 1), "sonnet": (4, 5), "haiku": (4, 5), "fable": (5, 0), "mythos": (5, 0)}
+    if not model.claude or _since(model, **newer):
+        return
+    if child_object(checked.body, "output_config").get("format") is not None:
+        yield Hit("/output_config/format", f"{model.name} has no structured outputs")
+    for at, tool in objects_of(checked.body.get("tools"), "/tools"):
+        if tool.get("strict") is True:
+            yield Hit(f"{at}/strict", f"{model.name} has no strict tools")
+
+
 @constraint("TW118", _WIRE, "https://github.com/anthropics/claude-code/issues/61412 (2026-05)",
             error="role 'system' is not supported on this model")  # fmt: skip
 def check_system_role(checked: CheckedBody) -> Iterator[Hit]:

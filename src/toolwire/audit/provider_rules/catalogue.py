@@ -41,7 +41,7 @@ _ROWS = (
     ("TW114", "all", "reasoning setting rejected by the model", "use a setting that the model supports"),
     ("TW115", "anthropic", "thinking budget outside of its limits", "use at least 1024, and less than max_tokens"),
     ("TW116", "anthropic", "forced call rejected by the model", "use tool choice auto"),
-    ("TW117", "openai_chat", "parameter rejected by the model", "use the parameter that replaces it, or leave it out"),
+    ("TW117", "anthropic openai_chat", "parameter rejected by the model", "use the parameter that replaces it, or leave it out"),
     ("TW118", "openai_chat anthropic", "role rejected by the model", "use a role that the model supports"),
     ("TW119", "anthropic", "system message at the wrong position", "move it after a user turn and before an assistant turn"),
     ("TW120", "anthropic gemini", "final assistant message rejected", "end the messages with a user turn"),
