@@ -21,6 +21,7 @@ from .exchange import Exchange
 from .fit_choice import fit_choice
 from .fit_history import fit_history
 from .fit_reasoning import fit_reasoning
+from .fit_rejected import drop_rejected_fields
 from .fit_tools import fit_tools
 from .foreign import report_extra
 from .history import DraftMessage
@@ -75,6 +76,7 @@ def prepare(request: Request, wire: Wire | str, *, history_model: str | None = N
         raise stored
     losses = Losses()
     can = wire.capabilities
+    request = drop_rejected_fields(request, can.rejected_fields, losses)
     names = NameMap(wire.limits, can.namespaces)
     indexed_tools, lifts = fit_tools(request, wire, names, losses)
     tools = [tool for tool, _ in indexed_tools]

@@ -76,6 +76,8 @@ class Capabilities(Value, frozen=True):
     adaptive: bool = False  # thinking without a fixed amount: the model decides
     forced_with_budget: bool = True  # a forced call together with a thinking budget
     unsigned_call: str | None = None  # placeholder for the signature of a call that another provider made
+    rejected_fields: frozenset[tuple[str, str]] = frozenset()  # fields of the wire that this vendor rejects
+    rejected_kinds: frozenset[str] = frozenset()  # built-in tools and kinds of parts that this vendor rejects
 
 
 class Encoded(NamedTuple):
