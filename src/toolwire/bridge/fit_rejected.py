@@ -14,8 +14,8 @@ from ..ir.tools import Tool, ToolChoice
 
 __all__ = ["drop_rejected_fields"]
 
-_Value = TypeVar(
-    "_Value", bound=Request | Tool | ToolChoice | Text | Media | Reasoning | Refusal | ToolCall | ToolResult
+_Extensible = TypeVar(
+    "_Extensible", bound=Request | Tool | ToolChoice | Text | Media | Reasoning | Refusal | ToolCall | ToolResult
 )
 
 
@@ -62,7 +62,7 @@ class _FieldDropper:
         """Return a tool without rejected fields. The path of a built-in tool includes the object under its name."""
         return self.drop(tool, path, tool.name if tool.kind == "builtin" else None)
 
-    def drop(self, value: _Value, path: str, enclosing: str | None = None) -> _Value:
+    def drop(self, value: _Extensible, path: str, enclosing: str | None = None) -> _Extensible:
         """Return a value without the rejected fields of its `extra`, or the value itself."""
         extra: Extra = dict(value.extra)
         for group, steps_of_fields in self._steps.items():

@@ -21,7 +21,7 @@ from ..wire.protocol import Wire
 
 __all__ = ["NO_DEFAULTS", "RequestDefaults", "check_extra_body", "merge_body", "parse_defaults"]
 
-# Fields that decide what is sent, to whom and how the answer is read; the request or the endpoint sets them.
+# The conversation, the model and the form of the answer: the request or the endpoint sets these fields.
 _PROTECTED = frozenset(
     "model messages input contents tools functions system instructions systemInstruction system_instruction stream "
     "prompt previous_response_id conversation cachedContent cached_content tool_choice toolConfig tool_config "

@@ -107,7 +107,7 @@ class Endpoint:
 
     @property
     def changes_body(self) -> bool:
-        """Whether the body of a request on the same wire has to be changed, apart from the model."""
+        """True if the body of a request on the same wire has to be changed, apart from the model."""
         surface = self._address.surface
         is_surface_different = surface is not None and bool(surface.omitted_fields or surface.version_field)
         return bool(self.extra_body) or is_surface_different

@@ -61,13 +61,13 @@ def numbered_keys(path):
 async def test_chat_client_reaches_an_azure_deployment():
     """The official client, through the gateway, whole and streamed; equal wires pass unchanged."""
     async with Upstream(HELLO, HELLO) as upstream:
-        async with serving(
-            {"upstreams": azure(upstream.url, api_version="2024-10-21")}, environment=ENVIRONMENT
-        ) as served:
-            async with openai.AsyncOpenAI(base_url=f"{served.url}/v1", api_key="x", max_retries=0) as client:
-                whole = await client.chat.completions.create(**CHAT)
-                stream = await client.chat.completions.create(**CHAT, stream=True)
-                texts = [chunk.choices[0].delta.content async for chunk in stream if chunk.choices]
+        async with (
+            serving({"upstreams": azure(upstream.url, api_version="2024-10-21")}, environment=ENVIRONMENT) as served,
+            openai.AsyncOpenAI(base_url=f"{served.url}/v1", api_key="x", max_retries=0) as client,
+        ):
+            whole = await client.chat.completions.create(**CHAT)
+            stream = await client.chat.completions.create(**CHAT, stream=True)
+            texts = [chunk.choices[0].delta.content async for chunk in stream if chunk.choices]
         assert whole.choices[0].message.content == "Hello" == "".join(filter(None, texts))
         for heard in upstream.heard:
             assert heard.path == "/openai/deployments/gpt-4o/chat/completions?api-version=2024-10-21"

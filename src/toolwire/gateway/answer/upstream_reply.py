@@ -1,4 +1,7 @@
-"""Send a request to an upstream with its key."""
+"""Send a request to an upstream with its key.
+
+Separate because the key and its renewal do not depend on how the answer is relayed.
+"""
 
 from __future__ import annotations
 
