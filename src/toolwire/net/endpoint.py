@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from ..ir.errors import ConfigError
 from ..ir.pointer import JSON, Object
 from ..wire.protocol import Wire
-from ..wire.vendors import COMPATIBLE, ApiKey, Vendor, find, names, vendor_codec
+from ..wire.vendors import COMPATIBLE, ApiKey, Vendor, find, names, surface_codec, vendor_codec
 from .base_url import origin_of
 from .body_settings import RequestDefaults, check_extra_body, merge_body, parse_defaults
 from .endpoint_address import AddressSettings, EndpointAddress, resolve_address
@@ -72,7 +72,7 @@ class Endpoint:
         defaults: RequestDefaults,
     ) -> None:
         self.vendor = vendor
-        self.wire = wire
+        self.wire = surface_codec(wire, address.surface)
         self.model = model
         self.key_command = credentials.command
         self.custom_headers: Mapping[str, str] = custom.literal
@@ -104,6 +104,14 @@ class Endpoint:
         """The key and the secret values of headers, to be removed from error messages."""
         key = self.key
         return (*(() if key is None else (key,)), *self.secrets.values())
+
+    @property
+    def renamed_fields(self) -> Mapping[str, str]:
+        """Fields of a request that the vendor names differently."""
+        surface = self._address.surface
+        return (
+            {**self.vendor.fields, **surface.fields} if surface is not None and surface.fields else self.vendor.fields
+        )
 
     @property
     def changes_body(self) -> bool:
@@ -151,7 +159,7 @@ class Endpoint:
 
         `wire_version` is the version of the wire that the client of a gateway uses, if it is known.
         """
-        fields, surface = self.vendor.fields, self._address.surface
+        fields, surface = self.renamed_fields, self._address.surface
         if fields:
             body = {fields.get(name, name): value for name, value in body.items()}
         if surface is not None and (surface.omitted_fields or surface.version_field):

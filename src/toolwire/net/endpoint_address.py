@@ -114,11 +114,11 @@ def _choose_surface(
     in_environment = _from_environment("api_version", vendor, environment)
     named = [surface for surface in surfaces if _path_start(surface) in f"{base.path}/"]
     if wanted is None and named:
-        candidates = [in_environment, named[0].api_version]
-        version = next((one for one in candidates if one is not None and _has_version(named[0], one)), None)
-        if version is None:
-            raise ConfigError(f"{vendor.name} needs an api_version at this base URL", hint=_variables_hint(vendor))
-        return named[0], version, base
+        for surface in named:
+            for version in (in_environment, surface.api_version):
+                if version is not None and _has_version(surface, version):
+                    return surface, version, base
+        raise ConfigError(f"{vendor.name} needs an api_version at this base URL", hint=_variables_hint(vendor))
     wanted = wanted or in_environment
     for surface in surfaces:
         version = surface.api_version if wanted is None else wanted

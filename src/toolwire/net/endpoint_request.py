@@ -57,8 +57,7 @@ class EndpointRequest:
         self.losses = losses
         request = endpoint.defaults.apply(request)
         sent_request = replace(request, model=endpoint.model, stream=True if stream else None)
-        if stream and endpoint.wire.capabilities.counts_on_request and sent_request.params.include_usage is None:
-            sent_request = replace(sent_request, params=replace(sent_request.params, include_usage=True))
+        sent_request = _fit_usage_request(sent_request, endpoint.wire.capabilities)
         if emulation is None and text is not None:
             emulation = emulate(sent_request, text)
         self.emulation = emulation
@@ -130,6 +129,16 @@ class AnswerStream:
                     yield restored
                 else:
                     yield from self._calls.feed(restored)
+
+
+def _fit_usage_request(request: Request, can: Capabilities) -> Request:
+    """Ask for the usage of a stream if it is only reported on request; do not ask a server without that option."""
+    include_usage = request.params.include_usage
+    if can.counts_on_request and request.stream and include_usage is None:
+        return replace(request, params=replace(request.params, include_usage=True))
+    if not can.counts_on_request and include_usage is not None:
+        return replace(request, params=replace(request.params, include_usage=None))
+    return request
 
 
 def redact_secrets(secrets: tuple[str, ...], fault: Fault) -> Fault:

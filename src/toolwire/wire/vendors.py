@@ -20,7 +20,7 @@ from . import get
 from .codec import WireCodec
 from .protocol import Wire
 
-__all__ = ["COMPATIBLE", "ApiKey", "Surface", "Vendor", "find", "names", "vendor_codec"]
+__all__ = ["COMPATIBLE", "ApiKey", "Surface", "Vendor", "find", "names", "surface_codec", "vendor_codec"]
 
 
 class ApiKey(Value, frozen=True):
@@ -41,6 +41,8 @@ class Surface(Value, frozen=True):
     api_versions: str = r"[\w.-]+"  # a regular expression for the API versions that use this path; "" is none
     api_version: str = ""  # the default
     version_query: str | None = None  # the query parameter of the API version
+    fields: dict[str, str] = {}  # fields of a request that it names differently, besides those of the vendor
+    counts_on_request: bool = True  # supports `stream_options`
     omitted_fields: tuple[str, ...] = ()  # fields of a body that are in the path instead
     version_field: str | None = None  # the field of a body for the version of the wire, sent instead of its headers
     wire_versions: dict[str, str] = {}  # the values of `version_field` for versions of the wire, if they differ
@@ -111,6 +113,7 @@ _GEMINI = Vendor(
 
 # Azure OpenAI: `/openai/v1` takes no API version, or `preview`; deployments take a dated one.
 # openai 3.49.0, lib/azure.py, and recorded traffic.
+_OLD_DATED = r"(?:202[0-3]|2024-0[1-8])-[\d-]+(?:preview)?"
 _DATED = r"\d{4}-\d\d-\d\d(?:-preview)?"
 _UNDATED = r"(?:v1|preview|latest)?"
 
@@ -132,6 +135,12 @@ _AZURE = Vendor(
     id_length=40,
     surfaces=(
         _azure_surface("openai_chat", "/openai/v1/chat/completions", _UNDATED),
+        # `max_completion_tokens` and `stream_options` were added in 2024-09-01-preview (API version lifecycle page)
+        replace(
+            _azure_surface("openai_chat", "/openai/deployments/{model}/chat/completions", _OLD_DATED),
+            fields=_MAX_TOKENS_FIELD,
+            counts_on_request=False,
+        ),
         _azure_surface("openai_chat", "/openai/deployments/{model}/chat/completions", _DATED),
         _azure_surface("openai_responses", "/openai/v1/responses", _UNDATED),
         _azure_surface("openai_responses", "/openai/responses", _DATED),
@@ -288,6 +297,13 @@ def find(name: str) -> Vendor:
         hint = f"did you mean {close_matches[0]!r}?" if close_matches else f"use one of {', '.join(names())}"
         raise ConfigError(f"unknown provider {name!r}", hint=hint)
     return row
+
+
+def surface_codec(codec: Wire, surface: Surface | None) -> Wire:
+    """Return the codec with the deviations of a surface."""
+    if surface is None or surface.counts_on_request or not isinstance(codec, WireCodec):
+        return codec
+    return replace(codec, capabilities=replace(codec.capabilities, counts_on_request=False))
 
 
 def vendor_codec(vendor: Vendor, wire: str | None = None) -> Wire:

@@ -3,7 +3,12 @@
 import pytest
 
 from toolwire.ir.errors import ConfigError
+from toolwire.ir.losses import Losses
+from toolwire.ir.parts import Text
+from toolwire.ir.request import Message, Params, Request
 from toolwire.net.endpoint import resolve
+from toolwire.net.endpoint_request import EndpointRequest
+from toolwire.stream.strict import parse_object
 
 KEY = "secret-0123456789"
 AZURE = "https://r.openai.azure.com"
@@ -40,6 +45,22 @@ def test_azure_api_version_decides_the_surface(model, options, url):
     endpoint = resolve(model, {"AZURE_OPENAI_ENDPOINT": f"{AZURE}/", "AZURE_OPENAI_API_KEY": KEY}, **options)
     assert endpoint.url(stream=False) == endpoint.url(stream=True) == url
     assert endpoint.secrets == {"api-key": KEY}
+
+
+@pytest.mark.parametrize(
+    ("version", "is_old"),
+    [("2023-05-15", True), ("2024-02-01", True), ("2024-08-01-preview", True), ("2024-09-01-preview", False)],
+)
+def test_old_azure_versions_get_no_field_that_they_do_not_know(version, is_old):
+    endpoint = resolve("azure/d", {}, base_url=AZURE, key=KEY, api_version=version)
+    params = Params(max_tokens=9, include_usage=True)
+    request = Request(messages=(Message("user", (Text("hi"),)),), params=params)
+    sent = parse_object(EndpointRequest(request, endpoint, stream=True, text=None, losses=Losses()).body)
+    new = {"max_completion_tokens": 9, "stream_options": {"include_usage": True}}
+    expected = {"max_tokens": 9} if is_old else new
+    messages = [{"role": "user", "content": "hi"}]
+    assert sent == {"model": "d", "messages": messages, "stream": True, **expected}
+    assert f"/deployments/d/chat/completions?api-version={version}" in endpoint.url(stream=True)
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ def _can_pass_through(client_request: ClientRequest, target: Target, endpoint: E
         and target.row.repair is None
         and vendor.dialect is None
         and (vendor.id is None or _has_valid_ids(client_request, endpoint.wire.limits))
-        and not any(field in client_request.document for field in vendor.fields)
+        and not any(field in client_request.document for field in endpoint.renamed_fields)
         and (endpoint.defaults is NO_DEFAULTS or _has_every_default(client_request, endpoint.defaults))
     )
 
