@@ -102,6 +102,7 @@ async def _serve(arguments: argparse.Namespace) -> None:
             runners=opened.bindings.runners,
             publish=opened.bindings.publish,
             publish_for=opened.bindings.publish_for,
+            on_key=telemetry.redactor.add_temporary_secret,
         )
         _require_model(gateway, is_demo=arguments.demo)
         listener = bind(settings, port=arguments.port)

@@ -82,7 +82,7 @@ class Gateway:
     `transports` replaces the transport of an upstream, by name, for example with a model in this process. `runners` are
     tools run by the gateway, by model pattern. `retriever` chooses among a client's tools for a model with `retrieve`.
     `publish` is the server for MCP clients at `/mcp`. `publish_for` is the model pattern that a key must allow to use
-    it.
+    it. `on_key` is called with every key that a key command prints, for redaction.
     """
 
     def __init__(
@@ -99,7 +99,9 @@ class Gateway:
         retriever: Retriever | None = None,
         publish: Server | None = None,
         publish_for: str = "*",
+        on_key: Callable[[str], None] | None = None,
     ) -> None:
+        self._on_key = on_key
         self._environment = os.environ if environment is None else environment
         self._http = open_transport(self._environment, connections=settings.limits.connections)
         self._transports = transports or {}
@@ -127,7 +129,12 @@ class Gateway:
         capability_rows = () if settings.capabilities_file is None else load_capability_rows(settings.capabilities_file)
         upstreams = {
             name: ConfiguredUpstream(
-                name, row, self._transports.get(name, self._http), self._environment, capability_rows
+                name,
+                row,
+                self._transports.get(name, self._http),
+                self._environment,
+                on_key=self._on_key,
+                capability_rows=capability_rows,
             )
             for name, row in rows.items()
         }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from difflib import get_close_matches
 from math import inf
-from typing import Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Struct
@@ -49,13 +49,23 @@ class ServerRow(Row, frozen=True):
 
 
 class UpstreamRow(Row, frozen=True):
-    """A provider. Its key comes from the provider's usual variable, from `key_env` or from `key_file`."""
+    """A provider. Its key comes from its usual variable, from `key_env`, from `key_file` or from `key_command`."""
 
     provider: str | None = None
     wire: str | None = None
     base_url: str | None = None
+    api_version: str | None = None
+    project: str | None = None  # of Google Cloud
+    location: str | None = None  # of Google Cloud
     key_env: str | None = None
     key_file: str | None = None
+    key_command: tuple[str, ...] | None = None  # a program and its arguments; it prints the key
+    key_timeout: float = 10.0  # seconds for the command
+    key_ttl: float = 300.0  # seconds that a key is cached if the command does not report when it expires
+    auth: Literal["key", "bearer"] | None = None  # the header of the key: the provider's own, or `Authorization`
+    headers: dict[str, str] = {}  # additional headers; `${NAME}` is an environment variable
+    extra_body: dict[str, Any] = {}  # fields to merge into the encoded body
+    defaults: dict[str, Any] = {}  # parameters for requests that do not set them
     timeout: float = 600.0  # seconds for a whole answer
     idle: float = 300.0  # seconds without a byte
     retries: int = 2
@@ -166,6 +176,7 @@ class Settings(Row, frozen=True):
 def parse_settings(document: JSON) -> Settings:
     """Convert a parsed file to settings. ConfigError names the location."""
     _refuse_unknown(document, Settings, "")
+    _refuse_shell_commands(document)
     try:
         settings = msgspec.convert(document, Settings)
     except msgspec.ValidationError as error:
@@ -192,12 +203,32 @@ def _refuse_unknown(value: JSON, kind: object, path: str) -> None:
             _refuse_unknown(inner, get_args(kind)[0], f"{path}[{number}]")
 
 
+def _refuse_shell_commands(document: JSON) -> None:
+    """Refuse a `key_command` as one string, which would need a shell, with the form that is correct."""
+    rows = document.get("upstreams") if isinstance(document, dict) else None
+    for name, row in rows.items() if isinstance(rows, dict) else ():
+        if isinstance(row, dict) and isinstance(row.get("key_command"), str):
+            hint = 'write key_command = ["gcloud", "auth", "print-access-token"]: a list, without a shell'
+            raise ConfigError(f"upstreams.{name}.key_command must be a list of arguments, got a string", hint=hint)
+
+
 def _format_validation_error(message: str) -> str:
     return re.sub(r" - at `\$\.?(.*)`", r" in \1", message)
 
 
 # settings that must be positive, and settings that may be 0
-_POSITIVE_FIELDS = ("body", "answer", "head", "slow_client", "ping", "connections", "timeout", "idle")
+_POSITIVE_FIELDS = (
+    "body",
+    "answer",
+    "head",
+    "slow_client",
+    "ping",
+    "connections",
+    "timeout",
+    "idle",
+    "key_timeout",
+    "key_ttl",
+)
 _NON_NEGATIVE_FIELDS = ("drain", "retries", "cooldown", "cache", "turns", "turn_bytes", "turn_seconds")
 
 

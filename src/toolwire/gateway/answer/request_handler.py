@@ -22,6 +22,7 @@ from ...ir.events import ResponseStart, StreamFault
 from ...ir.losses import LossError, require_lossless
 from ...ir.response import Fault, UpstreamError
 from ...net.http import Reply
+from ...net.key_command import KeyCommandError
 from ...net.replies import drain, is_document, read_reply_body, transport_losses
 from ...net.retry import RetryPolicy, resolve_retry_after
 from ...net.runner import Runner
@@ -38,6 +39,7 @@ from .outbound import OutboundRequest, PassThroughRequest, make_outbound
 from .restore_turns import find_turn_keys, restore_turns, turn_is_incomplete, turn_keys, turn_origin
 from .routing import Router, Target, select_capable_targets
 from .streams import Stream
+from .upstream_reply import open_reply
 
 __all__ = ["Dependencies", "RequestHandler"]
 
@@ -252,6 +254,10 @@ class RequestHandler:
             return network_fault_of(error, target.upstream.name)
         except UpstreamError as error:
             return error.fault
+        except KeyCommandError as error:
+            _log.error("upstream %s: %s", target.upstream.name, error)
+            message = f"the gateway has no key for the upstream {target.upstream.name}; see its log"
+            return Fault("server", message, 502, "key_command", retryable=False)
         except LossError:
             raise  # the client accepts no losses
         except (ProtocolError, EncodeError) as error:
@@ -297,16 +303,15 @@ class RequestHandler:
 
         A retry of emulated calls, or the next turn after our own tools, is another request to the same target.
         """
-        endpoint, row = out.endpoint, target.upstream.row
-        url = endpoint.url(stream=self._client_request.stream)
-        seconds = min(self._remaining_seconds(), row.timeout)
         headers = (
             {**out.headers, **self._request_log.forward_headers} if self._request_log.forward_headers else out.headers
         )
-        async with target.upstream.transport.post(url, headers, endpoint.secrets, out.body, seconds) as reply:
+        async with open_reply(
+            target, out, headers, stream=self._client_request.stream, remaining=self._remaining_seconds
+        ) as reply:
             if not 200 <= reply.status < 300:
                 return await _read_fault(reply, out)
-            if endpoint.vendor.transport is not None:
+            if out.endpoint.vendor.transport is not None:
                 out.losses.extend(transport_losses(reply))
                 if self._client_request.strict:
                     require_lossless(out.losses)
