@@ -41,6 +41,7 @@ class Vendor(Value, frozen=True):
     id_length: int = 40
     fields: dict[str, str] = {}  # fields of a request that it names differently
     counts_on_request: bool = True  # supports `stream_options`
+    keeps_responses: bool = False  # stores answers of the wire openai_responses under their id
     transport: str | None = None  # `module:class` of the transport, if it is not HTTP
 
 
@@ -55,6 +56,7 @@ _OPENAI = Vendor(
     _bearer_key("OPENAI_API_KEY"),
     "openai_responses",
     base_variable="OPENAI_BASE_URL",
+    keeps_responses=True,
 )
 _GEMINI = Vendor(
     "gemini",

@@ -11,10 +11,14 @@ from ...bridge.stored import find_stored
 from ...ir.errors import ConfigError, ProtocolError, StoredStateError, ToolwireError
 from ...ir.pointer import Object, join, nearest_existing
 from ...ir.request import Request
+from ...net.endpoint import Endpoint
 from ...stream.strict import parse_object
 from ...wire import get
 from ...wire.protocol import Wire
 from ..routes import Route
+from ..upstreams import ConfiguredUpstream
+from .response_turn import ResponseTurn
+from .turn_recorder import TurnRecorder
 
 __all__ = ["ClientRequest"]
 
@@ -30,6 +34,7 @@ class ClientRequest:
     """A request as bytes, as a document and, on demand, as a value."""
 
     __slots__ = (
+        "_decoded",
         "_request",
         "as_array",
         "body",
@@ -40,6 +45,7 @@ class ClientRequest:
         "model",
         "stream",
         "strict",
+        "turn",
         "wire",
     )
 
@@ -49,6 +55,7 @@ class ClientRequest:
         self.body = body.removeprefix(BOM_UTF8)  # an upstream may not accept the byte order mark
         self.document = _parse_document(self.body, headers)
         self._request: Request | None = None  # decoded on demand
+        self.turn: ResponseTurn | None = None  # the stored conversation that this request continues
         self.model = _requested_model(route, self.document)
         if route.stream is None:
             stream = self.document.get("stream", self.ingress.streams_by_default)
@@ -70,6 +77,28 @@ class ClientRequest:
             self._request = replace(request, model=self.model, stream=self.stream or None)
         return self._request
 
+    def continue_turn(self, turn: ResponseTurn) -> None:
+        """Continue a stored conversation: from now on, `request` has its messages."""
+        self.turn = turn
+        if turn.is_rebuilt:
+            self._decoded, self._request = self.request, turn.rebuild(self.request, None)
+
+    def request_for(self, endpoint: Endpoint) -> Request:
+        """Return the request for one endpoint: with the artefacts of stored messages that this server made."""
+        if self.turn is None or not self.turn.is_rebuilt:
+            return self.request
+        return self.turn.rebuild(self._decoded, endpoint.origin)
+
+    def make_recorder(self, upstream: ConfiguredUpstream, model: str) -> TurnRecorder | None:
+        """Return the recorder for the answer of an upstream; None if the gateway does not store it."""
+        turn = self.turn
+        return None if turn is None or not turn.records_at(upstream) else turn.make_recorder(model)
+
+    def may_pass_through(self, upstream: ConfiguredUpstream) -> bool:
+        """Check whether the bytes can be forwarded: nothing is added from the store, and the answer keeps its ids."""
+        turn = self.turn
+        return turn is None or not (turn.is_rebuilt or turn.records_at(upstream))
+
     @property
     def request_or_none(self) -> Request | None:
         """The decoded request, or None if it cannot be decoded: a request that is only passed through need not be."""
@@ -88,6 +117,8 @@ class ClientRequest:
 
     def may_have_calls(self) -> bool:
         """Check whether the history may contain calls; a search in the bytes is cheaper than decoding."""
+        if self.turn is not None and self.turn.is_rebuilt:
+            return True
         return any(mark in self.body for mark in _CALL_MARKS)
 
 

@@ -32,6 +32,7 @@ from .client_request import ClientRequest
 from .gateway_tools import GatewayTools, TurnEvents, add_usage
 from .routing import Target
 from .streams import PassThroughStream, Stream, TranslatedStream, expected_choices
+from .turn_recorder import TurnRecorder
 
 __all__ = ["OutboundRequest", "PassThroughRequest", "TranslatedRequest", "make_outbound", "replace_model"]
 
@@ -56,6 +57,10 @@ class OutboundRequest(Protocol):
     def stats(self) -> AnswerStats: ...
     @property
     def repairs(self) -> list[CallRepair]: ...
+    @property
+    def recorder(self) -> TurnRecorder | None:
+        """The recording of the answer, if the gateway stores it."""
+        ...
 
     def decode_fault(self, status: int, data: bytes, headers: dict[str, str]) -> Fault: ...
 
@@ -94,9 +99,8 @@ def make_outbound(
     endpoint = target.upstream.endpoint(target.model)
     if modified is None and _can_pass_through(client_request, target, endpoint):
         return PassThroughRequest(client_request, endpoint)
-    return TranslatedRequest(
-        client_request, client_request.request if modified is None else modified, target, gateway_tools
-    )
+    request = client_request.request_for(endpoint) if modified is None else modified
+    return TranslatedRequest(client_request, request, target, gateway_tools)
 
 
 def _can_pass_through(client_request: ClientRequest, target: Target, endpoint: Endpoint) -> bool:
@@ -104,6 +108,7 @@ def _can_pass_through(client_request: ClientRequest, target: Target, endpoint: E
     vendor = endpoint.vendor
     return (
         endpoint.wire.name == client_request.wire.name
+        and client_request.may_pass_through(target.upstream)
         and target.row.emulate is None
         and target.row.repair is None
         and vendor.dialect is None
@@ -122,6 +127,7 @@ class PassThroughRequest:
         self.losses = Losses()
         self.stats = AnswerStats()
         self.repairs: list[CallRepair] = []
+        self.recorder: TurnRecorder | None = None  # the client gets the upstream's bytes, and its ids
         self._client_request = client_request
 
     def decode_fault(self, status: int, data: bytes, headers: dict[str, str]) -> Fault:
@@ -179,6 +185,9 @@ class TranslatedRequest:
         self.losses: Losses = Losses() if previous is None else previous.losses
         self.stats: AnswerStats = AnswerStats() if previous is None else previous.stats
         self.repairs: list[CallRepair] = [] if previous is None else previous.repairs
+        self.recorder: TurnRecorder | None = (
+            client_request.make_recorder(target.upstream, target.model) if previous is None else previous.recorder
+        )
         self._client_request = client_request
         self._request = request
         self._target = target
@@ -279,15 +288,15 @@ class TranslatedRequest:
         )
         AnswerReporter(self._client_request.wire.name, self.losses).report_response(response)
         self.stats.add_response(response)
-        return response
+        return response if self.recorder is None else self.recorder.rewrite(response)
 
     def open_stream(self) -> Stream:
-        """Convert the stream in steps: repair of calls first, then the removal of the gateway's own calls."""
+        """Convert the stream in steps: repair calls, remove the gateway's own calls, record the rest for the store."""
         repairer = None
         if self._target.row.repair is not None:
             repairer = CallRepairer(self._request.tools, policy=self._target.row.repair)
             repairer.repairs = self.repairs
-        steps = [step.feed for step in (repairer, self._events) if step is not None]
+        steps = [step.feed for step in (repairer, self._events, self.recorder) if step is not None]
         is_first = self._gateway_tools is None or self._gateway_tools.turns == 0
         return TranslatedStream(
             self._endpoint_request,
