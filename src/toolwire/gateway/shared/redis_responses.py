@@ -26,7 +26,7 @@ local function drop(id)
   redis.call('DEL', ARGV[1] .. id)
   redis.call('ZREM', KEYS[1], id)
   redis.call('HDEL', KEYS[2], id)
-  return redis.call('HINCRBY', KEYS[2], 'total', -size)
+  return redis.call('HINCRBY', KEYS[2], 'total', string.format('%.0f', 0 - size))
 end
 drop(ARGV[2])
 redis.call('SET', ARGV[1] .. ARGV[2], ARGV[3], 'PX', ARGV[4])
@@ -48,7 +48,7 @@ for at = 2, #ARGV do
   redis.call('DEL', ARGV[1] .. ARGV[at])
   redis.call('ZREM', KEYS[1], ARGV[at])
   redis.call('HDEL', KEYS[2], ARGV[at])
-  redis.call('HINCRBY', KEYS[2], 'total', -size)
+  redis.call('HINCRBY', KEYS[2], 'total', string.format('%.0f', 0 - size))
 end
 return 1
 """

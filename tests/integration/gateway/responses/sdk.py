@@ -14,8 +14,9 @@ from toolwire.ir.parts import Artefact, Reasoning
 from toolwire.ir.response import Stop, Usage
 from toolwire.testing import Upstream
 
-__all__ = ["WEATHER", "WIRES", "World", "call_answer", "client_of", "text_answer", "world"]
+__all__ = ["KEY", "WEATHER", "WIRES", "World", "call_answer", "client_of", "create", "text_answer", "world"]
 
+KEY = "sk-ann"
 WEATHER = {
     "type": "function",
     "name": "get_weather",
@@ -67,7 +68,7 @@ async def world(*script: Any, store: str | None, responses: dict[str, Any] | Non
     options = document.pop("options", {})
     async with Upstream(*script) as upstream:
         settings = {
-            "upstreams": upstream_rows(upstream.url),
+            "upstreams": {**upstream_rows(upstream.url), **document.pop("more_upstreams", {})},
             "keys": {name: {"hash": hash_key(f"sk-{name}")} for name in ("ann", "bob")},
             "responses": {**({} if store is None else {"store": store}), **(responses or {})},
             **document,
@@ -79,3 +80,15 @@ async def world(*script: Any, store: str | None, responses: dict[str, Any] | Non
             finally:
                 for client in clients.values():
                     await client.close()
+
+
+async def create(client: openai.AsyncOpenAI, *, stream: bool, **fields: Any) -> Any:
+    """Return a finished response, whole or from the last event of a stream."""
+    fields = {name: value for name, value in fields.items() if value is not None}
+    if not stream:
+        return await client.responses.create(**fields)
+    last = None
+    async for event in await client.responses.create(**fields, stream=True):
+        last = event
+    assert last is not None and last.type in ("response.completed", "response.incomplete"), last
+    return last.response
