@@ -54,7 +54,8 @@ from .settings import LimitsRow, Settings
 from .shared.continuations import ContinuationStore, open_in_memory
 from .shared.keys import Caller, ClientKeys
 from .shared.limits import InProcessLimiter, Limiter
-from .shared.response_store import ResponseStore, open_responses
+from .shared.response_store import ResponseStore
+from .shared.response_stores import open_responses
 from .upstreams import ConfiguredUpstream, upstreams_from_environment
 
 if TYPE_CHECKING:
@@ -114,6 +115,7 @@ class Gateway:
         self._memory: ContinuationStore = open_in_memory(settings.state) if memory is None else memory
         self._responses = open_responses(settings.responses, self._environment) if responses is None else responses
         self._owns_responses = responses is None
+        self._responses_row = settings.responses  # not reloaded, like the store itself
         self._runners = runners or {}
         self._retriever = retriever
         self._publish_for = publish_for
@@ -144,7 +146,7 @@ class Gateway:
             self._replace_mcp_mount(tool_bindings.publish)
         self._origin_policy = OriginPolicy(server.hosts, server.origins, open_to_all=len(keys) > 0 and not server.hosts)
         cache = AnswerCache(time.monotonic)  # requests on the old settings keep the old cache
-        state = ResponseState(self._responses, settings.responses, settings.limits.body, time.time)
+        state = ResponseState(self._responses, self._responses_row, settings.limits.body, time.time)
         self._dependencies = Dependencies(
             router, self._memory, settings.limits, time.monotonic, cache, state, self._runners, self._retriever
         )
@@ -371,11 +373,17 @@ class Gateway:
 
     async def _open_turn(self, client_request: ClientRequest, caller: Caller) -> None:
         """Resolve references of OpenAI Responses to stored state."""
-        if client_request.wire.name == WIRE:
-            turn = await self._dependencies.responses.open_turn(
-                client_request.document, lambda: client_request.request, caller.name
-            )
-            client_request.continue_turn(turn)
+        if client_request.wire.name != WIRE:
+            return
+
+        def may_keep() -> bool:
+            plan = self._router.plan(client_request.model, tools=client_request.has_tools)
+            return any(target.upstream.keeps_responses for target in plan)
+
+        turn = await self._dependencies.responses.open_turn(
+            client_request.document, lambda: client_request.request, caller.name, may_keep
+        )
+        client_request.continue_turn(turn)
 
     async def _serve_state(self, http_exchange: HttpExchange, route: Route, caller: Caller) -> None:
         """Answer a request about stored responses or conversations, within the limits of its key."""

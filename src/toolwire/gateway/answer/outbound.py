@@ -18,7 +18,7 @@ from ...bridge.report_answer import AnswerReporter
 from ...ir.errors import ProtocolError
 from ...ir.folding import unfold
 from ...ir.losses import Losses, require_lossless
-from ...ir.parts import ToolCall, ToolResult
+from ...ir.parts import Extra, ToolCall, ToolResult
 from ...ir.pointer import JSON, Object
 from ...ir.request import Request
 from ...ir.response import Fault, Response, UpstreamError, Usage
@@ -36,6 +36,7 @@ from .turn_recorder import TurnRecorder
 
 __all__ = ["OutboundRequest", "PassThroughRequest", "TranslatedRequest", "make_outbound", "replace_model"]
 
+_UNSTORED: Extra = {"openai_responses": {"store": False}}
 # at the start of an object, members with plain values, up to the model
 _LEADING_MODEL = re.compile(
     rb'\s*+\{(?:\s*+"(?!model")[^"\\]*+"\s*+:\s*+(?:"[^"\\]*+"|[-+.\w]++)\s*+,)*+\s*+"model"\s*+:\s*+("(?:[^"\\]|\\.)*+")'
@@ -215,9 +216,19 @@ class TranslatedRequest:
     @property
     def _encoder(self) -> StreamEncoder:
         if self._stream_encoder is None:
-            self._stream_encoder = self._client_request.wire.stream_encoder(self._request)
+            request = self._request
+            if self._is_unstored:
+                request = replace(request, params=replace(request.params, store=False))
+            self._stream_encoder = self._client_request.wire.stream_encoder(request)
             self._stream_encoder.losses = self.losses
         return self._stream_encoder
+
+    @property
+    def _is_unstored(self) -> bool:
+        """True for an answer of OpenAI Responses that is stored nowhere; it repeats the request's `store` as false."""
+        client_request = self._client_request
+        is_same_wire = self.endpoint.wire.name == client_request.wire.name
+        return client_request.turn is not None and self.recorder is None and not is_same_wire
 
     def decode_fault(self, status: int, data: bytes, headers: dict[str, str]) -> Fault:
         return self._endpoint_request.decode_fault(status, data, headers)
@@ -288,7 +299,9 @@ class TranslatedRequest:
         )
         AnswerReporter(self._client_request.wire.name, self.losses).report_response(response)
         self.stats.add_response(response)
-        return response if self.recorder is None else self.recorder.rewrite(response)
+        if self.recorder is not None:
+            return self.recorder.rewrite(response)
+        return replace(response, extra={**response.extra, **_UNSTORED}) if self._is_unstored else response
 
     def open_stream(self) -> Stream:
         """Convert the stream in steps: repair calls, remove the gateway's own calls, record the rest for the store."""

@@ -9,6 +9,7 @@ gateway stores every turn, if `responses.store` is set, and sends the whole conv
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from logging import getLogger
 from secrets import token_hex
@@ -45,7 +46,9 @@ from .turn_recorder import TurnRecorder
 __all__ = ["ResponseState"]
 
 _log = getLogger("toolwire.gateway")
+_RESTART = "start again with a shorter conversation in `input`"
 _PIN_SECONDS = 30 * 24 * 3600.0  # OpenAI keeps a response for 30 days
+_LOOP_BYTES = 256 * 1024  # entries beyond it are decoded in a thread, so that the event loop serves other clients
 _LOCK_SECONDS = 900.0  # renewed before the end of a turn; bounds the effect of a crash
 
 
@@ -62,10 +65,13 @@ class ResponseState:
     def now(self) -> int:
         return int(self._clock())
 
-    async def open_turn(self, document: Object, request: Callable[[], Request], owner: str) -> ResponseTurn:
+    async def open_turn(
+        self, document: Object, request: Callable[[], Request], owner: str, may_keep: Callable[[], bool]
+    ) -> ResponseTurn:
         """Resolve the references of a request; ResponseStateError if one cannot be resolved.
 
-        `request` decodes the document, which is only needed if there is something to resolve.
+        `request` decodes the document, which is only needed if there is something to resolve. `may_keep` checks
+        whether an upstream of the model stores responses itself.
         """
         if document.get("background"):
             hint = "leave it out: the gateway answers at once; stream the answer to get it early"
@@ -86,7 +92,7 @@ class ResponseState:
             await self._continue_response(turn, previous_id)
         try:
             if turn.pinned is None:
-                await self._read_input(turn, document, request)
+                await self._read_input(turn, document, request, may_keep)
         except BaseException:
             await self.close_turn(turn)
             raise
@@ -102,12 +108,13 @@ class ResponseState:
         return pin.upstream
 
     async def _continue_response(self, turn: ResponseTurn, previous_id: str) -> None:
-        entry = (await self._load(turn.owner, [previous_id], renew=False)).get(previous_id)
+        data = (await self.store.load(turn.owner, [previous_id])).get(previous_id, b"")
+        entry = decode_entry(data)
         if isinstance(entry, UpstreamPin):
             turn.pinned = entry.upstream
         elif isinstance(entry, StoredTurn) and entry.document:
-            size = len(encode_entry(entry))
-            await self._load_history(turn, (*entry.chain, entry.id), entry.chain_bytes + size, "/previous_response_id")
+            chain, size = (*entry.chain, entry.id), entry.chain_bytes + len(data)
+            await self._load_history(turn, chain, size, "/previous_response_id")
         else:
             raise not_found("response", previous_id, "/previous_response_id", "previous_response_not_found")
 
@@ -142,16 +149,18 @@ class ResponseState:
 
     async def _load_history(self, turn: ResponseTurn, chain: tuple[str, ...], size: int, pointer: str) -> None:
         """Load the turns of a conversation, within the limits for its length and its size."""
-        hint = "start again with a shorter conversation in `input`"
-        if len(chain) >= self._row.turns:
-            message = f"the stored conversation has {len(chain)} turns; the limit is {self._row.turns}"
-            raise ResponseStateError(message, pointer=pointer, hint=hint)
+        self._check_length(len(chain), pointer)
         if size > self._max_request:
             message = f"the stored conversation has {size} bytes; the limit is {self._max_request}"
-            raise ResponseStateError(message, pointer=pointer, hint=hint)
+            raise ResponseStateError(message, pointer=pointer, hint=_RESTART)
         turns = await self.load_turns(turn.owner, chain, pointer)
         turn.chain, turn.chain_bytes, turn.is_rebuilt = chain, size, True
         turn.history = tuple(bound for stored in turns for bound in stored.messages)
+
+    def _check_length(self, turns: int, pointer: str) -> None:
+        if turns >= self._row.turns:
+            message = f"the stored conversation has {turns} turns; the limit is {self._row.turns}"
+            raise ResponseStateError(message, pointer=pointer, hint=_RESTART)
 
     async def load_turns(self, owner: str, chain: Sequence[str], pointer: str = "") -> list[StoredTurn]:
         """Load turns in order, and renew them; not found if one has expired or was deleted."""
@@ -162,7 +171,9 @@ class ResponseState:
             raise not_found("turn of the conversation", missing, pointer, "previous_response_not_found")
         return turns
 
-    async def _read_input(self, turn: ResponseTurn, document: Object, request: Callable[[], Request]) -> None:
+    async def _read_input(
+        self, turn: ResponseTurn, document: Object, request: Callable[[], Request], may_keep: Callable[[], bool]
+    ) -> None:
         """Read the input of a request, with its references to items resolved."""
         try:
             messages = request().messages[int(turn.has_instructions) :]
@@ -173,7 +184,7 @@ class ResponseState:
             return
         given = document.get("input")
         items: list[Object] = [{"role": "user", "content": given}] if isinstance(given, str) else list(given or ())
-        found = await self._find_items(turn.owner, items)
+        found = await self._find_items(turn.owner, items, may_keep)
         turn.is_rebuilt = turn.is_rebuilt or bool(found)
         turn.input, resolved = _resolve_input(items, found, messages)
         turn.items = input_documents(resolved, turn.digits)
@@ -187,8 +198,13 @@ class ResponseState:
             hint = "send smaller items, or set responses.turn_bytes"
             raise ResponseStateError(message, pointer=pointer, hint=hint, status=413)
 
-    async def _find_items(self, owner: str, items: Sequence[JSON]) -> dict[int, tuple[Object, BoundMessages]]:
-        """Find the items that `input` refers to, by their position. A foreign id stays: an upstream may know it."""
+    async def _find_items(
+        self, owner: str, items: Sequence[JSON], may_keep: Callable[[], bool]
+    ) -> dict[int, tuple[Object, BoundMessages]]:
+        """Find the items that `input` refers to, by their position.
+
+        An id that the gateway did not make stays if an upstream may know it.
+        """
         references = dict(_item_references(items))
         digits = {item_id: turn_digits(item_id) for item_id in references.values()}
         own = {known for known in digits.values() if known is not None}
@@ -200,7 +216,7 @@ class ResponseState:
             match = next((item for item in items_found if item is not None), None)
             if match is not None:
                 found[number] = match
-            elif digits[item_id] is not None:
+            elif digits[item_id] is not None or not may_keep():
                 raise not_found("item", item_id, join("input", number))
         return found
 
@@ -237,6 +253,7 @@ class ResponseState:
         """Append a turn to a locked conversation, as an entry of its own: deleting the response does not change it."""
         await self.lock_conversation(owner, conversation_id, token)
         conversation = await self.find_conversation(owner, conversation_id)
+        self._check_length(len(conversation.turns), "")
         segment = replace(turn, id=f"turn_{turn.id.partition('_')[2]}", document={})
         size = await self.save(owner, segment.id, segment)
         changed = replace(conversation, turns=(*conversation.turns, segment.id), size=conversation.size + size)
@@ -293,8 +310,15 @@ class ResponseState:
     ) -> Mapping[str, StoredTurn | UpstreamPin | StoredConversation]:
         seconds = self._row.seconds if renew and self.keeps_turns else None
         loaded = await self.store.load(owner, entry_ids, seconds)
-        decoded = {entry_id: decode_entry(data) for entry_id, data in loaded.items()}
-        return {entry_id: entry for entry_id, entry in decoded.items() if entry is not None}
+        if sum(map(len, loaded.values())) > _LOOP_BYTES:
+            return await asyncio.to_thread(_decode_entries, loaded)
+        return _decode_entries(loaded)
+
+
+def _decode_entries(loaded: Mapping[str, bytes]) -> dict[str, StoredTurn | UpstreamPin | StoredConversation]:
+    """Decode entries; those that another version has written are left out."""
+    decoded = {entry_id: decode_entry(data) for entry_id, data in loaded.items()}
+    return {entry_id: entry for entry_id, entry in decoded.items() if entry is not None}
 
 
 def _read_references(document: Object) -> tuple[str | None, str | None]:

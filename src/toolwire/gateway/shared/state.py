@@ -21,7 +21,8 @@ from ..observe.request_log import Sink
 from ..settings import Settings, StateRow, resolve_address
 from .continuations import ContinuationStore, open_in_memory
 from .limits import InProcessLimiter, Limiter
-from .response_store import ResponseStore, open_responses
+from .response_store import ResponseStore
+from .response_stores import open_responses
 
 __all__ = ["State", "open_state", "usage_address"]
 

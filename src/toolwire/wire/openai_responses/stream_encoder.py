@@ -74,6 +74,8 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
         super().__init__()
         self._sequence = 0
         self._base: Object = {}  # the response in `response.created`
+        store = None if request is None else request.params.store
+        self._echo: Object = {} if store is None else {"store": store}  # fields that repeat the request
         self._items: dict[int, _WrittenItem] = {}
         self._ids: set[str] = set()  # item ids in use
         self._output: dict[int, Object] = {}  # finished items, by output index
@@ -110,7 +112,7 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
 
     def _start(self, event: ResponseStart) -> bytes:
         base = make_envelope(event.id, event.model, event.created, None)
-        self._base = write_extra(base, {NAME: event.extra.get(NAME, {})}, NAME)
+        self._base = {**base, **self._echo, **event.extra.get(NAME, {})}
         return self._event("response.created", response=self._base) + self._event(
             "response.in_progress", response=self._base
         )
@@ -306,6 +308,7 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
     def _final_event(self, stop: Stop | None, fault: Fault | None, extra: Extra) -> bytes:
         """Write the final response with all items; its status gives the event its name."""
         base = make_envelope(self._base["id"], self._base["model"], self._base["created_at"], self._usage)
+        base.update(self._echo)
         refused = any(getattr(item.start, "refusal", False) for item in self._items.values())
         status = write_status(stop, fault, refused, self.losses)
         if not status or status["status"] == "in_progress":

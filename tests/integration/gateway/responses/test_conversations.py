@@ -138,6 +138,21 @@ async def test_response_of_a_conversation_is_continued_by_its_id(store):
 
 
 @run
+async def test_conversation_has_a_limited_number_of_turns(store):
+    async with world(text_answer("x"), store=store, responses={"turns": 2}) as at:
+        conversation = await at.client.conversations.create()
+        for _ in range(2):
+            await at.client.conversations.items.create(conversation.id, items=[{"role": "user", "content": "x"}])
+        for attempt in (
+            at.client.conversations.items.create(conversation.id, items=[{"role": "user", "content": "x"}]),
+            at.client.responses.create(model="gemini/m", input="?", conversation=conversation.id),
+        ):
+            with pytest.raises(openai.BadRequestError) as caught:
+                await attempt
+            assert "the limit is 2" in str(caught.value)
+
+
+@run
 async def test_conversation_is_not_used_without_storing(store):
     async with world(text_answer("x"), store=store) as at:
         conversation = await at.client.conversations.create()

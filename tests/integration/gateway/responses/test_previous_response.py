@@ -215,6 +215,7 @@ async def test_id_of_another_key_is_not_found_in_the_same_words_as_an_unknown_id
 async def test_store_false_is_never_stored(stream, store, tmp_path):
     async with world(text_answer("Secret rain."), text_answer("x"), store=store) as at:
         answer = await create(at.client, stream=stream, model="anthropic/m", input="Paris?", store=False)
+        assert answer.store is False
         with pytest.raises(openai.NotFoundError):
             await at.client.responses.retrieve(answer.id)
         with pytest.raises(openai.NotFoundError):
@@ -235,10 +236,12 @@ async def test_stored_turn_can_be_continued_without_storing(store):
             await at.client.responses.retrieve(second.id)
 
 
+@MODES
 @run
-async def test_without_a_store_references_across_wires_are_refused():
+async def test_without_a_store_references_across_wires_are_refused(stream):
     async with world(text_answer("Rain."), store=None) as at:
-        first = await at.client.responses.create(model="anthropic/m", input="Paris?")
+        first = await create(at.client, stream=stream, model="anthropic/m", input="Paris?", store=True)
+        assert first.store is False
         with pytest.raises(openai.BadRequestError) as caught:
             await at.client.responses.create(model="anthropic/m", input="?", previous_response_id=first.id)
         assert caught.value.code == "previous_response_not_found"
@@ -275,7 +278,7 @@ async def test_conversation_has_a_limited_number_of_turns(store):
 @run
 async def test_responses_expire_by_the_clock_of_the_gateway(store):
     from toolwire.gateway.settings import ResponsesRow
-    from toolwire.gateway.shared.response_store import open_responses
+    from toolwire.gateway.shared.response_stores import open_responses
 
     now = [1_000_000.0]
     row = ResponsesRow(store=store)
@@ -393,6 +396,36 @@ async def test_item_references_are_replaced_by_the_stored_items(wire, stream, st
             "Cold.",
             "Weather in Oslo?",
         ]
+
+
+@run
+async def test_unknown_item_goes_only_to_an_upstream_that_may_know_it(store):
+    rows = {"keeps": {"base_url": "http://127.0.0.1:1", "wire": "openai_responses", "keeps_responses": True}}
+    async with world(store=store, more_upstreams=rows) as at:
+        reference = [{"type": "item_reference", "id": "msg_of_another_store"}]
+        for wire in WIRES:
+            with pytest.raises(openai.NotFoundError) as caught:
+                await at.client.responses.create(model=f"{wire}/m", input=reference)
+            assert caught.value.param == "/input/0"
+        with pytest.raises(openai.APIStatusError) as caught:
+            await at.client.responses.create(model="keeps/m", input=reference)
+        assert caught.value.status_code >= 500  # it was asked, and does not answer
+        assert at.upstream.heard == []
+
+
+@run
+async def test_large_conversation_is_limited_by_the_size_of_a_request(store):
+    limits = {"body": 1_500_000}
+    async with world(*map(text_answer, "abc"), store=store, limits=limits) as at:
+        first = await at.client.responses.create(model="anthropic/m", input="x" * 500_000)
+        second = await at.client.responses.create(model="anthropic/m", input="2", previous_response_id=first.id)
+        assert len(at.history()) == 3
+        third = await at.client.responses.create(
+            model="anthropic/m", input="y" * 500_000, previous_response_id=second.id
+        )
+        with pytest.raises(openai.BadRequestError) as caught:
+            await at.client.responses.create(model="anthropic/m", input="4", previous_response_id=third.id)
+        assert "the limit is 1500000" in str(caught.value)
 
 
 @run

@@ -12,7 +12,9 @@ from gateway.hostile import run
 from gateway.responses.sdk import create, text_answer, world
 
 from toolwire.gateway.settings import ResponsesRow, parse_settings
-from toolwire.gateway.shared.response_store import InMemoryResponses, SqlResponses, open_responses
+from toolwire.gateway.shared.response_store import InMemoryResponses
+from toolwire.gateway.shared.response_stores import open_responses
+from toolwire.gateway.shared.sql_responses import SqlResponses
 from toolwire.gateway.shared.state import open_state
 from toolwire.ir.errors import ConfigError, StoreError
 
