@@ -334,5 +334,5 @@ FINDINGS = {
     "Z7": Entry("MCP is not served to other machines without a token"),
     "U1": Entry("terminal output keeps newlines, tabs, joined emoji and right-to-left text, and no control sequences"),
     "U2": Entry("an MCP server that announces changes while it is listed keeps its tools"),
-    "G5": Entry("references to stored conversations are refused across wires"),
+    "G5": Entry("references to stored conversations are resolved from the gateway's store, or refused across wires"),
 }
