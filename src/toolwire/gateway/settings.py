@@ -108,7 +108,7 @@ class LimitsRow(Row, frozen=True):
 
 
 class StateRow(Row, frozen=True):
-    """State shared by processes: `redis://…` for limits and signatures, a file or `postgresql://…` for usage.
+    """State shared by processes: `redis://…` for limits and turns, a file or `postgresql://…` for usage.
 
     An address with a password comes from a variable: `url_env`, `usage_env`.
     """
@@ -118,9 +118,9 @@ class StateRow(Row, frozen=True):
     usage: str | None = None
     usage_env: str | None = None
     strict: bool = False  # refuse requests while the shared state is unavailable
-    signatures: int = 10_000  # in the memory of one process
-    signature_bytes: int = 64 * _MEGABYTE  # in the memory of one process
-    signature_seconds: float = 24 * 3600.0
+    turns: int = 10_000  # in the memory of one process
+    turn_bytes: int = 64 * _MEGABYTE  # in the memory of one process
+    turn_seconds: float = 24 * 3600.0
 
 
 class ResponsesRow(Row, frozen=True):
@@ -132,10 +132,10 @@ class ResponsesRow(Row, frozen=True):
     store: str | None = None
     store_env: str | None = None
     seconds: float = 24 * 3600.0  # after the last use
-    turn_bytes: int = _MEGABYTE  # of one response with its input; a larger one is not stored
-    turns: int = 500  # of one conversation
-    key_bytes: int = 64 * _MEGABYTE  # of one client's key; beyond it, the oldest responses are dropped
-    key_entries: int = 10_000  # of one client's key
+    max_turn_bytes: int = _MEGABYTE  # of one response with its input; a larger one is not stored
+    max_turns: int = 500  # of one conversation
+    max_key_bytes: int = 64 * _MEGABYTE  # of one client's key; beyond it, the oldest responses are dropped
+    max_key_entries: int = 10_000  # of one client's key
 
 
 class LogRow(Row, frozen=True):
@@ -216,9 +216,9 @@ def _format_validation_error(message: str) -> str:
 # settings that must be positive, and settings that may be 0
 _POSITIVE_FIELDS = (
     *("body", "answer", "head", "slow_client", "ping", "connections", "timeout", "idle"),
-    *("seconds", "turn_bytes", "turns", "key_bytes", "key_entries"),
+    *("seconds", "max_turn_bytes", "max_turns", "max_key_bytes", "max_key_entries"),
 )
-_NON_NEGATIVE_FIELDS = ("drain", "retries", "cooldown", "cache", "signatures", "signature_bytes", "signature_seconds")
+_NON_NEGATIVE_FIELDS = ("drain", "retries", "cooldown", "cache", "turns", "turn_bytes", "turn_seconds")
 
 
 def _check_numbers(row: Row, location: str) -> None:

@@ -17,8 +17,8 @@ from ...wire import get
 from ...wire.protocol import Wire
 from ..routes import Route
 from ..upstreams import ConfiguredUpstream
+from .response_recorder import ResponseRecorder
 from .response_turn import ResponseTurn
-from .turn_recorder import TurnRecorder
 
 __all__ = ["ClientRequest"]
 
@@ -51,10 +51,11 @@ class ClientRequest:
 
     def __init__(self, route: Route, body: bytes, headers: Mapping[str, str], query: Mapping[str, str]) -> None:
         self.ingress = route.ingress
-        self.wire: Wire = get(route.ingress.wire)
+        self.wire: Wire = _client_codec(route.ingress.wire, headers)
         self.body = body.removeprefix(BOM_UTF8)  # an upstream may not accept the byte order mark
         self.document = _parse_document(self.body, headers)
         self._request: Request | None = None  # decoded on demand
+        self._decoded: Request | None = None  # before it was rebuilt
         self.turn: ResponseTurn | None = None  # the stored conversation that this request continues
         self.model = _requested_model(route, self.document)
         if route.stream is None:
@@ -81,23 +82,38 @@ class ClientRequest:
         """Continue a stored conversation: from now on, `request` has its messages."""
         self.turn = turn
         if turn.is_rebuilt:
-            self._decoded, self._request = self.request, turn.rebuild(self.request, None)
+            self._decoded = self.request
+            self._request = turn.rebuild(self.decoded, None)
+
+    @property
+    def decoded(self) -> Request:
+        """The request as the client sent it, without the stored conversation that it continues."""
+        return self.request if self._decoded is None else self._decoded
+
+    @property
+    def is_rebuilt(self) -> bool:
+        """True if the request gets its conversation from the store."""
+        return self.turn is not None and self.turn.is_rebuilt
 
     def request_for(self, endpoint: Endpoint) -> Request:
         """Return the request for one endpoint: with the artefacts of stored messages that this server made."""
         if self.turn is None or not self.turn.is_rebuilt:
             return self.request
-        return self.turn.rebuild(self._decoded, endpoint.origin)
+        return self.turn.rebuild(self.decoded, endpoint.origin)
 
-    def make_recorder(self, upstream: ConfiguredUpstream, model: str) -> TurnRecorder | None:
+    @property
+    def wants_store(self) -> bool:
+        """True if the answer of OpenAI Responses may be stored, which is the default."""
+        return self.document.get("store") is not False
+
+    def records_at(self, upstream: ConfiguredUpstream) -> bool:
+        """Check whether the gateway stores the answer of an upstream."""
+        return self.turn is not None and self.turn.records_at(upstream)
+
+    def make_recorder(self, upstream: ConfiguredUpstream, model: str) -> ResponseRecorder | None:
         """Return the recorder for the answer of an upstream; None if the gateway does not store it."""
         turn = self.turn
         return None if turn is None or not turn.records_at(upstream) else turn.make_recorder(model)
-
-    def may_pass_through(self, upstream: ConfiguredUpstream) -> bool:
-        """Check whether the bytes can be forwarded: nothing is added from the store, and the answer keeps its ids."""
-        turn = self.turn
-        return turn is None or not (turn.is_rebuilt or turn.records_at(upstream))
 
     @property
     def request_or_none(self) -> Request | None:
@@ -117,9 +133,16 @@ class ClientRequest:
 
     def may_have_calls(self) -> bool:
         """Check whether the history may contain calls; a search in the bytes is cheaper than decoding."""
-        if self.turn is not None and self.turn.is_rebuilt:
+        if self.is_rebuilt:
             return True
         return any(mark in self.body for mark in _CALL_MARKS)
+
+
+def _client_codec(name: str, headers: Mapping[str, str]) -> Wire:
+    """Return the codec for the API version that the client names; the newest one if it is unknown."""
+    codec = get(name)
+    version = headers.get("anthropic-version", "") if codec.version else ""
+    return get(f"{name}@{version}") if version in getattr(codec, "versions", {}) else codec
 
 
 def _parse_document(body: bytes, headers: Mapping[str, str]) -> Object:

@@ -1,24 +1,26 @@
 """A client's request to one target, and the conversion of the answer: bytes in, bytes out. No I/O here.
 
-`PassThroughRequest` if client and upstream use the same wire and nothing has to be adapted: bytes are forwarded and observed.
-`TranslatedRequest` for everything else.
+`PassThroughRequest` if client and upstream use the same wire and the answer needs no change: bytes are forwarded and
+observed. `TranslatedRequest` for everything else. Between equal wires both keep the client's headers, API version and
+unknown fields; only the conversation changes, if a stored turn is restored in it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from time import time
 from typing import Protocol
 
 from msgspec.structs import replace
 
 from ...bridge.emulation import Emulation
-from ...bridge.repair import CallRepair, CallRepairer, repair_calls
+from ...bridge.repair import CallRepair, CallRepairer
 from ...bridge.report_answer import AnswerReporter
 from ...ir.errors import ProtocolError
 from ...ir.folding import unfold
 from ...ir.losses import Losses, require_lossless
-from ...ir.parts import Extra, ToolCall, ToolResult
+from ...ir.parts import ToolCall, ToolResult
 from ...ir.pointer import JSON, Object
 from ...ir.request import Request
 from ...ir.response import Fault, Response, UpstreamError, Usage
@@ -30,13 +32,12 @@ from ...wire.protocol import StreamEncoder
 from .answer_stats import AnswerStats
 from .client_request import ClientRequest
 from .gateway_tools import GatewayTools, TurnEvents, add_usage
+from .response_recorder import RecordingEncoder, ResponseRecorder
 from .routing import Target
 from .streams import PassThroughStream, Stream, TranslatedStream, expected_choices
-from .turn_recorder import TurnRecorder
 
 __all__ = ["OutboundRequest", "PassThroughRequest", "TranslatedRequest", "make_outbound", "replace_model"]
 
-_UNSTORED: Extra = {"openai_responses": {"store": False}}
 # at the start of an object, members with plain values, up to the model
 _LEADING_MODEL = re.compile(
     rb'\s*+\{(?:\s*+"(?!model")[^"\\]*+"\s*+:\s*+(?:"[^"\\]*+"|[-+.\w]++)\s*+,)*+\s*+"model"\s*+:\s*+("(?:[^"\\]|\\.)*+")'
@@ -59,7 +60,7 @@ class OutboundRequest(Protocol):
     @property
     def repairs(self) -> list[CallRepair]: ...
     @property
-    def recorder(self) -> TurnRecorder | None:
+    def recorder(self) -> ResponseRecorder | None:
         """The recording of the answer, if the gateway stores it."""
         ...
 
@@ -98,20 +99,34 @@ def make_outbound(
     `modified` is the request with additions of the gateway, if there are any; `gateway_tools` runs the gateway's tools.
     """
     endpoint = target.upstream.endpoint(target.model)
-    if modified is None and _can_pass_through(client_request, target, endpoint):
-        return PassThroughRequest(client_request, endpoint)
     request = client_request.request_for(endpoint) if modified is None else modified
-    return TranslatedRequest(client_request, request, target, gateway_tools)
+    if gateway_tools is not None or target.row.retrieve or not _keeps_body(client_request, target, endpoint):
+        return TranslatedRequest(client_request, request, target, gateway_tools)
+    is_changed = modified is not None or client_request.is_rebuilt
+    body = _same_wire_body(client_request, request if is_changed else None, endpoint)
+    if target.row.repair is None and not client_request.records_at(target.upstream):
+        return PassThroughRequest(client_request, endpoint, body)
+    return TranslatedRequest(client_request, request, target, same_wire_body=body)
 
 
-def _can_pass_through(client_request: ClientRequest, target: Target, endpoint: Endpoint) -> bool:
-    """Check that the wires are equal and that neither the settings nor the vendor require changes."""
+def _same_wire_body(client_request: ClientRequest, restored: Request | None, endpoint: Endpoint) -> bytes:
+    """Return the client's body for the target's model, with the conversation of `restored` if it is given."""
+    if restored is None:
+        return replace_model(client_request.body, client_request.document, endpoint.model)
+    encoded, _ = client_request.wire.encode_request(restored)
+    conversation = client_request.wire.conversation
+    document = {**client_request.document, conversation: encoded[conversation]}
+    if client_request.turn is not None and client_request.is_rebuilt:
+        document = client_request.turn.without_references(document, encoded)
+    return to_bytes({**document, "model": endpoint.model} if "model" in document else document)
+
+
+def _keeps_body(client_request: ClientRequest, target: Target, endpoint: Endpoint) -> bool:
+    """Check that the wires are equal and that neither the settings nor the vendor change the request."""
     vendor = endpoint.vendor
     return (
         endpoint.wire.name == client_request.wire.name
-        and client_request.may_pass_through(target.upstream)
         and target.row.emulate is None
-        and target.row.repair is None
         and vendor.dialect is None
         and vendor.id is None
         and not any(field in client_request.document for field in vendor.fields)
@@ -119,16 +134,16 @@ def _can_pass_through(client_request: ClientRequest, target: Target, endpoint: E
 
 
 class PassThroughRequest:
-    """A request between equal wires, forwarded unchanged."""
+    """A request between equal wires. Its answer is forwarded unchanged."""
 
-    def __init__(self, client_request: ClientRequest, endpoint: Endpoint) -> None:
+    def __init__(self, client_request: ClientRequest, endpoint: Endpoint, body: bytes) -> None:
         self.endpoint = endpoint
-        self.body = replace_model(client_request.body, client_request.document, endpoint.model)
+        self.body = body
         self.headers = {**endpoint.headers, **client_request.headers}
         self.losses = Losses()
         self.stats = AnswerStats()
         self.repairs: list[CallRepair] = []
-        self.recorder: TurnRecorder | None = None  # the client gets the upstream's bytes, and its ids
+        self.recorder: ResponseRecorder | None = None  # the client gets the upstream's bytes, and its ids
         self._client_request = client_request
 
     def decode_fault(self, status: int, data: bytes, headers: dict[str, str]) -> Fault:
@@ -176,17 +191,20 @@ class TranslatedRequest:
         *,
         emulation: Emulation | None = None,
         previous: TranslatedRequest | None = None,
+        same_wire_body: bytes | None = None,
     ) -> None:
         """Encode the request.
 
         `emulation` is set for a retry, which has its prompt already. A later request shares the losses, statistics and
-        stream encoder of `previous`, because the client gets one answer.
+        stream encoder of `previous`, because the client gets one answer. `same_wire_body` is sent as it is.
         """
         self.endpoint = target.upstream.endpoint(target.model)
+        if self.endpoint.wire.name == client_request.wire.name:
+            self.endpoint = self.endpoint.with_version(client_request.wire.version)
         self.losses: Losses = Losses() if previous is None else previous.losses
         self.stats: AnswerStats = AnswerStats() if previous is None else previous.stats
         self.repairs: list[CallRepair] = [] if previous is None else previous.repairs
-        self.recorder: TurnRecorder | None = (
+        self.recorder: ResponseRecorder | None = (
             client_request.make_recorder(target.upstream, target.model) if previous is None else previous.recorder
         )
         self._client_request = client_request
@@ -203,32 +221,43 @@ class TranslatedRequest:
             emulation=emulation,
             client=client_request.wire.capabilities,
             is_alias=True,
+            repairer=self._make_repairer(),
+            same_wire_body=same_wire_body,
         )
         if client_request.strict:
             require_lossless(self.losses)
         self.body = self._endpoint_request.body
-        self.headers = self.endpoint.headers
+        is_same_wire = self.endpoint.wire.name == client_request.wire.name
+        self.headers = {**self.endpoint.headers, **client_request.headers} if is_same_wire else self.endpoint.headers
         self._spent_usage: Usage | None = (
             None if emulation is None or previous is None else previous._spent_usage
         )  # on rejected answers
         self._stream_encoder: StreamEncoder | None = None if previous is None else previous._stream_encoder
 
+    def _make_repairer(self) -> CallRepairer | None:
+        if self._target.row.repair is None:
+            return None
+        repairer = CallRepairer(self._request.tools, policy=self._target.row.repair)
+        repairer.repairs = self.repairs
+        return repairer
+
     @property
     def _encoder(self) -> StreamEncoder:
         if self._stream_encoder is None:
-            request = self._request
-            if self._is_unstored:
-                request = replace(request, params=replace(request.params, store=False))
-            self._stream_encoder = self._client_request.wire.stream_encoder(request)
-            self._stream_encoder.losses = self.losses
+            encoder = self._client_request.wire.stream_encoder(self._repeated_request)
+            encoder.losses = self.losses
+            self._stream_encoder = encoder if self.recorder is None else RecordingEncoder(encoder, self.recorder)
         return self._stream_encoder
 
     @property
-    def _is_unstored(self) -> bool:
-        """True for an answer of OpenAI Responses that is stored nowhere; it repeats the request's `store` as false."""
+    def _repeated_request(self) -> Request:
+        """The request as the answer repeats it: `store` is false in an answer of Responses that is stored nowhere."""
         client_request = self._client_request
+        request = client_request.decoded
         is_same_wire = self.endpoint.wire.name == client_request.wire.name
-        return client_request.turn is not None and self.recorder is None and not is_same_wire
+        if client_request.turn is None or self.recorder is not None or is_same_wire:
+            return request
+        return replace(request, params=replace(request.params, store=False))
 
     def decode_fault(self, status: int, data: bytes, headers: dict[str, str]) -> Fault:
         return self._endpoint_request.decode_fault(status, data, headers)
@@ -256,13 +285,9 @@ class TranslatedRequest:
     def read_answer(self, data: bytes) -> None:
         """Decode a whole answer, parse and repair its calls, and add the usage of rejected answers to its own."""
         endpoint_request = self._endpoint_request
-        response = endpoint_request.restore_calls(endpoint_request.decode_answer(data))
+        response = endpoint_request.restore(endpoint_request.decode_answer(data))
         if response.fault is not None:
             raise UpstreamError(endpoint_request.sanitise_fault(response.fault))
-        if self._target.row.repair is not None:
-            repaired = repair_calls(response, self._request.tools, policy=self._target.row.repair)
-            response = repaired.response
-            self.repairs += repaired.repairs
         if self._spent_usage is not None:
             response = replace(response, usage=add_usage(self._spent_usage, response.usage))
         self._response = response
@@ -278,14 +303,16 @@ class TranslatedRequest:
             return None
         response = self._response if self._events is None or self._events.response is None else self._events.response
         if not await gateway_tools.run(response):
-            self.stats.add_gateway_calls(gateway_tools.continuations)
             return None
         return TranslatedRequest(
             self._client_request, gateway_tools.request, self._target, gateway_tools, previous=self
         )
 
     def encode_answer(self) -> bytes:
-        document, new_losses = self._client_request.wire.encode_response(self._make_client_response())
+        response = self._make_client_response()
+        if self.recorder is not None:
+            response = self.recorder.rewrite(response)
+        document, new_losses = self._client_request.wire.encode_response(response, self._repeated_request)
         self.losses.extend(new_losses)
         return finite_to_bytes(document)
 
@@ -297,23 +324,19 @@ class TranslatedRequest:
         response = (
             self._response if self._gateway_tools is None else self._gateway_tools.merged_response(self._response)
         )
+        if response.created is None and self._client_request.wire.capabilities.timestamps:
+            response = replace(response, created=int(time()))
         AnswerReporter(self._client_request.wire.name, self.losses).report_response(response)
         self.stats.add_response(response)
-        if self.recorder is not None:
-            return self.recorder.rewrite(response)
-        return replace(response, extra={**response.extra, **_UNSTORED}) if self._is_unstored else response
+        return response
 
     def open_stream(self) -> Stream:
-        """Convert the stream in steps: repair calls, remove the gateway's own calls, record the rest for the store."""
-        repairer = None
-        if self._target.row.repair is not None:
-            repairer = CallRepairer(self._request.tools, policy=self._target.row.repair)
-            repairer.repairs = self.repairs
-        steps = [step.feed for step in (repairer, self._events, self.recorder) if step is not None]
+        """Convert the stream; the gateway's own calls are removed from it."""
+        steps = [] if self._events is None else [self._events.feed]
         is_first = self._gateway_tools is None or self._gateway_tools.turns == 0
         return TranslatedStream(
             self._endpoint_request,
-            self._client_request.wire.name,
+            self._client_request.wire,
             self._encoder,
             self.stats,
             steps,

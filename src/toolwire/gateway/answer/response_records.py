@@ -23,9 +23,9 @@ from ...wire import get
 __all__ = [
     "WIRE",
     "BoundMessages",
+    "ConversationEntry",
     "ResponseStateError",
-    "StoredConversation",
-    "StoredTurn",
+    "TurnEntry",
     "UpstreamPin",
     "conversation_document",
     "decode_entry",
@@ -73,7 +73,7 @@ class BoundMessages(Value, frozen=True):
         )
 
 
-class StoredTurn(Value, frozen=True, tag_field="kind", tag="turn"):
+class TurnEntry(Value, frozen=True, tag_field="kind", tag="turn"):
     """One response and its own input, without the turns before it (`chain`).
 
     A turn is never changed, so any number of responses can continue it. `document` is the response as the client got
@@ -123,7 +123,7 @@ class UpstreamPin(Value, frozen=True, tag_field="kind", tag="pin"):
     owner: str
 
 
-class StoredConversation(Value, frozen=True, tag_field="kind", tag="conversation"):
+class ConversationEntry(Value, frozen=True, tag_field="kind", tag="conversation"):
     """A conversation: the ids of its turns, the oldest first."""
 
     id: str
@@ -134,16 +134,16 @@ class StoredConversation(Value, frozen=True, tag_field="kind", tag="conversation
 
 
 _encoder = msgspec.json.Encoder()  # MessagePack has no integers beyond 64 bits
-_decoder: msgspec.json.Decoder[StoredTurn | UpstreamPin | StoredConversation] = msgspec.json.Decoder(
-    StoredTurn | UpstreamPin | StoredConversation
+_decoder: msgspec.json.Decoder[TurnEntry | UpstreamPin | ConversationEntry] = msgspec.json.Decoder(
+    TurnEntry | UpstreamPin | ConversationEntry
 )
 
 
-def encode_entry(entry: StoredTurn | UpstreamPin | StoredConversation) -> bytes:
+def encode_entry(entry: TurnEntry | UpstreamPin | ConversationEntry) -> bytes:
     return _encoder.encode(entry)
 
 
-def decode_entry(data: bytes) -> StoredTurn | UpstreamPin | StoredConversation | None:
+def decode_entry(data: bytes) -> TurnEntry | UpstreamPin | ConversationEntry | None:
     """Decode an entry; None for one that another version has written."""
     try:
         return _decoder.decode(data)
@@ -212,7 +212,7 @@ def decode_input(items: Iterable[Object]) -> tuple[Message, ...]:
     return get(WIRE).decode_request({"input": plain}).messages
 
 
-def conversation_document(conversation: StoredConversation) -> Object:
+def conversation_document(conversation: ConversationEntry) -> Object:
     return {
         "id": conversation.id,
         "object": "conversation",

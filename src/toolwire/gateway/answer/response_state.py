@@ -26,11 +26,12 @@ from ...stream.strict import parse_object
 from ..settings import ResponsesRow
 from ..shared.response_store import ResponseStore
 from ..upstreams import ConfiguredUpstream
+from .response_recorder import ResponseRecorder
 from .response_records import (
     BoundMessages,
+    ConversationEntry,
     ResponseStateError,
-    StoredConversation,
-    StoredTurn,
+    TurnEntry,
     UpstreamPin,
     decode_entry,
     decode_input,
@@ -41,7 +42,6 @@ from .response_records import (
     turn_digits,
 )
 from .response_turn import ResponseTurn
-from .turn_recorder import TurnRecorder
 
 __all__ = ["ResponseState"]
 
@@ -78,9 +78,7 @@ class ResponseState:
             raise ResponseStateError("background responses are not supported", pointer="/background", hint=hint)
         previous_id, conversation_id = _read_references(document)
         stores = self.keeps_turns and document.get("store") is not False
-        turn = ResponseTurn(
-            owner, new_digits(), stores, self._row.turn_bytes, self._clock, previous_id, conversation_id
-        )
+        turn = ResponseTurn(owner, new_digits(), stores, self._row.max_turn_bytes, previous_id, conversation_id)
         turn.has_instructions = bool(document.get("instructions"))
         if not self.keeps_turns:
             if previous_id is not None:
@@ -112,7 +110,7 @@ class ResponseState:
         entry = decode_entry(data)
         if isinstance(entry, UpstreamPin):
             turn.pinned = entry.upstream
-        elif isinstance(entry, StoredTurn) and entry.document:
+        elif isinstance(entry, TurnEntry) and entry.document:
             chain, size = (*entry.chain, entry.id), entry.chain_bytes + len(data)
             await self._load_history(turn, chain, size, "/previous_response_id")
         else:
@@ -141,9 +139,9 @@ class ResponseState:
             hint = "retry after that request has ended"
             raise ResponseStateError(message, pointer=pointer, hint=hint, code="conversation_locked", status=409)
 
-    async def find_conversation(self, owner: str, conversation_id: str, pointer: str = "") -> StoredConversation:
+    async def find_conversation(self, owner: str, conversation_id: str, pointer: str = "") -> ConversationEntry:
         entry = (await self._load(owner, [conversation_id])).get(conversation_id)
-        if not isinstance(entry, StoredConversation):
+        if not isinstance(entry, ConversationEntry):
             raise not_found("conversation", conversation_id, pointer)
         return entry
 
@@ -158,16 +156,16 @@ class ResponseState:
         turn.history = tuple(bound for stored in turns for bound in stored.messages)
 
     def _check_length(self, turns: int, pointer: str) -> None:
-        if turns >= self._row.turns:
-            message = f"the stored conversation has {turns} turns; the limit is {self._row.turns}"
+        if turns >= self._row.max_turns:
+            message = f"the stored conversation has {turns} turns; the limit is {self._row.max_turns}"
             raise ResponseStateError(message, pointer=pointer, hint=_RESTART)
 
-    async def load_turns(self, owner: str, chain: Sequence[str], pointer: str = "") -> list[StoredTurn]:
+    async def load_turns(self, owner: str, chain: Sequence[str], pointer: str = "") -> list[TurnEntry]:
         """Load turns in order, and renew them; not found if one has expired or was deleted."""
         entries = await self._load(owner, chain)
-        turns = [entry for turn_id in chain if isinstance(entry := entries.get(turn_id), StoredTurn)]
+        turns = [entry for turn_id in chain if isinstance(entry := entries.get(turn_id), TurnEntry)]
         if len(turns) < len(chain):
-            missing = next(turn_id for turn_id in chain if not isinstance(entries.get(turn_id), StoredTurn))
+            missing = next(turn_id for turn_id in chain if not isinstance(entries.get(turn_id), TurnEntry))
             raise not_found("turn of the conversation", missing, pointer, "previous_response_not_found")
         return turns
 
@@ -193,9 +191,9 @@ class ResponseState:
 
     def check_size(self, items: Sequence[Object], pointer: str) -> None:
         size = len(to_bytes(list(items)))
-        if size > self._row.turn_bytes:
-            message = f"the items have {size} bytes; a stored turn may have {self._row.turn_bytes}"
-            hint = "send smaller items, or set responses.turn_bytes"
+        if size > self._row.max_turn_bytes:
+            message = f"the items have {size} bytes; a stored turn may have {self._row.max_turn_bytes}"
+            hint = "send smaller items, or set responses.max_turn_bytes"
             raise ResponseStateError(message, pointer=pointer, hint=hint, status=413)
 
     async def _find_items(
@@ -212,7 +210,7 @@ class ResponseState:
         found = {}
         for number, item_id in references.items():
             turns = [entries.get(f"{kind}_{digits[item_id]}") for kind in ("resp", "turn")]
-            items_found = [turn.find_item(item_id) for turn in turns if isinstance(turn, StoredTurn)]
+            items_found = [turn.find_item(item_id) for turn in turns if isinstance(turn, TurnEntry)]
             match = next((item for item in items_found if item is not None), None)
             if match is not None:
                 found[number] = match
@@ -220,7 +218,9 @@ class ResponseState:
                 raise not_found("item", item_id, join("input", number))
         return found
 
-    async def save_answer(self, turn: ResponseTurn, recorder: TurnRecorder, endpoint: Endpoint, written: bytes) -> None:
+    async def save_answer(
+        self, turn: ResponseTurn, recorder: ResponseRecorder, endpoint: Endpoint, written: bytes
+    ) -> None:
         """Store a complete answer, before its end is sent: the next request may arrive at once, at another machine.
 
         A failure of the store is logged; the client gets its answer.
@@ -230,7 +230,7 @@ class ResponseState:
             return
         turn.is_saved = True
         output, answer = document.get("output"), Message("assistant", recorder.parts)
-        stored = StoredTurn(
+        stored = TurnEntry(
             f"resp_{turn.digits}",
             self.now(),
             turn.chain,
@@ -249,7 +249,7 @@ class ResponseState:
         except ToolwireError as error:
             _log.error("cannot store a response: %s", error)
 
-    async def append_turn(self, owner: str, conversation_id: str, token: str, turn: StoredTurn) -> None:
+    async def append_turn(self, owner: str, conversation_id: str, token: str, turn: TurnEntry) -> None:
         """Append a turn to a locked conversation, as an entry of its own: deleting the response does not change it."""
         await self.lock_conversation(owner, conversation_id, token)
         conversation = await self.find_conversation(owner, conversation_id)
@@ -259,7 +259,7 @@ class ResponseState:
         changed = replace(conversation, turns=(*conversation.turns, segment.id), size=conversation.size + size)
         await self.save(owner, conversation_id, changed)
 
-    async def save(self, owner: str, entry_id: str, entry: StoredTurn | StoredConversation) -> int:
+    async def save(self, owner: str, entry_id: str, entry: TurnEntry | ConversationEntry) -> int:
         """Save an entry, and return its size in bytes."""
         data = encode_entry(entry)
         await self.store.save(owner, entry_id, data, self._row.seconds)
@@ -292,13 +292,13 @@ class ResponseState:
             except StoreError as error:
                 _log.error("cannot unlock a conversation: %s", error)
 
-    async def find_response(self, owner: str, response_id: str) -> StoredTurn | UpstreamPin:
+    async def find_response(self, owner: str, response_id: str) -> TurnEntry | UpstreamPin:
         """Return a response of this owner, or its upstream."""
         namespace = owner if self.keeps_turns else ""
         entry = (await self._load(namespace, [response_id], renew=False)).get(response_id)
         if isinstance(entry, UpstreamPin) and entry.owner == owner:
             return entry
-        if isinstance(entry, StoredTurn) and entry.document:
+        if isinstance(entry, TurnEntry) and entry.document:
             return entry
         raise not_found("response", response_id)
 
@@ -307,7 +307,7 @@ class ResponseState:
 
     async def _load(
         self, owner: str, entry_ids: Sequence[str], *, renew: bool = True
-    ) -> Mapping[str, StoredTurn | UpstreamPin | StoredConversation]:
+    ) -> Mapping[str, TurnEntry | UpstreamPin | ConversationEntry]:
         seconds = self._row.seconds if renew and self.keeps_turns else None
         loaded = await self.store.load(owner, entry_ids, seconds)
         if sum(map(len, loaded.values())) > _LOOP_BYTES:
@@ -315,7 +315,7 @@ class ResponseState:
         return _decode_entries(loaded)
 
 
-def _decode_entries(loaded: Mapping[str, bytes]) -> dict[str, StoredTurn | UpstreamPin | StoredConversation]:
+def _decode_entries(loaded: Mapping[str, bytes]) -> dict[str, TurnEntry | UpstreamPin | ConversationEntry]:
     """Decode entries; those that another version has written are left out."""
     decoded = {entry_id: decode_entry(data) for entry_id, data in loaded.items()}
     return {entry_id: entry for entry_id, entry in decoded.items() if entry is not None}

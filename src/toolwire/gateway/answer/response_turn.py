@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -11,8 +11,8 @@ from ...ir.pointer import Object
 from ...ir.request import Message, Request
 from ...ir.text import to_bytes
 from ..upstreams import ConfiguredUpstream
+from .response_recorder import ResponseRecorder
 from .response_records import WIRE, BoundMessages
-from .turn_recorder import TurnRecorder
 
 __all__ = ["ResponseTurn"]
 
@@ -26,7 +26,6 @@ class ResponseTurn(Struct):
     digits: str
     stores: bool  # the gateway stores the answer, unless the upstream does
     max_bytes: int  # of input and answer together; a larger turn is not stored
-    clock: Callable[[], float]
     previous_id: str | None = None
     conversation_id: str | None = None
     pinned: str | None = None  # the upstream that stores the conversation itself
@@ -59,7 +58,15 @@ class ResponseTurn(Struct):
             extra={**request.extra, WIRE: kept} if own_fields else request.extra,
         )
 
-    def make_recorder(self, model: str) -> TurnRecorder:
+    def without_references(self, document: Object, encoded: Object) -> Object:
+        """Return the client's document without references that were replaced by the conversation.
+
+        `encoded` is the rebuilt request. Its instructions are an item if other system messages follow.
+        """
+        moved = () if "instructions" in encoded else ("instructions",)
+        return {name: value for name, value in document.items() if name not in (*_REFERENCES, *moved)}
+
+    def make_recorder(self, model: str) -> ResponseRecorder:
         """Return the recorder for an answer of `model`."""
         input_bytes = len(to_bytes(list(self.items)))
 
@@ -69,7 +76,7 @@ class ResponseTurn(Struct):
             echo: Object = {"store": is_stored, "previous_response_id": self.previous_id}
             return echo if self.conversation_id is None else {**echo, "conversation": {"id": self.conversation_id}}
 
-        return TurnRecorder(self.digits, model, max(self.max_bytes - input_bytes, 0), make_echo, self.clock)
+        return ResponseRecorder(self.digits, model, max(self.max_bytes - input_bytes, 0), make_echo)
 
 
 def _merge_assistant(messages: Sequence[Message]) -> Iterator[Message]:

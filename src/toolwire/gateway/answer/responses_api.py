@@ -25,9 +25,9 @@ from ...stream.strict import parse_object
 from ..faults import as_gateway_fault
 from .response_records import (
     BoundMessages,
+    ConversationEntry,
     ResponseStateError,
-    StoredConversation,
-    StoredTurn,
+    TurnEntry,
     UpstreamPin,
     conversation_document,
     decode_input,
@@ -154,7 +154,7 @@ class ResponsesApi:
         document = parse_object(request.body) if request.body else {}
         metadata = _read_metadata(document)
         turn = self._make_items(document.get("items") or [])
-        conversation = StoredConversation(f"conv_{new_digits()}", self._state.now(), metadata)
+        conversation = ConversationEntry(f"conv_{new_digits()}", self._state.now(), metadata)
         await self._state.save(request.owner, conversation.id, conversation)
         if turn is not None:
             await self._append(request.owner, conversation.id, turn)
@@ -196,7 +196,7 @@ class ResponsesApi:
         await self._append(request.owner, request.entry_id, turn)
         return _page(list(turn.items), {"order": "asc", "limit": str(_MAX_PAGE)})
 
-    async def _append(self, owner: str, conversation_id: str, turn: StoredTurn) -> None:
+    async def _append(self, owner: str, conversation_id: str, turn: TurnEntry) -> None:
         token = token_hex(16)
         await self._state.lock_conversation(owner, conversation_id, token)
         try:
@@ -204,7 +204,7 @@ class ResponsesApi:
         finally:
             await self._state.store.unlock(owner, conversation_id, token)
 
-    def _make_items(self, items: JSON) -> StoredTurn | None:
+    def _make_items(self, items: JSON) -> TurnEntry | None:
         """Return a turn with these items; None if there are none."""
         if not isinstance(items, list) or len(items) > _MAX_NEW_ITEMS:
             raise ProtocolError(f"expected an array of at most {_MAX_NEW_ITEMS} items", pointer="/items")
@@ -221,10 +221,10 @@ class ResponsesApi:
         digits = new_digits()
         documents = input_documents(items, digits)
         self._state.check_size(documents, "/items")
-        return StoredTurn(f"turn_{digits}", self._state.now(), items=documents, input=(BoundMessages("", messages),))
+        return TurnEntry(f"turn_{digits}", self._state.now(), items=documents, input=(BoundMessages("", messages),))
 
 
-def _turn_items(turns: Sequence[StoredTurn]) -> list[Object]:
+def _turn_items(turns: Sequence[TurnEntry]) -> list[Object]:
     return [item for turn in turns for item in (*turn.items, *turn.output)]
 
 

@@ -39,7 +39,7 @@ from ..fields import write_extra
 from .content import NAME
 from .items import make_call_item, make_message_item, report_foreign, write_output_part
 from .reasoning import write_reasoning
-from .response import make_envelope, write_status
+from .response import make_envelope, write_status, write_usage
 
 __all__ = ["ResponsesStreamEncoder"]
 
@@ -72,10 +72,9 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
 
     def __init__(self, request: Request | None = None) -> None:
         super().__init__()
+        self._request = request
         self._sequence = 0
         self._base: Object = {}  # the response in `response.created`
-        store = None if request is None else request.params.store
-        self._echo: Object = {} if store is None else {"store": store}  # fields that repeat the request
         self._items: dict[int, _WrittenItem] = {}
         self._ids: set[str] = set()  # item ids in use
         self._output: dict[int, Object] = {}  # finished items, by output index
@@ -111,8 +110,8 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
         return {"item_id": item.id, "output_index": item.index, **fields}
 
     def _start(self, event: ResponseStart) -> bytes:
-        base = make_envelope(event.id, event.model, event.created, None)
-        self._base = {**base, **self._echo, **event.extra.get(NAME, {})}
+        base = make_envelope(event.id, event.model, event.created, None, self._request)
+        self._base = {**base, **event.extra.get(NAME, {})}
         return self._event("response.created", response=self._base) + self._event(
             "response.in_progress", response=self._base
         )
@@ -307,8 +306,7 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
 
     def _final_event(self, stop: Stop | None, fault: Fault | None, extra: Extra) -> bytes:
         """Write the final response with all items; its status gives the event its name."""
-        base = make_envelope(self._base["id"], self._base["model"], self._base["created_at"], self._usage)
-        base.update(self._echo)
+        base = {**self._base, "usage": None if self._usage is None else write_usage(self._usage)}
         refused = any(getattr(item.start, "refusal", False) for item in self._items.values())
         status = write_status(stop, fault, refused, self.losses)
         if not status or status["status"] == "in_progress":

@@ -139,7 +139,7 @@ async def test_response_of_a_conversation_is_continued_by_its_id(store):
 
 @run
 async def test_conversation_has_a_limited_number_of_turns(store):
-    async with world(text_answer("x"), store=store, responses={"turns": 2}) as at:
+    async with world(text_answer("x"), store=store, responses={"max_turns": 2}) as at:
         conversation = await at.client.conversations.create()
         for _ in range(2):
             await at.client.conversations.items.create(conversation.id, items=[{"role": "user", "content": "x"}])
@@ -158,7 +158,7 @@ async def test_conversation_is_not_used_without_storing(store):
         conversation = await at.client.conversations.create()
         with pytest.raises(openai.BadRequestError) as caught:
             await at.client.responses.create(model="gemini/m", input="?", conversation=conversation.id, store=False)
-        assert caught.value.param == "/store"
+        assert caught.value.param == "store"
 
 
 @run
@@ -172,20 +172,20 @@ async def test_conversation_answers_are_not_cached(store):
 
 
 @pytest.mark.parametrize(
-    ("body", "pointer"),
+    ("body", "param"),
     [
-        ({"items": [{"role": "robot", "content": "x"}]}, "/items/0/role"),
-        ({"items": [{"type": "item_reference", "id": "msg_1"}]}, "/items/0"),
-        ({"items": [{"role": "user", "content": "x"}] * 21}, "/items"),
-        ({"items": "x"}, "/items"),
-        ({"metadata": {"a": 1}}, "/metadata/a"),
-        ({"metadata": "x"}, "/metadata"),
-        ({"items": [{"role": "user", "content": "x" * 3000}]}, "/items"),
+        ({"items": [{"role": "robot", "content": "x"}]}, "items[0].role"),
+        ({"items": [{"type": "item_reference", "id": "msg_1"}]}, "items[0]"),
+        ({"items": [{"role": "user", "content": "x"}] * 21}, "items"),
+        ({"items": "x"}, "items"),
+        ({"metadata": {"a": 1}}, "metadata.a"),
+        ({"metadata": "x"}, "metadata"),
+        ({"items": [{"role": "user", "content": "x" * 3000}]}, "items"),
     ],
 )
 @run
-async def test_invalid_conversation_is_refused_with_a_pointer(body, pointer, store):
-    async with world(store=store, responses={"turn_bytes": 2000}) as at:
+async def test_invalid_conversation_is_refused_with_its_location(body, param, store):
+    async with world(store=store, responses={"max_turn_bytes": 2000}) as at:
         with pytest.raises(openai.APIStatusError) as caught:
             await at.client.conversations.create(extra_body=body)
-        assert (caught.value.param, 400 <= caught.value.status_code < 500) == (pointer, True)
+        assert (caught.value.param, 400 <= caught.value.status_code < 500) == (param, True)

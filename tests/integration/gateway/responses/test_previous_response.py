@@ -140,7 +140,8 @@ async def test_retrieved_response_equals_the_one_that_was_sent(wire, stream, sto
         got = await at.client.responses.retrieve(sent.id)
         names = ("id", "status", "store", "model", "output", "usage", "created_at", "previous_response_id")
         assert {name: getattr(got, name) for name in names} == {name: getattr(sent, name) for name in names}
-        assert got.store is True and got.created_at > 1_700_000_000
+        assert got.store is True
+        assert got.created_at > 1_700_000_000 or wire == "openai_responses"  # there the upstream gives a time
 
 
 @run
@@ -204,8 +205,8 @@ async def test_id_of_another_key_is_not_found_in_the_same_words_as_an_unknown_id
                     await attempt
                 messages.append(str(caught.value.body).replace(response_id[5:], "ID"))
         assert messages[:5] == messages[5:]
-        assert "previous_response_not_found" in messages[3] and "'/previous_response_id'" in messages[3]
-        assert "'/input/0'" in messages[4]
+        assert "previous_response_not_found" in messages[3] and "'previous_response_id'" in messages[3]
+        assert "'input[0]'" in messages[4]
         assert len(at.upstream.heard) == 1
         assert (await at.client.responses.retrieve(first.id)).id == first.id
 
@@ -256,7 +257,7 @@ async def test_without_a_store_references_across_wires_are_refused(stream):
 @run
 async def test_turn_larger_than_the_limit_is_answered_but_not_stored(stream, store):
     big = "x" * 3000
-    async with world(text_answer(big), text_answer("y"), store=store, responses={"turn_bytes": 2000}) as at:
+    async with world(text_answer(big), text_answer("y"), store=store, responses={"max_turn_bytes": 2000}) as at:
         answer = await create(at.client, stream=stream, model="anthropic/m", input="Paris?")
         assert (answer.output_text, answer.store) == (big, False)
         with pytest.raises(openai.NotFoundError):
@@ -267,7 +268,7 @@ async def test_turn_larger_than_the_limit_is_answered_but_not_stored(stream, sto
 
 @run
 async def test_conversation_has_a_limited_number_of_turns(store):
-    async with world(*map(text_answer, "abc"), store=store, responses={"turns": 2}) as at:
+    async with world(*map(text_answer, "abc"), store=store, responses={"max_turns": 2}) as at:
         first = await at.client.responses.create(model="anthropic/m", input="1")
         second = await at.client.responses.create(model="anthropic/m", input="2", previous_response_id=first.id)
         with pytest.raises(openai.BadRequestError) as caught:
@@ -350,7 +351,7 @@ async def test_unsupported_fields_are_refused_by_name(wire, fields, name, stores
     async with world(text_answer("x"), store=store if stores else None) as at:
         with pytest.raises(openai.BadRequestError) as caught:
             await at.client.responses.create(model=f"{wire}/m", input="?", extra_body=fields)
-        assert caught.value.param == f"/{name}" and name in str(caught.value)
+        assert caught.value.param == name and name in str(caught.value)
         assert at.upstream.heard == []
 
 
@@ -360,10 +361,10 @@ async def test_stream_of_a_stored_response_cannot_be_resumed(store):
         first = await at.client.responses.create(model="anthropic/m", input="Paris?")
         with pytest.raises(openai.BadRequestError) as caught:
             await at.client.responses.retrieve(first.id, stream=True, starting_after=3)
-        assert caught.value.param == "/starting_after"
+        assert caught.value.param == "starting_after"
         with pytest.raises(openai.BadRequestError) as caught:
             await at.client.responses.retrieve(first.id, stream=True)
-        assert caught.value.param == "/stream"
+        assert caught.value.param == "stream"
         with pytest.raises(openai.BadRequestError) as caught:
             await at.client.responses.cancel(first.id)
         assert "background" in str(caught.value)
@@ -406,7 +407,7 @@ async def test_unknown_item_goes_only_to_an_upstream_that_may_know_it(store):
         for wire in WIRES:
             with pytest.raises(openai.NotFoundError) as caught:
                 await at.client.responses.create(model=f"{wire}/m", input=reference)
-            assert caught.value.param == "/input/0"
+            assert caught.value.param == "input[0]"
         with pytest.raises(openai.APIStatusError) as caught:
             await at.client.responses.create(model="keeps/m", input=reference)
         assert caught.value.status_code >= 500  # it was asked, and does not answer

@@ -92,14 +92,22 @@ async def test_refusal_is_stored_as_a_refusal(stream, store):
 
 @MODES
 @run
-async def test_turn_with_calls_of_the_gateway_is_stored_as_the_client_got_it(stream, store):
+async def test_calls_of_the_gateway_are_hidden_from_the_client_and_return_to_the_model(stream, store):
     called = Response(parts=(ToolCall("c1", "order_status", {"number": 7}),), stop=Stop("tool_calls"))
     script = (called, text_answer("It is shipped."), text_answer("Welcome."))
     async with world(*script, store=store, options={"runners": {"*": Runner(order_status)}}) as at:
         first = await create(at.client, stream=stream, model="anthropic/m", input="Where is 7?")
         assert [item.type for item in first.output] == ["message"] and first.output_text == "It is shipped."
         await create(at.client, stream=stream, model="anthropic/m", input="Thanks", previous_response_id=first.id)
-        assert [text for _, text in at.history()] == ["Where is 7?", "It is shipped.", "Thanks"]
+        listed = (await at.client.responses.retrieve(first.id)).output
+        assert [item.type for item in listed] == ["message"]
+        assert [text for _, text in at.history()] == [
+            "Where is 7?",
+            "order_status",
+            "order 7 is shipped",
+            "It is shipped.",
+            "Thanks",
+        ]
 
 
 @MODES

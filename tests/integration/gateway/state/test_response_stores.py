@@ -86,7 +86,7 @@ async def test_names_and_ids_may_contain_anything(address):
 
 @run
 async def test_replaced_entry_counts_once(address):
-    store = bounded(address, key_bytes=250, key_entries=10)
+    store = bounded(address, max_key_bytes=250, max_key_entries=10)
     await store.save("ann", "other", b"x" * 100, 60)
     for _ in range(5):
         await store.save("ann", "resp_1", b"x" * 100, 60)
@@ -94,7 +94,7 @@ async def test_replaced_entry_counts_once(address):
     await store.aclose()
 
 
-@pytest.mark.parametrize("fields", [{"key_bytes": 350}, {"key_entries": 3}])
+@pytest.mark.parametrize("fields", [{"max_key_bytes": 350}, {"max_key_entries": 3}])
 @run
 async def test_entries_used_least_recently_are_dropped_beyond_the_bounds_of_their_owner(address, fields):
     clock = Clock()
@@ -112,7 +112,7 @@ async def test_entries_used_least_recently_are_dropped_beyond_the_bounds_of_thei
     clock.now += 1
     await store.save("ann", "huge", b"x" * 400, 60)
     left = await store.load("ann", [*(f"resp_{number}" for number in range(4)), "huge"])
-    assert sum(map(len, left.values())) <= 350 or "key_entries" in fields
+    assert sum(map(len, left.values())) <= 350 or "max_key_entries" in fields
     await store.aclose()
 
 
@@ -214,7 +214,7 @@ def test_store_of_the_settings():
         open_responses(ResponsesRow(store="a", store_env="STORE"), environment)
     with pytest.raises(ConfigError):
         open_responses(ResponsesRow(store_env="UNSET"), environment)
-    for field in ("seconds", "turn_bytes", "turns", "key_bytes", "key_entries"):
+    for field in ("seconds", "max_turn_bytes", "max_turns", "max_key_bytes", "max_key_entries"):
         with pytest.raises(ConfigError) as caught:
             parse_settings({"responses": {field: 0}})
         assert f"responses.{field} must be positive" in str(caught.value)
