@@ -33,6 +33,9 @@ from ..wire import get
 from .answer.cache import AnswerCache
 from .answer.client_request import ClientRequest
 from .answer.request_handler import Dependencies, RequestHandler
+from .answer.response_records import WIRE
+from .answer.response_state import ResponseState
+from .answer.responses_api import ResponsesApi, StateRequest
 from .answer.routing import Router, UnknownModel
 from .faults import fault_from
 from .observe.request_log import BeginSink, RequestLog, Sink, choose_request_id
@@ -51,6 +54,8 @@ from .routes import (
 from .settings import LimitsRow, Settings
 from .shared.keys import Caller, ClientKeys
 from .shared.limits import InProcessLimiter, Limiter
+from .shared.response_store import ResponseStore
+from .shared.response_stores import open_responses
 from .shared.turns import TurnStore, open_in_memory
 from .upstreams import ConfiguredUpstream, upstreams_from_environment
 
@@ -94,6 +99,7 @@ class Gateway:
         sinks: Sequence[Sink] = (),
         limiter: Limiter | None = None,
         memory: TurnStore | None = None,
+        responses: ResponseStore | None = None,
         metrics: Callable[[], bytes] | None = None,
         runners: Mapping[str, Runner] | None = None,
         retriever: Retriever | None = None,
@@ -110,6 +116,9 @@ class Gateway:
         self._metrics = metrics
         self._limiter: Limiter = InProcessLimiter(time.monotonic) if limiter is None else limiter
         self._memory: TurnStore = open_in_memory(settings.state) if memory is None else memory
+        self._responses = open_responses(settings.responses, self._environment) if responses is None else responses
+        self._owns_responses = responses is None
+        self._responses_row = settings.responses  # not reloaded, like the store itself
         self._runners = runners or {}
         self._retriever = retriever
         self._publish_for = publish_for
@@ -148,9 +157,11 @@ class Gateway:
             self._replace_mcp_mount(tool_bindings.publish)
         self._origin_policy = OriginPolicy(server.hosts, server.origins, open_to_all=len(keys) > 0 and not server.hosts)
         cache = AnswerCache(time.monotonic)  # requests on the old settings keep the old cache
+        state = ResponseState(self._responses, self._responses_row, settings.limits.body, time.time)
         self._dependencies = Dependencies(
-            router, self._memory, settings.limits, time.monotonic, cache, self._runners, self._retriever
+            router, self._memory, settings.limits, time.monotonic, cache, state, self._runners, self._retriever
         )
+        self._responses_api = ResponsesApi(state, router, self._http, settings.limits.answer)
 
     def _replace_mcp_mount(self, server: Server | None) -> None:
         """Replace the MCP server.
@@ -221,6 +232,8 @@ class Gateway:
                 if self._mcp_mount is not None:
                     await self._mcp_mount.aclose()
                 await self._http.aclose()
+                if self._owns_responses:
+                    await self._responses.aclose()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 
@@ -340,6 +353,8 @@ class Gateway:
             try:
                 if route.action == "generate":
                     await self._generate(http_exchange, route, caller, request_log)
+                elif route.entry_id or route.action == "create_conversation":
+                    await self._serve_state(http_exchange, route, caller)
                 else:
                     await self._serve_metadata(http_exchange, route, caller)
             except UnknownModel as error:
@@ -356,13 +371,39 @@ class Gateway:
         if caller.name:
             await self._limiter.admit(caller)
         self._notify_begin(request_log, client_request, http_exchange.headers)
+        await self._open_turn(client_request, caller)
         http_exchange.watch()
         try:
             await RequestHandler(self._dependencies, http_exchange, client_request, request_log).run()
         finally:
             http_exchange.unwatch()
+            if client_request.turn is not None:
+                await self._dependencies.responses.close_turn(client_request.turn)
             if caller.name and request_log.usage is not None:
                 await self._limiter.spend(caller, request_log.usage.total)
+
+    async def _open_turn(self, client_request: ClientRequest, caller: Caller) -> None:
+        """Resolve references of OpenAI Responses to stored state."""
+        if client_request.wire.name != WIRE:
+            return
+
+        def may_keep() -> bool:
+            plan = self._router.plan(client_request.model, tools=client_request.has_tools)
+            return any(target.upstream.keeps_responses for target in plan)
+
+        turn = await self._dependencies.responses.open_turn(
+            client_request.document, lambda: client_request.request, caller.name, may_keep
+        )
+        client_request.continue_turn(turn)
+
+    async def _serve_state(self, http_exchange: HttpExchange, route: Route, caller: Caller) -> None:
+        """Answer a request about stored responses or conversations, within the limits of its key."""
+        limits = self._settings.limits
+        if caller.name:
+            await self._limiter.admit(caller)
+        body = await http_exchange.read_body(limits.body, limits.slow_client)
+        state_request = StateRequest(caller.name, route.entry_id, http_exchange.query, body)
+        await http_exchange.respond(200, _JSON, await self._responses_api.answer(route.action, state_request))
 
     async def _read_client_request(self, http_exchange: HttpExchange, route: Route) -> ClientRequest:
         limits = self._settings.limits

@@ -44,6 +44,19 @@ class ConfiguredUpstream:
         self._endpoints: dict[str, Endpoint] = {}
         self.endpoint("any")  # report a wrong row at the start, not at the first request
 
+    @property
+    def keeps_responses(self) -> bool:
+        """True if it stores OpenAI Responses itself, so that their ids can be sent to it.
+
+        Without a setting, this is known only of the provider's own address.
+        """
+        endpoint = self.endpoint("any")
+        if endpoint.wire.name != "openai_responses":
+            return False
+        if self.row.keeps_responses is not None:
+            return self.row.keeps_responses
+        return self._vendor.keeps_responses and self._vendor.base_url.startswith(f"{endpoint.origin}/")
+
     def endpoint(self, model: str) -> Endpoint:
         """Return the endpoint of `model`."""
         found = self._endpoints.get(model)

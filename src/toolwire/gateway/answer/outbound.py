@@ -33,6 +33,7 @@ from ...wire.protocol import Limits, StreamEncoder
 from .answer_stats import AnswerStats
 from .client_request import ClientRequest
 from .gateway_tools import GatewayTools, TurnEvents, add_usage
+from .response_recorder import RecordingEncoder, ResponseRecorder
 from .routing import Target
 from .streams import PassThroughStream, Stream, TranslatedStream, expected_choices
 
@@ -59,6 +60,10 @@ class OutboundRequest(Protocol):
     def stats(self) -> AnswerStats: ...
     @property
     def repairs(self) -> list[CallRepair]: ...
+    @property
+    def recorder(self) -> ResponseRecorder | None:
+        """The recording of the answer, if the gateway stores it."""
+        ...
 
     def decode_fault(self, status: int, data: bytes, headers: dict[str, str]) -> Fault: ...
 
@@ -95,11 +100,12 @@ def make_outbound(
     `modified` is the request with additions of the gateway, if there are any; `gateway_tools` runs the gateway's tools.
     """
     endpoint = target.upstream.endpoint(target.model)
-    request = client_request.request if modified is None else modified
+    request = client_request.request_for(endpoint) if modified is None else modified
     if gateway_tools is not None or target.row.retrieve or not _keeps_body(client_request, target, endpoint):
         return TranslatedRequest(client_request, request, target, gateway_tools)
-    body = _same_wire_body(client_request, modified, endpoint)
-    if target.row.repair is None:
+    is_changed = modified is not None or client_request.is_rebuilt
+    body = _same_wire_body(client_request, request if is_changed else None, endpoint)
+    if target.row.repair is None and not client_request.records_at(target.upstream):
         return PassThroughRequest(client_request, endpoint, body)
     return TranslatedRequest(client_request, request, target, same_wire_body=body)
 
@@ -113,6 +119,8 @@ def _same_wire_body(client_request: ClientRequest, restored: Request | None, end
         conversation = client_request.wire.conversation
         encoded, _ = client_request.wire.encode_request(restored)
         document = {**document, conversation: encoded[conversation]}
+        if client_request.turn is not None and client_request.is_rebuilt:
+            document = client_request.turn.without_references(document, encoded)
     if "model" in document:
         document = {**document, "model": endpoint.model}
     return to_bytes(endpoint.finish_body(document, client_request.headers.get("anthropic-version")))
@@ -156,6 +164,7 @@ class PassThroughRequest:
         self.losses = Losses()
         self.stats = AnswerStats()
         self.repairs: list[CallRepair] = []
+        self.recorder: ResponseRecorder | None = None  # the client gets the upstream's bytes, and its ids
         self._client_request = client_request
 
     def decode_fault(self, status: int, data: bytes, headers: dict[str, str]) -> Fault:
@@ -221,6 +230,9 @@ class TranslatedRequest:
         self.losses: Losses = Losses() if previous is None else previous.losses
         self.stats: AnswerStats = AnswerStats() if previous is None else previous.stats
         self.repairs: list[CallRepair] = [] if previous is None else previous.repairs
+        self.recorder: ResponseRecorder | None = (
+            client_request.make_recorder(target.upstream, target.model) if previous is None else previous.recorder
+        )
         self._client_request = client_request
         self._request = request
         self._target = target
@@ -260,9 +272,20 @@ class TranslatedRequest:
     @property
     def _encoder(self) -> StreamEncoder:
         if self._stream_encoder is None:
-            self._stream_encoder = self._client_request.wire.stream_encoder(self._client_request.request)
-            self._stream_encoder.losses = self.losses
+            encoder = self._client_request.wire.stream_encoder(self._repeated_request)
+            encoder.losses = self.losses
+            self._stream_encoder = encoder if self.recorder is None else RecordingEncoder(encoder, self.recorder)
         return self._stream_encoder
+
+    @property
+    def _repeated_request(self) -> Request:
+        """The request as the answer repeats it: `store` is false in an answer of Responses that is stored nowhere."""
+        client_request = self._client_request
+        request = client_request.decoded
+        is_same_wire = self.endpoint.wire.name == client_request.wire.name
+        if client_request.turn is None or self.recorder is not None or is_same_wire:
+            return request
+        return replace(request, params=replace(request.params, store=False))
 
     def decode_fault(self, status: int, data: bytes, headers: dict[str, str]) -> Fault:
         return self._endpoint_request.decode_fault(status, data, headers)
@@ -314,8 +337,10 @@ class TranslatedRequest:
         )
 
     def encode_answer(self) -> bytes:
-        client_request = self._client_request
-        document, new_losses = client_request.wire.encode_response(self._make_client_response(), client_request.request)
+        response = self._make_client_response()
+        if self.recorder is not None:
+            response = self.recorder.rewrite(response)
+        document, new_losses = self._client_request.wire.encode_response(response, self._repeated_request)
         self.losses.extend(new_losses)
         return finite_to_bytes(document)
 
