@@ -17,6 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...asgi.http_exchange import HttpExchange, uncancel
+from ...asgi.offload import ClientOffload, Offload
 from ...ir.errors import EncodeError, ProtocolError, ToolwireError
 from ...ir.events import ResponseStart, StreamFault
 from ...ir.losses import LossError, require_lossless
@@ -30,13 +31,16 @@ from ..faults import as_gateway_fault, fault_from, is_gateway_fault
 from ..observe.request_log import RequestLog
 from ..settings import LimitsRow
 from ..shared.continuations import ContinuationStore, calls_without_artefacts, restore_continuations
+from ..shared.memory_bound import MemoryReservation
 from .answer_stats import Continuation
 from .cache import AnswerCache
 from .client_request import ClientRequest
+from .document_limits import admit_document
 from .downstream import ArrayFrames, Downstream
 from .gateway_tools import GatewayTools
 from .outbound import OutboundRequest, PassThroughRequest, make_outbound
 from .routing import Router, Target, select_capable_targets
+from .stream_relay import StreamRelay
 from .streams import Stream
 
 __all__ = ["Dependencies", "RequestHandler"]
@@ -58,6 +62,7 @@ class Dependencies(Struct, frozen=True):
     limits: LimitsRow
     clock: Callable[[], float]
     cache: AnswerCache
+    offload: Offload
     runners: Mapping[str, Runner] = {}  # tools run by the gateway, by model pattern
     retriever: Retriever | None = None
 
@@ -74,23 +79,23 @@ class RequestHandler:
         http_exchange: HttpExchange,
         client_request: ClientRequest,
         request_log: RequestLog,
+        memory: MemoryReservation,
     ) -> None:
         self._dependencies = dependencies
         self._http_exchange = http_exchange
         self._client_request = client_request
         self._request_log = request_log
-        self._plan = select_capable_targets(
-            dependencies.router.plan(client_request.model, tools=client_request.has_tools), client_request
-        )
-        # each target has its own timeout, so a slow one leaves enough time for the next
-        self._deadline = dependencies.clock() + sum(target.upstream.row.timeout for target in self._plan)
+        self._memory = memory
+        self._offload = ClientOffload(dependencies.offload, request_log.caller)
+        self._plan: list[Target] = []
+        self._deadline = 0.0
         self._continuations: Mapping[str, Continuation] = {}  # stored data of calls in the history, by call id
         self._stream: Stream | None = None  # the stream being relayed
         self._gateway_tools: GatewayTools | None = None
         self._pending_end = b""  # the end of a stream, held back until the work before it is done
         self._is_fully_sent = False  # the client has received everything up to the last event
-        self._cache_key = self._make_cache_key()
-        self._down = self._open_downstream() if client_request.stream else None
+        self._cache_key: bytes | None = None
+        self._down: Downstream | None = None
 
     async def run(self) -> None:
         """Answer from the cache or from the targets.
@@ -98,6 +103,10 @@ class RequestHandler:
         A failure after the answer has begun is written into it; an earlier one is raised. If the client has
         disconnected, the cancellation goes on.
         """
+        await self._offload.run(len(self._client_request.body), self._choose_targets)
+        # each target has its own timeout, so a slow one leaves enough time for the next
+        self._deadline = self._dependencies.clock() + sum(target.upstream.row.timeout for target in self._plan)
+        self._down = self._open_downstream() if self._client_request.stream else None
         cached_answer = None if self._cache_key is None else self._dependencies.cache.get(self._cache_key)
         if cached_answer is not None:
             self._request_log.upstream, self._request_log.upstream_model = "cache", self._plan[0].model
@@ -124,6 +133,13 @@ class RequestHandler:
                 self._down.close()
                 self._request_log.first_chunk_seconds = self._down.time_to_first_chunk
 
+    def _choose_targets(self) -> None:
+        """List the targets, and hash the request if its answer may be cached."""
+        client_request = self._client_request
+        plan = self._dependencies.router.plan(client_request.model, tools=client_request.has_tools)
+        self._plan = select_capable_targets(plan, client_request)
+        self._cache_key = self._make_cache_key()
+
     @property
     def _has_run_tools(self) -> bool:
         return self._gateway_tools is not None and self._gateway_tools.has_run_tools
@@ -135,10 +151,14 @@ class RequestHandler:
         return _INTERNAL_FAULT
 
     async def _load_continuations(self) -> None:
-        if self._client_request.may_have_calls() and self._dependencies.memory.has_any:
-            calls = calls_without_artefacts(self._client_request.request)
+        if self._dependencies.memory.has_any:
+            calls = await self._offload.run(len(self._client_request.body), self._find_calls)
             if calls:
                 self._continuations = await self._dependencies.memory.load(self._request_log.caller, calls)
+
+    def _find_calls(self) -> list[str]:
+        client_request = self._client_request
+        return calls_without_artefacts(client_request.request) if client_request.may_have_calls() else []
 
     def _make_cache_key(self) -> bytes | None:
         """Return the key of a cacheable request.
@@ -221,7 +241,7 @@ class RequestHandler:
     async def _attempt(self, target: Target) -> Fault | None:
         """Try one target. Return None if the answer was written, else the fault that occurred before any output."""
         started_at = perf_counter()
-        out = self._make_outbound_request(target)
+        out = await self._offload.run(len(self._client_request.body), self._make_outbound_request, target)
         request_log = self._request_log
         request_log.upstream, request_log.upstream_model = target.upstream.name, target.model
         request_log.provider = target.upstream.row.provider or out.endpoint.wire.provider
@@ -251,7 +271,7 @@ class RequestHandler:
             message = f"the upstream's answer cannot be passed on: {error.message}"
             return Fault("server", message, 502, "bad_answer", retryable=False)  # it was billed; a retry would be too
         finally:
-            self._record_stats(out)
+            await self._record_stats(out)
 
     def _make_outbound_request(self, target: Target) -> OutboundRequest:
         """Prepare the request for a target.
@@ -276,13 +296,13 @@ class RequestHandler:
         )  # not the request id, which a client may choose
         return make_outbound(self._client_request, self._gateway_tools.request, target, self._gateway_tools)
 
-    def _record_stats(self, out: OutboundRequest) -> None:
+    async def _record_stats(self, out: OutboundRequest) -> None:
         """Copy the statistics to the request log. Without reported usage, estimate it from the sizes."""
         request_log, stats = self._request_log, out.stats
         request_log.usage, request_log.stop, request_log.calls = stats.reported_usage(), stats.stop, tuple(stats.calls)
         request_log.answer_id, request_log.answer_model = stats.id, stats.model
         if request_log.usage is None:
-            request_log.usage = stats.estimate(out.body)
+            request_log.usage = await self._offload.run(len(out.body), stats.estimate, out.body)
             request_log.is_estimated = request_log.usage is not None
         request_log.losses, request_log.repairs = tuple(out.losses), tuple(out.repairs)
 
@@ -299,7 +319,7 @@ class RequestHandler:
         )
         async with target.upstream.transport.post(url, headers, endpoint.secrets, out.body, seconds) as reply:
             if not 200 <= reply.status < 300:
-                return await _read_fault(reply, out)
+                return await self._read_fault(reply, out)
             if endpoint.vendor.transport is not None:
                 out.losses.extend(transport_losses(reply))
                 if self._client_request.strict:
@@ -311,18 +331,25 @@ class RequestHandler:
                     return fault
                 data = None
             else:
-                data = await read_reply_body(reply, self._dependencies.limits.answer)
+                data = await self._read_whole_answer(reply)
         if data is not None:
-            retry = None if self._down is not None else out.retry_request(data)
+            retry = None if self._down is not None else await self._offload.run(len(data), out.retry_request, data)
             if retry is not None:
                 return await self._send_request(target, retry)
-            out.read_answer(data)
+            await self._offload.run(len(data), out.read_answer, data)
         next_outbound = await self._next_request(out)
         if next_outbound is not None:
             await self._write_pending_end()
             return await self._send_request(target, next_outbound)
-        await self._finish_answer(out, is_buffered=data is not None)
+        await self._finish_answer(out, buffered_size=None if data is None else len(data))
         return None
+
+    async def _read_whole_answer(self, reply: Reply) -> bytes:
+        """Read a whole answer, within the limits on its size, its number of values and the memory of all requests."""
+        limits = self._dependencies.limits
+        data = await read_reply_body(reply, limits.answer, self._memory.add)
+        await admit_document(data, limits.values, self._offload, self._memory, status=502)
+        return data
 
     async def _next_request(self, out: OutboundRequest) -> OutboundRequest | None:
         if self._down is None or self._gateway_tools is None:
@@ -330,20 +357,20 @@ class RequestHandler:
         with self._down.suspend_idle_timeout():  # the upstream is idle while our own tools run
             return await out.next_request()
 
-    async def _finish_answer(self, out: OutboundRequest, *, is_buffered: bool) -> None:
+    async def _finish_answer(self, out: OutboundRequest, *, buffered_size: int | None) -> None:
         """Write the rest of a stream, or a whole answer.
 
-        `is_buffered`: the upstream sent a whole answer for a stream.
+        `buffered_size`: the size of a whole answer, also of one that the upstream sent for a stream.
         """
         if self._down is not None:
-            if is_buffered:
-                self._pending_end = out.encode_stream()
+            if buffered_size is not None:
+                self._pending_end = await self._offload.run(buffered_size, out.encode_stream)
             await self._store_continuations(out)
             await self._write_pending_end()
             await self._down.end()
             return
         started_at = perf_counter()
-        written = out.encode_answer()
+        written = await self._offload.run(buffered_size or 0, out.encode_answer)
         self._request_log.overhead += perf_counter() - started_at
         await self._store_continuations(out)
         if self._cache_key is not None:
@@ -375,9 +402,10 @@ class RequestHandler:
         """Relay the upstream's stream except its end. Return a fault if it failed before the first output."""
         down.headers["x-toolwire-losses"] = str(len(out.losses))
         remaining = self._dependencies.limits.answer
+        relay = StreamRelay(reply, stream, self._offload, self._memory)
         while not _is_finished(stream):
             try:
-                data = await reply.read()
+                data = await relay.read()
             except TimeoutError as error:
                 return await self._fail_stream(stream.fail(network_fault(error, out.endpoint.origin)), stream, down)
             except ConnectionError:
@@ -387,7 +415,9 @@ class RequestHandler:
             down.note_activity()
             remaining -= len(data)
             output = (
-                stream.feed(data) if remaining >= 0 else stream.fail(_too_large_fault(self._dependencies.limits.answer))
+                await relay.feed(data)
+                if remaining >= 0
+                else stream.fail(_too_large_fault(self._dependencies.limits.answer))
             )
             if stream.fault is not None:
                 return await self._fail_stream(output, stream, down)
@@ -401,7 +431,7 @@ class RequestHandler:
                 await down.write(output)
         if stream.ended:
             await drain(reply)
-        last = stream.close()
+        last = await relay.close()
         if stream.fault is not None:
             return await self._fail_stream(self._pending_end + last, stream, down)
         self._pending_end += last
@@ -421,6 +451,19 @@ class RequestHandler:
             return _IDLE_FAULT
         return await self._fail_stream(self._stream.fail(_IDLE_FAULT), self._stream, down)
 
+    async def _read_fault(self, reply: Reply, out: OutboundRequest) -> Fault:
+        """Decode an error response. A redirect is not followed, and a body that cannot be read is ignored."""
+        if 300 <= reply.status < 400:
+            message = "the upstream redirects to another address; the key is not sent there"
+            return Fault("server", message, 502, "redirect", retryable=False)
+        try:
+            data = await read_reply_body(reply, _ERROR_LIMIT, self._memory.add)
+        except (ProtocolError, TimeoutError, ConnectionError):
+            data = b""  # the status is enough
+        headers = dict(reply.headers)
+        fault = await self._offload.run(len(data), out.decode_fault, reply.status, data, headers)
+        return resolve_retry_after(fault, headers)
+
     async def _finish_with_fault(self, fault: Fault) -> None:
         """Report a fault, as a status if that is still possible, else as an event."""
         if self._has_run_tools:
@@ -438,19 +481,6 @@ class RequestHandler:
 
 def _is_finished(stream: Stream) -> bool:
     return stream.ended or stream.should_stop
-
-
-async def _read_fault(reply: Reply, out: OutboundRequest) -> Fault:
-    """Decode an error response. A redirect is not followed, and a body that cannot be read is ignored."""
-    if 300 <= reply.status < 400:
-        message = "the upstream redirects to another address; the key is not sent there"
-        return Fault("server", message, 502, "redirect", retryable=False)
-    try:
-        data = await read_reply_body(reply, _ERROR_LIMIT)
-    except (ProtocolError, TimeoutError, ConnectionError):
-        data = b""  # the status is enough
-    headers = dict(reply.headers)
-    return resolve_retry_after(out.decode_fault(reply.status, data, headers), headers)
 
 
 def _too_large_fault(limit: int) -> Fault:
