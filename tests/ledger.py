@@ -332,7 +332,12 @@ FINDINGS = {
     "Z5": Entry("a path is checked in the form in which the tool opens it"),
     "Z6": Entry("an amount is checked after coercion, as the tool receives it"),
     "Z7": Entry("MCP is not served to other machines without a token"),
+    "Z10": Entry("the memory of all requests in flight is bounded; the refusal is a 503 with retry-after"),
+    "Z11": Entry("large work leaves the event loop, relays yield, and the number of JSON values is bounded"),
+    "Z22": Entry("the log file is readable by its owner only"),
     "U1": Entry("terminal output keeps newlines, tabs, joined emoji and right-to-left text, and no control sequences"),
     "U2": Entry("an MCP server that announces changes while it is listed keeps its tools"),
+    "G2": Entry("a turn that the client's wire cannot express returns to its model exactly as the model wrote it"),
+    "G6": Entry("restoring and repairing on the same wire keep the client's headers, API version and unknown fields"),
     "G5": Entry("references to stored conversations are refused across wires"),
 }

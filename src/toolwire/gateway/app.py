@@ -50,10 +50,10 @@ from .routes import (
     model_list,
 )
 from .settings import LimitsRow, Settings
-from .shared.continuations import ContinuationStore, open_in_memory
 from .shared.keys import Caller, ClientKeys
 from .shared.limits import InProcessLimiter, Limiter
 from .shared.memory_bound import MemoryBound, MemoryReservation
+from .shared.turns import TurnStore, open_in_memory
 from .upstreams import ConfiguredUpstream, upstreams_from_environment
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Gateway:
         transports: Mapping[str, Transport] | None = None,
         sinks: Sequence[Sink] = (),
         limiter: Limiter | None = None,
-        memory: ContinuationStore | None = None,
+        memory: TurnStore | None = None,
         metrics: Callable[[], bytes] | None = None,
         runners: Mapping[str, Runner] | None = None,
         retriever: Retriever | None = None,
@@ -109,7 +109,7 @@ class Gateway:
         self._begin_sinks = tuple(sink.begin for sink in sinks if isinstance(sink, BeginSink))
         self._metrics = metrics
         self._limiter: Limiter = InProcessLimiter(time.monotonic) if limiter is None else limiter
-        self._memory: ContinuationStore = open_in_memory(settings.state) if memory is None else memory
+        self._memory: TurnStore = open_in_memory(settings.state) if memory is None else memory
         self._runners = runners or {}
         self._retriever = retriever
         self._publish_for = publish_for

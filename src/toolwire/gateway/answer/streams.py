@@ -24,7 +24,7 @@ from .answer_stats import AnswerStats
 
 __all__ = ["PassThroughStream", "Stream", "TranslatedStream", "expected_choices"]
 
-_CONTENT_DELTAS = frozenset({TextDelta, CallDelta})  # only the encoder needs them
+_CONTENT_DELTAS = frozenset({TextDelta, CallDelta})  # no step and no loss report needs them
 
 
 class Stream(Protocol):
@@ -204,11 +204,11 @@ class TranslatedStream:
 
         Content deltas skip the steps if there are none: they are the most frequent events.
         """
-        encode, has_no_steps = self._encoder.feed, not self._steps
+        encode, add_event, has_no_steps = self._encoder.feed, self._stats.add_event, not self._steps
         for event in events:
             if has_no_steps and type(event) in _CONTENT_DELTAS:
                 out.append(encode(event))
-                self._stats.content_bytes += len(event.escaped)  # type: ignore[union-attr]
+                add_event(event)
                 continue
             if isinstance(event, ResponseEnd):
                 self.ended = True

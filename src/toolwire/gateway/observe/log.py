@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from functools import lru_cache
 from itertools import islice
 from logging import Handler, LogRecord, getLogger
 from pathlib import Path
+from threading import Lock
 from typing import TextIO
 
 import msgspec
@@ -173,21 +175,26 @@ class LogFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path.absolute()
+        self._lock = Lock()  # recordings are written by another thread
         self._out = self._open_file()
 
     def write(self, line: str) -> None:
-        self._out.write(line + "\n")
+        with self._lock:
+            self._out.write(line + "\n")
 
     def reopen(self) -> None:
         """Reopen the file. On ConfigError, lines still go to the old one."""
-        previous, self._out = self._out, self._open_file()
-        previous.close()
+        with self._lock:
+            previous, self._out = self._out, self._open_file()
+            previous.close()
 
     def close(self) -> None:
         self._out.close()
 
     def _open_file(self) -> TextIO:
+        """Open the file for its owner only: its lines name models, keys and tools. An existing file keeps its mode."""
         try:
-            return self._path.open("a", encoding="utf-8", buffering=1)
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            return os.fdopen(descriptor, "a", encoding="utf-8", buffering=1)
         except OSError as error:
             raise ConfigError(f"cannot write the log file {self._path}: {error.strerror}") from None
