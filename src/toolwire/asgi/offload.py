@@ -25,7 +25,7 @@ LARGE = 64 * 1024
 _THREADS = 4
 
 Parameters = ParamSpec("Parameters")
-Result = TypeVar("Result")
+WorkResult = TypeVar("WorkResult")
 
 
 class Offload:
@@ -40,13 +40,13 @@ class Offload:
         self,
         client: str,
         size: int,
-        function: Callable[Parameters, Result],
+        function: Callable[Parameters, WorkResult],
         *args: Parameters.args,
         **options: Parameters.kwargs,
-    ) -> Result:
+    ) -> WorkResult:
         """Call a function, in a thread if `size` is large. `client` is the name by which clients take turns.
 
-        A cancelled call ends only with its thread, so that nobody else uses its arguments at the same time.
+        A cancelled call ends only with its thread, so that no other code uses its arguments at the same time.
         """
         if size <= LARGE:
             return function(*args, **options)
@@ -56,7 +56,7 @@ class Offload:
         finally:
             self._release()
 
-    async def _run_in_thread(self, work: Callable[[], Result]) -> Result:
+    async def _run_in_thread(self, work: Callable[[], WorkResult]) -> WorkResult:
         started = self._pool.submit(work)
         waiting = asyncio.wrap_future(started)
         try:
@@ -105,8 +105,12 @@ class ClientOffload:
         self._client = client
 
     async def run(
-        self, size: int, function: Callable[Parameters, Result], *args: Parameters.args, **options: Parameters.kwargs
-    ) -> Result:
+        self,
+        size: int,
+        function: Callable[Parameters, WorkResult],
+        *args: Parameters.args,
+        **options: Parameters.kwargs,
+    ) -> WorkResult:
         """Call a function, in a thread if `size` is large."""
         if size <= LARGE:
             return function(*args, **options)

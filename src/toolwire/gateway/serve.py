@@ -151,7 +151,7 @@ def _make_server(
     try:
         import uvicorn
 
-        from .protocol import make_limited_protocol
+        from ..asgi.limited_http import make_limited_protocol
     except ImportError:
         raise MissingExtra(
             "the gateway needs uvicorn", hint="pip install -e '.[gateway]' in a checkout of toolwire"
