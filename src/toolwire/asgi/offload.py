@@ -24,7 +24,7 @@ LARGE = 64 * 1024
 """Bytes; the work for a larger document leaves the event loop. The worst document of this size takes about 40 ms."""
 _THREADS = 4
 
-Parameters = ParamSpec("Parameters")
+WorkParameters = ParamSpec("WorkParameters")
 WorkResult = TypeVar("WorkResult")
 
 
@@ -40,9 +40,9 @@ class Offload:
         self,
         client: str,
         size: int,
-        function: Callable[Parameters, WorkResult],
-        *args: Parameters.args,
-        **options: Parameters.kwargs,
+        function: Callable[WorkParameters, WorkResult],
+        *args: WorkParameters.args,
+        **options: WorkParameters.kwargs,
     ) -> WorkResult:
         """Call a function, in a thread if `size` is large. `client` is the name by which clients take turns.
 
@@ -107,9 +107,9 @@ class ClientOffload:
     async def run(
         self,
         size: int,
-        function: Callable[Parameters, WorkResult],
-        *args: Parameters.args,
-        **options: Parameters.kwargs,
+        function: Callable[WorkParameters, WorkResult],
+        *args: WorkParameters.args,
+        **options: WorkParameters.kwargs,
     ) -> WorkResult:
         """Call a function, in a thread if `size` is large."""
         if size <= LARGE:

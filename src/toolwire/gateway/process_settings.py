@@ -1,4 +1,7 @@
-"""Settings of the interpreter and of the allocator for a process that only serves a gateway."""
+"""Settings of the interpreter and of the allocator for a process that only serves a gateway.
+
+Separate because these settings affect the whole process, not only the server.
+"""
 
 from __future__ import annotations
 

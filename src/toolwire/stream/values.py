@@ -1,4 +1,7 @@
-"""Count the values of a large JSON document before it is parsed: their number decides about time and memory."""
+"""Count the values of a large JSON document before it is parsed: their number decides about time and memory.
+
+Separate because it is a pure function of bytes, without the limits of the gateway that uses it.
+"""
 
 from __future__ import annotations
 

@@ -29,7 +29,6 @@ from toolwire.testing import RawReply
 from toolwire.wire import get
 from waiting import until
 
-pytestmark = pytest.mark.finding("Z10")
 MEGABYTE = 1024 * 1024
 LIMITS = {"limits": {"memory": 4 * MEGABYTE}}
 OVERLOADED = {"anthropic": 529}  # its own status for what is 503 elsewhere
@@ -59,6 +58,7 @@ async def stall(gateway, size, headers=None):
     return reader, writer
 
 
+@pytest.mark.finding("Z10")
 @pytest.mark.parametrize("front", WIRES)
 @run
 async def test_stalled_senders_count_and_others_are_refused(front):
@@ -75,6 +75,7 @@ async def test_stalled_senders_count_and_others_are_refused(front):
         await until(lambda: used(gateway) == 0)
 
 
+@pytest.mark.finding("Z10")
 @run
 async def test_refused_sender_is_told_before_its_body_ends():
     async with gateway_to(document=LIMITS) as (gateway, _):
@@ -86,6 +87,7 @@ async def test_refused_sender_is_told_before_its_body_ends():
         await until(lambda: used(gateway) == 0)
 
 
+@pytest.mark.finding("Z10")
 @run
 async def test_values_of_a_body_count():
     """A document of small values takes many times the memory of its text."""
@@ -95,6 +97,7 @@ async def test_values_of_a_body_count():
         assert used(gateway) == 0
 
 
+@pytest.mark.finding("Z10")
 @run
 async def test_text_of_a_body_counts_as_text():
     """Commas in text are no values."""
@@ -103,6 +106,7 @@ async def test_text_of_a_body_counts_as_text():
         assert (await ask(gateway, "openai_chat", request)).status == 200
 
 
+@pytest.mark.finding("Z10")
 @pytest.mark.parametrize("stream", [False, True])
 @run
 async def test_buffered_answers_count(stream):
@@ -114,6 +118,7 @@ async def test_buffered_answers_count(stream):
         await until(lambda: used(gateway) == 0)
 
 
+@pytest.mark.finding("Z10")
 @run
 async def test_one_key_leaves_memory_for_others():
     keys = {name: {"hash": hash_key(f"sk-tw-{name}")} for name in ("one", "other")}
@@ -127,6 +132,7 @@ async def test_one_key_leaves_memory_for_others():
         await until(lambda: used(gateway) == 0)
 
 
+@pytest.mark.finding("Z10")
 @run
 async def test_memory_is_released_after_errors_and_disconnects():
     async with gateway_to(*[TEXT_ANSWER] * 3, document=LIMITS) as (gateway, _):
@@ -144,6 +150,7 @@ async def test_memory_is_released_after_errors_and_disconnects():
         assert gateway.gateway._memory_bound._used_by == {}
 
 
+@pytest.mark.finding("Z10")
 @run
 async def test_reload_changes_the_bound():
     async with gateway_to(TEXT_ANSWER, document=LIMITS) as (gateway, _):

@@ -17,7 +17,6 @@ from toolwire.mcp.server.http import HttpApp
 from toolwire.mcp.server.server import Server
 from waiting import until
 
-pytestmark = pytest.mark.finding("Z12")
 HEAD = b"POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n"
 
 
@@ -41,6 +40,7 @@ async def send_slowly(data: bytes, *, protocol: bool) -> Answer:
         await task
 
 
+@pytest.mark.finding("Z12")
 @pytest.mark.parametrize("protocol", [False, True])
 @run
 async def test_incomplete_message_times_out(protocol):
@@ -49,11 +49,13 @@ async def test_incomplete_message_times_out(protocol):
     assert "incomplete" in json.loads(answer.body)["error"]["message"]
 
 
+@pytest.mark.finding("Z12")
 @run
 async def test_incomplete_head_times_out():
     assert (await send_slowly(HEAD, protocol=True)).status == 408
 
 
+@pytest.mark.finding("Z12")
 @pytest.mark.parametrize("command", ["serve", "bridge"])
 def test_commands_serve_with_limits(command, monkeypatch, tmp_path):
     started = []

@@ -144,7 +144,7 @@ class HttpApp:
             action = SendMessage(failure_from(error, message.id), error.status)
         if isinstance(action, ServeRequest):
             work = action
-            exchange = stateless_exchange(work, reply.emit, principal)
+            exchange = stateless_exchange(work, reply.emit, principal, is_remote=True)
             sent = await watch.run_while_connected(self.server.perform(work, exchange))
             if sent is not None:
                 await reply.finish(sent)
