@@ -24,6 +24,7 @@ from ..ir.errors import ToolwireError
 from ..ir.pointer import JSON, Object
 from ..ir.response import Fault
 from ..ir.text import to_bytes
+from ..net.capability_file import load_capability_rows
 from ..net.http import Transport
 from ..net.runner import Runner
 from ..net.transports import open_transport
@@ -128,8 +129,11 @@ class Gateway:
         `tool_bindings` replaces the gateway's tools. The old tools can be closed after `drain_previous` returns.
         """
         rows = settings.upstreams or upstreams_from_environment(self._environment)
+        capability_rows = () if settings.capabilities_file is None else load_capability_rows(settings.capabilities_file)
         upstreams = {
-            name: ConfiguredUpstream(name, row, self._transports.get(name, self._http), self._environment)
+            name: ConfiguredUpstream(
+                name, row, self._transports.get(name, self._http), self._environment, capability_rows
+            )
             for name, row in rows.items()
         }
         router = Router(upstreams, settings.models, cooldown=settings.limits.cooldown, clock=time.monotonic)
@@ -325,7 +329,7 @@ class Gateway:
             raise RequestRefused(
                 f"{http_exchange.method} is not allowed for this path", hint=f"use {' or '.join(methods)}", status=405
             )
-        raise UnknownModel("unknown path", hint="see docs/gateway.md for the paths")
+        raise RequestRefused("unknown path", hint="see docs/gateway.md for the paths", status=404)
 
     async def _handle(
         self, http_exchange: HttpExchange, route: Route, request_log: RequestLog, memory: MemoryReservation

@@ -74,7 +74,8 @@ class AnswerStats:
         elif isinstance(event, ResponseStart):
             self.id, self.model = event.id, event.model
         elif isinstance(event, ResponseEnd):
-            self.stop = event.stops[0].reason if event.stops else self.stop
+            if event.stops and event.stops[0] is not None:
+                self.stop = event.stops[0].reason
             self.turn = StoredTurn(self._recorder.parts(event))
             return
         self._recorder.feed(event)

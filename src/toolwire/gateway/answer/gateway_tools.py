@@ -154,7 +154,7 @@ class TurnEvents:
             return []
         stops = event.stops
         if self._hidden and not self._has_client_call:
-            stops = tuple(Stop("stop") if stop.reason == "tool_calls" else stop for stop in stops)
+            stops = tuple(Stop("stop") if stop and stop.reason == "tool_calls" else stop for stop in stops)
         return [replace(event, stops=stops)]
 
 

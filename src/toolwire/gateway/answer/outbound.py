@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from time import time
 from typing import Protocol
 
 from msgspec.structs import replace
 
 from ...bridge.emulation import Emulation
-from ...bridge.repair import CallRepair, CallRepairer, repair_calls
+from ...bridge.repair import CallRepair, CallRepairer
 from ...bridge.report_answer import AnswerReporter
 from ...ir.errors import ProtocolError
 from ...ir.folding import unfold
@@ -197,7 +198,7 @@ class TranslatedRequest:
         """
         self.endpoint = target.upstream.endpoint(target.model)
         if self.endpoint.wire.name == client_request.wire.name:
-            self.endpoint = self.endpoint.with_version(client_request.wire.version)
+            self.endpoint = self.endpoint.with_version(client_request.headers.get("anthropic-version", ""))
         self.losses: Losses = Losses() if previous is None else previous.losses
         self.stats: AnswerStats = AnswerStats() if previous is None else previous.stats
         self.repairs: list[CallRepair] = [] if previous is None else previous.repairs
@@ -215,22 +216,32 @@ class TranslatedRequest:
             emulation=emulation,
             client=client_request.wire.capabilities,
             is_alias=True,
+            repairer=self._make_repairer(),
             same_wire_body=same_wire_body,
+            capabilities=target.capabilities,
         )
         if client_request.strict:
             require_lossless(self.losses)
         self.body = self._endpoint_request.body
-        is_same_wire = self.endpoint.wire.name == client_request.wire.name
-        self.headers = {**self.endpoint.headers, **client_request.headers} if is_same_wire else self.endpoint.headers
+        self.headers = self._endpoint_request.headers
+        if self.endpoint.wire.name == client_request.wire.name:
+            self.headers = {**self.headers, **client_request.headers}
         self._spent_usage: Usage | None = (
             None if emulation is None or previous is None else previous._spent_usage
         )  # on rejected answers
         self._stream_encoder: StreamEncoder | None = None if previous is None else previous._stream_encoder
 
+    def _make_repairer(self) -> CallRepairer | None:
+        if self._target.row.repair is None:
+            return None
+        repairer = CallRepairer(self._request.tools, policy=self._target.row.repair)
+        repairer.repairs = self.repairs
+        return repairer
+
     @property
     def _encoder(self) -> StreamEncoder:
         if self._stream_encoder is None:
-            self._stream_encoder = self._client_request.wire.stream_encoder(self._request)
+            self._stream_encoder = self._client_request.wire.stream_encoder(self._client_request.request)
             self._stream_encoder.losses = self.losses
         return self._stream_encoder
 
@@ -260,13 +271,9 @@ class TranslatedRequest:
     def read_answer(self, data: bytes) -> None:
         """Decode a whole answer, parse and repair its calls, and add the usage of rejected answers to its own."""
         endpoint_request = self._endpoint_request
-        response = endpoint_request.restore_calls(endpoint_request.decode_answer(data))
+        response = endpoint_request.restore(endpoint_request.decode_answer(data))
         if response.fault is not None:
             raise UpstreamError(endpoint_request.sanitise_fault(response.fault))
-        if self._target.row.repair is not None:
-            repaired = repair_calls(response, self._request.tools, policy=self._target.row.repair)
-            response = repaired.response
-            self.repairs += repaired.repairs
         if self._spent_usage is not None:
             response = replace(response, usage=add_usage(self._spent_usage, response.usage))
         self._response = response
@@ -285,7 +292,8 @@ class TranslatedRequest:
         )
 
     def encode_answer(self) -> bytes:
-        document, new_losses = self._client_request.wire.encode_response(self._make_client_response())
+        client_request = self._client_request
+        document, new_losses = client_request.wire.encode_response(self._make_client_response(), client_request.request)
         self.losses.extend(new_losses)
         return finite_to_bytes(document)
 
@@ -297,21 +305,19 @@ class TranslatedRequest:
         response = (
             self._response if self._gateway_tools is None else self._gateway_tools.merged_response(self._response)
         )
+        if response.created is None and self._client_request.wire.capabilities.timestamps:
+            response = replace(response, created=int(time()))
         AnswerReporter(self._client_request.wire.name, self.losses).report_response(response)
         self.stats.add_response(response)
         return response
 
     def open_stream(self) -> Stream:
-        """Convert the stream in steps: repair of calls first, then the removal of the gateway's own calls."""
-        repairer = None
-        if self._target.row.repair is not None:
-            repairer = CallRepairer(self._request.tools, policy=self._target.row.repair)
-            repairer.repairs = self.repairs
-        steps = [step.feed for step in (repairer, self._events) if step is not None]
+        """Convert the stream; the gateway's own calls are removed from it."""
+        steps = [] if self._events is None else [self._events.feed]
         is_first = self._gateway_tools is None or self._gateway_tools.turns == 0
         return TranslatedStream(
             self._endpoint_request,
-            self._client_request.wire.name,
+            self._client_request.wire,
             self._encoder,
             self.stats,
             steps,

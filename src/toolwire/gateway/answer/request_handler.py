@@ -25,10 +25,10 @@ from ...ir.losses import LossError, require_lossless
 from ...ir.response import Fault, UpstreamError
 from ...net.http import Reply
 from ...net.replies import drain, is_document, read_reply_body, transport_losses
-from ...net.retry import RetryPolicy, network_fault, resolve_retry_after
+from ...net.retry import RetryPolicy, resolve_retry_after
 from ...net.runner import Runner
 from ...run.observe import Retriever
-from ..faults import as_gateway_fault, fault_from, is_gateway_fault
+from ..faults import as_gateway_fault, fault_from, is_gateway_fault, network_fault_of
 from ..observe.request_log import RequestLog
 from ..settings import LimitsRow
 from ..shared.memory_bound import MemoryReservation
@@ -271,7 +271,7 @@ class RequestHandler:
             self._down.restart_idle_timer()
             return await self._fail_idle(self._down)
         except (TimeoutError, ConnectionError) as error:
-            return network_fault(error, out.endpoint.origin)
+            return network_fault_of(error, target.upstream.name)
         except UpstreamError as error:
             return error.fault
         except LossError:
@@ -420,7 +420,8 @@ class RequestHandler:
             try:
                 data = await relay.read()
             except TimeoutError as error:
-                return await self._fail_stream(stream.fail(network_fault(error, out.endpoint.origin)), stream, down)
+                fault = network_fault_of(error, self._request_log.upstream or "")
+                return await self._fail_stream(stream.fail(fault), stream, down)
             except ConnectionError:
                 data = b""  # the decoder decides whether the stream was complete
             if not data:
