@@ -28,6 +28,7 @@ from .items import read_output, write_output
 
 __all__ = [
     "ECHO",
+    "ONE_CHOICE",
     "decode_response",
     "encode_response",
     "make_envelope",
@@ -37,6 +38,7 @@ __all__ = [
     "write_status",
 ]
 
+ONE_CHOICE = "a Responses answer has one choice"
 _FORM = "openai_responses~"
 _KNOWN = frozenset({"id", "object", "created_at", "model", "output", "status", "incomplete_details", "error", "usage"})
 _DEFAULT_HEADERS = ("id", "object", "created_at", "model")
@@ -209,7 +211,7 @@ def encode_response(response: Response) -> Encoded:
     if base.get("status") == "absent":
         del base["status"]
     if response.alternatives:
-        losses.add("/alternatives", "alternatives", "dropped", "a Responses answer has one choice", "error")
+        losses.add("/alternatives", "alternatives", "dropped", ONE_CHOICE, "error")
     return Encoded(write_extra(restore_form(base, form, ("object",)), response.extra, NAME), losses)
 
 
