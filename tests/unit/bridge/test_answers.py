@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import toolwire
+from toolwire.ir import Losses, Message, Request, Response, Stop, Text, Tool, ToolChoice
 from toolwire.testing.stream_checks import decode_stream
 from toolwire.wire import get, names
 
@@ -142,3 +143,24 @@ def test_last_call_of_an_anthropic_answer_at_a_limit_is_truncated_in_both_forms(
         written = chat["tool_calls"][0]["function"]["arguments"]
         assert not written.endswith("}")  # as text it looks truncated, too
     assert complete.calls[0].arguments == arguments
+
+
+@pytest.mark.finding("G15")
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("options", "kept", "lost"),
+    [({"parallel": False}, ["f"], ["call of g"]), ({"choice": ToolChoice("none")}, [], ["call of f", "call of g"])],
+)
+def test_emulated_call_that_the_request_does_not_allow_is_a_loss(options, kept, lost, stream):
+    tools = (Tool("f", input_schema={"type": "object"}), Tool("g", input_schema={"type": "object"}))
+    emulation = toolwire.emulate(Request("m", (Message("user", (Text("hi"),)),), tools, **options), "hermes")
+    text = "".join(f'<tool_call>{{"name": "{name}", "arguments": {{}}}}</tool_call>' for name in ("f", "g"))
+    answer = Response("r", "m", (Text(text),), Stop("stop"))
+    losses = Losses()
+    if stream:
+        reader = emulation.make_restorer(losses)
+        restored = toolwire.fold([made for event in toolwire.unfold(answer) for made in reader.feed(event)])
+    else:
+        restored = emulation.restore(answer, losses)
+    assert [call.name for call in restored.calls] == kept
+    assert [loss.concept for loss in losses if loss.action == "dropped" and loss.severity == "error"] == lost
