@@ -24,7 +24,7 @@ from .exchange import Exchange
 from .fit_choice import fit_choice
 from .fit_history import fit_history
 from .fit_params import fit_params
-from .fit_reasoning import fit_reasoning, require_thinking_before_calls
+from .fit_reasoning import drop_thinking_for_prefill, fit_reasoning, require_thinking_before_calls
 from .fit_tools import fit_tools
 from .foreign import report_extra
 from .history import DraftMessage
@@ -97,6 +97,7 @@ def prepare(
     reasoning = fit_reasoning(request, wire, model, losses, has_tools=bool(tools))
     turns = fit_history(request, wire, names, losses, history_model, lifts)
     reasoning = require_thinking_before_calls(reasoning, turns, model, losses)
+    reasoning = drop_thinking_for_prefill(reasoning, turns, wire, losses)
     _report_extras(request, wire.name, losses)
     if request.parallel is False and not tools:
         losses.add(join("parallel"), "one call at a time", "dropped", "no tools are declared", "info")

@@ -78,6 +78,7 @@ class Capabilities(Value, frozen=True):
     adaptive: bool = False  # thinking without a fixed amount: the model decides
     forced_with_budget: bool = True  # a forced call together with a thinking budget
     prefill: bool = True  # continues an assistant message at the end of a request
+    prefill_with_thinking: bool = True  # continues it also while thinking is on
     unsigned_call: str | None = None  # placeholder for the signature of a call that another provider made
 
 

@@ -7,7 +7,7 @@ import pytest
 import toolwire
 from toolwire import Message, Request, Text, Tool, ToolCall, ToolChoice, ToolResult, prepare
 from toolwire.bridge.versions import encode_best_version
-from toolwire.ir import Media
+from toolwire.ir import EncodeError, Media, Reasoning
 from toolwire.ir.request import Params, ReasoningConfig
 from toolwire.wire import ModelCapabilities, capabilities_for, explain_capabilities, get
 from toolwire.wire.capability_rows import UNKNOWN_MODEL
@@ -459,3 +459,46 @@ def test_best_version_carries_sampling_parameters_that_the_model_accepts():
         assert bool([*prepared.losses, *losses]) == (model == "claude-opus-5")
     plain = prepare(Request("claude-sonnet-4-5", (USER,), params=Params(max_tokens=9)), "anthropic").request
     assert encode_best_version(plain, get("anthropic"))[0].version == "2026-10-21"
+
+
+# constraints of the wires that depend on the settings of the request
+
+
+def test_thinking_off_leaves_no_effort_that_the_model_refuses():
+    request = Request("claude-sonnet-4-5", (USER,), reasoning=ReasoningConfig("off", "high"))
+    body, _ = fitted("anthropic", request, None)
+    assert (body["thinking"], "output_config" in body) == ({"type": "disabled"}, False)
+    for model, config in (("gemini-2.5-flash", {"thinkingBudget": 0}), ("gemini-2.5-pro", {"thinkingBudget": 128})):
+        body, _ = fitted("gemini", Request(model, (USER,), reasoning=ReasoningConfig("off", "high")), None)
+        assert body["generationConfig"]["thinkingConfig"] == config
+    request = Request("claude-sonnet-5-5", (USER,), reasoning=ReasoningConfig("off", "max", visible=True))
+    body, _ = fitted("anthropic", request, None)
+    assert (body["thinking"], body["output_config"]) == ({"type": "between_tools"}, {"effort": "high"})
+
+
+def test_thinking_is_left_off_if_an_assistant_message_is_continued():
+    messages = (USER, Message("assistant", (Text("The answer is"),)))
+    body, losses = fitted(
+        "anthropic", Request("claude-sonnet-4-5", messages, reasoning=ReasoningConfig("auto", "low")), None
+    )
+    assert "thinking" not in body
+    assert any(loss.concept == "thinking" and loss.action == "dropped" for loss in losses)
+
+
+@pytest.mark.parametrize("part", [Text("a"), Reasoning("b")])
+def test_assistant_message_at_the_end_is_refused_where_the_model_cannot_continue_it(part):
+    with pytest.raises(EncodeError, match="cannot continue"):
+        prepare(Request("claude-opus-4-8", (USER, Message("assistant", (part, Text("The answer is"))))), "anthropic")
+
+
+@pytest.mark.parametrize("wire", ["openai_chat", "openai_responses", "anthropic"])
+@pytest.mark.parametrize(
+    ("kind", "media_type", "is_sent"), [("file", "audio/wav", False), ("image", "application/pdf", True)]
+)
+def test_media_are_sent_as_the_kind_of_their_content(wire, kind, media_type, is_sent):
+    model = {"anthropic": "claude-opus-5"}.get(wire, "gpt-5.6")
+    media = Media(kind, media_type, data="aGk=", name="x")
+    body, losses = fitted(wire, Request(model, (Message("user", (Text("see"), media)),)), None)
+    assert ("aGk=" in str(body)) == is_sent
+    assert "image" not in str(body)
+    assert bool([loss for loss in losses if loss.severity == "error"]) == (not is_sent)
