@@ -342,5 +342,23 @@ FINDINGS = {
     "G22": Entry(
         "thinking is left off where the model requires the thinking of its last calls and the history lacks it"
     ),
+    "G2": Entry("a turn that the client's wire cannot express returns to its model exactly as the model wrote it"),
+    "G6": Entry("restoring and repairing on the same wire keep the client's headers, API version and unknown fields"),
+    "G11": Entry("legacy functions are answered with function_call, whole and streamed"),
+    "G14": Entry("cache_control of Chat routers is read, and unchanged on Chat"),
+    "G16": Entry("answers have a time although the upstream gives none"),
+    "G17": Entry("log probabilities are requested on Responses by an entry of include"),
+    "G18": Entry("a Responses answer repeats the request"),
+    "G20": Entry("a prompt that is too long has the code or the message that clients of each wire look for"),
+    "G21": Entry("errors in OpenAI's form have its codes and parameters, and no address of an upstream"),
+    "S3": Entry("results directly follow the message with their calls on Chat and Ollama"),
+    "S7": Entry("blank text and trailing whitespace of a prefill are not sent to Anthropic"),
+    "S8": Entry("a history that begins with the assistant gets a user message first where the target requires it"),
+    "S16": Entry("the lost token limit, a missing schema and a missing model are reported as such"),
+    "S18": Entry("results are alone in their message on Gemini"),
+    "G3b": Entry("calls of Gemini clients are repaired against the JSON Schema of their declarations"),
+    "G4": Entry("schemas of structured outputs are JSON Schema, fit the target, and their answers the client"),
+    "G12": Entry("emulated tools of Gemini clients are shown as JSON Schema"),
+    "G13": Entry("arguments that are null are no arguments, for a tool that needs none"),
     "G5": Entry("references to stored conversations are refused across wires"),
 }

@@ -23,6 +23,7 @@ from ..wire.protocol import Wire
 from .exchange import Exchange
 from .fit_choice import fit_choice
 from .fit_history import fit_history
+from .fit_output import add_instructions, fit_output
 from .fit_params import fit_params
 from .fit_reasoning import drop_thinking_for_prefill, fit_reasoning, require_thinking_before_calls
 from .fit_tools import fit_tools
@@ -87,9 +88,12 @@ def prepare(
     if stored is not None:
         raise stored
     losses = Losses()
+    if model.strict is False and any(tool.strict for tool in request.tools):
+        request = _without_strict(request, losses)
     can = wire.capabilities
     names = NameMap(wire.limits, can.namespaces)
-    indexed_tools, lifts = fit_tools(request, wire, names, losses)
+    answer = fit_output(request, wire, losses)
+    indexed_tools, lifts = fit_tools(request, wire, names, losses, answer.costs)
     tools = [tool for tool, _ in indexed_tools]
     choice = fit_choice(request, indexed_tools, can, names, losses)
     if choice is not None and choice.mode == "validated" and not can.strict:
@@ -98,6 +102,8 @@ def prepare(
     turns = fit_history(request, wire, names, losses, history_model, lifts)
     reasoning = require_thinking_before_calls(reasoning, turns, model, losses)
     reasoning = drop_thinking_for_prefill(reasoning, turns, wire, losses)
+    if answer.instructions is not None:
+        turns = add_instructions(turns, answer.instructions, can)
     _report_extras(request, wire.name, losses)
     if request.parallel is False and not tools:
         losses.add(join("parallel"), "one call at a time", "dropped", "no tools are declared", "info")
@@ -109,12 +115,19 @@ def prepare(
         request.parallel if tools else None,
         fit_params(request.params, reasoning, wire, model, losses),
         reasoning,
-        request.output,
+        answer.output,
         request.stream,
         request.extra,
     )
-    exchange = Exchange(names, request, can.freeform, lifts, wire, indexed_tools)
+    exchange = Exchange(names, request, can.freeform, lifts, wire, indexed_tools, answer.lowered)
     return Prepared(fitted, exchange, losses, turns, indexed_tools)
+
+
+def _without_strict(request: Request, losses: Losses) -> Request:
+    for index, tool in enumerate(request.tools):
+        if tool.strict:
+            losses.add(join("tools", index, "strict"), "strict", "dropped", "this model has no strict tools")
+    return replace(request, tools=tuple([replace(tool, strict=None) for tool in request.tools]))
 
 
 def _report_extras(request: Request, wire: str, losses: Losses) -> None:

@@ -1,5 +1,6 @@
 """Requests obey the capability rows of their model: every row, every field."""
 
+import itertools
 import re
 
 import pytest
@@ -8,7 +9,7 @@ import toolwire
 from toolwire import Message, Request, Text, Tool, ToolCall, ToolChoice, ToolResult, prepare
 from toolwire.bridge.versions import encode_best_version
 from toolwire.ir import EncodeError, Media, Reasoning
-from toolwire.ir.request import Params, ReasoningConfig
+from toolwire.ir.request import OutputFormat, Params, ReasoningConfig
 from toolwire.wire import ModelCapabilities, capabilities_for, explain_capabilities, get
 from toolwire.wire.capability_rows import UNKNOWN_MODEL
 from toolwire.wire.model_rows import ROWS
@@ -213,6 +214,39 @@ def check_names(wire, known):
     assert len(sent) <= (known.id_length or 64)
 
 
+def check_strict(wire, known):
+    tool = Tool("look", input_schema={"type": "object", "properties": {"a": {"type": "string"}}}, strict=True)
+    body, losses = fitted(wire, Request("m", (USER,), (tool,)), known)
+    assert ("'strict': True" in str(body)) == known.strict
+    assert any("strict" in loss.concept for loss in losses) == (not known.strict)
+
+
+def check_output(wire, known):
+    schema = {"type": "object", "properties": {"a": {"type": "string"}}}
+    for output, tools in itertools.product(
+        (OutputFormat("json"), OutputFormat("json_schema", schema, "a")), ((), (TOOL,))
+    ):
+        body, losses = fitted(wire, Request("m", (USER,), tools, output=output), known)
+        enforced = output_of(wire, body)
+        assert known.output_schemas is not False or enforced != "json_schema"
+        assert known.output_with_tools is not False or not tools or enforced is None
+        assert known.json_mode is not False or enforced != "json"
+        if enforced != output.kind:
+            assert any(loss.path.startswith("/output") for loss in losses)
+
+
+def output_of(wire, body):
+    """The form of the answer that the body requires: None, "json" or "json_schema"."""
+    if wire == "gemini":
+        config = body.get("generationConfig", {})
+        schema = config.get("responseJsonSchema") or config.get("responseSchema")
+        return "json_schema" if schema else "json" if config.get("responseMimeType") == "application/json" else None
+    form = (
+        body.get("response_format") or body.get("text", {}).get("format") or body.get("output_config", {}).get("format")
+    )
+    return None if form is None else {"json_object": "json", "text": None}.get(form["type"], form["type"])
+
+
 CHECKS = {
     "system": check_system,
     "forced_choice": check_forced,
@@ -234,6 +268,10 @@ CHECKS = {
     "min_output": check_min_output,
     "media": check_media,
     "result_media": check_result_media,
+    "strict": check_strict,
+    "output_schemas": check_output,
+    "output_with_tools": check_output,
+    "json_mode": check_output,
     "prefill": check_prefill,
     "signed_calls": check_signed_calls,
     "name": check_names,
@@ -256,6 +294,7 @@ def test_request_obeys_every_known_capability(wire, vendor, model):
 DESCRIBED = {
     "system": ("anthropic", {"system": "after_user"}),
     "result_media": ("gemini", {"result_media": ()}),
+    "json_mode": ("openai_chat", {"json_mode": False}),
     "name": ("openai_chat", {"name": "[a-zA-Z_][a-zA-Z0-9_]*"}),
     "name_length": ("openai_chat", {"name_length": 12}),
     "id": ("openai_chat", {"id": "[a-zA-Z0-9]{9}", "id_length": 9}),

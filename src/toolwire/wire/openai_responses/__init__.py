@@ -62,6 +62,7 @@ CODEC = WireCodec(
         signatures=SIGNATURES,
     ),
     capabilities=Capabilities(
+        timestamps=True,
         lone_reasoning=False,
         choices=frozenset({"auto", "required", "none", "tool", "allowed"}),
         media=frozenset({"image", "file"}),
@@ -74,6 +75,7 @@ CODEC = WireCodec(
         parallel=True,
         cache=frozenset({"part"}),
         cache_ttls=("30m", "12h"),
+        json_mention="input",
     ),
     path=fixed_path("/responses"),
     decode_request=decode_request,
