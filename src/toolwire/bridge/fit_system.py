@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..ir.errors import EncodeError
 from ..ir.losses import Losses
-from ..ir.parts import Text
+from ..ir.parts import Reasoning, Refusal, Text
 from ..ir.pointer import join
 from ..ir.request import Message, Request
 from ..wire.protocol import Wire
@@ -57,7 +57,7 @@ def _answer_last_system(turns: list[DraftMessage], losses: Losses) -> list[Draft
 
 
 def _is_text(turn: DraftMessage) -> bool:
-    return all(isinstance(part, Text) for part in turn.parts)
+    return all(isinstance(part, (Text, Reasoning, Refusal)) for part in turn.parts)
 
 
 def _hoist(turns: list[DraftMessage], losses: Losses) -> list[DraftMessage]:

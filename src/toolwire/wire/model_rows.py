@@ -395,6 +395,9 @@ _GEMINI = (
         "2026-11-09",
         ModelCapabilities(thinking=False, efforts=()),
     ),
+    _gemini(
+        ("gemini-3*",), "https://github.com/crewAIInc/crewAI/pull/6973", "2026-08-20", ModelCapabilities(prefill=False)
+    ),
     # The API rejects functions together with the response type application/json before Gemini 3.
     _gemini(
         ("gemini-1*", "gemini-2*"),

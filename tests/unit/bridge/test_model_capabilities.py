@@ -8,7 +8,7 @@ import pytest
 import toolwire
 from toolwire import Message, Request, Text, Tool, ToolCall, ToolChoice, ToolResult, prepare
 from toolwire.bridge.versions import encode_best_version
-from toolwire.ir import EncodeError, Media, Reasoning
+from toolwire.ir import Artefact, EncodeError, Media, Reasoning
 from toolwire.ir.request import OutputFormat, Params, ReasoningConfig
 from toolwire.wire import ModelCapabilities, capabilities_for, explain_capabilities, get
 from toolwire.wire.capability_rows import UNKNOWN_MODEL
@@ -190,7 +190,7 @@ def check_effort_with_tools(wire, known):
 def check_prefill(wire, known):
     messages = (USER, Message("assistant", (Text("a"),)), Message("system", (Text("b"),)))
     body, _ = fitted(wire, Request("m", messages), known)
-    assert known.prefill or body["messages"][-1]["role"] != "assistant"
+    assert known.prefill or body.get("messages", body.get("contents"))[-1]["role"] == "user"
 
 
 def check_signed_calls(wire, known):
@@ -522,6 +522,15 @@ def test_thinking_is_left_off_if_an_assistant_message_is_continued():
     )
     assert "thinking" not in body
     assert any(loss.concept == "thinking" and loss.action == "dropped" for loss in losses)
+
+
+def test_assistant_message_before_blank_messages_is_not_left_at_the_end():
+    thinking = Reasoning("b", artefacts=(Artefact("anthropic", "signature", "c2ln"),))
+    for last in ((Text("a"),), (thinking,), (thinking, Text("a"))):
+        messages = (USER, Message("assistant", last), Message("user", ()), Message("system", (Text(""),)))
+        body, losses = fitted("anthropic", Request("claude-opus-4-8", messages), None)
+        assert [message["role"] for message in body["messages"]] == ["user", "assistant", "user"]
+        assert any(loss.action == "rewritten" and loss.path == "/messages/3" for loss in losses)
 
 
 @pytest.mark.parametrize("part", [Text("a"), Reasoning("b")])
