@@ -31,11 +31,23 @@ def ensure_user_message(turns: list[DraftMessage], request: Request, wire: Wire,
 def fit_system(turns: list[DraftMessage], wire: Wire, losses: Losses) -> list[DraftMessage]:
     """Move system messages to positions that the target allows, with the least change of their order."""
     can = wire.capabilities
-    if can.system_anywhere or not any(turn.message.role in _SYSTEM for turn in turns):
+    if can.system_anywhere or not _has_late_system(turns):
         return turns
     if not can.prefill:
         turns = _answer_last_system(turns, losses)
     return _move_after_user(turns, losses) if can.system_after_user else _hoist(turns, losses)
+
+
+def _has_late_system(turns: list[DraftMessage]) -> bool:
+    """Return whether a system message is anywhere but at the start."""
+    is_start = True
+    for turn in turns:
+        if turn.message.role in _SYSTEM:
+            if not is_start:
+                return True
+        else:
+            is_start = False
+    return False
 
 
 def _as_user(turn: DraftMessage, reason: str, losses: Losses) -> DraftMessage:
