@@ -26,6 +26,7 @@ from .fit_history import fit_history
 from .fit_output import add_instructions, fit_output
 from .fit_params import fit_params
 from .fit_reasoning import drop_thinking_for_prefill, fit_reasoning, require_thinking_before_calls
+from .fit_rejected import drop_rejected_fields
 from .fit_tools import fit_tools
 from .foreign import report_extra
 from .history import DraftMessage
@@ -91,6 +92,7 @@ def prepare(
     if model.strict is False and any(tool.strict for tool in request.tools):
         request = _without_strict(request, losses)
     can = wire.capabilities
+    request = drop_rejected_fields(request, can.rejected_fields, losses)
     names = NameMap(wire.limits, can.namespaces)
     answer = fit_output(request, wire, losses)
     indexed_tools, lifts = fit_tools(request, wire, names, losses, answer.costs)

@@ -81,15 +81,17 @@ class Capabilities(Value, frozen=True):
     effort_and_budget: bool = False  # both in one request
     adaptive: bool = False  # thinking without a fixed amount: the model decides
     forced_with_budget: bool = True  # a forced call together with a thinking budget
-    prefill: bool = True  # continues an assistant message at the end of a request
-    prefill_with_thinking: bool = True  # continues it also while thinking is on
     timestamps: bool = False  # an answer has the time of its creation
     model_in_path: bool = False  # the model is named in the path, not in the body
     output_schemas: bool = True  # answers that match a JSON Schema
     output_with_tools: bool = True  # a required form of the answer in a request with tools
     json_mode: bool = True  # answers that are JSON, without a schema
     json_mention: Literal["", "messages", "input"] = ""  # where JSON mode requires a mention of JSON
+    prefill: bool = True  # continues an assistant message at the end of a request
+    prefill_with_thinking: bool = True  # continues it also while thinking is on
     unsigned_call: str | None = None  # placeholder for the signature of a call that another provider made
+    rejected_fields: frozenset[tuple[str, str]] = frozenset()  # fields of the wire that this vendor rejects
+    rejected_kinds: frozenset[str] = frozenset()  # built-in tools and kinds of parts that this vendor rejects
 
 
 class Encoded(NamedTuple):
