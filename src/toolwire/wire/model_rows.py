@@ -170,6 +170,12 @@ _CLAUDE = (
         "2026-04-16",
         ModelCapabilities(refused_params=_SAMPLING),
     ),
+    _claude(
+        ("claude-3*", "claude-*-4", "claude-*-4-[02]*", "claude-4-*", "claude-[12]*", "claude-instant*"),
+        "build-with-claude/structured-outputs",
+        "2026-11-09",
+        ModelCapabilities(strict=False, output_schemas=False),
+    ),
     # "This model does not support assistant message prefill."
     _claude(
         ("claude-*-4-[678]*", *_SINCE_5),
@@ -320,6 +326,12 @@ _GPT = (
         ModelCapabilities(media=("image", "file")),
         (_CHAT,),
     ),
+    _gpt(
+        ("gpt-3.5*", "gpt-4", "gpt-4-*", "gpt-4o-2024-05-13", "o1-mini*", "o1-preview*"),
+        _GPT_DOCS + "guides/structured-outputs#supported-models",
+        "2026-08-22",
+        ModelCapabilities(output_schemas=False),
+    ),
     # gpt-oss on the servers whose documentation lists its levels
     CapabilityRow(
         ("gpt-oss-*",),
@@ -382,6 +394,16 @@ _GEMINI = (
         _GEMINI_DOCS + "thinking",
         "2026-11-09",
         ModelCapabilities(thinking=False, efforts=()),
+    ),
+    _gemini(
+        ("gemini-3*",), "https://github.com/crewAIInc/crewAI/pull/6973", "2026-08-20", ModelCapabilities(prefill=False)
+    ),
+    # The API rejects functions together with the response type application/json before Gemini 3.
+    _gemini(
+        ("gemini-1*", "gemini-2*"),
+        _GEMINI_DOCS + "tool-combination",
+        "2026-11-09",
+        ModelCapabilities(output_with_tools=False),
     ),
     # Thought signatures on function calls are checked since Gemini 3.
     _gemini(
