@@ -23,6 +23,7 @@ from ..ir.errors import ToolwireError
 from ..ir.pointer import JSON, Object
 from ..ir.response import Fault
 from ..ir.text import to_bytes
+from ..net.capability_file import load_capability_rows
 from ..net.http import Transport
 from ..net.runner import Runner
 from ..net.transports import open_transport
@@ -48,9 +49,9 @@ from .routes import (
     model_list,
 )
 from .settings import LimitsRow, Settings
-from .shared.continuations import ContinuationStore, open_in_memory
 from .shared.keys import Caller, ClientKeys
 from .shared.limits import InProcessLimiter, Limiter
+from .shared.turns import TurnStore, open_in_memory
 from .upstreams import ConfiguredUpstream, upstreams_from_environment
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class Gateway:
         transports: Mapping[str, Transport] | None = None,
         sinks: Sequence[Sink] = (),
         limiter: Limiter | None = None,
-        memory: ContinuationStore | None = None,
+        memory: TurnStore | None = None,
         metrics: Callable[[], bytes] | None = None,
         runners: Mapping[str, Runner] | None = None,
         retriever: Retriever | None = None,
@@ -106,7 +107,7 @@ class Gateway:
         self._begin_sinks = tuple(sink.begin for sink in sinks if isinstance(sink, BeginSink))
         self._metrics = metrics
         self._limiter: Limiter = InProcessLimiter(time.monotonic) if limiter is None else limiter
-        self._memory: ContinuationStore = open_in_memory(settings.state) if memory is None else memory
+        self._memory: TurnStore = open_in_memory(settings.state) if memory is None else memory
         self._runners = runners or {}
         self._retriever = retriever
         self._publish_for = publish_for
@@ -123,8 +124,11 @@ class Gateway:
         `tool_bindings` replaces the gateway's tools. The old tools can be closed after `drain_previous` returns.
         """
         rows = settings.upstreams or upstreams_from_environment(self._environment)
+        capability_rows = () if settings.capabilities_file is None else load_capability_rows(settings.capabilities_file)
         upstreams = {
-            name: ConfiguredUpstream(name, row, self._transports.get(name, self._http), self._environment)
+            name: ConfiguredUpstream(
+                name, row, self._transports.get(name, self._http), self._environment, capability_rows
+            )
             for name, row in rows.items()
         }
         router = Router(upstreams, settings.models, cooldown=settings.limits.cooldown, clock=time.monotonic)
@@ -311,7 +315,7 @@ class Gateway:
             raise RequestRefused(
                 f"{http_exchange.method} is not allowed for this path", hint=f"use {' or '.join(methods)}", status=405
             )
-        raise UnknownModel("unknown path", hint="see docs/gateway.md for the paths")
+        raise RequestRefused("unknown path", hint="see docs/gateway.md for the paths", status=404)
 
     async def _handle(self, http_exchange: HttpExchange, route: Route, request_log: RequestLog) -> None:
         """Answer probes without a key, and everything else with one. UnknownModel gets the pointer of this route."""

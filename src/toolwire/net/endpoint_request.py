@@ -2,18 +2,22 @@
 
 endpoint_request = EndpointRequest(request, endpoint, stream=True, text=None, losses=losses)
 endpoint_request.body                            # the body to post
-endpoint_request.decode_answer(data)             # a whole response, with the names of the request
+answer = endpoint_request.decode_answer(data)    # a whole response …
+endpoint_request.restore(answer)                 # … in the terms of the request
 stream = endpoint_request.open_stream()          # … or a stream, restored as it arrives
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
 from ..bridge.emulation import Emulation, emulate
+from ..bridge.exchange import Exchange
 from ..bridge.preparation import prepare
+from ..bridge.repair import CallRepairer
+from ..bridge.versions import encode_best_version
 from ..ir.errors import ProtocolError
 from ..ir.events import Event
 from ..ir.losses import Losses
@@ -23,6 +27,7 @@ from ..ir.response import Fault, Response
 from ..ir.text import to_bytes
 from ..stream.strict import parse, parse_object
 from ..text.engine.format import Format
+from ..wire.capability_rows import ModelCapabilities
 from ..wire.protocol import Capabilities
 from .endpoint import Endpoint
 
@@ -45,16 +50,26 @@ class EndpointRequest:
         emulation: Emulation | None = None,
         client: Capabilities | None = None,
         is_alias: bool = False,
+        repairer: CallRepairer | None = None,
+        same_wire_body: bytes | None = None,
+        capabilities: ModelCapabilities | None = None,
     ) -> None:
         """Prepare the request.
 
         `client`: the capabilities of the wire on which the response will be written, if there is one. `is_alias`: the
-        request names this model by an alias.
+        request names this model by an alias. `repairer` repairs the calls of the answer. `same_wire_body`: the body as
+        the client wrote it for this wire, which is sent without changes; `request` is then its decoded form.
+        `capabilities` describe the model; by default, those of the endpoint.
         """
         self.endpoint = endpoint
         self._client = client
+        self._repairer = repairer
         self.stream = stream
         self.losses = losses
+        if same_wire_body is not None:
+            self.body, self.headers = same_wire_body, endpoint.headers
+            self.emulation, self._exchange = None, Exchange(request=request)
+            return
         sent_request = replace(request, model=endpoint.model, stream=True if stream else None)
         if stream and endpoint.wire.capabilities.counts_on_request and sent_request.params.include_usage is None:
             sent_request = replace(sent_request, params=replace(sent_request.params, include_usage=True))
@@ -63,10 +78,18 @@ class EndpointRequest:
         self.emulation = emulation
         history_model = request.model if request.model not in ("", endpoint.model) and not is_alias else None
         prepared = prepare(
-            sent_request if emulation is None else emulation.request, endpoint.wire, history_model=history_model
+            sent_request if emulation is None else emulation.request,
+            endpoint.wire,
+            history_model=history_model,
+            capabilities=endpoint.capabilities if capabilities is None else capabilities,
         )
         self._exchange = prepared.exchange
-        body, more = endpoint.wire.encode_request(prepared.request)
+        wire = endpoint.wire
+        if endpoint.is_pinned:
+            body, more = wire.encode_request(prepared.request)
+        else:
+            wire, (body, more) = encode_best_version(prepared.request, wire)
+        self.headers = endpoint.headers if wire is endpoint.wire else {**endpoint.headers, **wire.headers}
         if emulation is not None:
             losses.extend(emulation.losses)
         losses.extend(prepared.losses)
@@ -75,12 +98,14 @@ class EndpointRequest:
         self.body = to_bytes({endpoint.vendor.fields.get(name, name): value for name, value in body.items()})
 
     def decode_answer(self, data: bytes) -> Response:
-        """Decode a whole response, with the names of the request; `restore_calls` parses the calls in its text."""
-        response = self.endpoint.wire.decode_response(parse_object(data))
-        return self._exchange.restore(response, self.losses, self._client)
+        """Decode a whole response, as the model wrote it; `restore` returns it in the terms of the request."""
+        return self.endpoint.wire.decode_response(parse_object(data))
 
-    def restore_calls(self, response: Response) -> Response:
-        return response if self.emulation is None else self.emulation.restore(response)
+    def restore(self, response: Response) -> Response:
+        """Parse the emulated calls in the text, then repair and restore all calls."""
+        if self.emulation is not None:
+            response = self.emulation.restore(response, self.losses)
+        return self._exchange.restore(response, self.losses, self._client, repairer=self._repairer)
 
     def open_stream(self) -> AnswerStream:
         return AnswerStream(self)
@@ -99,13 +124,16 @@ class EndpointRequest:
 
 
 class AnswerStream:
-    """Decodes a stream as it arrives: the wire's decoder, the names of the request, the calls in the text."""
+    """Decodes a stream as it arrives: the wire's decoder, the calls in the text, the terms of the request."""
 
     def __init__(self, endpoint_request: EndpointRequest) -> None:
+        losses, emulation = endpoint_request.losses, endpoint_request.emulation
         self._decoder = endpoint_request.endpoint.wire.stream_decoder()
-        self._decoder.losses = endpoint_request.losses
-        self._names = endpoint_request._exchange.make_restorer(endpoint_request.losses, endpoint_request._client)
-        self._calls = None if endpoint_request.emulation is None else endpoint_request.emulation.make_restorer()
+        self._decoder.losses = losses
+        self._calls = None if emulation is None else emulation.make_restorer(losses)
+        self._restorer = endpoint_request._exchange.make_restorer(
+            losses, endpoint_request._client, repairer=endpoint_request._repairer
+        )
 
     @property
     def should_stop(self) -> bool:
@@ -118,17 +146,20 @@ class AnswerStream:
     def close(self) -> Iterator[Event]:
         """End the stream. Raise TruncatedStream if it is truncated."""
         if self._calls is not None and self._calls.should_stop:
-            return iter(self._calls.close())
+            return self._restore_each(self._calls.close())
         return self._restore_events(self._decoder.close())
 
     def _restore_events(self, events: list[Event]) -> Iterator[Event]:
-        """Restore the names of the request, then parse the emulated calls in the text."""
+        """Parse the emulated calls in the text, then repair and restore all calls."""
+        if self._calls is None:
+            return self._restore_each(events)
+        parse = self._calls.feed
+        return self._restore_each(parsed for event in events for parsed in parse(event))
+
+    def _restore_each(self, events: Iterable[Event]) -> Iterator[Event]:
+        restore = self._restorer.feed
         for event in events:
-            for restored in self._names.feed(event):
-                if self._calls is None:
-                    yield restored
-                else:
-                    yield from self._calls.feed(restored)
+            yield from restore(event)
 
 
 def redact_key(key: str | None, fault: Fault) -> Fault:

@@ -41,6 +41,8 @@ class Dialect(Value, frozen=True):
     keywords: frozenset[str]
     whole: bool = False
     """A schema that breaks no rule is sent unchanged, including keywords that are not listed."""
+    ignored: frozenset[str] = frozenset()
+    """Keywords that are accepted and sent, but not enforced. Each one is reported."""
     enforced: bool = False
     """The provider compiles the schema into a grammar, so that the model cannot write anything else."""
     output: bool = False
@@ -309,6 +311,15 @@ def _output_row(name: str, row: Dialect, *, any_root: bool = False) -> Dialect:
     return replace(row, name=f"{name}_output", output=True, any_root=any_root, strict_tools=None)
 
 
+# The list for `responseJsonSchema` in google-genai 3.1.0 (types.py); annotations and references are no assertions.
+_GEMINI_ENFORCED = (
+    _ANNOTATIONS
+    | _REFS
+    | _SHAPE
+    | {"format", "prefixItems", "minItems", "maxItems", "minimum", "maximum", "oneOf"}
+    | {"then", "else"}  # reported with `if`
+)
+
 OUTPUT_DIALECTS: dict[str, Dialect] = {
     row.name: row
     for row in (
@@ -320,7 +331,7 @@ OUTPUT_DIALECTS: dict[str, Dialect] = {
         _output_row("bedrock", _ANTHROPIC_STRICT),
         # `responseSchema` and `responseJsonSchema` accept arrays, enums and references at the root
         _output_row("gemini", _GEMINI, any_root=True),
-        _output_row("gemini_json_schema", _GEMINI_JSON, any_root=True),
+        replace(_output_row("gemini_json_schema", _GEMINI_JSON, any_root=True), ignored=_ALL - _GEMINI_ENFORCED),
         # the server compiles `format` with the grammar converter of llama.cpp; the fields of tools do not apply
         _output_row("ollama", DIALECTS["gbnf"], any_root=True),
         _output_row("mistral", DIALECTS["mistral"]),
@@ -349,4 +360,4 @@ def output_dialect(name: str, *, strict: bool | None) -> Dialect:
     ('openai_strict_output', 'anthropic_output')
     """
     enforced = OUTPUT_DIALECTS.get(f"{name}_strict_output") if strict else None
-    return enforced or dialect(f"{name}_output")
+    return enforced or OUTPUT_DIALECTS.get(f"{name}_output") or dialect(name)

@@ -119,7 +119,8 @@ class AnnotationEmitter:
     def report_unenforced(self, node: Node, keyword: str, detail: str = "") -> None:
         note = "stated in the description" if self._is_description_read(node) else "not stated"
         pointer, written = self._locate(node, keyword)
-        self.losses.add(pointer, written, "weakened", detail or f"{note}, checked afterwards")
+        check = "not enforced" if self.dialect.output else "checked afterwards"
+        self.losses.add(pointer, written, "weakened", detail or f"{note}, {check}")
 
     def report_pattern(self, node: Node, pattern: str, is_sent: bool) -> None:
         """Report a pattern that the provider or the local validator does not check."""

@@ -17,11 +17,11 @@ from functools import lru_cache, partial
 
 from ..ir.errors import ProtocolError
 from ..ir.losses import Loss, Losses
-from ..ir.pointer import JSON, Object, split
+from ..ir.pointer import JSON, Object, join, split
 from ..ir.text import to_bytes
 from ..stream.strict import parse
 from .codec import Codec, apply_codec
-from .conform import is_conforming, violations
+from .conform import is_conforming, violations, walk
 from .dialects import DIALECTS, OUTPUT_DIALECTS, Dialect, dialect
 from .emit import Emitter
 from .emit_context import Emitted
@@ -108,6 +108,7 @@ def _lower(schema: JSON, row: Dialect, read_source: Callable[[], ParsedSchema]) 
         for one in unchecked_patterns(schema):
             losses.add(one.at, "pattern", "weakened", f"checked by the provider only: {one.reason}", "info")
         _report_provider_risks(schema, row, losses)
+        _report_ignored(schema, row, losses)
         whole = Lowered(schema, None, tuple(losses), row)
         whole.unchanged = True
         return whole
@@ -126,12 +127,22 @@ def rewrite(source: ParsedSchema, row: Dialect) -> Lowered:
     for problem in problems:
         losses.add("", "schema", "weakened", f"{row.name} does not accept it: {problem}", "error")
     _report_provider_risks(emitted.schema, row, losses)
+    _report_ignored(source.document, row, losses)
     return Lowered(emitted.schema, emitted.codec, tuple(losses), row, problems[0] if problems else None)
 
 
 def _report_provider_risks(schema: Object, row: Dialect, losses: Losses) -> None:
     for risk in provider_risks(schema, row):
         losses.add("", "schema", "weakened", f"{row.name} may reject it: {risk}", "warning")
+
+
+def _report_ignored(schema: JSON, row: Dialect, losses: Losses) -> None:
+    if not row.ignored or type(schema) is not dict:
+        return
+    for at, node, _ in walk(schema):
+        for keyword in node:
+            if keyword in row.ignored:
+                losses.add(at + join(keyword), keyword, "weakened", "sent, not enforced")
 
 
 def _emit(source: ParsedSchema, row: Dialect, losses: Losses) -> Emitted:

@@ -16,6 +16,8 @@ from random import Random
 from msgspec import Struct
 
 from ...ir.errors import ToolwireError
+from ...wire.capability_rows import ModelCapabilities
+from ...wire.profiles import overlay
 from ..settings import ModelRow, TargetRow
 from ..upstreams import ConfiguredUpstream
 from .client_request import ClientRequest
@@ -29,6 +31,7 @@ class UnknownModel(ToolwireError):
     """No row of the settings has this name. The front adds its pointer, and the path that lists the names."""
 
     default_status = 404
+    code = "model_not_found"
 
 
 class NoTarget(ToolwireError):
@@ -43,6 +46,11 @@ class Target(Struct, frozen=True):
     upstream: ConfiguredUpstream
     model: str  # the upstream's name for it
     row: ModelRow
+
+    @property
+    def capabilities(self) -> ModelCapabilities:
+        """The model's capabilities: of the settings, of their capabilities file, and of the built-in rows."""
+        return overlay(self.row.capabilities, self.upstream.endpoint(self.model).capabilities)
 
     @property
     def label(self) -> str:
