@@ -85,7 +85,7 @@ class OutputLifter:
         return (TextDelta.of(self._key, text),) if text else ()
 
     def end(self, event: TextEnd) -> tuple[Event, ...]:
-        """End the text: emit what is left of it, converted if it is complete."""
+        """End the text: emit the rest of it, converted if it is complete."""
         text = "" if self._convert.failed else self._convert.end(self._pieces)
         if self._convert.failed and "".join(self._pieces).strip(_SPACE):
             self.problem = "the answer is not complete JSON of the requested form; the rest is passed on unchanged"
