@@ -77,6 +77,7 @@ class Capabilities(Value, frozen=True):
     forced_with_budget: bool = True  # a forced call together with a thinking budget
     output_schemas: bool = True  # answers that match a JSON Schema
     output_with_tools: bool = True  # a required form of the answer in a request with tools
+    output_descriptions: bool = False  # a description beside the schema of the answer
     json_mode: bool = True  # answers that are JSON, without a schema
     json_mention: Literal["", "messages", "input"] = ""  # where JSON mode requires a mention of JSON
     unsigned_call: str | None = None  # placeholder for the signature of a call that another provider made

@@ -386,6 +386,16 @@ def test_names_are_legal_on_openai(target: str, name: str, legal: bool) -> None:
     assert [loss.path for loss in prepared.losses] == ([] if legal else ["/output/name"])
 
 
+@pytest.mark.parametrize("target", WIRES)
+def test_the_description_reaches_the_model(target: str) -> None:
+    schema = {**SCHEMAS["plain"], "description": "Of one city."}
+    prepared = prepare(Request("m", USER, output=OutputFormat("json_schema", schema, "a", "A forecast.")), target)
+    sent = json.dumps(get(target).encode_request(prepared.request).body)
+    assert "A forecast." in sent and "Of one city." in sent
+    moved = [loss.path for loss in prepared.losses if loss.action == "moved"]
+    assert moved == ([] if target.startswith("openai") else ["/output/description"])
+
+
 def test_optional_properties_of_answer_and_tools_share_one_budget() -> None:
     """Anthropic counts optional parameters over all strict schemas of a request."""
     many = {
