@@ -155,6 +155,9 @@ def _translate_request(body: JSON, source: str, target: str, model: JSON) -> Tra
         error.pointer = nearest_existing(document, reader.locator(canonical)(error.pointer))
         raise
     encoded, encode_losses = writer.encode_request(prepared.request)
+    if not canonical.model and not reader.capabilities.model_in_path and not writer.capabilities.model_in_path:
+        detail = "the request names no model, which the target requires"
+        prepared.losses.add(join("model"), "model", "dropped", detail, "error")
     if not len(prepared.losses) and not len(encode_losses):
         return Translation(encoded, model=canonical.model)
     # The pointers are looked up only when they are needed.
@@ -194,10 +197,11 @@ def _translate_response(body: JSON, source: str, target: str, request: JSON) -> 
     reader, writer = get(source), get(target)
     answer = reader.decode_response(document)
     found_losses = Losses()
-    response = convert_response(answer, _make_exchange(request, writer, reader), writer, found_losses)
+    canonical = _decode_client_request(request, writer)
+    response = convert_response(answer, _make_exchange(canonical, reader), writer, found_losses)
     if response.fault is not None:
         return _write_fault(response.fault, writer, found_losses)
-    encoded, encode_losses = writer.encode_response(response)
+    encoded, encode_losses = writer.encode_response(response, canonical)
     found_losses.extend(encode_losses)
     if not len(found_losses):
         return Translation(encoded, model=response.model)
@@ -205,10 +209,12 @@ def _translate_response(body: JSON, source: str, target: str, request: JSON) -> 
     return Translation(encoded, losses, model=response.model)
 
 
-def _make_exchange(request: JSON, client: Wire, upstream: Wire) -> Exchange:
-    if request is None:
-        return Exchange()
-    return prepare(drop_stored(client.decode_request(parse_body(request)), upstream.name), upstream).exchange
+def _decode_client_request(request: JSON, client: Wire) -> Request | None:
+    return None if request is None else client.decode_request(parse_body(request))
+
+
+def _make_exchange(request: Request | None, upstream: Wire) -> Exchange:
+    return Exchange() if request is None else prepare(drop_stored(request, upstream.name), upstream).exchange
 
 
 def _write_fault(fault: Fault, writer: Wire, losses: Losses | None = None) -> Translation:
@@ -235,7 +241,8 @@ def _translate_error(body: JSON, source: str, target: str, request: JSON) -> Tra
             pass  # an error page is still an error
     reader, writer = get(source), get(target)
     fault = reader.decode_error(None, body)
-    return _write_fault(_make_exchange(request, writer, reader).restore_fault(fault), writer)
+    exchange = _make_exchange(_decode_client_request(request, writer), reader)
+    return _write_fault(exchange.restore_fault(fault), writer)
 
 
 def _translate_tools(body: JSON, source: str, target: str, _: JSON) -> Translation:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from copy import copy
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from ..ir.errors import ConfigError
@@ -55,6 +56,15 @@ class Endpoint:
             found = urlunsplit((base.scheme, base.netloc, _join_path(base.path, path), query, ""))
             self._urls[stream] = found
         return found
+
+    def with_version(self, version: str | None) -> Endpoint:
+        """Return the endpoint with another version of its wire; an unknown version changes nothing."""
+        if version is None or version == self.wire.version or version not in getattr(self.wire, "versions", {}):
+            return self
+        other = copy(self)
+        other.wire = vendor_codec(self.vendor, f"{self.wire.name}@{version}")
+        other.headers = {**self.headers, **other.wire.headers}
+        return other
 
     def __repr__(self) -> str:
         return f"<{self.model!r} at {self.origin} over {self.wire.name}>"

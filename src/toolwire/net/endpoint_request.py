@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from msgspec.structs import replace
 
 from ..bridge.emulation import Emulation, emulate
+from ..bridge.exchange import Exchange
 from ..bridge.preparation import prepare
 from ..bridge.repair import CallRepairer
 from ..ir.errors import ProtocolError
@@ -48,17 +49,22 @@ class EndpointRequest:
         client: Capabilities | None = None,
         is_alias: bool = False,
         repairer: CallRepairer | None = None,
+        same_wire_body: bytes | None = None,
     ) -> None:
         """Prepare the request.
 
         `client`: the capabilities of the wire on which the response will be written, if there is one. `is_alias`: the
-        request names this model by an alias. `repairer` repairs the calls of the answer.
+        request names this model by an alias. `repairer` repairs the calls of the answer. `same_wire_body`: the body as
+        the client wrote it for this wire, which is sent without changes; `request` is then its decoded form.
         """
         self.endpoint = endpoint
         self._client = client
         self._repairer = repairer
         self.stream = stream
         self.losses = losses
+        if same_wire_body is not None:
+            self.body, self.emulation, self._exchange = same_wire_body, None, Exchange(request=request)
+            return
         sent_request = replace(request, model=endpoint.model, stream=True if stream else None)
         if stream and endpoint.wire.capabilities.counts_on_request and sent_request.params.include_usage is None:
             sent_request = replace(sent_request, params=replace(sent_request.params, include_usage=True))

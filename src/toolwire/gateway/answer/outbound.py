@@ -1,13 +1,15 @@
 """A client's request to one target, and the conversion of the answer: bytes in, bytes out. No I/O here.
 
-`PassThroughRequest` if client and upstream use the same wire and nothing has to be adapted: bytes are forwarded and observed.
-`TranslatedRequest` for everything else.
+`PassThroughRequest` if client and upstream use the same wire and the answer needs no change: bytes are forwarded and
+observed. `TranslatedRequest` for everything else. Between equal wires both keep the client's headers, API version and
+unknown fields; only the conversation changes, if a stored turn is restored in it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from time import time
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -92,20 +94,31 @@ def make_outbound(
     `modified` is the request with additions of the gateway, if there are any; `gateway_tools` runs the gateway's tools.
     """
     endpoint = target.upstream.endpoint(target.model)
-    if modified is None and _can_pass_through(client_request, target, endpoint):
-        return PassThroughRequest(client_request, endpoint)
-    return TranslatedRequest(
-        client_request, client_request.request if modified is None else modified, target, gateway_tools
-    )
+    request = client_request.request if modified is None else modified
+    if gateway_tools is not None or target.row.retrieve or not _keeps_body(client_request, target, endpoint):
+        return TranslatedRequest(client_request, request, target, gateway_tools)
+    body = _same_wire_body(client_request, modified, endpoint)
+    if target.row.repair is None:
+        return PassThroughRequest(client_request, endpoint, body)
+    return TranslatedRequest(client_request, request, target, same_wire_body=body)
 
 
-def _can_pass_through(client_request: ClientRequest, target: Target, endpoint: Endpoint) -> bool:
-    """Check that the wires are equal and that neither the settings nor the vendor require changes."""
+def _same_wire_body(client_request: ClientRequest, restored: Request | None, endpoint: Endpoint) -> bytes:
+    """Return the client's body for the target's model, with the conversation of `restored` if it is given."""
+    if restored is None:
+        return replace_model(client_request.body, client_request.document, endpoint.model)
+    encoded, _ = client_request.wire.encode_request(restored)
+    conversation = client_request.wire.conversation
+    document = {**client_request.document, conversation: encoded[conversation]}
+    return to_bytes({**document, "model": endpoint.model} if "model" in document else document)
+
+
+def _keeps_body(client_request: ClientRequest, target: Target, endpoint: Endpoint) -> bool:
+    """Check that the wires are equal and that neither the settings nor the vendor change the request."""
     vendor = endpoint.vendor
     return (
         endpoint.wire.name == client_request.wire.name
         and target.row.emulate is None
-        and target.row.repair is None
         and vendor.dialect is None
         and vendor.id is None
         and not any(field in client_request.document for field in vendor.fields)
@@ -113,11 +126,11 @@ def _can_pass_through(client_request: ClientRequest, target: Target, endpoint: E
 
 
 class PassThroughRequest:
-    """A request between equal wires, forwarded unchanged."""
+    """A request between equal wires. Its answer is forwarded unchanged."""
 
-    def __init__(self, client_request: ClientRequest, endpoint: Endpoint) -> None:
+    def __init__(self, client_request: ClientRequest, endpoint: Endpoint, body: bytes) -> None:
         self.endpoint = endpoint
-        self.body = replace_model(client_request.body, client_request.document, endpoint.model)
+        self.body = body
         self.headers = {**endpoint.headers, **client_request.headers}
         self.losses = Losses()
         self.stats = AnswerStats()
@@ -169,13 +182,16 @@ class TranslatedRequest:
         *,
         emulation: Emulation | None = None,
         previous: TranslatedRequest | None = None,
+        same_wire_body: bytes | None = None,
     ) -> None:
         """Encode the request.
 
         `emulation` is set for a retry, which has its prompt already. A later request shares the losses, statistics and
-        stream encoder of `previous`, because the client gets one answer.
+        stream encoder of `previous`, because the client gets one answer. `same_wire_body` is sent as it is.
         """
         self.endpoint = target.upstream.endpoint(target.model)
+        if self.endpoint.wire.name == client_request.wire.name:
+            self.endpoint = self.endpoint.with_version(client_request.wire.version)
         self.losses: Losses = Losses() if previous is None else previous.losses
         self.stats: AnswerStats = AnswerStats() if previous is None else previous.stats
         self.repairs: list[CallRepair] = [] if previous is None else previous.repairs
@@ -194,11 +210,13 @@ class TranslatedRequest:
             client=client_request.wire.capabilities,
             is_alias=True,
             repairer=self._make_repairer(),
+            same_wire_body=same_wire_body,
         )
         if client_request.strict:
             require_lossless(self.losses)
         self.body = self._endpoint_request.body
-        self.headers = self.endpoint.headers
+        is_same_wire = self.endpoint.wire.name == client_request.wire.name
+        self.headers = {**self.endpoint.headers, **client_request.headers} if is_same_wire else self.endpoint.headers
         self._spent_usage: Usage | None = (
             None if emulation is None or previous is None else previous._spent_usage
         )  # on rejected answers
@@ -214,7 +232,7 @@ class TranslatedRequest:
     @property
     def _encoder(self) -> StreamEncoder:
         if self._stream_encoder is None:
-            self._stream_encoder = self._client_request.wire.stream_encoder(self._request)
+            self._stream_encoder = self._client_request.wire.stream_encoder(self._client_request.request)
             self._stream_encoder.losses = self.losses
         return self._stream_encoder
 
@@ -262,14 +280,14 @@ class TranslatedRequest:
             return None
         response = self._response if self._events is None or self._events.response is None else self._events.response
         if not await gateway_tools.run(response):
-            self.stats.add_gateway_calls(gateway_tools.continuations)
             return None
         return TranslatedRequest(
             self._client_request, gateway_tools.request, self._target, gateway_tools, previous=self
         )
 
     def encode_answer(self) -> bytes:
-        document, new_losses = self._client_request.wire.encode_response(self._make_client_response())
+        client_request = self._client_request
+        document, new_losses = client_request.wire.encode_response(self._make_client_response(), client_request.request)
         self.losses.extend(new_losses)
         return finite_to_bytes(document)
 
@@ -281,6 +299,8 @@ class TranslatedRequest:
         response = (
             self._response if self._gateway_tools is None else self._gateway_tools.merged_response(self._response)
         )
+        if response.created is None and self._client_request.wire.capabilities.timestamps:
+            response = replace(response, created=int(time()))
         AnswerReporter(self._client_request.wire.name, self.losses).report_response(response)
         self.stats.add_response(response)
         return response
@@ -291,7 +311,7 @@ class TranslatedRequest:
         is_first = self._gateway_tools is None or self._gateway_tools.turns == 0
         return TranslatedStream(
             self._endpoint_request,
-            self._client_request.wire.name,
+            self._client_request.wire,
             self._encoder,
             self.stats,
             steps,

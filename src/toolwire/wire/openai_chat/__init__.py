@@ -50,6 +50,8 @@ CODEC = WireCodec(
         signatures=SIGNATURES,
     ),
     capabilities=Capabilities(
+        timestamps=True,
+        adjacent_results=True,
         choices=frozenset({"auto", "required", "none", "tool", "allowed"}),
         media=frozenset({"image", "audio", "file"}),
         freeform=True,

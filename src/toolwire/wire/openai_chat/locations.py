@@ -92,7 +92,7 @@ def _request_pointer(request: Request, locations: _PartLocations, path: str) -> 
             return join(field, *(rest[1:] if rest[:1] == ["choice"] else rest))
         case ["reasoning"] if "reasoning" in request.extra.get("openai_chat", {}):
             return path  # OpenRouter's object of that name
-        case ["messages" | "tools", *_]:
+        case ["messages" | "tools" | "max_tokens", *_]:
             return path
         case ["output", *rest]:
             return _output_pointer(request, rest)

@@ -55,6 +55,7 @@ CODEC = WireCodec(
     detection=DETECTION,
     limits=Limits(name=r"[a-zA-Z0-9_-]+", name_length=128, id=r"[a-zA-Z0-9_-]+", id_length=64, signatures=SIGNATURES),
     capabilities=Capabilities(
+        timestamps=True,
         lone_reasoning=False,
         choices=frozenset({"auto", "required", "none", "tool", "allowed"}),
         media=frozenset({"image", "file"}),
