@@ -8,6 +8,7 @@ from pathlib import Path
 from ..ir.errors import ConfigError
 from ..net.endpoint import Endpoint, endpoint_of
 from ..net.http import Transport, load_transport
+from ..wire.capability_rows import CapabilityRow
 from ..wire.vendors import COMPATIBLE, find, names
 from .settings import UpstreamRow
 
@@ -19,12 +20,20 @@ _MAX_CACHED_ENDPOINTS = 1024  # endpoints; clients may request any number of mod
 class ConfiguredUpstream:
     """A provider, the key for it and the connections to it."""
 
-    def __init__(self, name: str, row: UpstreamRow, transport: Transport, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        row: UpstreamRow,
+        transport: Transport,
+        environment: Mapping[str, str],
+        capability_rows: tuple[CapabilityRow, ...] = (),
+    ) -> None:
         self.name = name
         self.row = row
         self._vendor = COMPATIBLE if row.provider is None else find(row.provider)
         self.transport = transport if self._vendor.transport is None else load_transport(self._vendor.transport)
         self._environment = environment
+        self._capability_rows = capability_rows
         self._key = _read_key(name, row, environment)
         self._endpoints: dict[str, Endpoint] = {}
         self.endpoint("any")  # report a wrong row at the start, not at the first request
@@ -52,6 +61,7 @@ class ConfiguredUpstream:
                 key=self._key,
                 wire=row.wire,
                 insecure=row.insecure,
+                capability_rows=self._capability_rows,
             )
         except ConfigError as error:
             raise ConfigError(f"upstreams.{self.name}: {error.message}", hint=error.hint) from None

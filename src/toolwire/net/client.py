@@ -31,6 +31,8 @@ from ..ir.response import Fault, Response, UpstreamError
 from ..ir.terminal import neutralise_line
 from ..stream.strict import LIMIT
 from ..text.engine.format import Format
+from ..wire.capability_rows import ModelCapabilities
+from ..wire.profiles import overlay
 from .endpoint import Endpoint, resolve
 from .endpoint_request import EndpointRequest
 from .http import Reply, Transport, load_transport
@@ -51,7 +53,8 @@ class ModelClient:
     provider's default wire. `text` is a format of `toolwire.text`, for a model without native tool calls. `timeout`
     limits a whole response, retries included; `limit` is its maximum size in bytes. `strict` refuses a request that
     would lose something; otherwise losses are added to the `losses` of each call, or logged to `toolwire.net`.
-    `insecure` allows plain HTTP to other machines.
+    `insecure` allows plain HTTP to other machines. `capabilities` describe a model without built-in rows; their known
+    fields replace those of the rows.
     """
 
     def __init__(
@@ -68,8 +71,10 @@ class ModelClient:
         strict: bool = False,
         insecure: bool = False,
         transport: Transport | None = None,
+        capabilities: ModelCapabilities | None = None,
     ) -> None:
         self._endpoint = resolve(model, os.environ, base_url=base_url, key=key, wire=wire, insecure=insecure)
+        self._capabilities = None if capabilities is None else overlay(capabilities, self._endpoint.capabilities)
         self._text = text
         self._timeout = timeout
         self._retries = retries if isinstance(retries, RetryPolicy) else RetryPolicy(retries)
@@ -116,6 +121,7 @@ class ModelClient:
                 text=None,
                 losses=endpoint_request.losses,
                 emulation=retry_request,
+                capabilities=self._capabilities,
             )
             first_response = await self._fetch_response(endpoint_request, deadline)
         return self._restore(first_response, endpoint_request)
@@ -155,7 +161,12 @@ class ModelClient:
         """Prepare the request. Losses are logged if the caller does not collect them."""
         collected_losses = Losses() if losses is None else losses
         endpoint_request = EndpointRequest(
-            request, self._endpoint, stream=stream, text=self._text, losses=collected_losses
+            request,
+            self._endpoint,
+            stream=stream,
+            text=self._text,
+            losses=collected_losses,
+            capabilities=self._capabilities,
         )
         if self._strict:
             require_lossless(collected_losses)
@@ -174,7 +185,7 @@ class ModelClient:
         attempt = 0
         while True:
             post = self._transport.post(
-                url, endpoint.headers, endpoint.secrets, endpoint_request.body, deadline - clock()
+                url, endpoint_request.headers, endpoint.secrets, endpoint_request.body, deadline - clock()
             )
             try:
                 reply = await post.__aenter__()

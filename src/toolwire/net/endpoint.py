@@ -13,7 +13,9 @@ from copy import copy
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from ..ir.errors import ConfigError
+from ..wire.capability_rows import CapabilityRow, ModelCapabilities
 from ..wire.loopback import is_loopback
+from ..wire.profiles import match_capabilities
 from ..wire.protocol import Wire
 from ..wire.vendors import COMPATIBLE, ApiKey, Vendor, find, names, vendor_codec
 
@@ -27,15 +29,39 @@ _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://").match
 class Endpoint:
     """A model on a server, and the key for it."""
 
-    __slots__ = ("_base", "_urls", "headers", "key", "model", "secrets", "vendor", "wire")
+    __slots__ = (
+        "_base",
+        "_urls",
+        "capabilities",
+        "headers",
+        "is_pinned",
+        "key",
+        "model",
+        "secrets",
+        "vendor",
+        "wire",
+    )
 
     def __init__(
-        self, vendor: Vendor, wire: Wire, model: str, base: SplitResult, key: tuple[ApiKey, str] | None
+        self,
+        vendor: Vendor,
+        wire: Wire,
+        model: str,
+        base: SplitResult,
+        key: tuple[ApiKey, str] | None,
+        *,
+        is_pinned: bool = False,
+        capability_rows: tuple[CapabilityRow, ...] = (),
     ) -> None:
+        """Create the endpoint. `is_pinned`: the caller chose the version of the wire."""
         self.vendor = vendor
         self.wire = wire
         self.model = model
         self.key = None if key is None else key[1]
+        self.is_pinned = is_pinned
+        self.capabilities: ModelCapabilities = match_capabilities(
+            wire, model, vendor=vendor.name, rows=capability_rows
+        ).capabilities
         self._base = base
         self._urls: dict[bool, str] = {}  # cached, by `stream`
         self.headers: Mapping[str, str] = {"content-type": "application/json", **wire.headers}
@@ -57,13 +83,15 @@ class Endpoint:
             self._urls[stream] = found
         return found
 
-    def with_version(self, version: str | None) -> Endpoint:
-        """Return the endpoint with another version of its wire; an unknown version changes nothing."""
-        if version is None or version == self.wire.version or version not in getattr(self.wire, "versions", {}):
+    def with_version(self, version: str) -> Endpoint:
+        """Return the endpoint pinned to a version of its wire; an unknown version changes nothing."""
+        if version != self.wire.version and version not in getattr(self.wire, "versions", {}):
             return self
         other = copy(self)
-        other.wire = vendor_codec(self.vendor, f"{self.wire.name}@{version}")
-        other.headers = {**self.headers, **other.wire.headers}
+        other.is_pinned = True
+        if version != self.wire.version:
+            other.wire = vendor_codec(self.vendor, f"{self.wire.name}@{version}")
+            other.headers = {**self.headers, **other.wire.headers}
         return other
 
     def __repr__(self) -> str:
@@ -93,8 +121,9 @@ def endpoint_of(
     key: str | None = None,
     wire: str | None = None,
     insecure: bool = False,
+    capability_rows: tuple[CapabilityRow, ...] = (),
 ) -> Endpoint:
-    """Resolve a model of a known vendor."""
+    """Resolve a model of a known vendor. `capability_rows` come before the built-in ones."""
     address = base_url
     if address is None and vendor.base_variable is not None:
         address = environment.get(vendor.base_variable) or None
@@ -108,7 +137,9 @@ def endpoint_of(
     if found is None and is_own_origin and not vendor.keyless:
         variables = " or ".join(one.variable for one in vendor.keys)
         raise ConfigError(f"no key for {vendor.name}", hint=f"set {variables}, or pass a key (key=…, --key-env)")
-    return Endpoint(vendor, vendor_codec(vendor, wire), model, base, found)
+    is_pinned = wire is not None and "@" in wire
+    codec = vendor_codec(vendor, wire)
+    return Endpoint(vendor, codec, model, base, found, is_pinned=is_pinned, capability_rows=capability_rows)
 
 
 def _split_model(model: str, base_url: str | None) -> tuple[Vendor, str]:

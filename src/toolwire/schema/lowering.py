@@ -29,7 +29,7 @@ from .parse import ParsedSchema, parse_schema
 from .provider_risk import provider_risks
 from .unchecked import unchecked_patterns
 
-__all__ = ["Lowered", "lower", "lower_all"]
+__all__ = ["Lowered", "lower", "lower_all", "rewrite"]
 
 
 class Lowered:
@@ -112,7 +112,11 @@ def _lower(schema: JSON, row: Dialect, read_source: Callable[[], ParsedSchema]) 
         whole = Lowered(schema, None, tuple(losses), row)
         whole.unchanged = True
         return whole
-    source = read_source()
+    return rewrite(read_source(), row)
+
+
+def rewrite(source: ParsedSchema, row: Dialect) -> Lowered:
+    """Lower a parsed schema, whether it conforms already or not."""
     losses = Losses()
     emitted = _emit(source, row, losses)
     for finding in source.defects:

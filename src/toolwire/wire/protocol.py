@@ -37,6 +37,7 @@ class Limits(Value, frozen=True):
     tools: int | None = None
     stops: int | None = None  # stop sequences
     max_tokens: int | None = None  # default where the wire requires a number and the request has none
+    min_output: int = 0  # minimum of max_tokens
     min_budget: int = 0  # minimum thinking budget in tokens; a wire that has one also requires less than max_tokens
     signatures: tuple[Signature, ...] = ()  # patterns that find the broken limit in an error
 
@@ -66,6 +67,7 @@ class Capabilities(Value, frozen=True):
     ordered: bool = True  # text and calls keep their order in a turn
     developer: bool = True  # a developer role beside the system role
     system_anywhere: bool = True  # system messages in the middle of a conversation
+    system_after_user: bool = False  # the same, but only after a user turn and last or before an assistant turn
     system_only: bool = False  # a request of system messages alone
     declared_history: bool = False  # calls in the history need a declaration
     unique_names: bool = False  # two tools of the same name are rejected
@@ -86,6 +88,7 @@ class Capabilities(Value, frozen=True):
     output_descriptions: bool = False  # a description beside the schema of the answer
     json_mode: bool = True  # answers that are JSON, without a schema
     json_mention: Literal["", "messages", "input"] = ""  # where JSON mode requires a mention of JSON
+    prefill: bool = True  # continues an assistant message at the end of a request
     unsigned_call: str | None = None  # placeholder for the signature of a call that another provider made
 
 
