@@ -361,4 +361,11 @@ FINDINGS = {
         "thinking is left off where the model requires the thinking of its last calls and the history lacks it"
     ),
     "G5": Entry("references to stored conversations are refused across wires"),
+    "S1": Entry("a schema conforms to a dialect exactly if lowering it changes nothing; the audit agrees"),
+    "S2": Entry("an integer with one bound can be any number of digits on the open side, and lifts back as an integer"),
+    "S5": Entry("keywords of a schema that gets another type are translated, or stated and reported"),
+    "S6": Entry("allOf keeps an open object open, and intersects patterns of keys by key"),
+    "S11": Entry("a required property that is not declared is declared, in every dialect that needs it"),
+    "S12": Entry("a description beside $ref survives in dialects without keywords beside it"),
+    "S13": Entry("a loss points at the keyword as written in the source"),
 }
