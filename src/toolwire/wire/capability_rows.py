@@ -51,6 +51,9 @@ class ModelCapabilities(Value, frozen=True, kw_only=True, forbid_unknown_fields=
     result_media: tuple[str, ...] | None = None  # kinds of media in tool results
     prefill: bool | None = None  # continues an assistant message at the end of a request
     signed_calls: bool | None = None  # requires its signature back with its calls
+    strict_tools: bool | None = None  # arguments that are guaranteed to match the schema
+    output_schemas: bool | None = None  # answers that match a JSON Schema
+    output_with_tools: bool | None = None  # a required form of the answer in a request with tools
     name: str | None = None  # a regular expression for tool names
     name_length: _Length | None = None
     id: str | None = None  # a regular expression for call ids

@@ -34,6 +34,17 @@ _SINCE_5 = (
     "claude-mythos-preview*",
 )
 _CLAUDE = (
+    # Structured outputs and strict tools: Opus 4.1, Sonnet 4.5, Haiku 4.5 and later.
+    _claude(
+        (
+            *("claude-opus-4", "claude-opus-4-0*", "claude-opus-4-20*"),
+            *("claude-sonnet-4", "claude-sonnet-4-0*", "claude-sonnet-4-20*"),
+            *("claude-4-*", "claude-[123]*", "claude-instant*"),
+        ),
+        "build-with-claude/structured-outputs",
+        "2026-11-09",
+        ModelCapabilities(output_schemas=False, strict_tools=False),
+    ),
     # System messages after the start: Opus 4.8 and later, Sonnet 5.5, Haiku 5.5, Fable and Mythos 5; not Sonnet 5.
     _claude(
         ("claude-sonnet-5", "claude-sonnet-5-20*", "claude-opus-4-[67]*", "claude-mythos-preview*"),
@@ -383,6 +394,14 @@ _GEMINI = (
         "2026-11-09",
         ModelCapabilities(thinking=False, efforts=()),
     ),
+    # "Function calling with a response mime type: 'application/json' is unsupported" (googleapis/python-genai#867);
+    # recorded: gemini.jsonl, gemini-3-flash-preview with both, status 200.
+    _gemini(
+        ("gemini-1*", "gemini-2*"),
+        _GEMINI_DOCS + "tool-combination",
+        "2026-11-09",
+        ModelCapabilities(output_with_tools=False),
+    ),
     # Thought signatures on function calls are checked since Gemini 3.
     _gemini(
         ("gemini-1*", "gemini-2*", "gemma-*"),
@@ -392,4 +411,16 @@ _GEMINI = (
     ),
 )
 
-ROWS: tuple[CapabilityRow, ...] = (*_CLAUDE, *_GPT, *_GEMINI)
+_OTHERS = (
+    # "This response_format type is unavailable now" (UKGovernmentBEIS/inspect_ai#4916, llm-exe/llm-exe#662)
+    CapabilityRow(
+        ("deepseek*",),
+        ModelCapabilities(output_schemas=False),
+        "https://api-docs.deepseek.com/guides/json_mode",
+        "2026-08-17",
+        ("openai_chat",),
+        ("deepseek",),
+    ),
+)
+
+ROWS: tuple[CapabilityRow, ...] = (*_CLAUDE, *_GPT, *_GEMINI, *_OTHERS)

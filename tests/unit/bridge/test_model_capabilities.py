@@ -8,7 +8,7 @@ import toolwire
 from toolwire import Message, Request, Text, Tool, ToolCall, ToolChoice, ToolResult, prepare
 from toolwire.bridge.versions import encode_best_version
 from toolwire.ir import Media
-from toolwire.ir.request import Params, ReasoningConfig
+from toolwire.ir.request import OutputFormat, Params, ReasoningConfig
 from toolwire.wire import ModelCapabilities, capabilities_for, explain_capabilities, get
 from toolwire.wire.capability_rows import UNKNOWN_MODEL
 from toolwire.wire.model_rows import ROWS
@@ -213,7 +213,32 @@ def check_names(wire, known):
     assert len(sent) <= (known.id_length or 64)
 
 
+ANSWER = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"], "additionalProperties": False}
+
+
+def check_strict_tools(wire, known):
+    tool = Tool("look", input_schema=ANSWER, strict=True)
+    request = prepare(Request("m", (USER,), (tool,)), wire, capabilities=known).request
+    assert (request.tools[0].strict is None) == (known.strict_tools is False)
+
+
+def check_output(wire, known):
+    for tools in ((), (TOOL,)):
+        for output in (OutputFormat("json_schema", ANSWER), OutputFormat("json")):
+            request = prepare(Request("m", (USER,), tools, output=output), wire, capabilities=known).request
+            refused = tools and known.output_with_tools is False
+            if output.kind == "json_schema":
+                assert (request.output == output) == (not refused and known.output_schemas is not False)
+            if refused:
+                assert request.output is None
+            if request.output != output:
+                assert "JSON" in str(request.messages[0])
+
+
 CHECKS = {
+    "strict_tools": check_strict_tools,
+    "output_schemas": check_output,
+    "output_with_tools": check_output,
     "system": check_system,
     "forced_choice": check_forced,
     "thinking": check_reasoning,
