@@ -33,6 +33,11 @@ def test_everything_has_a_default():
         ({**UPSTREAM, "models": {"m": {"targets": [{"upstream": "a", "wieght": 1}]}}}, "models.m.targets[0]", "weight"),
         ({"keys": {"me": {"hash": HASH, "request_per_minute": 1}}}, "keys.me", "requests_per_minute"),
         ({"server": {"prot": 1}}, "server", "port"),
+        (
+            {**UPSTREAM, "models": {"m": {"upstream": "a", "capabilities": {"effort": []}}}},
+            "models.m.capabilities",
+            "efforts",
+        ),
     ],
 )
 def test_unknown_setting_error_has_location_and_suggestion(document, where, meant):
@@ -113,7 +118,7 @@ def test_settings_files_are_loaded_or_rejected_with_a_reason(tmp_path):
             {**UPSTREAM, "models": {"m": {"upstream": "a", "cache": -1}}},
             "models.m.cache must be at least 0 and finite, got -1",
         ),
-        ({"state": {"signatures": -1}}, "state.signatures must be at least 0 and finite, got -1"),
+        ({"state": {"turns": -1}}, "state.turns must be at least 0 and finite, got -1"),
         (
             {**UPSTREAM, "models": {"m": {"targets": [{"upstream": "a", "weight": float("inf")}]}}},
             "a weight must be positive and finite, got inf",
