@@ -7,8 +7,10 @@ from hypothesis import strategies as st
 from toolwire.ir import (
     Alternative,
     Artefact,
+    Fault,
     Media,
     Message,
+    Opaque,
     OutputFormat,
     Params,
     Reasoning,
@@ -154,3 +156,46 @@ responses = st.builds(
     st.sampled_from([None, 1_700_000_000]),
     st.lists(st.builds(Alternative, response_parts, stops), max_size=1).map(tuple),
 )
+
+extras = st.sampled_from([{}, {"gemini": {"a": 1}}, {"anthropic": {"citations": [{"x": []}]}, "anthropic~": {":f": 0}}])
+any_calls = st.builds(
+    ToolCall,
+    ids,
+    names,
+    st.one_of(st.none(), objects),
+    st.sampled_from([None, "", "{", "null", "x", '{"a": 1}']),
+    st.sampled_from(["complete", "truncated", "invalid"]),
+    st.sampled_from(["function", "freeform"]),
+    st.sampled_from([None, "ns"]),
+    st.sampled_from([None, "5m"]),
+    artefacts,
+    extras,
+)
+any_parts = st.lists(
+    st.one_of(
+        st.builds(Text, words, st.sampled_from([None, "5m"]), artefacts, extras),
+        st.builds(Refusal, words, extras),
+        st.builds(Reasoning, words, st.lists(words, max_size=3).map(tuple), artefacts, extras),
+        st.builds(Opaque, st.just("gemini"), st.just("code"), objects),
+        any_calls,
+        media,
+    ),
+    max_size=4,
+).map(tuple)
+any_stops = st.one_of(
+    st.none(),
+    st.builds(Stop, st.sampled_from(["stop", "refusal", "length"]), st.none(), st.sampled_from([None, "no"]), extras),
+)
+any_responses = st.builds(
+    Response,
+    st.sampled_from(["", "r"]),
+    st.just("m"),
+    any_parts,
+    any_stops,
+    st.one_of(st.none(), usages),
+    st.sampled_from([None, 0, 1_700_000_000]),
+    st.lists(st.builds(Alternative, any_parts, any_stops, extras), max_size=2).map(tuple),
+    st.sampled_from([None, None, Fault("server", "failed", 500)]),
+    extras,
+)
+"""Every value of the type, including answers that no provider sends."""

@@ -213,7 +213,8 @@ def _all_nodes(source: ParsedSchema) -> Iterator[Node]:
         node = waiting.pop()
         yield node
         if isinstance(node, ObjectNode):
-            waiting.extend([*node.properties.values(), *([node.rest] if node.rest is not None else [])])
+            waiting.extend([*node.properties.values(), *node.patterns.values()])
+            waiting.extend([node.rest] if node.rest is not None else [])
         elif isinstance(node, UnionNode):
             waiting.extend(node.branches)
         elif (items := getattr(node, "items", None)) is not None:

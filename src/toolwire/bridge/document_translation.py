@@ -17,7 +17,6 @@ from msgspec.structs import replace
 
 from ..ir.errors import ConfigError, ProtocolError, StoredStateError
 from ..ir.losses import Loss, Losses, require_lossless
-from ..ir.parts import part_label
 from ..ir.pointer import JSON, Object, join, nearest_existing, split
 from ..ir.request import Request
 from ..ir.response import Fault, Response
@@ -25,13 +24,13 @@ from ..ir.text import to_bytes
 from ..stream.strict import as_bytes, parse, parse_object, type_label
 from ..wire import get, mcp
 from ..wire.protocol import Wire
+from .answer_converter import convert_response
 from .exchange import Exchange
 from .fit_tools import fit_tools
 from .foreign import report_extra
 from .names import NameMap
 from .preparation import Prepared, prepare
 from .readable import decode_readable_tools
-from .report_answer import AnswerReporter
 from .stored import drop_stored
 
 __all__ = ["Translation", "parse_body", "translate"]
@@ -156,6 +155,9 @@ def _translate_request(body: JSON, source: str, target: str, model: JSON) -> Tra
         error.pointer = nearest_existing(document, reader.locator(canonical)(error.pointer))
         raise
     encoded, encode_losses = writer.encode_request(prepared.request)
+    if not canonical.model and not reader.capabilities.model_in_path and not writer.capabilities.model_in_path:
+        detail = "the request names no model, which the target requires"
+        prepared.losses.add(join("model"), "model", "dropped", detail, "error")
     if not len(prepared.losses) and not len(encode_losses):
         return Translation(encoded, model=canonical.model)
     # The pointers are looked up only when they are needed.
@@ -195,11 +197,11 @@ def _translate_response(body: JSON, source: str, target: str, request: JSON) -> 
     reader, writer = get(source), get(target)
     answer = reader.decode_response(document)
     found_losses = Losses()
-    response = _make_exchange(request, writer, reader).restore(answer, found_losses, writer.capabilities)
+    canonical = _decode_client_request(request, writer)
+    response = convert_response(answer, _make_exchange(canonical, reader), writer, found_losses)
     if response.fault is not None:
-        return _write_fault(response.fault, writer, _losses_before_fault(answer))
-    AnswerReporter(writer.name, found_losses).report_response(response)
-    encoded, encode_losses = writer.encode_response(response)
+        return _write_fault(response.fault, writer, found_losses)
+    encoded, encode_losses = writer.encode_response(response, canonical)
     found_losses.extend(encode_losses)
     if not len(found_losses):
         return Translation(encoded, model=response.model)
@@ -207,19 +209,12 @@ def _translate_response(body: JSON, source: str, target: str, request: JSON) -> 
     return Translation(encoded, losses, model=response.model)
 
 
-def _make_exchange(request: JSON, client: Wire, upstream: Wire) -> Exchange:
-    if request is None:
-        return Exchange()
-    return prepare(drop_stored(client.decode_request(parse_body(request)), upstream.name), upstream).exchange
+def _decode_client_request(request: JSON, client: Wire) -> Request | None:
+    return None if request is None else client.decode_request(parse_body(request))
 
 
-def _losses_before_fault(answer: Response) -> Losses:
-    """Report the parts before a fault, which do not reach the client."""
-    losses = Losses()
-    for part in answer.parts:
-        detail = "the answer ends in an error, which cannot carry it"
-        losses.add("", part_label(part), "dropped", detail, "error")
-    return losses
+def _make_exchange(request: Request | None, upstream: Wire) -> Exchange:
+    return Exchange() if request is None else prepare(drop_stored(request, upstream.name), upstream).exchange
 
 
 def _write_fault(fault: Fault, writer: Wire, losses: Losses | None = None) -> Translation:
@@ -246,7 +241,8 @@ def _translate_error(body: JSON, source: str, target: str, request: JSON) -> Tra
             pass  # an error page is still an error
     reader, writer = get(source), get(target)
     fault = reader.decode_error(None, body)
-    return _write_fault(_make_exchange(request, writer, reader).restore_fault(fault), writer)
+    exchange = _make_exchange(_decode_client_request(request, writer), reader)
+    return _write_fault(exchange.restore_fault(fault), writer)
 
 
 def _translate_tools(body: JSON, source: str, target: str, _: JSON) -> Translation:

@@ -18,6 +18,7 @@ from ..ir.events import (
     TextEnd,
     TextStart,
 )
+from ..ir.losses import Losses
 from ..ir.response import Stop
 from ..ir.tools import Tool
 from ..text.engine.event_builder import Diagnostic
@@ -29,7 +30,7 @@ _TRUNCATING_REASONS = frozenset({"length", "context_window", "content_filter", "
 
 
 class AnswerReader:
-    """Convert the events of an answer to events with calls. Calls beyond `max_calls` are dropped."""
+    """Convert the events of an answer to events with calls. Calls beyond `max_calls` are dropped, with a loss."""
 
     def __init__(
         self,
@@ -39,7 +40,9 @@ class AnswerReader:
         first_call: int = 0,
         max_calls: int | None = None,
         freeform: frozenset[str] = frozenset(),
+        losses: Losses | None = None,
     ) -> None:
+        self.losses = Losses() if losses is None else losses
         self._form = form
         self._tools = tuple(tools)
         self._first_call = first_call
@@ -92,7 +95,7 @@ class AnswerReader:
         adjusted = tuple(self._adjust_stop(choice, stop) for choice, stop in stops.items())
         return [*events, replace(end, stops=adjusted)]
 
-    def _close_all(self, stops: dict[int, Stop]) -> list[Event]:
+    def _close_all(self, stops: dict[int, Stop | None]) -> list[Event]:
         """Close the parsers. Without a stop, or after a truncating one, an open call is incomplete."""
         events: list[Event] = []
         for choice, parser in self._parsers.items():
@@ -102,8 +105,10 @@ class AnswerReader:
             )
         return events
 
-    def _adjust_stop(self, choice: int, stop: Stop) -> Stop:
+    def _adjust_stop(self, choice: int, stop: Stop | None) -> Stop | None:
         """Return `tool_calls` for an answer with calls, and `length` if a call is incomplete."""
+        if stop is None:
+            return Stop("length") if choice in self._truncated_choices else None
         has_calls = self._calls.get(choice, 0) > 0
         if choice in self._truncated_choices and stop.reason not in _TRUNCATING_REASONS:
             return replace(stop, reason="length", sequence=None)  # a client must not run an incomplete call
@@ -134,7 +139,7 @@ class AnswerReader:
             if isinstance(event, CallStart):
                 number = self._calls.get(choice, 0)
                 if self._max_calls is not None and number >= self._max_calls:
-                    self._dropped_keys.add(key)
+                    self._drop_call(key, choice, event.name)
                 else:
                     self._calls[choice] = number + 1
             if key in self._dropped_keys:
@@ -146,6 +151,13 @@ class AnswerReader:
                 rekeyed = replace(rekeyed, choice=choice)
             converted += self._as_freeform(rekeyed, key)
         return converted
+
+    def _drop_call(self, key: int, choice: int, name: str) -> None:
+        """Drop a call that the request does not allow."""
+        self._dropped_keys.add(key)
+        allowed = "no calls" if self._max_calls == 0 else "one call at a time"
+        path = f"/alternatives/{choice - 1}/parts" if choice else "/parts"
+        self.losses.add(path, f"call of {name}", "dropped", f"the request allows {allowed}", "error")
 
     def _as_freeform(self, event: Event, key: int) -> list[Event]:
         """Turn the call back into a freeform call if its tool was sent as a function with one input."""

@@ -2,7 +2,7 @@
 
     emulation = emulate(request, "hermes")                        # tools in the prompt, history as text
     prepared = prepare(emulation.request, "openai_chat")          # a request without tools, for any wire
-    answer = emulation.restore(prepared.exchange.restore(response))   # calls restored
+    answer = prepared.exchange.restore(emulation.restore(response))   # calls restored
     again = emulation.retry(response)                             # once, if the answer could not be read
 
 For a stream, feed the events to `emulation.make_restorer()`. `emulate` is a pure function of the request, like
@@ -49,14 +49,12 @@ class Emulation:
         self._tools = _callable_tools(original, self.losses)
         self.request = self._text_request()
 
-    def restore(self, response: Response) -> Response:
-        """Return the answer with the calls parsed out of its text."""
-        reader = self.make_restorer()
-        events = [produced for event in unfold(response) for produced in reader.feed(event)]
-        restored = fold(events) if response.stop is not None or response.fault is not None else response
-        return replace(restored, created=response.created)
+    def restore(self, response: Response, losses: Losses | None = None) -> Response:
+        """Return the answer with the calls parsed out of its text; losses of the answer are added to `losses`."""
+        reader = self.make_restorer(losses)
+        return fold([produced for event in unfold(response) for produced in reader.feed(event)])
 
-    def make_restorer(self) -> AnswerReader:
+    def make_restorer(self, losses: Losses | None = None) -> AnswerReader:
         """Like `restore`, for the events of a stream; `should_stop` is set when the generation can be aborted."""
         return AnswerReader(
             self._form,
@@ -64,6 +62,7 @@ class Emulation:
             first_call=_next_call_number(self._original),
             max_calls=0 if self._forbids_calls() else 1 if self._original.parallel is False else None,
             freeform=frozenset(tool.name for tool in self._original.tools if tool.kind == "freeform"),
+            losses=losses,
         )
 
     def retry(self, response: Response) -> Emulation | None:
@@ -87,8 +86,7 @@ class Emulation:
         """Return a message to the model about the problem in its answer, or None if the answer is usable."""
         reader = self.make_restorer()
         events = [produced for event in unfold(response) for produced in reader.feed(event)]
-        parts = fold(events).parts if response.stop is not None else ()
-        if any(isinstance(part, ToolCall) and part.state == "complete" for part in parts):
+        if any(call.state == "complete" for call in fold(events).calls):
             return None
         found = [note for note in reader.diagnostics if note.code in _RETRYABLE_CODES]
         if found:

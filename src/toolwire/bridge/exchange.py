@@ -1,22 +1,25 @@
 """Restore an answer: the tool names of the request, ids that exist and are unique, freeform calls as freeform.
 
-An Exchange belongs to one request and one target. It works on complete responses and, event by event, on streams, with
-the same result.
+An Exchange belongs to one request and one target. One machine, the `Restorer`, works on whole answers and, event by
+event, on streams, with the same result.
 """
 
 from __future__ import annotations
 
 from msgspec.structs import replace
 
-from ..ir.events import ResponseStart
+from ..ir.errors import ToolwireError
 from ..ir.losses import Losses
 from ..ir.parts import ToolCall
+from ..ir.pointer import Object
 from ..ir.request import Request
 from ..ir.response import Fault, Response
 from ..ir.tools import Tool
 from ..schema.lowering import Lowered
+from ..schema.validate import validator
 from ..wire.protocol import Capabilities, Wire
 from .names import NameMap
+from .repair import CallRepairer
 from .resolve_breach import resolve_breach
 from .restorer import Restorer
 
@@ -26,7 +29,7 @@ __all__ = ["Exchange"]
 class Exchange:
     """The changes to undo in an answer; an empty exchange only ensures that every call has an id."""
 
-    __slots__ = ("_fitted", "_has_freeform", "_names", "_request", "_wire", "lifts")
+    __slots__ = ("_fitted", "_has_freeform", "_names", "_request", "_wire", "lifts", "output")
 
     def __init__(
         self,
@@ -36,9 +39,12 @@ class Exchange:
         lifts: dict[str, Lowered] | None = None,
         wire: Wire | None = None,
         fitted: list[tuple[Tool, int]] | None = None,
+        output: Lowered | None = None,
     ) -> None:
         self.lifts = lifts or {}
         """The tools whose arguments have another shape on the target, by their names there."""
+        self.output = output
+        """The schema of the answer, if the answer has another shape on the target."""
         self._names = names
         self._request = request
         self._has_freeform = has_freeform  # of the target; otherwise freeform tools were sent as functions
@@ -64,18 +70,16 @@ class Exchange:
         to_wire = self._names.to_wire
         return frozenset(to_wire(tool.namespace, tool.name) for tool in self._request.tools if tool.kind == "freeform")
 
-    def restore(self, response: Response, losses: Losses | None = None, client: Capabilities | None = None) -> Response:
+    def restore(
+        self,
+        response: Response,
+        losses: Losses | None = None,
+        client: Capabilities | None = None,
+        *,
+        repairer: CallRepairer | None = None,
+    ) -> Response:
         """Return the answer in the terms of the request; `client` has the capabilities of the wire it is written to."""
-        restorer = self.make_restorer(losses, client)
-        restorer.feed(ResponseStart(response.id))
-        parts, found = restorer.restore_choice(0, response.parts, response.stop)
-        stop = None if response.fault is not None and response.stop is None else found
-        alternatives = []
-        for choice, other in enumerate(response.alternatives, 1):
-            other_parts, other_stop = restorer.restore_choice(choice, other.parts, other.stop)
-            alternatives.append(replace(other, parts=other_parts, stop=other_stop))
-        fault = restorer.fault if response.fault is None else self.restore_fault(response.fault)
-        return replace(response, parts=parts, stop=stop, alternatives=tuple(alternatives), fault=fault)
+        return self.make_restorer(losses, client, repairer=repairer).restore(response)
 
     def restore_fault(self, fault: Fault) -> Fault:
         """Return a provider error in which the tool has the name that the request uses."""
@@ -83,10 +87,30 @@ class Exchange:
             return fault
         return replace(fault, breach=resolve_breach(fault.breach, self._wire, self._request, self._fitted))
 
+    def accepts_no_arguments(self, namespace: str | None, name: str) -> bool:
+        """Return whether a tool of the request accepts an empty object as its arguments."""
+        for tool in () if self._request is None else self._request.tools:
+            if (tool.namespace, tool.name) == (namespace, name):
+                return tool.input_schema is None or _accepts(tool.input_schema, {})
+        return False
+
     def original_name(self, namespace: str | None, name: str) -> tuple[str | None, str]:
         """Return the request's (namespace, name) of a tool, given its names on the target."""
         return (namespace, name) if self._names is None else self._names.from_wire(namespace, name)
 
-    def make_restorer(self, losses: Losses | None = None, client: Capabilities | None = None) -> Restorer:
+    def make_restorer(
+        self,
+        losses: Losses | None = None,
+        client: Capabilities | None = None,
+        *,
+        repairer: CallRepairer | None = None,
+    ) -> Restorer:
         """Like `restore`, for the events of one stream."""
-        return Restorer(self, Losses() if losses is None else losses, client)
+        return Restorer(self, Losses() if losses is None else losses, client, repairer)
+
+
+def _accepts(schema: Object, arguments: Object) -> bool:
+    try:
+        return not validator(schema).problems(arguments)
+    except ToolwireError:
+        return False  # not a JSON Schema

@@ -20,11 +20,12 @@ from ..wire.media import guess_media_type, media_placeholder
 from ..wire.profiles import family_of
 from ..wire.protocol import Wire
 from ..wire.structured_results import structured_as_text
-from .cache import fit_ttl
+from .cache import fit_mark
+from .fit_ends import BLANK, fit_ends
 from .fit_system import ensure_user_message, hoist_system
 from .fit_tools import wrap_freeform
 from .foreign import own_artefacts, report_extra
-from .history import DraftMessage, gather, merge_drafts, normalise
+from .history import DraftMessage, gather, merge_drafts, merge_open_calls, normalise, split_results
 from .ids import IdAllocator
 from .locations import PartLocation, location_pointer, message_index
 from .names import NameMap
@@ -57,7 +58,13 @@ def fit_history(
         turns = ensure_user_message(turns, request, wire, losses)
     if not can.system_anywhere:
         turns = hoist_system(turns, losses)
-    return merge_drafts(turns) if can.one_message_a_turn else turns
+    if can.one_message_a_turn:
+        turns = merge_drafts(turns)
+    elif can.adjacent_results:
+        turns = merge_open_calls(turns)
+    if can.lone_results:
+        turns = split_results(turns)
+    return turns if is_part else fit_ends(turns, can, losses)
 
 
 def fit_results(results: tuple[ToolResult, ...], wire: Wire) -> tuple[Message, ...]:
@@ -130,10 +137,12 @@ class _Fitter:
         self._signs_calls = self._can.unsigned_call is not None and family_of(request.model).signed_calls
         self._deferred = DeferredMedia()
         self._role: Role = "user"  # of the current turn
+        self._last: DraftMessage | None = None  # the last turn, which must not disappear
 
     def fit_all(self, turns: list[DraftMessage]) -> list[DraftMessage]:
         """Fit all turns of a conversation."""
         fitted: list[DraftMessage] = []
+        self._last = turns[-1] if turns else None
         for turn in turns:
             if self._deferred and turn.parts and type(turn.parts[0]) is not ToolResult:
                 fitted.append(self._deferred.take_message())
@@ -163,6 +172,10 @@ class _Fitter:
                 locations.append(location)
         if message.role == "assistant":
             changed = self._finish_assistant(turn, parts) or changed
+        elif not parts and turn.parts and turn is self._last:
+            parts, locations, changed = [Text(BLANK)], [turn.locations[0]], True
+            detail = f"nothing of the last message remains for the target; sent as {BLANK!r}"
+            self._losses.add(location_pointer(turn.locations[0]), "blank text", "rewritten", detail)
         kept_locations: Sequence[PartLocation] = turn.locations if locations is None else locations
         if self._deferred and parts and type(parts[0]) is ToolResult and type(parts[-1]) is not ToolResult:
             kept_locations = self._insert_deferred(parts, kept_locations)
@@ -185,22 +198,21 @@ class _Fitter:
             self._losses.add(path, "developer message", "rewritten", detail, "info")
 
     def _fit_text(self, part: Text, location: PartLocation) -> Text | None:
-        """Drop empty text, which targets refuse, and the artefacts and cache marks that the target cannot use."""
+        """Drop text that targets refuse, and the artefacts and cache marks that the target cannot use."""
         if not part.text and not part.artefacts:
-            self._losses.add(
-                location_pointer(location),
-                "empty text",
-                "dropped",
-                "it is empty, and targets refuse empty text",
-                "info",
-            )
+            detail = "it is empty, and targets refuse empty text"
+            self._losses.add(location_pointer(location), "empty text", "dropped", detail, "info")
+            return None
+        if not self._can.blank_text and part.text.isspace():
+            detail = "it is only whitespace, which the target refuses"
+            self._losses.add(location_pointer(location), "blank text", "dropped", detail, "info")
             return None
         if part.cache is None and not part.artefacts and not part.extra:
             return part
         path = location_pointer(location)
         report_extra(part.extra, path, self._wire.name, self._losses)
         artefacts = self._own_artefacts(part.artefacts, path)
-        cache = None if part.cache is None else fit_ttl(part.cache, "part", self._can, path, self._losses)
+        cache = fit_mark(part, "part", self._wire, path, self._losses)
         return Text(part.text, cache, artefacts, part.extra) if part.text or artefacts else None
 
     def _own_artefacts(self, artefacts: tuple[Artefact, ...], path: str) -> tuple[Artefact, ...]:
@@ -264,7 +276,7 @@ class _Fitter:
         """
         path = location_pointer(location)
         report_extra(call.extra, path, self._wire.name, self._losses)
-        cache = None if call.cache is None else fit_ttl(call.cache, "call", self._can, path, self._losses)
+        cache = fit_mark(call, "call", self._wire, path, self._losses)
         return replace(call, cache=cache, artefacts=self._own_artefacts(call.artefacts, path))
 
     def _fit_result(self, result: ToolResult, location: PartLocation) -> ToolResult:
@@ -277,7 +289,8 @@ class _Fitter:
             parts, structured = structured_as_text(result, location_pointer(location), self._losses), None
             result = replace(result, parts=parts, structured=None)
         only = parts[0] if len(parts) == 1 else None
-        if type(only) is not Text or not only.text or only.cache is not None or only.extra:
+        is_plain = type(only) is Text and only.text and only.cache is None and not only.extra
+        if not is_plain or (not can.blank_text and parts[0].text.isspace()):  # type: ignore[union-attr]
             parts = self._fit_result_parts(result, location)
         is_error = result.is_error
         if is_error and not can.result_error:
@@ -286,7 +299,7 @@ class _Fitter:
             self._losses.add(f"{location_pointer(location)}/is_error", "is_error", "rewritten", detail, "info")
         cache = result.cache
         if cache is not None:
-            cache = fit_ttl(cache, "result", can, location_pointer(location), self._losses)
+            cache = fit_mark(result, "result", self._wire, location_pointer(location), self._losses)
         pending_calls = self._pending_calls.get(result.call_id)
         if not pending_calls:  # only if results are fitted without their calls
             return replace(result, parts=parts, structured=structured, is_error=is_error, cache=cache)
@@ -358,7 +371,7 @@ class _Fitter:
             part = replace(part, media_type=guess_media_type(part.name))
         if part.cache is None:
             return part
-        return replace(part, cache=fit_ttl(part.cache, "part", self._can, path, self._losses))
+        return replace(part, cache=fit_mark(part, "part", self._wire, path, self._losses))
 
     def _fit_opaque(self, part: Opaque, location: PartLocation) -> Opaque | Text | None:
         """Keep a block of this wire, send the summary of a compaction as text, and drop any other block."""

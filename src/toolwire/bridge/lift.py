@@ -9,21 +9,13 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from ..ir.events import CallDelta, CallEnd, Event
-from ..ir.parts import ToolCall
 from ..ir.text import dumps
 from ..schema.codec import FieldCodec, apply_codec
 from ..schema.lowering import Lowered
 from ..stream.scanner import Scanner
 from ..stream.strict import parse
 
-__all__ = ["ArgumentLifter", "lift_call"]
-
-
-def lift_call(call: ToolCall, lowered: Lowered) -> ToolCall:
-    """Return the call in the terms of the original schema; an incomplete call is unchanged."""
-    if call.arguments is None:
-        return call
-    return replace(call, arguments=lowered.lift(call.arguments), raw=None)
+__all__ = ["ArgumentLifter"]
 
 
 class ArgumentLifter:

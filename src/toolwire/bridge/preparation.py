@@ -20,6 +20,7 @@ from ..wire.protocol import Limits, Wire
 from .exchange import Exchange
 from .fit_choice import fit_choice
 from .fit_history import fit_history
+from .fit_output import add_instructions, fit_output
 from .fit_reasoning import fit_reasoning
 from .fit_rejected import drop_rejected_fields
 from .fit_tools import fit_tools
@@ -78,13 +79,16 @@ def prepare(request: Request, wire: Wire | str, *, history_model: str | None = N
     can = wire.capabilities
     request = drop_rejected_fields(request, can.rejected_fields, losses)
     names = NameMap(wire.limits, can.namespaces)
-    indexed_tools, lifts = fit_tools(request, wire, names, losses)
+    answer = fit_output(request, wire, losses)
+    indexed_tools, lifts = fit_tools(request, wire, names, losses, answer.costs)
     tools = [tool for tool, _ in indexed_tools]
     choice = fit_choice(request, indexed_tools, can, names, losses)
     if choice is not None and choice.mode == "validated" and not can.strict:
         tools = [replace(tool, strict=None) if tool.strict else tool for tool in tools]
     reasoning = fit_reasoning(request, wire, losses)
     turns = fit_history(request, wire, names, losses, history_model, lifts)
+    if answer.instructions is not None:
+        turns = add_instructions(turns, answer.instructions, can)
     _report_extras(request, wire.name, losses)
     if request.parallel is False and not tools:
         losses.add(join("parallel"), "one call at a time", "dropped", "no tools are declared", "info")
@@ -96,11 +100,11 @@ def prepare(request: Request, wire: Wire | str, *, history_model: str | None = N
         request.parallel if tools else None,
         _fit_params(request.params, wire.limits, losses),
         reasoning,
-        request.output,
+        answer.output,
         request.stream,
         request.extra,
     )
-    exchange = Exchange(names, request, can.freeform, lifts, wire, indexed_tools)
+    exchange = Exchange(names, request, can.freeform, lifts, wire, indexed_tools, answer.lowered)
     return Prepared(fitted, exchange, losses, turns, indexed_tools)
 
 

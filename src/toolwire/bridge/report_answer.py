@@ -11,13 +11,15 @@ from ..ir.events import (
     ReasoningStart,
     ResponseEnd,
     ResponseStart,
+    StreamFault,
     TextEnd,
     TextStart,
     UsageUpdate,
     WholePart,
 )
+from ..ir.folding import unfold_end
 from ..ir.losses import Losses
-from ..ir.parts import Extra, Part
+from ..ir.parts import Extra
 from ..ir.response import Response, Stop, Usage
 from ..wire import get
 from .foreign import report_extra
@@ -45,15 +47,14 @@ class AnswerReporter:
 
     def report_response(self, response: Response) -> None:
         """Report the losses of a complete answer and its alternatives."""
-        self._report_extra(response.extra, "")
-        self._report_parts(response.parts, "")
-        self._report_stop(response.stop, "")
+        for choice, parts in enumerate((response.parts, *[other.parts for other in response.alternatives])):
+            self._sizes[choice] = len(parts)
+            for number, part in enumerate(parts):
+                if extra := getattr(part, "extra", None):
+                    path = f"{_choice_path(choice)}/parts/{number}"
+                    report_extra(extra, path, self._wire, self._losses, scoped=False)
         self._report_usage(response.usage)
-        for number, alternative in enumerate(response.alternatives, 1):
-            path = _choice_path(number)
-            self._report_extra(alternative.extra, path)
-            self._report_parts(alternative.parts, path)
-            self._report_stop(alternative.stop, path)
+        self._report_end(unfold_end(response))
 
     def report_event(self, event: Event) -> None:
         """Report the losses of one event of a stream."""
@@ -70,20 +71,29 @@ class AnswerReporter:
         elif isinstance(event, ResponseStart):
             self._report_extra(event.extra, "")
         elif isinstance(event, ResponseEnd):
-            self._report_extra(event.extra, "")
-            for choice, stop in enumerate(event.stops):
-                self._report_stop(stop, _choice_path(choice))
+            self._report_end(event)
+        elif isinstance(event, StreamFault):
+            self._report_end(event.end)
+            self.report_fault()
+
+    def report_fault(self) -> None:
+        """Report that the items so far are not an answer, because a fault ended it."""
+        if any(self._sizes.values()):
+            detail = "the answer ends in an error: none of its calls may be run"
+            self._losses.add("", "answer", "dropped", detail, "error")
+
+    def _report_end(self, end: ResponseEnd) -> None:
+        self._report_extra(end.extra, "")
+        for choice, extra in enumerate(end.choice_extras, 1):
+            self._report_extra(extra, _choice_path(choice))
+        for choice, stop in enumerate(end.stops):
+            self._report_stop(stop, _choice_path(choice))
 
     def _allocate_path(self, key: int, choice: int) -> str:
         number = self._sizes.get(choice, 0)
         self._sizes[choice] = number + 1
         path = self._paths[key] = f"{_choice_path(choice)}/parts/{number}"
         return path
-
-    def _report_parts(self, parts: tuple[Part, ...], path: str) -> None:
-        for number, part in enumerate(parts):
-            if extra := getattr(part, "extra", None):
-                report_extra(extra, f"{path}/parts/{number}", self._wire, self._losses, scoped=False)
 
     def _report_stop(self, stop: Stop | None, path: str) -> None:
         if stop is not None:

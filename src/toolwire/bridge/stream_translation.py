@@ -11,20 +11,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..ir.errors import ConfigError, ToolwireError, TruncatedStream
-from ..ir.events import CallDelta, Event, ReasoningDelta, ResponseStart, StreamFault, TextDelta
+from ..ir.events import Event, ResponseStart, StreamFault
 from ..ir.losses import Losses
 from ..ir.pointer import JSON
 from ..ir.response import Fault, UpstreamError
 from ..wire import get
+from .answer_converter import DELTAS, AnswerConverter
 from .document_translation import parse_body
 from .exchange import Exchange
 from .preparation import prepare
-from .report_answer import AnswerReporter
 from .stored import drop_stored
 
 __all__ = ["StreamTranslation", "translate_stream"]
-
-_DELTAS = frozenset({TextDelta, ReasoningDelta, CallDelta})
 
 
 def translate_stream(*, source: str, target: str, request: JSON | bytes | str | None = None) -> StreamTranslation:
@@ -39,13 +37,12 @@ class StreamTranslation:
     end; `error` then holds the cause.
     """
 
-    __slots__ = ("_decoder", "_encoder", "_is_same_wire", "_reporter", "_restorer", "_started", "error", "losses")
+    __slots__ = ("_converter", "_decoder", "_encoder", "_is_same_wire", "error", "losses")
 
     def __init__(self, source: str, target: str, request: JSON | bytes | str | None = None) -> None:
         self.losses = Losses()
         self.error: ToolwireError | None = None
         self._is_same_wire = source == target
-        self._started = False  # a ResponseStart was written
         if self._is_same_wire:
             codec = get(source)
             if request is not None:
@@ -56,8 +53,7 @@ class StreamTranslation:
         exchange = Exchange() if canonical is None else prepare(drop_stored(canonical, reader.name), reader).exchange
         self._decoder = reader.stream_decoder()
         self._encoder = writer.stream_encoder(canonical)
-        self._restorer = exchange.make_restorer(self.losses, writer.capabilities)
-        self._reporter = AnswerReporter(writer.name, self.losses)
+        self._converter = AnswerConverter(exchange, writer, self.losses)
         self._decoder.losses = self._encoder.losses = self.losses
 
     def feed(self, data: bytes) -> bytes:
@@ -67,7 +63,8 @@ class StreamTranslation:
         if self._is_same_wire or self.error is not None:
             return b"" if self.error is not None else data
         try:
-            return self._write(self._decoder.feed(data))
+            events = self._decoder.feed(data)
+            return self._write(events) if events else b""
         except ToolwireError as error:
             return self._fail(error)
 
@@ -81,27 +78,22 @@ class StreamTranslation:
             return self._fail(error)
 
     def _write(self, events: Iterable[Event]) -> bytes:
-        """Restore, encode and report the events; a fault of the restorer becomes `error`."""
-        encode, restore = self._encoder.feed, self._restorer.feed
+        """Convert and encode the events; a malformed call becomes `error`."""
+        encode, convert, restore_delta = self._encoder.feed, self._converter.feed, self._converter.restore_delta
         out: list[bytes] = []
         try:
             for event in events:
-                if type(event) not in _DELTAS:
-                    self._reporter.report_event(event)
-                    self._started = self._started or type(event) is ResponseStart
-                for restored in restore(event):
-                    out.append(encode(restored))
+                for converted in restore_delta(event) if type(event) in DELTAS else convert(event):
+                    out.append(encode(converted))
         except ToolwireError as error:
             return b"".join(out) + self._fail(error)
-        if self._restorer.fault is not None:
-            self.error = UpstreamError(self._restorer.fault)
-            detail = "the answer ends in an error: none of its calls may be run"
-            self.losses.add("/parts", "answer", "dropped", detail, "error")
+        if self._converter.fault is not None:
+            self.error = UpstreamError(self._converter.fault)
         return b"".join(out)
 
     def _fail(self, error: ToolwireError) -> bytes:
         self.error = error
         code = "stream_truncated" if isinstance(error, TruncatedStream) else "stream_broken"
         fault = StreamFault(Fault("server", error.message, 502, code, retryable=True))
-        start = b"" if self._started else self._encoder.feed(ResponseStart())
+        start = b"" if self._converter.has_started else self._encoder.feed(ResponseStart())
         return start + self._encoder.feed(fault)

@@ -11,11 +11,10 @@ import re
 from msgspec.structs import replace
 
 from ..ir.events import CallDelta, CallEnd, Event
-from ..ir.parts import ToolCall
 from ..ir.text import unescape
 from .fit_tools import WRAPPED_INPUT
 
-__all__ = ["FreeformUnwrapper", "unwrap_call"]
+__all__ = ["FreeformUnwrapper"]
 
 _OPENING = re.compile(r'\s*\{\s*"' + WRAPPED_INPUT + r'"\s*:\s*"')
 _MAX_OPENING = 1000  # with any amount of optional space
@@ -25,13 +24,6 @@ _INSIDE = re.compile(
     r"|u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}))*+"
 )
 _MAX_ESCAPE = 12
-
-
-def unwrap_call(call: ToolCall) -> ToolCall:
-    """Return the freeform call that `call` encodes."""
-    *_, end = FreeformUnwrapper(0).end(CallEnd(0, call.arguments, call.raw, call.state))
-    assert isinstance(end, CallEnd)
-    return replace(call, kind="freeform", arguments=None, raw=end.raw, state=end.state)
 
 
 class FreeformUnwrapper:

@@ -48,9 +48,9 @@ from .routes import (
     model_list,
 )
 from .settings import LimitsRow, Settings
-from .shared.continuations import ContinuationStore, open_in_memory
 from .shared.keys import Caller, ClientKeys
 from .shared.limits import InProcessLimiter, Limiter
+from .shared.turns import TurnStore, open_in_memory
 from .upstreams import ConfiguredUpstream, upstreams_from_environment
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Gateway:
         transports: Mapping[str, Transport] | None = None,
         sinks: Sequence[Sink] = (),
         limiter: Limiter | None = None,
-        memory: ContinuationStore | None = None,
+        memory: TurnStore | None = None,
         metrics: Callable[[], bytes] | None = None,
         runners: Mapping[str, Runner] | None = None,
         retriever: Retriever | None = None,
@@ -108,7 +108,7 @@ class Gateway:
         self._begin_sinks = tuple(sink.begin for sink in sinks if isinstance(sink, BeginSink))
         self._metrics = metrics
         self._limiter: Limiter = InProcessLimiter(time.monotonic) if limiter is None else limiter
-        self._memory: ContinuationStore = open_in_memory(settings.state) if memory is None else memory
+        self._memory: TurnStore = open_in_memory(settings.state) if memory is None else memory
         self._runners = runners or {}
         self._retriever = retriever
         self._publish_for = publish_for
@@ -313,7 +313,7 @@ class Gateway:
             raise RequestRefused(
                 f"{http_exchange.method} is not allowed for this path", hint=f"use {' or '.join(methods)}", status=405
             )
-        raise UnknownModel("unknown path", hint="see docs/gateway.md for the paths")
+        raise RequestRefused("unknown path", hint="see docs/gateway.md for the paths", status=404)
 
     async def _handle(self, http_exchange: HttpExchange, route: Route, request_log: RequestLog) -> None:
         """Answer probes without a key, and everything else with one. UnknownModel gets the pointer of this route."""

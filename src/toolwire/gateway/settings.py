@@ -114,7 +114,7 @@ class LimitsRow(Row, frozen=True):
 
 
 class StateRow(Row, frozen=True):
-    """State shared by processes: `redis://…` for limits and signatures, a file or `postgresql://…` for usage.
+    """State shared by processes: `redis://…` for limits and turns, a file or `postgresql://…` for usage.
 
     An address with a password comes from a variable: `url_env`, `usage_env`.
     """
@@ -124,9 +124,9 @@ class StateRow(Row, frozen=True):
     usage: str | None = None
     usage_env: str | None = None
     strict: bool = False  # refuse requests while the shared state is unavailable
-    signatures: int = 10_000  # in the memory of one process
-    signature_bytes: int = 64 * _MEGABYTE  # in the memory of one process
-    signature_seconds: float = 24 * 3600.0
+    turns: int = 10_000  # in the memory of one process
+    turn_bytes: int = 64 * _MEGABYTE  # in the memory of one process
+    turn_seconds: float = 24 * 3600.0
 
 
 class LogRow(Row, frozen=True):
@@ -226,7 +226,7 @@ _POSITIVE_FIELDS = (
     "key_timeout",
     "key_ttl",
 )
-_NON_NEGATIVE_FIELDS = ("drain", "retries", "cooldown", "cache", "signatures", "signature_bytes", "signature_seconds")
+_NON_NEGATIVE_FIELDS = ("drain", "retries", "cooldown", "cache", "turns", "turn_bytes", "turn_seconds")
 
 
 def _check_numbers(row: Row, location: str) -> None:

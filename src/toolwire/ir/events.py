@@ -60,6 +60,7 @@ class TextStart(Value, frozen=True):
     choice: int = 0
     refusal: bool = False
     extra: Extra = {}
+    cache: str | None = None
 
 
 class TextDelta(Value, frozen=True, gc=False):
@@ -127,6 +128,7 @@ class CallStart(Value, frozen=True):
     namespace: str | None = None
     choice: int = 0
     extra: Extra = {}
+    cache: str | None = None
 
 
 class CallDelta(Value, frozen=True, gc=False):
@@ -189,18 +191,22 @@ class Ping(Value, frozen=True):
     """A keep-alive without content."""
 
 
+class ResponseEnd(Value, frozen=True):
+    """The end of the response: the stop of each choice, None for one that is unfinished.
+
+    `extra` belongs to the response, `choice_extras` to its alternatives, in order.
+    """
+
+    stops: tuple[Stop | None, ...]
+    extra: Extra = {}
+    choice_extras: tuple[Extra, ...] = ()
+
+
 class StreamFault(Value, frozen=True):
-    """The provider failed in the middle of a stream. `stop` is the stop reason that it reported, if any."""
+    """The provider failed in the middle of a stream. `end` holds the stop reasons that it reported, if any."""
 
     fault: Fault
-    stop: Stop | None = None
-
-
-class ResponseEnd(Value, frozen=True):
-    """The end of the response, with the stop of each choice."""
-
-    stops: tuple[Stop, ...]
-    extra: Extra = {}
+    end: ResponseEnd = ResponseEnd(())
 
 
 Event: TypeAlias = (

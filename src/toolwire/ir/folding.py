@@ -31,7 +31,7 @@ from .parts import Extra, Part, Reasoning, Refusal, Text, ToolCall
 from .response import Alternative, Response, Usage
 from .text import unescape
 
-__all__ = ["Folder", "fold", "merge_extra", "unfold", "unfold_part"]
+__all__ = ["Folder", "fold", "merge_extra", "unfold", "unfold_end", "unfold_part"]
 
 
 def fold(events: Iterable[Event]) -> Response:
@@ -46,26 +46,37 @@ def unfold(response: Response) -> Iterator[Event]:
     """Yield the events of `response`, with one delta for each item."""
     yield ResponseStart(response.id, response.model, response.created)
     key = 0
-    for choice, parts in enumerate((response.parts, *(a.parts for a in response.alternatives))):
+    for choice, parts in enumerate((response.parts, *[other.parts for other in response.alternatives])):
         for part in parts:
             yield from unfold_part(key, choice, part)
             key += 1
     if response.usage is not None:
         yield UsageUpdate(response.usage)
-    if response.fault is not None:
-        yield StreamFault(response.fault, response.stop)
-    elif response.stop is not None:
-        stops = (response.stop, *(a.stop for a in response.alternatives if a.stop is not None))
-        yield ResponseEnd(stops, response.extra)
+    end = unfold_end(response)
+    yield end if response.fault is None else StreamFault(response.fault, end)
+
+
+def unfold_end(response: Response) -> ResponseEnd:
+    """Return the end of `response`: its stops and its extra."""
+    others = response.alternatives
+    if not others:
+        return ResponseEnd((response.stop,), response.extra)
+    stops = (response.stop, *[other.stop for other in others])
+    return ResponseEnd(stops, response.extra, tuple([other.extra for other in others]))
 
 
 def unfold_part(key: int, choice: int, part: Part) -> Iterator[Event]:
     """Yield the events of one part, with its text in one delta."""
-    if isinstance(part, (Text, Refusal)):
-        yield TextStart(key, choice, isinstance(part, Refusal), part.extra)
+    if isinstance(part, Text):
+        yield TextStart(key, choice, False, part.extra, part.cache)
         if part.text:
             yield TextDelta.of(key, part.text)
-        yield TextEnd(key, part.artefacts if isinstance(part, Text) else ())
+        yield TextEnd(key, part.artefacts)
+    elif isinstance(part, ToolCall):
+        yield CallStart(key, part.id, part.name, part.kind, part.namespace, choice, part.extra, part.cache)
+        if part.raw or part.arguments is not None:
+            yield CallDelta.of(key, part.text)
+        yield CallEnd(key, part.arguments, part.raw, part.state, part.artefacts)
     elif isinstance(part, Reasoning):
         yield ReasoningStart(key, choice, part.extra)
         for section, summary_text in enumerate(part.summary):
@@ -73,11 +84,11 @@ def unfold_part(key: int, choice: int, part: Part) -> Iterator[Event]:
         if part.text:
             yield ReasoningDelta.of(key, part.text)
         yield ReasoningEnd(key, part.artefacts)
-    elif isinstance(part, ToolCall):
-        yield CallStart(key, part.id, part.name, part.kind, part.namespace, choice, part.extra)
+    elif isinstance(part, Refusal):
+        yield TextStart(key, choice, True, part.extra)
         if part.text:
-            yield CallDelta.of(key, part.text)
-        yield CallEnd(key, part.arguments, part.raw, part.state, part.artefacts)
+            yield TextDelta.of(key, part.text)
+        yield TextEnd(key)
     else:
         yield WholePart(key, part, choice)
 
@@ -112,9 +123,10 @@ class Folder:
         if self._end is None and self._fault is None:
             raise TruncatedStream("the events stop before the end of the response")
         fault = self._fault
-        end = self._end or ResponseEnd((fault.stop,) if fault is not None and fault.stop is not None else ())
+        end = self._end or (ResponseEnd(()) if fault is None else fault.end)
         stops = dict(enumerate(end.stops))
-        count = max([choice for choice, _ in self._order] + list(stops) + [0])
+        extras = dict(enumerate(end.choice_extras, 1))
+        count = max([choice for choice, _ in self._order] + [len(end.stops) - 1, len(extras), 0])
         return Response(
             id=self._start.id,
             model=self._start.model,
@@ -122,7 +134,9 @@ class Folder:
             stop=stops.get(0),
             usage=self._usage,
             created=self._start.created,
-            alternatives=tuple(Alternative(self._choice_parts(n), stops.get(n)) for n in range(1, count + 1)),
+            alternatives=tuple(
+                [Alternative(self._choice_parts(n), stops.get(n), extras.get(n, {})) for n in range(1, count + 1)]
+            ),
             fault=None if fault is None else fault.fault,
             extra=merge_extra(self._start.extra, end.extra),
         )
@@ -159,7 +173,10 @@ class Folder:
         start, deltas = self._close(event.key)
         text = unescape(b"".join([delta.escaped for delta in deltas]))
         extra = merge_extra(start.extra, event.extra)
-        self._parts[event.key] = Refusal(text, extra) if start.refusal else Text(text, None, event.artefacts, extra)
+        if start.refusal:
+            self._parts[event.key] = Refusal(text, extra)
+        else:
+            self._parts[event.key] = Text(text, start.cache, event.artefacts, extra)
 
     def _end_reasoning(self, event: ReasoningEnd) -> None:
         """Build the reasoning part; deltas with a `section` belong to the summary, the others to the text."""
@@ -182,6 +199,7 @@ class Folder:
             state=event.state,
             kind=start.kind,
             namespace=start.namespace,
+            cache=start.cache,
             artefacts=event.artefacts,
             extra=merge_extra(start.extra, event.extra),
         )

@@ -120,7 +120,7 @@ class ModelClient:
                 emulation=retry_request,
             )
             first_response = await self._fetch_response(endpoint_request, deadline)
-        return endpoint_request.restore_calls(first_response)
+        return self._restore(first_response, endpoint_request)
 
     async def stream(self, request: Request, *, losses: Losses | None = None) -> AsyncGenerator[Event, None]:
         """Yield the events of the response as they arrive.
@@ -134,11 +134,7 @@ class ModelClient:
             if is_document(reply):
                 # a server that does not stream, or that sends an error with status 200
                 document = await self._read_body(reply, self._limit)
-                for event in unfold(
-                    endpoint_request.restore_calls(
-                        self._check_response(endpoint_request.decode_answer(document), endpoint_request)
-                    )
-                ):
+                for event in unfold(self._restore(endpoint_request.decode_answer(document), endpoint_request)):
                     yield event
                 return
             async for data in self._read_chunks(reply):
@@ -243,6 +239,9 @@ class ModelClient:
             raise UpstreamError(network_fault(error, self._endpoint.origin)) from None
         except ConnectionError as error:
             _log.info("lost the connection to %s: %s", self._endpoint.origin, error)
+
+    def _restore(self, response: Response, endpoint_request: EndpointRequest) -> Response:
+        return self._check_response(endpoint_request.restore(response), endpoint_request)
 
     def _check_response(self, response: Response, endpoint_request: EndpointRequest) -> Response:
         if response.fault is not None:

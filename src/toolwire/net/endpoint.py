@@ -8,6 +8,7 @@ shown.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import Literal, NamedTuple, TypedDict, Unpack
 from urllib.parse import urlsplit
 
@@ -80,9 +81,7 @@ class Endpoint:
         self.defaults = defaults
         self._address = address
         self._key_header = credentials.header
-        surface = address.surface
-        version_headers = wire.headers if surface is None or surface.version_field is None else {}
-        self.headers: Mapping[str, str] = {"content-type": "application/json", **version_headers, **custom.literal}
+        self.headers: Mapping[str, str] = self._write_headers()
         key = {} if credentials.key is None else self._write_key(credentials.key)
         self.secrets: Mapping[str, str] = {**custom.secret, **key}
         """Headers that must not be logged or shown. A key of a command is not among them; see `authorise`."""
@@ -154,6 +153,15 @@ class Endpoint:
                 merged[name] = f"{configured},{value}"
         return merged
 
+    def with_version(self, version: str | None) -> Endpoint:
+        """Return the endpoint with another version of its wire; an unknown version changes nothing."""
+        if version is None or version == self.wire.version or version not in getattr(self.wire, "versions", {}):
+            return self
+        other = copy(self)
+        other.wire = surface_codec(vendor_codec(self.vendor, f"{self.wire.name}@{version}"), self._address.surface)
+        other.headers = other._write_headers()
+        return other
+
     def finish_body(self, body: Object, wire_version: str | None = None) -> Object:
         """Apply the deviations of the vendor and `extra_body` to an encoded body.
 
@@ -168,6 +176,11 @@ class Endpoint:
                 version = wire_version or self.wire.version or ""
                 body.setdefault(surface.version_field, surface.wire_versions.get(version, version))
         return merge_body(body, self.extra_body) if self.extra_body else body
+
+    def _write_headers(self) -> dict[str, str]:
+        surface = self._address.surface
+        version_headers = self.wire.headers if surface is None or surface.version_field is None else {}
+        return {"content-type": "application/json", **version_headers, **self.custom_headers}
 
     def _write_key(self, key: str) -> dict[str, str]:
         return {self._key_header.header: self._key_header.prefix + key}

@@ -2,18 +2,21 @@
 
 endpoint_request = EndpointRequest(request, endpoint, stream=True, text=None, losses=losses)
 endpoint_request.body                            # the body to post
-endpoint_request.decode_answer(data)             # a whole response, with the names of the request
+answer = endpoint_request.decode_answer(data)    # a whole response …
+endpoint_request.restore(answer)                 # … in the terms of the request
 stream = endpoint_request.open_stream()          # … or a stream, restored as it arrives
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
 from ..bridge.emulation import Emulation, emulate
+from ..bridge.exchange import Exchange
 from ..bridge.preparation import prepare
+from ..bridge.repair import CallRepairer
 from ..ir.errors import ProtocolError
 from ..ir.events import Event
 from ..ir.losses import Losses
@@ -45,16 +48,23 @@ class EndpointRequest:
         emulation: Emulation | None = None,
         client: Capabilities | None = None,
         is_alias: bool = False,
+        repairer: CallRepairer | None = None,
+        same_wire_body: bytes | None = None,
     ) -> None:
         """Prepare the request.
 
         `client`: the capabilities of the wire on which the response will be written, if there is one. `is_alias`: the
-        request names this model by an alias.
+        request names this model by an alias. `repairer` repairs the calls of the answer. `same_wire_body`: the body as
+        the client wrote it for this wire, which is sent without changes; `request` is then its decoded form.
         """
         self.endpoint = endpoint
         self._client = client
+        self._repairer = repairer
         self.stream = stream
         self.losses = losses
+        if same_wire_body is not None:
+            self.body, self.emulation, self._exchange = same_wire_body, None, Exchange(request=request)
+            return
         request = endpoint.defaults.apply(request)
         sent_request = replace(request, model=endpoint.model, stream=True if stream else None)
         sent_request = _fit_usage_request(sent_request, endpoint.wire.capabilities)
@@ -75,12 +85,14 @@ class EndpointRequest:
         self.body = to_bytes(endpoint.finish_body(body))
 
     def decode_answer(self, data: bytes) -> Response:
-        """Decode a whole response, with the names of the request; `restore_calls` parses the calls in its text."""
-        response = self.endpoint.wire.decode_response(parse_object(data))
-        return self._exchange.restore(response, self.losses, self._client)
+        """Decode a whole response, as the model wrote it; `restore` returns it in the terms of the request."""
+        return self.endpoint.wire.decode_response(parse_object(data))
 
-    def restore_calls(self, response: Response) -> Response:
-        return response if self.emulation is None else self.emulation.restore(response)
+    def restore(self, response: Response) -> Response:
+        """Parse the emulated calls in the text, then repair and restore all calls."""
+        if self.emulation is not None:
+            response = self.emulation.restore(response, self.losses)
+        return self._exchange.restore(response, self.losses, self._client, repairer=self._repairer)
 
     def open_stream(self) -> AnswerStream:
         return AnswerStream(self)
@@ -99,13 +111,16 @@ class EndpointRequest:
 
 
 class AnswerStream:
-    """Decodes a stream as it arrives: the wire's decoder, the names of the request, the calls in the text."""
+    """Decodes a stream as it arrives: the wire's decoder, the calls in the text, the terms of the request."""
 
     def __init__(self, endpoint_request: EndpointRequest) -> None:
+        losses, emulation = endpoint_request.losses, endpoint_request.emulation
         self._decoder = endpoint_request.endpoint.wire.stream_decoder()
-        self._decoder.losses = endpoint_request.losses
-        self._names = endpoint_request._exchange.make_restorer(endpoint_request.losses, endpoint_request._client)
-        self._calls = None if endpoint_request.emulation is None else endpoint_request.emulation.make_restorer()
+        self._decoder.losses = losses
+        self._calls = None if emulation is None else emulation.make_restorer(losses)
+        self._restorer = endpoint_request._exchange.make_restorer(
+            losses, endpoint_request._client, repairer=endpoint_request._repairer
+        )
 
     @property
     def should_stop(self) -> bool:
@@ -118,17 +133,20 @@ class AnswerStream:
     def close(self) -> Iterator[Event]:
         """End the stream. Raise TruncatedStream if it is truncated."""
         if self._calls is not None and self._calls.should_stop:
-            return iter(self._calls.close())
+            return self._restore_each(self._calls.close())
         return self._restore_events(self._decoder.close())
 
     def _restore_events(self, events: list[Event]) -> Iterator[Event]:
-        """Restore the names of the request, then parse the emulated calls in the text."""
+        """Parse the emulated calls in the text, then repair and restore all calls."""
+        if self._calls is None:
+            return self._restore_each(events)
+        parse = self._calls.feed
+        return self._restore_each(parsed for event in events for parsed in parse(event))
+
+    def _restore_each(self, events: Iterable[Event]) -> Iterator[Event]:
+        restore = self._restorer.feed
         for event in events:
-            for restored in self._names.feed(event):
-                if self._calls is None:
-                    yield restored
-                else:
-                    yield from self._calls.feed(restored)
+            yield from restore(event)
 
 
 def _fit_usage_request(request: Request, can: Capabilities) -> Request:

@@ -6,12 +6,14 @@ from ..ir.pointer import JSON
 
 __all__ = [
     "ANNOTATIONS",
+    "ASSERTING",
     "COMBINED",
     "CONDITIONS",
     "DATA",
     "DESCRIPTIVE",
     "EVALUATING",
     "KEYWORDS_BY_TYPE",
+    "KIND_OF_KEYWORD",
     "MAPS",
     "READ_KEYWORDS",
     "TYPED",
@@ -65,6 +67,11 @@ KEYWORDS_BY_TYPE = {
 }
 KEYWORDS_BY_TYPE["integer"] = KEYWORDS_BY_TYPE["number"]
 """Keywords that imply a type where none is given."""
+KIND_OF_KEYWORD = {
+    keyword: kind for kind in ("object", "array", "string", "number") for keyword in KEYWORDS_BY_TYPE[kind]
+}
+"""The type to whose values a keyword applies."""
+ASSERTING = frozenset(KIND_OF_KEYWORD)
 READ_KEYWORDS = DESCRIPTIVE.union(COMBINED, *KEYWORDS_BY_TYPE.values()) | {
     "type",
     "enum",

@@ -59,7 +59,8 @@ def refs_in(node: Node) -> list[str]:
         if isinstance(current, RefNode):
             found.append(current.target)
         elif isinstance(current, ObjectNode):
-            pending += [*current.properties.values(), *([current.rest] if current.rest is not None else [])]
+            pending += [*current.properties.values(), *current.patterns.values()]
+            pending += [current.rest] if current.rest is not None else []
         elif isinstance(current, ArrayNode):
             pending += [current.items] if current.items is not None else []
         elif isinstance(current, TupleNode):

@@ -17,7 +17,7 @@ from ..ir.errors import ProtocolError
 from ..ir.pointer import JSON, Object
 from .locate import byte_offset, infinite_pointer, mask_escapes, pointer_at
 
-__all__ = ["LIMIT", "as_bytes", "parse", "parse_arguments", "parse_object", "type_label"]
+__all__ = ["LIMIT", "as_bytes", "parse", "parse_arguments", "parse_object", "parse_partial", "type_label"]
 
 LIMIT = 64 * 1024 * 1024
 MAX_MEMBERS = 250_000
@@ -121,6 +121,19 @@ def parse_arguments(raw: str) -> tuple[Object | None, Literal["complete", "trunc
     except ProtocolError as error:
         return None, "truncated" if _STOPS_EARLY in error.message else "invalid"
     return (value, "complete") if type(value) is dict else (None, "invalid")
+
+
+def parse_partial(raw: str) -> Object:
+    """Return the members of a truncated object that are complete, as the provider's SDKs do; empty if there are none.
+
+    >>> parse_partial('{"path": "a.txt", "content": "Dear Sir')
+    {'path': 'a.txt'}
+    """
+    try:
+        value = jiter.from_json(raw.encode(), partial_mode=True, allow_inf_nan=False)
+    except ValueError:
+        return {}
+    return value if type(value) is dict else {}
 
 
 _STOPS_EARLY = _PARSER_MESSAGES["EOF while parsing"]

@@ -70,11 +70,21 @@ class Capabilities(Value, frozen=True):
     declared_history: bool = False  # calls in the history need a declaration
     unique_names: bool = False  # two tools of the same name are rejected
     one_message_a_turn: bool = False  # consecutive messages of one role are one message
+    adjacent_results: bool = False  # the results of a message's calls must come before the next assistant message
+    lone_results: bool = False  # results are in a message of their own, without text
+    starts_with_user: bool = False  # the first message after the system messages is a user message
+    blank_text: bool = True  # text of only whitespace, and trailing whitespace at the end of the last assistant message
     efforts: tuple[str, ...] = ()  # effort levels, ascending
     budgets: bool = False  # a thinking budget in tokens
     effort_and_budget: bool = False  # both in one request
     adaptive: bool = False  # thinking without a fixed amount: the model decides
     forced_with_budget: bool = True  # a forced call together with a thinking budget
+    timestamps: bool = False  # an answer has the time of its creation
+    model_in_path: bool = False  # the model is named in the path, not in the body
+    output_schemas: bool = True  # answers that match a JSON Schema
+    output_with_tools: bool = True  # a required form of the answer in a request with tools
+    json_mode: bool = True  # answers that are JSON, without a schema
+    json_mention: Literal["", "messages", "input"] = ""  # where JSON mode requires a mention of JSON
     unsigned_call: str | None = None  # placeholder for the signature of a call that another provider made
     rejected_fields: frozenset[tuple[str, str]] = frozenset()  # fields of the wire that this vendor rejects
     rejected_kinds: frozenset[str] = frozenset()  # built-in tools and kinds of parts that this vendor rejects
@@ -149,7 +159,10 @@ class Wire(Protocol):
     def decode_request(self, body: Object) -> Request: ...
     def encode_request(self, request: Request) -> Encoded: ...
     def decode_response(self, body: Object) -> Response: ...
-    def encode_response(self, response: Response) -> Encoded: ...
+    def encode_response(self, response: Response, request: Request | None = None) -> Encoded:
+        """Encode a response; `request` is the client's request, which some wires repeat or depend on."""
+        ...
+
     def decode_error(self, status: int | None, body: JSON, headers: Mapping[str, str] | None = None) -> Fault:
         """Decode an error response. With `status` None, the body decides."""
         ...

@@ -13,9 +13,8 @@ from serving import serving, upstream_rows
 
 import toolwire
 from toolwire import Response, Text, ToolCall, ToolResult
-from toolwire.gateway.answer.answer_stats import Continuation
 from toolwire.gateway.answer.downstream import Downstream
-from toolwire.gateway.shared.continuations import InMemoryContinuations
+from toolwire.gateway.shared.turns import InMemoryTurns, StoredTurn
 from toolwire.ir.response import Fault, Stop, Usage
 from toolwire.net.runner import Runner
 from toolwire.net.stores import open_store
@@ -261,8 +260,8 @@ def test_rejected_stream_is_garbage_collected() -> None:
     async def check() -> None:
         calls = {"role": "assistant", "tool_calls": [{"id": "c1", "type": "function", "function": {"name": 7}}]}
         document = {"upstreams": upstream_rows("http://127.0.0.1:9"), "limits": {"ping": 0.05}}
-        memory = InMemoryContinuations(10, 10_000, 60.0, time.monotonic)
-        await memory.save("", {"other": Continuation()})
+        memory = InMemoryTurns(10, 10_000, 60.0, time.monotonic)
+        await memory.save("", {"other": StoredTurn(())})
         async with serving(document, memory=memory) as gateway:
             for _ in range(3):
                 with pytest.raises(openai.BadRequestError):

@@ -13,6 +13,7 @@ from gateway.hostile import (
     REQUEST,
     SECRET,
     TEXT_ANSWER,
+    WEATHER,
     ask,
     body_of,
     connect,
@@ -26,6 +27,7 @@ from gateway.hostile import (
     run,
 )
 from gateway.serving import WIRES
+from msgspec.structs import replace
 
 from toolwire import Response, Text, ToolCall
 from toolwire.ir.errors import ToolwireError
@@ -75,6 +77,7 @@ def chat_call_stream(arguments):
     return b"".join(b"data: " + to_bytes(chunk) + b"\n\n" for chunk in chunks) + b"data: [DONE]\n\n"
 
 
+NEEDS_CITY = replace(REQUEST, tools=(replace(WEATHER, input_schema={**WEATHER.input_schema, "required": ["city"]}),))
 BAD_ARGUMENTS = (
     "null",
     "[]",
@@ -99,7 +102,7 @@ async def test_arguments_that_are_not_an_object_are_never_runnable(front, stream
     ]
     async with gateway_to(*lines) as (gateway, _):
         for text in BAD_ARGUMENTS:
-            answer = await ask(gateway, front, stream=stream)
+            answer = await ask(gateway, front, NEEDS_CITY, stream=stream)
             if answer.status == 200 and not stream:
                 came = decode_answer(answer, front)
                 assert not [call for call in came.calls if call.state == "complete"] or came.stop.reason == "length"
@@ -107,6 +110,21 @@ async def test_arguments_that_are_not_an_object_are_never_runnable(front, stream
                 _assert_nothing_to_run(answer.body, front, text)
             else:
                 expect_error(answer, front, 502)
+
+
+@pytest.mark.finding("G13")
+@every_front
+@pytest.mark.parametrize("stream", [False, True])
+@run
+async def test_null_is_no_arguments_for_a_tool_that_needs_none(front, stream):
+    reply = RawReply(chat_call_stream("null"), headers=STREAM) if stream else RawReply(to_bytes(chat_call("null")))
+    async with gateway_to(reply) as (gateway, _):
+        answer = await ask(gateway, front, stream=stream)
+        (call,) = decode_answer(answer, front, stream=stream).calls
+        if get(front).capabilities.object_arguments:
+            assert (call.arguments, call.state) == ({}, "complete")
+        else:
+            assert (call.raw, call.state) == ("null", "invalid")  # text is passed on as the model wrote it
 
 
 def _assert_nothing_to_run(body, front, text):

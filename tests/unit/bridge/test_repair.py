@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import pytest
 
 from toolwire import Response, Text, Tool, ToolCall
-from toolwire.bridge.repair import CallRepairer, policy_for, repair_calls
+from toolwire.bridge.exchange import Exchange
+from toolwire.bridge.repair import CallRepair, CallRepairer, policy_for
 from toolwire.ir.folding import fold, unfold
 from toolwire.ir.response import Stop
 
@@ -20,6 +23,16 @@ def answer(*calls: ToolCall) -> Response:
 
 def broken(name: str, raw: str, state: str = "invalid") -> ToolCall:
     return ToolCall("c1", name, None, raw, state)
+
+
+class Mended(NamedTuple):
+    response: Response
+    repairs: list[CallRepair]
+
+
+def repair_calls(response: Response, tools: list[Tool], policy: str | None = None) -> Mended:
+    repairer = CallRepairer(tools, policy=policy)
+    return Mended(Exchange().restore(response, repairer=repairer), repairer.repairs)
 
 
 def test_unambiguous_error_is_repaired_for_every_tool():
@@ -67,7 +80,7 @@ def test_valid_calls_pass_unchanged():
 
 def test_stream_and_response_are_repaired_in_the_same_way():
     given = answer(broken("book", "{'days': 3}"), ToolCall("c2", "forecast", {"days": 1}))
-    mender = CallRepairer([READ, WRITE])
-    streamed = fold([made for event in unfold(given) for made in mender.feed(event)])
+    restorer = Exchange().make_restorer(repairer=CallRepairer([READ, WRITE]))
+    streamed = fold([made for event in unfold(given) for made in restorer.feed(event)])
     assert streamed == repair_calls(given, [READ, WRITE]).response
     assert streamed.parts[1].arguments == {"days": 3}

@@ -113,7 +113,7 @@ def test_settings_files_are_loaded_or_rejected_with_a_reason(tmp_path):
             {**UPSTREAM, "models": {"m": {"upstream": "a", "cache": -1}}},
             "models.m.cache must be at least 0 and finite, got -1",
         ),
-        ({"state": {"signatures": -1}}, "state.signatures must be at least 0 and finite, got -1"),
+        ({"state": {"turns": -1}}, "state.turns must be at least 0 and finite, got -1"),
         (
             {**UPSTREAM, "models": {"m": {"targets": [{"upstream": "a", "weight": float("inf")}]}}},
             "a weight must be positive and finite, got inf",

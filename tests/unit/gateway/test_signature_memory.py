@@ -2,13 +2,12 @@
 
 import asyncio
 
-from toolwire.gateway.answer.answer_stats import Continuation
-from toolwire.gateway.shared.continuations import InMemoryContinuations
-from toolwire.ir.parts import Artefact
+from toolwire.gateway.shared.turns import InMemoryTurns, StoredTurn
+from toolwire.ir.parts import Artefact, Reasoning
 
 
 def kept(size=1):
-    return Continuation((Artefact("google", "thought_signature", "x" * size),))
+    return StoredTurn((Reasoning("", artefacts=(Artefact("google", "thought_signature", "x" * size),)),))
 
 
 def known(memory, *call_ids, caller="ann"):
@@ -20,27 +19,27 @@ def keep(memory, call_id, one, caller="ann"):
 
 
 def test_newest_entries_are_kept():
-    memory = InMemoryContinuations(2, 10**6, 60.0, lambda: 0.0)
+    memory = InMemoryTurns(2, 10**6, 60.0, lambda: 0.0)
     for call_id in ("a", "b", "a", "c"):
         keep(memory, call_id, kept())
     assert known(memory, "a", "b", "c") == ["a", "c"]
 
 
 def test_total_size_is_limited():
-    memory = InMemoryContinuations(100, 10_000, 60.0, lambda: 0.0)
+    memory = InMemoryTurns(100, 10_000, 60.0, lambda: 0.0)
     for call_id in ("a", "b", "c"):
         keep(memory, call_id, kept(4_000))
     assert known(memory, "a", "b", "c") == ["b", "c"]
     keep(memory, "b", kept(1))
     keep(memory, "d", kept(4_000))
     assert known(memory, "b", "c", "d") == ["b", "c", "d"]
-    keep(memory, "e", kept(20_000))
-    assert known(memory, "b", "c", "d", "e") == []
+    keep(memory, "e", kept(20_000))  # larger than the memory
+    assert known(memory, "b", "c", "d", "e") == ["b", "c", "d"]
 
 
 def test_entries_expire_and_are_private_to_a_caller():
     now = 0.0
-    memory = InMemoryContinuations(2, 10**6, 60.0, lambda: now)
+    memory = InMemoryTurns(2, 10**6, 60.0, lambda: now)
     keep(memory, "a", kept())
     now = 59.0
     assert known(memory, "a") == ["a"]

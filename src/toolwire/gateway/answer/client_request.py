@@ -45,7 +45,7 @@ class ClientRequest:
 
     def __init__(self, route: Route, body: bytes, headers: Mapping[str, str], query: Mapping[str, str]) -> None:
         self.ingress = route.ingress
-        self.wire: Wire = get(route.ingress.wire)
+        self.wire: Wire = _client_codec(route.ingress.wire, headers)
         self.body = body.removeprefix(BOM_UTF8)  # an upstream may not accept the byte order mark
         self.document = _parse_document(self.body, headers)
         self._request: Request | None = None  # decoded on demand
@@ -89,6 +89,13 @@ class ClientRequest:
     def may_have_calls(self) -> bool:
         """Check whether the history may contain calls; a search in the bytes is cheaper than decoding."""
         return any(mark in self.body for mark in _CALL_MARKS)
+
+
+def _client_codec(name: str, headers: Mapping[str, str]) -> Wire:
+    """Return the codec for the API version that the client names; the newest one if it is unknown."""
+    codec = get(name)
+    version = headers.get("anthropic-version", "") if codec.version else ""
+    return get(f"{name}@{version}") if version in getattr(codec, "versions", {}) else codec
 
 
 def _parse_document(body: bytes, headers: Mapping[str, str]) -> Object:

@@ -15,7 +15,7 @@ from ...ir.parts import Part, ToolCall, ToolResult
 from ...ir.request import Message, Request
 from ...ir.response import Fault, Response, Stop, UpstreamError, Usage
 from ...net.runner import Runner
-from .answer_stats import Continuation, call_fingerprint
+from ..shared.turns import StoredTurn
 
 __all__ = ["GatewayTools", "TurnEvents", "add_usage", "with_gateway_tools"]
 
@@ -36,11 +36,12 @@ class GatewayTools:
 
     def __init__(self, runner: Runner, client: Request, run_id: str) -> None:
         self.request = with_gateway_tools(client, runner)
-        self.continuations: dict[str, Continuation] = {}  # by the id of the client's call beside ours
+        self.turn: StoredTurn | None = None  # the last turn, which the client gets without our calls
         self.earlier_parts: tuple[Part, ...] = ()  # parts sent to the client in earlier turns
         self.usage: Usage | None = None  # of the earlier turns
         self.turns = 0  # earlier turns, which only called our tools
         self._runner = runner
+        self._client_length = len(client.messages)
         self._names = {tool.name for tool in self.request.tools[len(client.tools) :]}  # of our tools
         self._run_id = run_id
         self._earlier: list[ToolCall] = []  # our calls so far
@@ -63,15 +64,14 @@ class GatewayTools:
     async def run(self, response: Response) -> bool:
         """Run our calls of this turn. Return whether the model must be asked again."""
         calls = self.gateway_calls(response)
+        self.turn = StoredTurn(response.parts, self.request.messages[self._client_length :])
         if not calls:
             return False
         earlier = tuple(self._earlier)
         self._earlier += calls
         results = await self._runner.run(calls, run_id=self._run_id, earlier=earlier)
         if self.is_client_visible(response):
-            client_call = next(call for call in response.calls if not self.is_gateway_tool(call.name))
-            called = call_fingerprint(client_call.name, client_call.arguments, client_call.raw)
-            self.continuations[client_call.id] = Continuation(calls=tuple(calls), results=tuple(results), call=called)
+            self.turn = replace(self.turn, hidden=tuple([call.id for call in calls]), results=tuple(results))
             return False
         self.turns += 1
         if self.turns >= _MAX_TURNS:
@@ -154,7 +154,7 @@ class TurnEvents:
             return []
         stops = event.stops
         if self._hidden and not self._has_client_call:
-            stops = tuple(Stop("stop") if stop.reason == "tool_calls" else stop for stop in stops)
+            stops = tuple(Stop("stop") if stop and stop.reason == "tool_calls" else stop for stop in stops)
         return [replace(event, stops=stops)]
 
 

@@ -1,19 +1,21 @@
 """A client's request to one target, and the conversion of the answer: bytes in, bytes out. No I/O here.
 
-`PassThroughRequest` if client and upstream use the same wire and nothing has to be adapted: bytes are forwarded and observed.
-`TranslatedRequest` for everything else.
+`PassThroughRequest` if client and upstream use the same wire and the answer needs no change: bytes are forwarded and
+observed. `TranslatedRequest` for everything else. Between equal wires both keep the client's headers, API version and
+unknown fields; only the conversation changes, if a stored turn is restored in it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from time import time
 from typing import Protocol
 
 from msgspec.structs import replace
 
 from ...bridge.emulation import Emulation
-from ...bridge.repair import CallRepair, CallRepairer, repair_calls
+from ...bridge.repair import CallRepair, CallRepairer
 from ...bridge.report_answer import AnswerReporter
 from ...ir.errors import ProtocolError
 from ...ir.folding import unfold
@@ -93,20 +95,35 @@ def make_outbound(
     `modified` is the request with additions of the gateway, if there are any; `gateway_tools` runs the gateway's tools.
     """
     endpoint = target.upstream.endpoint(target.model)
-    if modified is None and _can_pass_through(client_request, target, endpoint):
-        return PassThroughRequest(client_request, endpoint)
-    return TranslatedRequest(
-        client_request, client_request.request if modified is None else modified, target, gateway_tools
-    )
+    request = client_request.request if modified is None else modified
+    if gateway_tools is not None or target.row.retrieve or not _keeps_body(client_request, target, endpoint):
+        return TranslatedRequest(client_request, request, target, gateway_tools)
+    body = _same_wire_body(client_request, modified, endpoint)
+    if target.row.repair is None:
+        return PassThroughRequest(client_request, endpoint, body)
+    return TranslatedRequest(client_request, request, target, same_wire_body=body)
 
 
-def _can_pass_through(client_request: ClientRequest, target: Target, endpoint: Endpoint) -> bool:
-    """Check that the wires are equal and that neither the settings nor the vendor require changes."""
+def _same_wire_body(client_request: ClientRequest, restored: Request | None, endpoint: Endpoint) -> bytes:
+    """Return the client's body for the target's model, with the conversation of `restored` if it is given."""
+    if restored is None and not endpoint.changes_body:
+        return replace_model(client_request.body, client_request.document, endpoint.model)
+    document = client_request.document
+    if restored is not None:
+        encoded, _ = client_request.wire.encode_request(restored)
+        conversation = client_request.wire.conversation
+        document = {**document, conversation: encoded[conversation]}
+    if "model" in document:
+        document = {**document, "model": endpoint.model}
+    return to_bytes(endpoint.finish_body(document, client_request.wire.version))
+
+
+def _keeps_body(client_request: ClientRequest, target: Target, endpoint: Endpoint) -> bool:
+    """Check that the wires are equal and that neither the settings nor the vendor change the request."""
     vendor = endpoint.vendor
     return (
         endpoint.wire.name == client_request.wire.name
         and target.row.emulate is None
-        and target.row.repair is None
         and vendor.dialect is None
         and (vendor.id is None or _has_valid_ids(client_request, endpoint.wire.limits))
         and not any(field in client_request.document for field in endpoint.renamed_fields)
@@ -130,16 +147,11 @@ def _has_every_default(client_request: ClientRequest, defaults: RequestDefaults)
 
 
 class PassThroughRequest:
-    """A request between equal wires, forwarded unchanged."""
+    """A request between equal wires. Its answer is forwarded unchanged."""
 
-    def __init__(self, client_request: ClientRequest, endpoint: Endpoint) -> None:
+    def __init__(self, client_request: ClientRequest, endpoint: Endpoint, body: bytes) -> None:
         self.endpoint = endpoint
-        self.body = replace_model(client_request.body, client_request.document, endpoint.model)
-        if endpoint.changes_body:
-            document = client_request.document
-            if "model" in document:
-                document = {**document, "model": endpoint.model}
-            self.body = to_bytes(endpoint.finish_body(document, client_request.headers.get("anthropic-version")))
+        self.body = body
         self.headers = endpoint.merge_headers(client_request.headers)
         self.losses = Losses()
         self.stats = AnswerStats()
@@ -196,13 +208,16 @@ class TranslatedRequest:
         *,
         emulation: Emulation | None = None,
         previous: TranslatedRequest | None = None,
+        same_wire_body: bytes | None = None,
     ) -> None:
         """Encode the request.
 
         `emulation` is set for a retry, which has its prompt already. A later request shares the losses, statistics and
-        stream encoder of `previous`, because the client gets one answer.
+        stream encoder of `previous`, because the client gets one answer. `same_wire_body` is sent as it is.
         """
         self.endpoint = target.upstream.endpoint(target.model)
+        if self.endpoint.wire.name == client_request.wire.name:
+            self.endpoint = self.endpoint.with_version(client_request.wire.version)
         self.losses: Losses = Losses() if previous is None else previous.losses
         self.stats: AnswerStats = AnswerStats() if previous is None else previous.stats
         self.repairs: list[CallRepair] = [] if previous is None else previous.repairs
@@ -220,20 +235,30 @@ class TranslatedRequest:
             emulation=emulation,
             client=client_request.wire.capabilities,
             is_alias=True,
+            repairer=self._make_repairer(),
+            same_wire_body=same_wire_body,
         )
         if client_request.strict:
             require_lossless(self.losses)
         self.body = self._endpoint_request.body
-        self.headers = self.endpoint.headers
+        is_same_wire = self.endpoint.wire.name == client_request.wire.name
+        self.headers = self.endpoint.merge_headers(client_request.headers) if is_same_wire else self.endpoint.headers
         self._spent_usage: Usage | None = (
             None if emulation is None or previous is None else previous._spent_usage
         )  # on rejected answers
         self._stream_encoder: StreamEncoder | None = None if previous is None else previous._stream_encoder
 
+    def _make_repairer(self) -> CallRepairer | None:
+        if self._target.row.repair is None:
+            return None
+        repairer = CallRepairer(self._request.tools, policy=self._target.row.repair)
+        repairer.repairs = self.repairs
+        return repairer
+
     @property
     def _encoder(self) -> StreamEncoder:
         if self._stream_encoder is None:
-            self._stream_encoder = self._client_request.wire.stream_encoder(self._request)
+            self._stream_encoder = self._client_request.wire.stream_encoder(self._client_request.request)
             self._stream_encoder.losses = self.losses
         return self._stream_encoder
 
@@ -263,13 +288,9 @@ class TranslatedRequest:
     def read_answer(self, data: bytes) -> None:
         """Decode a whole answer, parse and repair its calls, and add the usage of rejected answers to its own."""
         endpoint_request = self._endpoint_request
-        response = endpoint_request.restore_calls(endpoint_request.decode_answer(data))
+        response = endpoint_request.restore(endpoint_request.decode_answer(data))
         if response.fault is not None:
             raise UpstreamError(endpoint_request.sanitise_fault(response.fault))
-        if self._target.row.repair is not None:
-            repaired = repair_calls(response, self._request.tools, policy=self._target.row.repair)
-            response = repaired.response
-            self.repairs += repaired.repairs
         if self._spent_usage is not None:
             response = replace(response, usage=add_usage(self._spent_usage, response.usage))
         self._response = response
@@ -285,14 +306,14 @@ class TranslatedRequest:
             return None
         response = self._response if self._events is None or self._events.response is None else self._events.response
         if not await gateway_tools.run(response):
-            self.stats.add_gateway_calls(gateway_tools.continuations)
             return None
         return TranslatedRequest(
             self._client_request, gateway_tools.request, self._target, gateway_tools, previous=self
         )
 
     def encode_answer(self) -> bytes:
-        document, new_losses = self._client_request.wire.encode_response(self._make_client_response())
+        client_request = self._client_request
+        document, new_losses = client_request.wire.encode_response(self._make_client_response(), client_request.request)
         self.losses.extend(new_losses)
         return finite_to_bytes(document)
 
@@ -304,21 +325,19 @@ class TranslatedRequest:
         response = (
             self._response if self._gateway_tools is None else self._gateway_tools.merged_response(self._response)
         )
+        if response.created is None and self._client_request.wire.capabilities.timestamps:
+            response = replace(response, created=int(time()))
         AnswerReporter(self._client_request.wire.name, self.losses).report_response(response)
         self.stats.add_response(response)
         return response
 
     def open_stream(self) -> Stream:
-        """Convert the stream in steps: repair of calls first, then the removal of the gateway's own calls."""
-        repairer = None
-        if self._target.row.repair is not None:
-            repairer = CallRepairer(self._request.tools, policy=self._target.row.repair)
-            repairer.repairs = self.repairs
-        steps = [step.feed for step in (repairer, self._events) if step is not None]
+        """Convert the stream; the gateway's own calls are removed from it."""
+        steps = [] if self._events is None else [self._events.feed]
         is_first = self._gateway_tools is None or self._gateway_tools.turns == 0
         return TranslatedStream(
             self._endpoint_request,
-            self._client_request.wire.name,
+            self._client_request.wire,
             self._encoder,
             self.stats,
             steps,

@@ -24,19 +24,19 @@ from ...ir.response import Fault, UpstreamError
 from ...net.http import Reply
 from ...net.key_command import KeyCommandError
 from ...net.replies import drain, is_document, read_reply_body, transport_losses
-from ...net.retry import RetryPolicy, network_fault, resolve_retry_after
+from ...net.retry import RetryPolicy, resolve_retry_after
 from ...net.runner import Runner
 from ...run.observe import Retriever
-from ..faults import as_gateway_fault, fault_from, is_gateway_fault
+from ..faults import as_gateway_fault, fault_from, is_gateway_fault, network_fault_of
 from ..observe.request_log import RequestLog
 from ..settings import LimitsRow
-from ..shared.continuations import ContinuationStore, calls_without_artefacts, restore_continuations
-from .answer_stats import Continuation
+from ..shared.turns import MAX_TURN_BYTES, StoredTurn, TurnStore
 from .cache import AnswerCache
 from .client_request import ClientRequest
 from .downstream import ArrayFrames, Downstream
 from .gateway_tools import GatewayTools
 from .outbound import OutboundRequest, PassThroughRequest, make_outbound
+from .restore_turns import find_turn_keys, restore_turns, turn_is_incomplete, turn_keys, turn_origin
 from .routing import Router, Target, select_capable_targets
 from .streams import Stream
 from .upstream_reply import open_reply
@@ -56,7 +56,7 @@ class Dependencies(Struct, frozen=True):
     """Dependencies shared by all requests."""
 
     router: Router
-    memory: ContinuationStore
+    memory: TurnStore
     limits: LimitsRow
     clock: Callable[[], float]
     cache: AnswerCache
@@ -86,7 +86,7 @@ class RequestHandler:
         )
         # each target has its own timeout, so a slow one leaves enough time for the next
         self._deadline = dependencies.clock() + sum(target.upstream.row.timeout for target in self._plan)
-        self._continuations: Mapping[str, Continuation] = {}  # stored data of calls in the history, by call id
+        self._stored_turns: Mapping[str, StoredTurn] = {}  # turns of the history, by key
         self._stream: Stream | None = None  # the stream being relayed
         self._gateway_tools: GatewayTools | None = None
         self._pending_end = b""  # the end of a stream, held back until the work before it is done
@@ -108,7 +108,7 @@ class RequestHandler:
             )
             return
         try:
-            await self._load_continuations()
+            await self._load_turns()
             await self._try_targets()
         except asyncio.CancelledError:
             if self._http_exchange.disconnected:
@@ -136,11 +136,18 @@ class RequestHandler:
         _log.exception("request %s failed", self._request_log.id)
         return _INTERNAL_FAULT
 
-    async def _load_continuations(self) -> None:
-        if self._client_request.may_have_calls() and self._dependencies.memory.has_any:
-            calls = calls_without_artefacts(self._client_request.request)
-            if calls:
-                self._continuations = await self._dependencies.memory.load(self._request_log.caller, calls)
+    async def _load_turns(self) -> None:
+        """Load the stored turns of the history. Turns without calls matter only to a target of another wire."""
+        client_request, memory = self._client_request, self._dependencies.memory
+        if not memory.has_any:
+            return
+        crosses_wires = any(
+            target.upstream.endpoint(target.model).wire.name != client_request.wire.name for target in self._plan
+        )
+        if crosses_wires or client_request.may_have_calls():
+            keys = find_turn_keys(client_request.request, by_text=crosses_wires)
+            if keys:
+                self._stored_turns = await memory.load(self._request_log.caller, keys)
 
     def _make_cache_key(self) -> bytes | None:
         """Return the key of a cacheable request.
@@ -244,7 +251,7 @@ class RequestHandler:
             self._down.restart_idle_timer()
             return await self._fail_idle(self._down)
         except (TimeoutError, ConnectionError) as error:
-            return network_fault(error, out.endpoint.origin)
+            return network_fault_of(error, target.upstream.name)
         except UpstreamError as error:
             return error.fault
         except KeyCommandError as error:
@@ -265,12 +272,11 @@ class RequestHandler:
         If the gateway has nothing to add, None leaves the client's bytes untouched, so that they can be passed through.
         """
         runner = self._dependencies.runner_for(self._client_request.model) if target.row.tools else None
-        if runner is None and not self._continuations and not target.row.retrieve:
+        if runner is None and not self._stored_turns and not target.row.retrieve:
             return make_outbound(self._client_request, None, target)
         request = self._client_request.request
-        if self._continuations:
-            endpoint = target.upstream.endpoint(target.model)
-            request = restore_continuations(request, self._continuations, endpoint.wire.provider, endpoint.origin)
+        if self._stored_turns:
+            request = restore_turns(request, self._stored_turns, turn_origin(target.upstream.endpoint(target.model)))
         if target.row.retrieve and self._dependencies.retriever is not None:
             request = replace(request, tools=tuple(self._dependencies.retriever.choose(request, request.tools)))
         if runner is None:
@@ -343,14 +349,14 @@ class RequestHandler:
         if self._down is not None:
             if is_buffered:
                 self._pending_end = out.encode_stream()
-            await self._store_continuations(out)
+            await self._store_turn(out)
             await self._write_pending_end()
             await self._down.end()
             return
         started_at = perf_counter()
         written = out.encode_answer()
         self._request_log.overhead += perf_counter() - started_at
-        await self._store_continuations(out)
+        await self._store_turn(out)
         if self._cache_key is not None:
             self._dependencies.cache.put(self._cache_key, written, self._plan[0].row.cache)
         await self._http_exchange.respond(
@@ -360,16 +366,18 @@ class RequestHandler:
     def _response_headers(self) -> dict[str, str]:
         return {"content-type": "application/json", "x-request-id": self._request_log.id}
 
-    async def _store_continuations(self, out: OutboundRequest) -> None:
-        """Store continuations before the answer ends: the next request may arrive at once, at another machine."""
-        if out.stats.continuations:
-            model_and_origin = (out.endpoint.model, out.endpoint.origin)
-            continuations = {
-                call_id: continuation.bind(*model_and_origin)
-                for call_id, continuation in out.stats.continuations.items()
-            }
-            out.stats.continuations = {}
-            await self._dependencies.memory.save(self._request_log.caller, continuations)
+    async def _store_turn(self, out: OutboundRequest) -> None:
+        """Store a turn before the answer ends: the next request may arrive at once, at another machine."""
+        turn = out.stats.turn if self._gateway_tools is None else self._gateway_tools.turn
+        if turn is None:
+            return
+        out.stats.turn = None
+        endpoint = out.endpoint
+        if not turn_is_incomplete(turn, same_wire=endpoint.wire.name == self._client_request.wire.name):
+            return
+        turn = turn.bind(endpoint.model, turn_origin(endpoint))
+        if turn.size <= MAX_TURN_BYTES:
+            await self._dependencies.memory.save(self._request_log.caller, dict.fromkeys(turn_keys(turn), turn))
 
     async def _write_pending_end(self) -> None:
         if self._pending_end and self._down is not None:
@@ -384,7 +392,8 @@ class RequestHandler:
             try:
                 data = await reply.read()
             except TimeoutError as error:
-                return await self._fail_stream(stream.fail(network_fault(error, out.endpoint.origin)), stream, down)
+                fault = network_fault_of(error, self._request_log.upstream or "")
+                return await self._fail_stream(stream.fail(fault), stream, down)
             except ConnectionError:
                 data = b""  # the decoder decides whether the stream was complete
             if not data:
@@ -399,7 +408,7 @@ class RequestHandler:
             if _is_finished(stream):
                 self._pending_end = output
                 if self._gateway_tools is None:  # else our tools run first
-                    await self._store_continuations(out)
+                    await self._store_turn(out)
                     await self._write_pending_end()
                     self._is_fully_sent = stream.ended and not self._client_request.as_array
             elif output:

@@ -29,6 +29,7 @@ class UnknownModel(ToolwireError):
     """No row of the settings has this name. The front adds its pointer, and the path that lists the names."""
 
     default_status = 404
+    code = "model_not_found"
 
 
 class NoTarget(ToolwireError):

@@ -8,7 +8,10 @@ would be billed, and would run its calls, a second time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from time import time
 from typing import Protocol
+
+from msgspec.structs import replace
 
 from ...bridge.report_answer import AnswerReporter
 from ...ir.errors import ToolwireError, TruncatedStream
@@ -24,7 +27,7 @@ from .answer_stats import AnswerStats
 
 __all__ = ["PassThroughStream", "Stream", "TranslatedStream", "expected_choices"]
 
-_CONTENT_DELTAS = frozenset({TextDelta, CallDelta})  # only the encoder needs them
+_CONTENT_DELTAS = frozenset({TextDelta, CallDelta})  # no step and no loss report needs them
 
 
 class Stream(Protocol):
@@ -154,7 +157,7 @@ class TranslatedStream:
     def __init__(
         self,
         endpoint_request: EndpointRequest,
-        wire: str,
+        wire: Wire,
         encoder: StreamEncoder,
         stats: AnswerStats,
         steps: Sequence[Callable[[Event], list[Event]]],
@@ -168,7 +171,8 @@ class TranslatedStream:
         self._endpoint_request = endpoint_request
         self._answer_stream = endpoint_request.open_stream()
         self._encoder = encoder
-        self._reporter = AnswerReporter(wire, endpoint_request.losses)
+        self._reporter = AnswerReporter(wire.name, endpoint_request.losses)
+        self._adds_time = wire.capabilities.timestamps
         self._stats = stats
         self._steps = steps
         self._started = not is_first  # the client has got its ResponseStart
@@ -212,11 +216,11 @@ class TranslatedStream:
 
         Content deltas skip the steps if there are none: they are the most frequent events.
         """
-        encode, has_no_steps = self._encoder.feed, not self._steps
+        encode, add_event, has_no_steps = self._encoder.feed, self._stats.add_event, not self._steps
         for event in events:
             if has_no_steps and type(event) in _CONTENT_DELTAS:
                 out.append(encode(event))
-                self._stats.content_bytes += len(event.escaped)  # type: ignore[union-attr]
+                add_event(event)
                 continue
             if isinstance(event, ResponseEnd):
                 self.ended = True
@@ -236,10 +240,13 @@ class TranslatedStream:
         """
         if isinstance(event, StreamFault):
             self.fault = fault = self._endpoint_request.sanitise_fault(event.fault)
-            return self._encoder.feed(StreamFault(fault, event.stop))
+            return self._encoder.feed(StreamFault(fault, event.end))
+        if isinstance(event, ResponseStart):
+            self._started = True
+            if event.created is None and self._adds_time:
+                event = replace(event, created=int(time()))
         self._reporter.report_event(event)
         self._stats.add_event(event)
-        self._started = self._started or isinstance(event, ResponseStart)
         return self._encoder.feed(event)
 
     def fail(self, fault: Fault) -> bytes:

@@ -1,1 +1,1 @@
-"""State that requests and gateway processes share: keys, rate limits, continuations, Redis."""
+"""State that requests and gateway processes share: keys, rate limits, turns, Redis."""

@@ -1,4 +1,4 @@
-"""The state of a gateway, shared or its own, as configured: limits, signatures, usage.
+"""The state of a gateway, shared or its own, as configured: limits, turns, usage.
 
 state = open_state(settings, os.environ)
 gateway = Gateway(settings, limiter=state.limiter, memory=state.memory, sinks=state.sinks)
@@ -17,8 +17,8 @@ from msgspec import Struct
 from ...ir.errors import ConfigError
 from ..observe.request_log import Sink
 from ..settings import Settings, StateRow
-from .continuations import ContinuationStore, open_in_memory
 from .limits import InProcessLimiter, Limiter
+from .turns import TurnStore, open_in_memory
 
 __all__ = ["State", "open_state", "usage_address"]
 
@@ -29,7 +29,7 @@ class State(Struct, frozen=True):
     """The parts of a gateway's state. `aclose` runs `close_callbacks` in order."""
 
     limiter: Limiter
-    memory: ContinuationStore
+    memory: TurnStore
     sinks: tuple[Sink, ...] = ()
     close_callbacks: tuple[Callable[[], Awaitable[None]], ...] = ()
 
@@ -43,7 +43,7 @@ def open_state(settings: Settings, environment: Mapping[str, str]) -> State:
     row = settings.state
     url = _resolve_address(row.url, row.url_env, "url", environment)
     limiter: Limiter = InProcessLimiter(time.monotonic)
-    memory: ContinuationStore = open_in_memory(row)
+    memory: TurnStore = open_in_memory(row)
     close_callbacks: list[Callable[[], Awaitable[None]]] = []
     if url is not None:
         limiter, memory, close = _open_shared(url, row, limiter, memory)
@@ -65,21 +65,21 @@ def usage_address(settings: Settings, environment: Mapping[str, str]) -> str | N
 
 
 def _open_shared(
-    url: str, row: StateRow, local_limiter: Limiter, local_memory: ContinuationStore
-) -> tuple[Limiter, ContinuationStore, Callable[[], Awaitable[None]]]:
+    url: str, row: StateRow, local_limiter: Limiter, local_memory: TurnStore
+) -> tuple[Limiter, TurnStore, Callable[[], Awaitable[None]]]:
     """Open the limiter and the memory in Redis, and return them with the function that closes the connection.
 
     The local ones are used during an outage.
     """
     if not url.startswith(_SCHEMES):
         raise ConfigError("state.url is not a Redis address", hint="use redis://host:6379/0, rediss://… or unix://…")
-    from .redis_continuations import RedisContinuations
     from .redis_limits import RedisLimiter
     from .redis_link import RedisLink
+    from .redis_turns import RedisTurns
 
     link = RedisLink(url, time.monotonic)
     limiter = RedisLimiter(link, None if row.strict else local_limiter)
-    return limiter, RedisContinuations(link, local_memory, row.signature_seconds, strict=row.strict), link.aclose
+    return limiter, RedisTurns(link, local_memory, row.turn_seconds, strict=row.strict), link.aclose
 
 
 def _resolve_address(value: str | None, variable: str | None, name: str, environment: Mapping[str, str]) -> str | None:

@@ -9,9 +9,12 @@ from msgspec.structs import replace
 
 from ...ir.errors import ProtocolError
 from ...ir.losses import Losses
-from ...ir.parts import Media, Part, Reasoning, ToolCall
+from ...ir.parts import CallState, Media, Part, Reasoning, ToolCall
 from ...ir.pointer import JSON, Object
+from ...ir.request import Request
 from ...ir.response import Response, Stop, StopReason, Usage
+from ...ir.text import dumps
+from ...stream.strict import parse_arguments, parse_partial
 from ..fields import (
     decode_list,
     read_extra,
@@ -31,6 +34,8 @@ __all__ = [
     "encode_response",
     "read_stop",
     "read_usage",
+    "report_last_call",
+    "report_truncated",
     "write_answer_block",
     "write_stop",
     "write_usage",
@@ -60,16 +65,15 @@ _STOP_NAMES: dict[StopReason, str] = {reason: word for word, reason in _REASONS.
 
 
 def decode_response(body: Object) -> Response:
-    """Decode a response or an error body; a last call without arguments is truncated if a limit ended the answer."""
+    """Decode a response or an error body; the last call is truncated if a limit ended the answer."""
     if require_object(body).get("type") == "error":
         return Response(fault=read_fault(body))
     if type(body.get("content")) is not list:
         raise ProtocolError("expected an array of content blocks", pointer="/content")
     parts = decode_list(body, "content", read_block)
     stop = read_stop(body, any(_is_call(part) for part in parts))
-    if stop is not None and is_truncated(stop) and parts and type(parts[-1]) is ToolCall and not parts[-1].arguments:
-        # the answer was truncated here, so a call without arguments was truncated before its arguments
-        parts[-1] = replace(parts[-1], arguments=None, raw="", state="truncated")
+    if stop is not None and is_truncated(stop) and parts and type(parts[-1]) is ToolCall:
+        parts[-1] = _as_truncated(parts[-1])
     extra = read_extra(body, _KNOWN, NAME)
     form = remember_form(body, _DEFAULT_HEADERS, extra.get(_FORM, {}))
     if "usage" not in body:
@@ -89,6 +93,16 @@ def decode_response(body: Object) -> Response:
 def is_truncated(stop: Stop) -> bool:
     """Return whether a limit stopped the model before it finished."""
     return stop.reason in ("length", "context_window")
+
+
+def _as_truncated(call: ToolCall) -> ToolCall:
+    """Mark the last call of an answer that a limit ended.
+
+    Its input holds the parameters that were complete by then, or none. In a document, a complete input looks like the
+    beginning of a longer one, and half a call must not be run.
+    """
+    raw = dumps(call.arguments)[:-1] if call.arguments else ""
+    return replace(call, arguments=None, raw=raw, state="truncated")
 
 
 def _is_call(part: Part) -> bool:
@@ -169,14 +183,17 @@ def write_usage(usage: Usage, losses: Losses | None = None) -> Object:
     return write_extra(restore_form(out, usage.extra.get(_FORM, {})), usage.extra, NAME)
 
 
-def encode_response(response: Response) -> Encoded:
+def encode_response(response: Response, request: Request | None = None) -> Encoded:
     """Encode a response; other choices and the timestamp are losses."""
+    del request  # no field of an answer depends on it
     losses = Losses()
     content: list[Object] = []
     for number, part in enumerate(response.parts):
         block = write_answer_block(part, losses, f"/parts/{number}")
         if block is not None:
             content.append(block)
+    if response.parts and type(response.parts[-1]) is ToolCall:
+        report_last_call(response.parts[-1].state, response.stop, losses, f"/parts/{len(response.parts) - 1}")
     if response.created is not None:
         losses.add("/created", "created", "dropped", "Anthropic answers have no timestamp", "info")
     if response.alternatives:
@@ -214,10 +231,34 @@ def write_answer_block(part: Part, losses: Losses, path: str) -> Object | None:
         form = part.extra.get(_FORM, {})
         signature = {} if "signature" in form or ":signature" in form else {"signature": ""}
         return write_extra({"type": "thinking", "thinking": text, **signature}, part.extra, NAME)
+    if isinstance(part, ToolCall) and part.state == "truncated":
+        part = _write_truncated(part, losses, path)
     artefacts = getattr(part, "artefacts", ())
     if any(artefact.provider != NAME for artefact in artefacts):
         losses.add(f"{path}/artefacts", "artefact", "dropped", "it belongs to another provider")
     return write_block(part, losses, path)
+
+
+def _write_truncated(call: ToolCall, losses: Losses, path: str) -> ToolCall:
+    """Return a truncated call with the complete members of its arguments, as the API does at `max_tokens`."""
+    if call.kind == "freeform":
+        return call
+    report_truncated(call.raw or "", losses, path)
+    return replace(call, arguments=parse_partial(call.raw or ""), raw=None)
+
+
+def report_truncated(raw: str, losses: Losses, path: str) -> None:
+    """Report the text of a truncated call that its `input`, an object, cannot hold."""
+    if raw and parse_arguments(f"{raw}}}")[0] is None:
+        detail = "it is truncated; only complete arguments are in its input, and the stop reason is max_tokens"
+        losses.add(path, "call", "weakened", detail)
+
+
+def report_last_call(state: CallState, stop: Stop | None, losses: Losses, path: str) -> None:
+    """Report a complete call that ends an answer at a limit: to clients it looks like a truncated one."""
+    if state == "complete" and stop is not None and is_truncated(stop):
+        detail = "the last call of an Anthropic answer counts as truncated if a limit ended the answer"
+        losses.add(path, "call", "weakened", detail)
 
 
 def write_stop(stop: Stop | None, losses: Losses) -> Object:

@@ -53,7 +53,7 @@ _KNOWN = frozenset({"text", "tool_use", "thinking", "redacted_thinking"})
 class _OpenBlock:
     """A content block that is not closed yet."""
 
-    __slots__ = ("artefacts", "delta", "extra_fragments", "fields", "key", "kind", "pieces")
+    __slots__ = ("artefacts", "delta", "extra_fragments", "fields", "held", "key", "kind", "pieces")
 
     def __init__(self, key: int, kind: str, fields: Object) -> None:
         self.key = key
@@ -61,6 +61,7 @@ class _OpenBlock:
         self.fields = fields
         self.delta: Callable[[int, bytes], Event] | None = _DELTAS.get(kind)
         self.pieces: list[bytes] = []  # escaped input of a call or an unknown block, parsed at its end
+        self.held = b""  # a closing brace at the end of a call's input so far
         self.artefacts: tuple[Artefact, ...] = ()
         self.extra_fragments = Fragments()  # fields from deltas of an unknown type
 
@@ -85,9 +86,8 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         self._has_calls = False
         self._stop: Object = {}  # stop reason and other fields of message_delta
         self._extra: Extra = {}
-        self._empty_call_key: int | None = (
-            None  # a call that ended without arguments: later events show if it was truncated
-        )
+        # a complete call and its arguments; later events show whether it was truncated
+        self._last_call: tuple[_OpenBlock, Object] | None = None
 
     def _is_complete(self) -> bool:
         return False  # only message_stop ends the answer
@@ -98,9 +98,9 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         if fast is not None and not self._pending_surrogates:
             block, fragment = self._blocks.get(int(fast[1])), fast[2]
             if block is not None and block.delta is not None and is_utf8(fragment):
-                if fragment:
-                    if block.kind == "tool_use":
-                        block.pieces.append(fragment)
+                if block.kind == "tool_use":
+                    self._append_input(block, fragment, events)
+                elif fragment:
                     events.append(block.delta(block.key, fragment))
                 return
         event = self._read_object(payload)
@@ -151,7 +151,7 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         """Open a block and emit its start event, with the text or signature that `content_block_start` may hold."""
         if self._id is None:
             raise ProtocolError("a content block starts before message_start", status=502)
-        self._end_empty_call(events)
+        self._end_last_call(events)
         fields = require_object(event.get("content_block"), "content_block")
         kind = read_string(fields, "type")
         index = _index(event)
@@ -197,10 +197,26 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         if not text:
             return
         escaped = self._escape(block.key, text)
-        if block.delta is None or block.kind == "tool_use":
+        if block.kind == "tool_use":
+            self._append_input(block, escaped, events)
+        elif block.delta is None:
             block.pieces.append(escaped)
-        if block.delta is not None and escaped:
+        elif escaped:
             events.append(block.delta(block.key, escaped))
+
+    def _append_input(self, block: _OpenBlock, escaped: bytes, events: list[Event]) -> None:
+        """Emit a fragment of a call's input without a final closing brace, which may have to stay away.
+
+        The last call of an answer that a limit ended is truncated (see `response._as_truncated`), and must not look
+        complete. Whether it is the last one becomes known after its end.
+        """
+        if block.held:
+            escaped, block.held = block.held + escaped, b""
+        if escaped[-1:] == b"}":
+            escaped, block.held = escaped[:-1], b"}"
+        if escaped:
+            block.pieces.append(escaped)
+            events.append(CallDelta(block.key, escaped))
 
     def _set_signature(self, block: _OpenBlock, kind: str, data: str | None) -> None:
         if data:
@@ -211,9 +227,7 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         block = self._open_block(event)
         del self._blocks[_index(event)]
         if rest := self._flush_surrogate(block.key):
-            block.pieces.append(rest)
-            if block.delta is not None:
-                events.append(block.delta(block.key, rest))
+            self._append_rest(block, rest, events)
         if block.kind == "text":
             citations = block.fields.get("citations")
             events.append(TextEnd(block.key, (), {NAME: {"citations": citations}} if citations else {}))
@@ -227,25 +241,42 @@ class MessagesStreamDecoder(BaseStreamDecoder):
                 value["input"] = parse_arguments(unescape(b"".join(block.pieces)))[0] or {}
             events.append(WholePart(block.key, Opaque(NAME, block.kind, value)))
 
+    def _append_rest(self, block: _OpenBlock, rest: bytes, events: list[Event]) -> None:
+        if block.kind == "tool_use":
+            self._append_input(block, rest, events)
+        elif block.delta is None:
+            block.pieces.append(rest)
+        else:
+            events.append(block.delta(block.key, rest))
+
     def _end_call(self, block: _OpenBlock, events: list[Event]) -> None:
-        """End a call; one without arguments stays pending until later events show whether it was truncated."""
+        """End a call; a complete one stays pending until later events show whether it was truncated."""
         complete_input = block.fields.get("input")
         if not block.pieces and complete_input:  # some servers send the arguments in content_block_start
             self._append_text(block, dumps(complete_input), events)
-        if not block.pieces:
-            self._empty_call_key = block.key
-            return
-        raw = unescape(b"".join(block.pieces))
+        raw = unescape(b"".join([*block.pieces, block.held]))
         arguments, state = parse_arguments(raw)
-        events.append(CallEnd(block.key, arguments, None if state == "complete" else raw, state))
+        if state == "complete":
+            self._last_call = block, arguments or {}
+            return
+        self._release_held(block, events)
+        events.append(CallEnd(block.key, None, raw, state))
 
-    def _end_empty_call(self, events: list[Event], *, is_cut: bool = False) -> None:
-        """End the pending call without arguments: truncated if `is_cut`, else complete with `{}`."""
-        if self._empty_call_key is not None:
-            events.append(
-                CallEnd(self._empty_call_key, None, "", "truncated") if is_cut else CallEnd(self._empty_call_key, {})
-            )
-            self._empty_call_key = None
+    def _release_held(self, block: _OpenBlock, events: list[Event]) -> None:
+        if block.held:
+            events.append(CallDelta(block.key, block.held))
+
+    def _end_last_call(self, events: list[Event], *, is_cut: bool = False) -> None:
+        """End the pending call: truncated if `is_cut`, else with its closing brace."""
+        if self._last_call is None:
+            return
+        block, arguments = self._last_call
+        self._last_call = None
+        if is_cut:
+            events.append(CallEnd(block.key, None, unescape(b"".join(block.pieces)), "truncated"))
+            return
+        self._release_held(block, events)
+        events.append(CallEnd(block.key, arguments))
 
     def _open_block(self, event: Object) -> _OpenBlock:
         block = self._blocks.get(_index(event))
@@ -266,9 +297,9 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         self._over = True
 
     def _finish(self, events: list[Event]) -> None:
-        """Emit the end of the answer; only the stop reason shows whether a pending empty call was truncated."""
+        """Emit the end of the answer; only the stop reason shows whether a pending call was truncated."""
         stop = read_stop(self._stop, self._has_calls)
-        self._end_empty_call(events, is_cut=stop is not None and is_truncated(stop))
+        self._end_last_call(events, is_cut=stop is not None and is_truncated(stop))
         for name, fields in read_unknown(self._stop, ("stop_reason", "stop_sequence", "stop_details"), NAME).items():
             self._extra = {**self._extra, name: {**self._extra.get(name, {}), **fields}}
         events.append(ResponseEnd((stop,) if stop is not None else (), self._extra))

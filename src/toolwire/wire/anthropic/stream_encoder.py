@@ -34,13 +34,13 @@ from ..base_encoder import BaseStreamEncoder
 from ..fields import write_extra
 from .blocks import NAME, PROVIDER
 from .fault import write_fault
-from .response import write_answer_block, write_stop, write_usage
+from .response import report_last_call, report_truncated, write_answer_block, write_stop, write_usage
 
 __all__ = ["MessagesStreamEncoder"]
 
 _DELTA = b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,"delta":{"type":"%b","%b":"'
-_STARTS = (TextStart, ReasoningStart, CallStart)
-_ENDS = (TextEnd, ReasoningEnd, CallEnd)
+_STARTS = frozenset({TextStart, ReasoningStart, CallStart, WholePart})
+_ENDS = frozenset({TextEnd, ReasoningEnd, CallEnd, WholePart})
 
 
 class MessagesStreamEncoder(BaseStreamEncoder):
@@ -57,6 +57,8 @@ class MessagesStreamEncoder(BaseStreamEncoder):
         self._index = 0
         self._delta_prefix = b""  # a delta event up to its fragment; empty until the block is written
         self._freeform: list[bytes] = []  # input of the open freeform call so far
+        self._last_call: CallEnd | None = None
+        self._last_key: int | None = None  # the last item of the first choice
         self._section: int | None = None  # the summary section of the last thinking fragment
 
     def _write(self, event: Event) -> bytes:
@@ -104,13 +106,14 @@ class MessagesStreamEncoder(BaseStreamEncoder):
 
     def _dispatch(self, event: Event) -> bytes:
         """Write the event if its block is open or none is; queue it otherwise. Other choices are dropped."""
-        if isinstance(event, (*_STARTS, WholePart)) and event.choice:
-            self._dropped.add(event.key)
-            self.losses.add(
-                "/alternatives", "alternatives", "dropped", "an Anthropic answer has only one choice", "error"
-            )
-            return b""
-        key = getattr(event, "key", None)
+        key: int | None = getattr(event, "key", None)
+        if type(event) in _STARTS:
+            if self._positions[event.key][0]:  # type: ignore[union-attr]
+                self._dropped.add(event.key)  # type: ignore[union-attr]
+                detail = "an Anthropic answer has only one choice"
+                self.losses.add("/alternatives", "alternatives", "dropped", detail, "error")
+            else:
+                self._last_key = key
         if key in self._dropped:
             return b""
         if key is None or key == self._open:
@@ -125,7 +128,7 @@ class MessagesStreamEncoder(BaseStreamEncoder):
         """Write an event of the open block; after its end, write the next queued block."""
         step = self.handlers.get(type(event))
         out = b"" if step is None else step(self, event)
-        if isinstance(event, (*_ENDS, WholePart)):
+        if type(event) in _ENDS:
             self._open = None
             self._delta_prefix = b""
             if self._queued_events:
@@ -242,9 +245,14 @@ class MessagesStreamEncoder(BaseStreamEncoder):
     def _call_end(self, event: CallEnd) -> bytes:
         """Close a call; a freeform input is written here, because it has to be wrapped as a JSON object."""
         self._report_foreign(event)
+        self._last_call = event
         out = b""
+        if event.state == "truncated" and self._delta_prefix:
+            report_truncated(event.raw or "", self.losses, self._part_path(event.key))
         if not self._delta_prefix:
             text = dumps({"input": unescape(b"".join(self._freeform))})
+            if event.state == "truncated":
+                text = text[:-1]  # as text of an object, it must not look complete
             out = _DELTA % (self._index, b"input_json_delta", b"partial_json") + escape(text) + b'"}}\n\n'
         return out + self._close_block()
 
@@ -261,7 +269,10 @@ class MessagesStreamEncoder(BaseStreamEncoder):
 
     def _end(self, event: ResponseEnd) -> bytes:
         """Write `message_delta` with stop reason and usage, then `message_stop`; `container` is in the delta."""
-        delta = write_stop(event.stops[0] if event.stops else None, self.losses)
+        stop = event.stops[0] if event.stops else None
+        if (call := self._last_call) is not None and call.key == self._last_key:
+            report_last_call(call.state, stop, self.losses, self._part_path(call.key))
+        delta = write_stop(stop, self.losses)
         own_artefacts = dict(event.extra.get(NAME, {}))  # fields of the answer that only this wire has
         if "container" in own_artefacts:
             delta["container"] = own_artefacts.pop("container")

@@ -127,7 +127,7 @@ class GeminiStreamDecoder(BaseStreamDecoder):
         stops = tuple(candidate.stop for candidate in candidates if candidate.stop is not None)
         fault = stop_fault(stops[0])
         if fault is not None:
-            events.append(StreamFault(fault, stops[0]))
+            events.append(StreamFault(fault, ResponseEnd(stops, self._extra)))
         else:
             events.append(ResponseEnd(stops, self._extra))
 

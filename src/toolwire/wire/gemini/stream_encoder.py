@@ -204,10 +204,11 @@ class GeminiStreamEncoder(BaseStreamEncoder):
         """Write the last chunk: finish reasons, usage, and the fields of the answer that only this wire has."""
         candidates = []
         for index, stop in enumerate(event.stops):
+            path = f"/alternatives/{index - 1}" if index else ""
             if index in self._broken:
                 stop = stop_without_call(self._broken[index], stop, self.losses)
-            candidate = {**write_stop(stop, self.losses, ""), "index": index}
-            candidates.append(write_fields(candidate, stop.extra, f"{NAME}/candidate"))
+            candidate = {**write_stop(stop, self.losses, path), "index": index}
+            candidates.append(candidate if stop is None else write_fields(candidate, stop.extra, f"{NAME}/candidate"))
         fields: Object = {"candidates": candidates}
         if self._usage is not None:
             fields["usageMetadata"] = write_usage(self._usage, self.losses)

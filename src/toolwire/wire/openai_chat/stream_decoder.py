@@ -127,16 +127,15 @@ class ChatStreamDecoder(BaseStreamDecoder):
         for choice in choices:
             if choice.stop is None:  # [DONE] also ends the stream of a server without finish reasons
                 self._end_items(choice, events)
-        stops: tuple[Stop, ...] = ()
+        stops: tuple[Stop | None, ...] = ()
         if any(choice.stop is not None for choice in choices):
             stops = tuple(choice.stop or Stop("unknown") for choice in choices)
-        if stops and (fault := stop_fault(stops[0])) is not None:
-            events.append(StreamFault(fault, stops[0]))
-        else:
-            extra: Extra = {NAME: self._fields} if self._fields else {}
-            if fields := choices[0].message.join():
-                extra[f"{NAME}/message"] = fields
-            events.append(ResponseEnd(stops, extra))
+        extra: Extra = {NAME: self._fields} if self._fields else {}
+        if choices and (fields := choices[0].message.join()):
+            extra[f"{NAME}/message"] = fields
+        end = ResponseEnd(stops, extra)
+        fault = stop_fault(stops[0]) if stops else None
+        events.append(end if fault is None else StreamFault(fault, end))
 
     def _read_chunk(self, chunk: Object, events: list[Event]) -> None:
         """Emit the events of a chunk that was parsed in full: a fault, the start, the choices, the usage."""

@@ -55,6 +55,7 @@ CODEC = WireCodec(
     detection=DETECTION,
     limits=Limits(name=r"[a-zA-Z0-9_-]+", name_length=128, id=r"[a-zA-Z0-9_-]+", id_length=64, signatures=SIGNATURES),
     capabilities=Capabilities(
+        timestamps=True,
         lone_reasoning=False,
         choices=frozenset({"auto", "required", "none", "tool", "allowed"}),
         media=frozenset({"image", "file"}),
@@ -67,6 +68,7 @@ CODEC = WireCodec(
         parallel=True,
         cache=frozenset({"part"}),
         cache_ttls=("30m", "12h"),
+        json_mention="input",
     ),
     path=fixed_path("/responses"),
     decode_request=decode_request,

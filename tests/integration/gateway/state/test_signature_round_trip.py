@@ -9,9 +9,9 @@ from gateway.state.chat_client import ChatClient
 
 from toolwire import tool
 from toolwire.gateway.settings import parse_settings
-from toolwire.gateway.shared.continuations import InMemoryContinuations
 from toolwire.gateway.shared.keys import hash_key
 from toolwire.gateway.shared.state import open_state
+from toolwire.gateway.shared.turns import InMemoryTurns
 from toolwire.ir.parts import Artefact, Reasoning, Text, ToolCall
 from toolwire.ir.response import Response, Stop, Usage
 from toolwire.net.runner import Runner
@@ -159,8 +159,8 @@ def test_gateway_tool_results_and_signatures_are_restored_together(state_row, st
 def test_signature_is_stored_before_the_answer_ends(wire, stream):
     """A client may go on at once, and on another machine."""
 
-    class Slow(InMemoryContinuations):
-        async def keep(self, caller, kept):
+    class Slow(InMemoryTurns):
+        async def save(self, caller, kept):
             await asyncio.sleep(0.2)
             await super().save(caller, kept)
 

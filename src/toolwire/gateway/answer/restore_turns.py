@@ -1,0 +1,244 @@
+"""Put stored turns in place of the client's copies of them.
+
+A turn is found by the id of its first call, by the call itself if the client returns no ids, or by its text if it has no
+calls. The client's copy has precedence for content: a call that the client removed stays removed, and text that
+it changed stays changed. Everything else, and the order, comes from the stored turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from itertools import groupby
+
+import msgspec
+from msgspec.structs import replace
+
+from ...ir.folding import merge_extra
+from ...ir.parts import Media, Opaque, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
+from ...ir.pointer import JSON
+from ...ir.request import Message, Request
+from ...net.endpoint import Endpoint
+from ..shared.turns import StoredTurn
+
+__all__ = ["find_turn_keys", "restore_turns", "turn_is_incomplete", "turn_keys", "turn_origin"]
+
+
+def turn_is_incomplete(turn: StoredTurn, *, same_wire: bool) -> bool:
+    """Return whether the client's copy of a turn will lack something.
+
+    On the same wire only signatures are at risk, which some clients drop. Another wire also loses reasoning, parts of
+    the provider's own, and text after a call.
+    """
+    if turn.uses_gateway_tools or any(_is_signed(part) for part in turn.parts):
+        return True
+    if same_wire:
+        return False
+    if not turn.calls:
+        return any(isinstance(part, Opaque) for part in turn.parts)
+    first_call = next(index for index, part in enumerate(turn.parts) if isinstance(part, ToolCall))
+    return any(isinstance(part, (Reasoning, Opaque)) for part in turn.parts) or any(
+        isinstance(part, Text) for part in turn.parts[first_call:]
+    )
+
+
+def turn_origin(endpoint: Endpoint) -> str:
+    """Identify the model that made a turn: no other one may receive its reasoning and signatures."""
+    return f"{endpoint.wire.name} {endpoint.model} {endpoint.origin}"
+
+
+def turn_keys(turn: StoredTurn) -> list[str]:
+    """Return the keys under which a turn is stored: by id, and by content for clients that return no ids."""
+    calls = turn.calls
+    if not calls:
+        return [_text_key(turn.text)] if turn.text.strip() else []
+    return [calls[0].id, _call_key(calls[0])]
+
+
+def find_turn_keys(request: Request, *, by_text: bool) -> list[str]:
+    """Return the keys of all turns that may be stored; `by_text` includes turns without calls."""
+    keys: dict[str, None] = {}
+    for is_assistant, messages in groupby(request.messages, _is_assistant):
+        if is_assistant:
+            parts = [part for message in messages for part in message.parts]
+            calls = [part for part in parts if isinstance(part, ToolCall)]
+            keys.update(dict.fromkeys(_client_key(call) for call in calls))
+            if by_text and not calls:
+                keys[_text_key(_joined_text(parts))] = None
+    return list(keys)
+
+
+def restore_turns(request: Request, known: Mapping[str, StoredTurn], origin: str) -> Request:
+    """Restore the turns in `known`, in full if they go to the model that made them.
+
+    Another model gets only the gateway's own calls and results. Return the same object if nothing changes.
+    """
+    usable = {key: turn if turn.origin == origin else turn.to_portable() for key, turn in known.items()}
+    usable = {key: turn for key, turn in usable.items() if turn.origin == origin or turn.uses_gateway_tools}
+    messages: list[Message] = []
+    results: tuple[ToolResult, ...] = ()  # of the gateway's calls, for the message after the turn
+    changed = False
+    for is_assistant, group in groupby(request.messages, _is_assistant):
+        run = list(group)
+        if not is_assistant and results:
+            run[0] = replace(run[0], parts=(*results, *run[0].parts))
+        restored, results = _restore_run(run, usable) if is_assistant else (run, ())
+        changed = changed or restored is not run or bool(results)
+        messages += restored
+    if results:
+        messages.append(Message("user", results))
+    return replace(request, messages=tuple(messages)) if changed else request
+
+
+def _restore_run(run: list[Message], known: Mapping[str, StoredTurn]) -> tuple[list[Message], tuple[ToolResult, ...]]:
+    """Restore adjacent assistant messages, which may be one turn, a part of one, or several."""
+    parts = [part for message in run for part in message.parts]
+    restored: list[Part] = []
+    before: list[Message] = []
+    results: list[ToolResult] = []
+    changed = False
+    for turn, segment in _split_at_turns(parts, known):
+        merged = segment if turn is None else _merge(turn, segment)
+        changed = changed or merged is not segment or (turn is not None and turn.uses_gateway_tools)
+        if turn is not None:
+            if turn.before:
+                before += [*([Message("assistant", tuple(restored))] if restored else []), *turn.before]
+                restored = []
+            results += turn.results
+        restored += merged
+    if not changed:
+        return run, ()
+    extra = run[0].extra
+    for message in run[1:]:
+        extra = merge_extra(extra, message.extra)
+    return [*before, Message("assistant", tuple(restored), extra)], tuple(results)
+
+
+def _split_at_turns(
+    parts: list[Part], known: Mapping[str, StoredTurn]
+) -> Iterator[tuple[StoredTurn | None, list[Part]]]:
+    """Split the parts of adjacent messages into turns; a segment ends where the first call of the next turn comes."""
+    starts: list[tuple[int, StoredTurn]] = []
+    for index, part in enumerate(parts):
+        if isinstance(part, ToolCall):
+            turn = known.get(_client_key(part))
+            if turn is not None and turn.calls and _is_same_call(part, turn.calls[0]):
+                starts.append((index, turn))
+    if not starts:
+        has_calls = any(isinstance(part, ToolCall) for part in parts)
+        yield (None if has_calls else known.get(_text_key(_joined_text(parts)))), parts
+        return
+    begin = 0
+    for number, (_, turn) in enumerate(starts):
+        if number + 1 == len(starts):
+            end = len(parts)
+        else:  # text and reasoning before the next turn's first call belong to that turn
+            end = 1 + max(i for i, part in enumerate(parts[: starts[number + 1][0]]) if isinstance(part, ToolCall))
+        yield turn, parts[begin:end]
+        begin = end
+
+
+def _merge(turn: StoredTurn, segment: list[Part]) -> list[Part]:
+    """Return the stored parts with the client's changes; the same list if the client returned everything in order."""
+    if _outline(segment) == _outline(turn.parts):
+        return segment
+    client_calls = [part for part in segment if isinstance(part, ToolCall)]
+    client_text = [part for part in segment if isinstance(part, Text) and part.text.strip()]
+    keeps_text = not client_text or _squeeze(_joined_text(segment)) == _squeeze(turn.text)
+    pending_text: list[Part] = [] if keeps_text else list(client_text)
+    merged: list[Part] = []
+    for part in turn.parts:
+        if isinstance(part, Text):
+            if keeps_text:
+                merged.append(part)
+            else:
+                merged += pending_text
+                pending_text = []
+        elif isinstance(part, ToolCall) and part.id not in turn.hidden:
+            merged += pending_text
+            pending_text = []
+            found = next((call for call in client_calls if _may_be_call(call, part)), None)
+            if found is not None:
+                client_calls.remove(found)
+                is_same = _is_same_call(found, part)
+                merged.append(replace(part, id=found.id, cache=found.cache) if is_same else found)
+        else:
+            merged.append(part)
+    others = [part for part in segment if isinstance(part, (Media, Refusal))]
+    return _with_cache_mark([*merged, *pending_text, *others, *client_calls], client_text if keeps_text else [])
+
+
+def _with_cache_mark(parts: list[Part], client_text: list[Text]) -> list[Part]:
+    """Move the client's cache mark on the text to the last stored text."""
+    mark = next((part.cache for part in client_text if part.cache is not None), None)
+    if mark is not None:
+        for index in range(len(parts) - 1, -1, -1):
+            part = parts[index]
+            if isinstance(part, Text):
+                parts[index] = replace(part, cache=mark)
+                break
+    return parts
+
+
+def _outline(parts: list[Part] | tuple[Part, ...]) -> list[tuple[str, object]]:
+    """Return the order of signatures, calls and texts."""
+    outline: list[tuple[str, object]] = []
+    for part in parts:
+        if isinstance(part, ToolCall):
+            outline.append((f"call {part.name}", [item.data for item in part.artefacts]))
+        elif isinstance(part, Text):
+            if part.text or part.artefacts:
+                outline.append(("text", [item.data for item in part.artefacts]))
+        elif isinstance(part, Reasoning):
+            outline.append(("reasoning", [item.data for item in part.artefacts] or part.text))
+        elif isinstance(part, Opaque):
+            outline.append(("opaque", part.type))
+    return outline
+
+
+def _is_assistant(message: Message) -> bool:
+    return message.role == "assistant"
+
+
+def _is_signed(part: Part) -> bool:
+    return isinstance(part, (Text, Reasoning, ToolCall)) and bool(part.artefacts)
+
+
+def _joined_text(parts: list[Part]) -> str:
+    return "".join([part.text for part in parts if isinstance(part, Text)])
+
+
+def _squeeze(text: str) -> str:
+    """Remove all whitespace: clients join and trim the text of a turn in different ways."""
+    return "".join(text.split())
+
+
+def _may_be_call(client_call: ToolCall, stored: ToolCall) -> bool:
+    return client_call.id == stored.id if client_call.id else _is_same_call(client_call, stored)
+
+
+def _is_same_call(client_call: ToolCall, stored: ToolCall) -> bool:
+    """Compare name and arguments, because some servers number their calls from zero in every answer."""
+    return _call_key(client_call) == _call_key(stored)
+
+
+def _client_key(call: ToolCall) -> str:
+    return call.id or _call_key(call)
+
+
+def _call_key(call: ToolCall) -> str:
+    """Hash a call, independent of a client's spelling of its arguments."""
+    content: JSON = call.raw if call.arguments is None else _normalise_numbers(call.arguments)
+    return "call " + sha256(msgspec.json.encode((call.name, content), order="sorted")).hexdigest()
+
+
+def _text_key(text: str) -> str:
+    return "text " + sha256(_squeeze(text).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _normalise_numbers(value: JSON) -> JSON:
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else value  # JavaScript has no 1.0
+    if isinstance(value, dict):
+        return {name: _normalise_numbers(item) for name, item in value.items()}
+    return [_normalise_numbers(item) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,151 @@
+"""The turns of a model that a client cannot return in full, stored for the next request.
+
+A provider signs its reasoning and wants the whole turn back as it was: reasoning, text and calls in their order. Most
+wires have no place for signatures, some lose the order of text and calls, and many clients drop fields that they do not
+know. So the gateway stores such a turn for a while and puts it in place of the client's copy. The caller is part of the
+key, so no client gets another client's turn.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from time import monotonic
+from typing import Protocol
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ...ir.parts import Artefact, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
+from ...ir.request import Message
+from ..settings import StateRow
+
+__all__ = ["MAX_TURN_BYTES", "InMemoryTurns", "StoredTurn", "TurnStore", "open_in_memory"]
+
+MAX_TURN_BYTES = 1024 * 1024
+_ENTRY_OVERHEAD = 500  # bytes of overhead besides the content
+
+
+class StoredTurn(Struct, frozen=True):
+    """One answer of a model, with the names and ids that the client has.
+
+    `before` holds the messages of earlier rounds in which only the gateway's own tools were called; `parts` is the last
+    round. `hidden` lists the ids of the gateway's calls in it, and `results` their results. `origin` identifies
+    the model and the server that made the turn.
+    """
+
+    parts: tuple[Part, ...]
+    before: tuple[Message, ...] = ()
+    hidden: tuple[str, ...] = ()
+    results: tuple[ToolResult, ...] = ()
+    origin: str = ""
+
+    @property
+    def size(self) -> int:
+        """The approximate size in bytes."""
+        return _ENTRY_OVERHEAD + len(msgspec.json.encode(self))
+
+    @property
+    def calls(self) -> list[ToolCall]:
+        """The calls that the client has received."""
+        return [part for part in self.parts if isinstance(part, ToolCall) and part.id not in self.hidden]
+
+    @property
+    def text(self) -> str:
+        """The text that the client has received."""
+        earlier = [part for message in self.before if message.role == "assistant" for part in message.parts]
+        return "".join([part.text for part in (*earlier, *self.parts) if isinstance(part, Text)])
+
+    @property
+    def uses_gateway_tools(self) -> bool:
+        return bool(self.before or self.hidden)
+
+    def bind(self, model: str, origin: str) -> StoredTurn:
+        """Bind the signatures to the model and the server that made them."""
+
+        def with_model(artefacts: tuple[Artefact, ...]) -> tuple[Artefact, ...]:
+            return tuple(replace(item, model=item.model or model) for item in artefacts)
+
+        return replace(self._map_artefacts(with_model), origin=origin)
+
+    def to_portable(self) -> StoredTurn:
+        """Remove the parts that only the model that made them may receive."""
+        portable = self._map_artefacts(lambda _: ())
+        before = tuple(replace(item, parts=_without_bound_parts(item.parts)) for item in portable.before)
+        return replace(portable, parts=_without_bound_parts(portable.parts), before=before)
+
+    def _map_artefacts(self, change: Callable[[tuple[Artefact, ...]], tuple[Artefact, ...]]) -> StoredTurn:
+        def changed(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+            return tuple(_replace_artefacts(part, change) for part in parts)
+
+        before = tuple(replace(message, parts=changed(message.parts)) for message in self.before)
+        return replace(self, parts=changed(self.parts), before=before)
+
+
+def _replace_artefacts(part: Part, change: Callable[[tuple[Artefact, ...]], tuple[Artefact, ...]]) -> Part:
+    if isinstance(part, (Text, Reasoning, ToolCall)) and part.artefacts:
+        return replace(part, artefacts=change(part.artefacts))
+    return part
+
+
+def _without_bound_parts(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    return tuple(part for part in parts if not isinstance(part, (Reasoning, Opaque)))
+
+
+class TurnStore(Protocol):
+    """A store of turns, by caller and key; `answer/restore_turns.py` makes the keys."""
+
+    @property
+    def has_any(self) -> bool:
+        """True if a lookup can find anything."""
+        ...
+
+    async def save(self, caller: str, turns: Mapping[str, StoredTurn]) -> None: ...
+
+    async def load(self, caller: str, keys: list[str]) -> dict[str, StoredTurn]:
+        """Return the stored turns of these keys."""
+        ...
+
+
+class InMemoryTurns:
+    """The memory of one process: the newest `max_entries`, in at most `max_bytes`, each for `seconds`."""
+
+    def __init__(self, max_entries: int, max_bytes: int, seconds: float, clock: Callable[[], float]) -> None:
+        self._max_entries = max_entries
+        self._max_bytes = max_bytes
+        self._used_bytes = 0
+        self._seconds = seconds
+        self._clock = clock
+        # by caller and key: expiry, size, turn
+        self._entries: OrderedDict[tuple[str, str], tuple[float, int, StoredTurn]] = OrderedDict()
+
+    @property
+    def has_any(self) -> bool:
+        return bool(self._entries)
+
+    async def save(self, caller: str, turns: Mapping[str, StoredTurn]) -> None:
+        """Store turns, and drop the oldest ones beyond the limits. A turn above the limits is not stored."""
+        expires_at = self._clock() + self._seconds
+        for key, turn in turns.items():
+            self._drop((caller, key))
+            size = turn.size
+            if size <= self._max_bytes:
+                self._entries[caller, key] = (expires_at, size, turn)
+                self._used_bytes += size
+        while len(self._entries) > self._max_entries or self._used_bytes > self._max_bytes:
+            self._drop(next(iter(self._entries)))
+
+    def _drop(self, key: tuple[str, str]) -> None:
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self._used_bytes -= entry[1]
+
+    async def load(self, caller: str, keys: list[str]) -> dict[str, StoredTurn]:
+        now = self._clock()
+        found = {key: self._entries.get((caller, key)) for key in keys}
+        return {key: entry[2] for key, entry in found.items() if entry is not None and entry[0] > now}
+
+
+def open_in_memory(row: StateRow) -> InMemoryTurns:
+    return InMemoryTurns(row.turns, row.turn_bytes, row.turn_seconds, monotonic)
