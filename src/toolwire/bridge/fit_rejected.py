@@ -40,10 +40,14 @@ def _has_rejected_fields(request: Request, names: Mapping[str, frozenset[str]]) 
     """Check for any rejected field first, because almost no request has one."""
     if _is_affected(request.extra, names) or (request.choice is not None and _is_affected(request.choice.extra, names)):
         return True
-    if any(_is_affected(tool.extra, names) for tool in request.tools if tool.extra):
-        return True
-    parts = (part for message in request.messages for part in message.parts if not isinstance(part, Opaque))
-    return any(_is_affected(part.extra, names) for part in parts if part.extra)
+    for tool in request.tools:
+        if tool.extra and _is_affected(tool.extra, names):
+            return True
+    for message in request.messages:
+        for part in message.parts:
+            if not isinstance(part, Opaque) and part.extra and _is_affected(part.extra, names):
+                return True
+    return False
 
 
 def _is_affected(extra: Extra, names: Mapping[str, frozenset[str]]) -> bool:
