@@ -352,5 +352,13 @@ FINDINGS = {
     "G4": Entry("schemas of structured outputs are JSON Schema, fit the target, and their answers the client"),
     "G12": Entry("emulated tools of Gemini clients are shown as JSON Schema"),
     "G13": Entry("arguments that are null are no arguments, for a tool that needs none"),
+    "G1": Entry("system messages keep their position on models that accept it, and move to a legal one elsewhere"),
+    "G7": Entry("max_tokens below the minimum of the target is raised to it"),
+    "G8": Entry("requests obey the capabilities of their model, by rows with sources, the settings or a file"),
+    "G9": Entry("a thinking budget made from an effort leaves room for the answer"),
+    "G10": Entry("the API version is chosen so that sampling parameters reach models that accept them"),
+    "G22": Entry(
+        "thinking is left off where the model requires the thinking of its last calls and the history lacks it"
+    ),
     "G5": Entry("references to stored conversations are refused across wires"),
 }

@@ -17,12 +17,11 @@ from ..ir.request import Message, Request, Role
 from ..ir.text import dumps
 from ..schema.lowering import Lowered
 from ..wire.media import guess_media_type, media_placeholder
-from ..wire.profiles import family_of
 from ..wire.protocol import Wire
 from ..wire.structured_results import structured_as_text
 from .cache import fit_mark
 from .fit_ends import BLANK, fit_ends
-from .fit_system import ensure_user_message, hoist_system
+from .fit_system import ensure_user_message, fit_system
 from .fit_tools import wrap_freeform
 from .foreign import own_artefacts, report_extra
 from .history import DraftMessage, gather, merge_drafts, merge_open_calls, normalise, split_results
@@ -49,15 +48,14 @@ def fit_history(
     lifts: Mapping[str, Lowered] | None = None,
 ) -> list[DraftMessage]:
     """Return the conversation in a form that the target accepts."""
-    _refuse_prefill(request)
+    _refuse_prefill(request, wire)
     fitter = _Fitter(request, wire, names, losses, history_model, lifts or {})
     can = wire.capabilities
     is_part = continues_stored(request, wire.name)
     turns = fitter.fit_all(gather(request.messages) if is_part else normalise(request.messages, losses))
     if not is_part and all(turn.message.role in ("system", "developer") for turn in turns):
         turns = ensure_user_message(turns, request, wire, losses)
-    if not can.system_anywhere:
-        turns = hoist_system(turns, losses)
+    turns = fit_system(turns, wire, losses)
     if can.one_message_a_turn:
         turns = merge_drafts(turns)
     elif can.adjacent_results:
@@ -74,10 +72,10 @@ def fit_results(results: tuple[ToolResult, ...], wire: Wire) -> tuple[Message, .
     return tuple(turn.message for turn in turns)
 
 
-def _refuse_prefill(request: Request) -> None:
+def _refuse_prefill(request: Request, wire: Wire) -> None:
     """Raise EncodeError if the last message is an assistant text that the model cannot continue."""
     last = request.messages[-1] if request.messages else None
-    if last is None or last.role != "assistant" or family_of(request.model).prefill:
+    if last is None or last.role != "assistant" or wire.capabilities.prefill:
         return
     if all(isinstance(part, Text) for part in last.parts):
         raise EncodeError(
@@ -134,7 +132,7 @@ class _Fitter:
         self._losses = losses
         self._ids = IdAllocator(wire.limits)
         self._pending_calls: dict[str, deque[ToolCall]] = {}  # by old id: fitted calls without a result yet
-        self._signs_calls = self._can.unsigned_call is not None and family_of(request.model).signed_calls
+        self._signs_calls = self._can.unsigned_call is not None
         self._deferred = DeferredMedia()
         self._role: Role = "user"  # of the current turn
         self._last: DraftMessage | None = None  # the last turn, which must not disappear

@@ -23,6 +23,7 @@ from ..ir.errors import ToolwireError
 from ..ir.pointer import JSON, Object
 from ..ir.response import Fault
 from ..ir.text import to_bytes
+from ..net.capability_file import load_capability_rows
 from ..net.http import Transport
 from ..net.runner import Runner
 from ..net.transports import open_transport
@@ -125,8 +126,16 @@ class Gateway:
         `tool_bindings` replaces the gateway's tools. The old tools can be closed after `drain_previous` returns.
         """
         rows = settings.upstreams or upstreams_from_environment(self._environment)
+        capability_rows = () if settings.capabilities_file is None else load_capability_rows(settings.capabilities_file)
         upstreams = {
-            name: ConfiguredUpstream(name, row, self._transports.get(name, self._http), self._environment, self._on_key)
+            name: ConfiguredUpstream(
+                name,
+                row,
+                self._transports.get(name, self._http),
+                self._environment,
+                capability_rows=capability_rows,
+                on_key=self._on_key,
+            )
             for name, row in rows.items()
         }
         router = Router(upstreams, settings.models, cooldown=settings.limits.cooldown, clock=time.monotonic)

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from ..ir.errors import ConfigError
 from ..ir.pointer import JSON
+from ..wire.capability_rows import UNKNOWN_MODEL, ModelCapabilities, check_capabilities
 
 __all__ = [
     "KeyRow",
@@ -89,6 +90,7 @@ class ModelRow(Row, frozen=True):
     repair: Literal["strict", "safe", "aggressive"] | None = None
     retrieve: bool = False  # choose among the client's tools, if the gateway has a retriever
     cache: float = 0.0  # seconds that a whole answer is cached for an identical request
+    capabilities: ModelCapabilities = UNKNOWN_MODEL  # facts about the model; the built-in ones are the default
 
 
 class KeyRow(Row, frozen=True):
@@ -168,6 +170,7 @@ class Settings(Row, frozen=True):
     log: LogRow = LogRow()
     trace: TraceRow = TraceRow()
     tools: dict[str, ToolsRow] = {}  # by model pattern
+    capabilities_file: str | None = None  # a JSON file of capability rows, which come before the built-in ones
 
 
 def parse_settings(document: JSON) -> Settings:
@@ -184,7 +187,7 @@ def parse_settings(document: JSON) -> Settings:
 
 def _refuse_unknown(value: JSON, kind: object, path: str) -> None:
     """Refuse unknown names as far as the shape fits; msgspec reports a wrong shape."""
-    if isinstance(kind, type) and issubclass(kind, Row) and isinstance(value, dict):
+    if isinstance(kind, type) and issubclass(kind, (Row, ModelCapabilities)) and isinstance(value, dict):
         known = get_type_hints(kind)
         for name, inner in value.items():
             if name not in known:
@@ -260,6 +263,7 @@ def _check(settings: Settings) -> None:  # noqa: C901
                     f"{location}: a weight must be positive and finite, got {target.weight}",
                     hint="use a number above 0",
                 )
+        check_capabilities(model.capabilities, f"{location}.capabilities")
         for fallback in model.fallbacks:
             _check_known(fallback, settings.models, f"{location}.fallbacks", "model")
         if model.emulate is not None:

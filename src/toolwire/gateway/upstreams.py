@@ -10,6 +10,7 @@ from ..ir.errors import ConfigError
 from ..net.endpoint import Endpoint, endpoint_of
 from ..net.http import Transport, load_transport
 from ..net.key_command import KeyCommand
+from ..wire.capability_rows import CapabilityRow
 from ..wire.vendors import COMPATIBLE, Vendor, find, names
 from .settings import UpstreamRow
 
@@ -27,6 +28,7 @@ class ConfiguredUpstream:
         row: UpstreamRow,
         transport: Transport,
         environment: Mapping[str, str],
+        capability_rows: tuple[CapabilityRow, ...] = (),
         on_key: Callable[[str], None] | None = None,
     ) -> None:
         """Check the row. `on_key` is called with every new key of a key command, for redaction."""
@@ -35,6 +37,7 @@ class ConfiguredUpstream:
         self._vendor = COMPATIBLE if row.provider is None else find(row.provider)
         self.transport = transport if self._vendor.transport is None else load_transport(self._vendor.transport)
         self._environment = environment
+        self._capability_rows = capability_rows
         self._key = _read_key(name, row, environment)
         self._key_command = _make_key_command(name, row, environment, on_key)  # shared by all models
         self._endpoints: dict[str, Endpoint] = {}
@@ -71,6 +74,7 @@ class ConfiguredUpstream:
                 headers=row.headers,
                 extra_body=row.extra_body,
                 defaults=row.defaults,
+                capability_rows=self._capability_rows,
             )
         except ConfigError as error:
             raise ConfigError(f"upstreams.{self.name}: {error.message}", hint=error.hint) from None

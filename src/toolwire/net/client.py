@@ -31,6 +31,8 @@ from ..ir.response import Fault, Response, UpstreamError
 from ..ir.terminal import neutralise_line
 from ..stream.strict import LIMIT
 from ..text.engine.format import Format
+from ..wire.capability_rows import ModelCapabilities
+from ..wire.profiles import overlay
 from .endpoint import Endpoint, EndpointOptions, resolve
 from .endpoint_request import EndpointRequest
 from .http import Reply, Transport, load_transport
@@ -51,7 +53,8 @@ class ModelClient:
     `model` is `provider/model`, or with `base_url` the server's own name for the model. `text` is a format of
     `toolwire.text`, for a model without native tool calls. `timeout` limits a whole response, retries included; `limit`
     is its maximum size in bytes. `strict` refuses a request that would lose something; otherwise losses are added to
-    the `losses` of each call, or logged to `toolwire.net`.
+    the `losses` of each call, or logged to `toolwire.net`. `capabilities` describe a model without built-in rows;
+    their known fields replace those of the rows.
 
     Options of the endpoint: `base_url`; `key`, or `key_command`, an argument vector that prints the key; `auth`, "key"
     or "bearer"; `wire`, instead of the provider's default; `insecure`, which allows plain HTTP to other machines;
@@ -69,9 +72,11 @@ class ModelClient:
         limit: int = LIMIT,
         strict: bool = False,
         transport: Transport | None = None,
+        capabilities: ModelCapabilities | None = None,
         **options: Unpack[EndpointOptions],
     ) -> None:
         self._endpoint = resolve(model, os.environ, **options)
+        self._capabilities = None if capabilities is None else overlay(capabilities, self._endpoint.capabilities)
         self._text = text
         self._timeout = timeout
         self._retries = retries if isinstance(retries, RetryPolicy) else RetryPolicy(retries)
@@ -118,6 +123,7 @@ class ModelClient:
                 text=None,
                 losses=endpoint_request.losses,
                 emulation=retry_request,
+                capabilities=self._capabilities,
             )
             first_response = await self._fetch_response(endpoint_request, deadline)
         return self._restore(first_response, endpoint_request)
@@ -157,7 +163,12 @@ class ModelClient:
         """Prepare the request. Losses are logged if the caller does not collect them."""
         collected_losses = Losses() if losses is None else losses
         endpoint_request = EndpointRequest(
-            request, self._endpoint, stream=stream, text=self._text, losses=collected_losses
+            request,
+            self._endpoint,
+            stream=stream,
+            text=self._text,
+            losses=collected_losses,
+            capabilities=self._capabilities,
         )
         if self._strict:
             require_lossless(collected_losses)
@@ -176,7 +187,9 @@ class ModelClient:
         attempt, may_renew_key = 0, True
         while True:
             secrets = await endpoint.authorise()
-            post = self._transport.post(url, endpoint.headers, secrets, endpoint_request.body, deadline - clock())
+            post = self._transport.post(
+                url, endpoint_request.headers, secrets, endpoint_request.body, deadline - clock()
+            )
             try:
                 reply = await post.__aenter__()
             except (TimeoutError, ConnectionError) as error:

@@ -14,6 +14,8 @@ from urllib.parse import urlsplit
 
 from ..ir.errors import ConfigError
 from ..ir.pointer import JSON, Object
+from ..wire.capability_rows import CapabilityRow, ModelCapabilities
+from ..wire.profiles import match_capabilities
 from ..wire.protocol import Wire
 from ..wire.vendors import COMPATIBLE, ApiKey, Vendor, find, names, surface_codec, vendor_codec
 from .base_url import origin_of
@@ -50,10 +52,12 @@ class Endpoint:
     __slots__ = (
         "_address",
         "_key_header",
+        "capabilities",
         "custom_headers",
         "defaults",
         "extra_body",
         "headers",
+        "is_pinned",
         "key_command",
         "model",
         "secrets",
@@ -71,17 +75,25 @@ class Endpoint:
         custom: CustomHeaders,
         extra_body: Mapping[str, JSON],
         defaults: RequestDefaults,
+        *,
+        is_pinned: bool = False,
+        capability_rows: tuple[CapabilityRow, ...] = (),
     ) -> None:
+        """Create the endpoint. `is_pinned`: the version of the wire was chosen."""
         self.vendor = vendor
         self.wire = surface_codec(wire, address.surface)
         self.model = model
+        self.is_pinned = is_pinned
+        self.capabilities: ModelCapabilities = match_capabilities(
+            wire, model, vendor=vendor.name, rows=capability_rows
+        ).capabilities
         self.key_command = credentials.command
         self.custom_headers: Mapping[str, str] = custom.literal
         self.extra_body = extra_body
         self.defaults = defaults
         self._address = address
         self._key_header = credentials.header
-        self.headers: Mapping[str, str] = self._write_headers()
+        self.headers: Mapping[str, str] = self.headers_for(self.wire)
         key = {} if credentials.key is None else self._write_key(credentials.key)
         self.secrets: Mapping[str, str] = {**custom.secret, **key}
         """Headers that must not be logged or shown. A key of a command is not among them; see `authorise`."""
@@ -136,13 +148,21 @@ class Endpoint:
         self.key_command.drop(secrets[self._key_header.header].removeprefix(self._key_header.prefix))
         return True
 
-    def merge_headers(self, client_headers: Mapping[str, str]) -> dict[str, str]:
-        """Merge our headers with those of a client on the same wire.
+    def headers_for(self, wire: Wire) -> dict[str, str]:
+        """Return the headers for a version of the wire, without secrets."""
+        surface = self._address.surface
+        version_headers = wire.headers if surface is None or surface.version_field is None else {}
+        return {"content-type": "application/json", **version_headers, **self.custom_headers}
+
+    def merge_headers(
+        self, client_headers: Mapping[str, str], own_headers: Mapping[str, str] | None = None
+    ) -> dict[str, str]:
+        """Merge `own_headers`, by default ours, with those of a client on the same wire.
 
         Lists of beta features are joined. Otherwise configured headers win, then those of the client. The version of
         the wire is left out if it is in the body.
         """
-        merged = dict(self.headers)
+        merged = dict(self.headers if own_headers is None else own_headers)
         surface = self._address.surface
         in_body = self.wire.headers if surface is not None and surface.version_field is not None else ()
         for name, value in client_headers.items():
@@ -153,19 +173,22 @@ class Endpoint:
                 merged[name] = f"{configured},{value}"
         return merged
 
-    def with_version(self, version: str | None) -> Endpoint:
-        """Return the endpoint with another version of its wire; an unknown version changes nothing."""
-        if version is None or version == self.wire.version or version not in getattr(self.wire, "versions", {}):
+    def with_version(self, version: str) -> Endpoint:
+        """Return the endpoint pinned to a version of its wire; an unknown version changes nothing."""
+        if version != self.wire.version and version not in getattr(self.wire, "versions", {}):
             return self
         other = copy(self)
-        other.wire = surface_codec(vendor_codec(self.vendor, f"{self.wire.name}@{version}"), self._address.surface)
-        other.headers = other._write_headers()
+        other.is_pinned = True
+        if version != self.wire.version:
+            codec = vendor_codec(self.vendor, f"{self.wire.name}@{version}")
+            other.wire = surface_codec(codec, self._address.surface)
+            other.headers = self.headers_for(other.wire)
         return other
 
     def finish_body(self, body: Object, wire_version: str | None = None) -> Object:
         """Apply the deviations of the vendor and `extra_body` to an encoded body.
 
-        `wire_version` is the version of the wire that the client of a gateway uses, if it is known.
+        `wire_version` is the version of the wire in which the body is written, if it is not that of the endpoint.
         """
         fields, surface = self.renamed_fields, self._address.surface
         if fields:
@@ -176,11 +199,6 @@ class Endpoint:
                 version = wire_version or self.wire.version or ""
                 body.setdefault(surface.version_field, surface.wire_versions.get(version, version))
         return merge_body(body, self.extra_body) if self.extra_body else body
-
-    def _write_headers(self) -> dict[str, str]:
-        surface = self._address.surface
-        version_headers = self.wire.headers if surface is None or surface.version_field is None else {}
-        return {"content-type": "application/json", **version_headers, **self.custom_headers}
 
     def _write_key(self, key: str) -> dict[str, str]:
         return {self._key_header.header: self._key_header.prefix + key}
@@ -196,9 +214,14 @@ def resolve(model: str, environment: Mapping[str, str], **options: Unpack[Endpoi
 
 
 def endpoint_of(
-    vendor: Vendor, model: str, environment: Mapping[str, str], **options: Unpack[EndpointOptions]
+    vendor: Vendor,
+    model: str,
+    environment: Mapping[str, str],
+    *,
+    capability_rows: tuple[CapabilityRow, ...] = (),
+    **options: Unpack[EndpointOptions],
 ) -> Endpoint:
-    """Resolve a model of a known vendor."""
+    """Resolve a model of a known vendor. `capability_rows` come before the built-in ones."""
     wire = vendor_codec(vendor, options.get("wire"))
     settings = AddressSettings(
         options.get("base_url"),
@@ -220,6 +243,8 @@ def endpoint_of(
         expand_headers(options.get("headers") or {}, environment, credentials.header.header),
         extra_body,
         parse_defaults(options.get("defaults") or {}),
+        is_pinned="@" in (options.get("wire") or vendor.wire),
+        capability_rows=capability_rows,
     )
 
 

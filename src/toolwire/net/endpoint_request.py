@@ -17,6 +17,7 @@ from ..bridge.emulation import Emulation, emulate
 from ..bridge.exchange import Exchange
 from ..bridge.preparation import prepare
 from ..bridge.repair import CallRepairer
+from ..bridge.versions import encode_best_version
 from ..ir.errors import ProtocolError
 from ..ir.events import Event
 from ..ir.losses import Losses
@@ -26,6 +27,7 @@ from ..ir.response import Fault, Response
 from ..ir.text import to_bytes
 from ..stream.strict import parse, parse_object
 from ..text.engine.format import Format
+from ..wire.capability_rows import ModelCapabilities
 from ..wire.protocol import Capabilities
 from .endpoint import Endpoint
 
@@ -50,12 +52,14 @@ class EndpointRequest:
         is_alias: bool = False,
         repairer: CallRepairer | None = None,
         same_wire_body: bytes | None = None,
+        capabilities: ModelCapabilities | None = None,
     ) -> None:
         """Prepare the request.
 
         `client`: the capabilities of the wire on which the response will be written, if there is one. `is_alias`: the
         request names this model by an alias. `repairer` repairs the calls of the answer. `same_wire_body`: the body as
         the client wrote it for this wire, which is sent without changes; `request` is then its decoded form.
+        `capabilities` describe the model; by default, those of the endpoint.
         """
         self.endpoint = endpoint
         self._client = client
@@ -63,7 +67,8 @@ class EndpointRequest:
         self.stream = stream
         self.losses = losses
         if same_wire_body is not None:
-            self.body, self.emulation, self._exchange = same_wire_body, None, Exchange(request=request)
+            self.body, self.headers = same_wire_body, endpoint.headers
+            self.emulation, self._exchange = None, Exchange(request=request)
             return
         request = endpoint.defaults.apply(request)
         sent_request = replace(request, model=endpoint.model, stream=True if stream else None)
@@ -73,16 +78,24 @@ class EndpointRequest:
         self.emulation = emulation
         history_model = request.model if request.model not in ("", endpoint.model) and not is_alias else None
         prepared = prepare(
-            sent_request if emulation is None else emulation.request, endpoint.wire, history_model=history_model
+            sent_request if emulation is None else emulation.request,
+            endpoint.wire,
+            history_model=history_model,
+            capabilities=endpoint.capabilities if capabilities is None else capabilities,
         )
         self._exchange = prepared.exchange
-        body, more = endpoint.wire.encode_request(prepared.request)
+        wire = endpoint.wire
+        if endpoint.is_pinned:
+            body, more = wire.encode_request(prepared.request)
+        else:
+            wire, (body, more) = encode_best_version(prepared.request, wire)
+        self.headers = endpoint.headers if wire is endpoint.wire else endpoint.headers_for(wire)
         if emulation is not None:
             losses.extend(emulation.losses)
         losses.extend(prepared.losses)
         for loss in more:
             losses.add(prepared.origin(loss.path), loss.concept, loss.action, loss.detail, loss.severity)
-        self.body = to_bytes(endpoint.finish_body(body))
+        self.body = to_bytes(endpoint.finish_body(body, wire.version))
 
     def decode_answer(self, data: bytes) -> Response:
         """Decode a whole response, as the model wrote it; `restore` returns it in the terms of the request."""

@@ -29,7 +29,7 @@ from .parse import ParsedSchema, parse_schema
 from .provider_risk import provider_risks
 from .unchecked import unchecked_patterns
 
-__all__ = ["Lowered", "lower", "lower_all"]
+__all__ = ["Lowered", "lower", "lower_all", "rewrite"]
 
 
 class Lowered:
@@ -112,7 +112,11 @@ def _lower(schema: JSON, row: Dialect, read_source: Callable[[], ParsedSchema]) 
         whole = Lowered(schema, None, tuple(losses), row)
         whole.unchanged = True
         return whole
-    source = read_source()
+    return rewrite(read_source(), row)
+
+
+def rewrite(source: ParsedSchema, row: Dialect) -> Lowered:
+    """Lower a parsed schema, whether it conforms already or not."""
     losses = Losses()
     emitted = _emit(source, row, losses)
     for finding in source.defects:
@@ -123,7 +127,7 @@ def _lower(schema: JSON, row: Dialect, read_source: Callable[[], ParsedSchema]) 
     for problem in problems:
         losses.add("", "schema", "weakened", f"{row.name} does not accept it: {problem}", "error")
     _report_provider_risks(emitted.schema, row, losses)
-    _report_ignored(schema, row, losses)
+    _report_ignored(source.document, row, losses)
     return Lowered(emitted.schema, emitted.codec, tuple(losses), row, problems[0] if problems else None)
 
 

@@ -11,7 +11,7 @@ the description, and checked by the validator.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from msgspec.structs import force_setattr, replace
 
@@ -222,7 +222,10 @@ def is_free(node: ObjectNode) -> bool:
     return isinstance(node.rest, AnyNode) and node.rest.at == node.at and not node.rest.unmodelled
 
 
-def annotate(node: Node, by: Node, *, override: bool = False) -> Node:
+_AnyKind = TypeVar("_AnyKind", bound=_Base)
+
+
+def annotate(node: _AnyKind, by: _Base, *, override: bool = False) -> _AnyKind:
     """Return `node` with the annotations and unmodelled assertions of `by` added.
 
     All assertions of both are kept. Where annotations differ, those of `node` take precedence, or with `override` those
@@ -242,7 +245,7 @@ def annotate(node: Node, by: Node, *, override: bool = False) -> Node:
     return replace(node, annotations={**node.annotations, **taken}, unmodelled=unmodelled, origins=origins)
 
 
-def _kinds(node: Node) -> frozenset[str] | None:
+def _kinds(node: _Base) -> frozenset[str] | None:
     """Return the JSON types of the values of a node, to which keywords of other types never apply; None: any type."""
     if isinstance(node, EnumNode):
         return frozenset(_VALUE_KINDS.get(type(value), "boolean") for value in node.values)

@@ -217,7 +217,7 @@ class TranslatedRequest:
         """
         self.endpoint = target.upstream.endpoint(target.model)
         if self.endpoint.wire.name == client_request.wire.name:
-            self.endpoint = self.endpoint.with_version(client_request.wire.version)
+            self.endpoint = self.endpoint.with_version(client_request.headers.get("anthropic-version", ""))
         self.losses: Losses = Losses() if previous is None else previous.losses
         self.stats: AnswerStats = AnswerStats() if previous is None else previous.stats
         self.repairs: list[CallRepair] = [] if previous is None else previous.repairs
@@ -237,12 +237,14 @@ class TranslatedRequest:
             is_alias=True,
             repairer=self._make_repairer(),
             same_wire_body=same_wire_body,
+            capabilities=target.capabilities,
         )
         if client_request.strict:
             require_lossless(self.losses)
         self.body = self._endpoint_request.body
-        is_same_wire = self.endpoint.wire.name == client_request.wire.name
-        self.headers = self.endpoint.merge_headers(client_request.headers) if is_same_wire else self.endpoint.headers
+        self.headers = self._endpoint_request.headers
+        if self.endpoint.wire.name == client_request.wire.name:
+            self.headers = self.endpoint.merge_headers(client_request.headers, self.headers)
         self._spent_usage: Usage | None = (
             None if emulation is None or previous is None else previous._spent_usage
         )  # on rejected answers

@@ -16,6 +16,8 @@ from random import Random
 from msgspec import Struct
 
 from ...ir.errors import ToolwireError
+from ...wire.capability_rows import ModelCapabilities
+from ...wire.profiles import overlay
 from ..settings import ModelRow, TargetRow
 from ..upstreams import ConfiguredUpstream
 from .client_request import ClientRequest
@@ -44,6 +46,11 @@ class Target(Struct, frozen=True):
     upstream: ConfiguredUpstream
     model: str  # the upstream's name for it
     row: ModelRow
+
+    @property
+    def capabilities(self) -> ModelCapabilities:
+        """The model's capabilities: of the settings, of their capabilities file, and of the built-in rows."""
+        return overlay(self.row.capabilities, self.upstream.endpoint(self.model).capabilities)
 
     @property
     def label(self) -> str:

@@ -53,7 +53,14 @@ CODEC = WireCodec(
     conversation="input",
     terminal=rb'"type": ?"response\.(?:completed|incomplete|failed)"',
     detection=DETECTION,
-    limits=Limits(name=r"[a-zA-Z0-9_-]+", name_length=128, id=r"[a-zA-Z0-9_-]+", id_length=64, signatures=SIGNATURES),
+    limits=Limits(
+        name=r"[a-zA-Z0-9_-]+",
+        name_length=128,
+        id=r"[a-zA-Z0-9_-]+",
+        id_length=64,
+        min_output=16,  # "Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16"
+        signatures=SIGNATURES,
+    ),
     capabilities=Capabilities(
         timestamps=True,
         lone_reasoning=False,

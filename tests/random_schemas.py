@@ -1,5 +1,8 @@
 """Random schemas for property tests: every keyword, at every place, also where it does not belong."""
 
+import json
+from pathlib import Path
+
 from hypothesis import strategies as st
 
 NAMES = ["a", "b", "c d", "value", "key"]
@@ -88,3 +91,12 @@ def documents(draw: st.DrawFn) -> dict:
     if '"#' in repr(schema).replace("'", '"'):
         schema["$defs"] = {"one": draw(SUBSCHEMAS), "two": draw(SUBSCHEMAS)}
     return schema
+
+
+CORPUS = Path(__file__).parents[2] / "shared/data/tool_schemas"
+
+
+def published_schemas(step: int) -> list[dict]:
+    """Return every `step`-th schema of the tools that public servers publish."""
+    lines = [line for file in sorted(CORPUS.glob("*.jsonl")) for line in file.read_text(encoding="utf-8").splitlines()]
+    return [json.loads(line)["input_schema"] for line in lines[::step]]
