@@ -332,6 +332,17 @@ FINDINGS = {
     "Z5": Entry("a path is checked in the form in which the tool opens it"),
     "Z6": Entry("an amount is checked after coercion, as the tool receives it"),
     "Z7": Entry("MCP is not served to other machines without a token"),
+    "Z8": Entry("a request for an upgrade, which is ignored, keeps its body"),
+    "Z10": Entry("the memory of all requests in flight is bounded; the refusal is a 503 with retry-after"),
+    "Z11": Entry("large work leaves the event loop, relays yield, and the number of JSON values is bounded"),
+    "Z12": Entry("MCP servers over HTTP have the limits of the gateway for slow clients"),
+    "Z14": Entry("OAuth metadata is of the server's origin, no private address is named, secrets go to their issuer"),
+    "Z16": Entry("trailers are not headers"),
+    "Z20": Entry("hosts() refuses URLs that HTTP clients may split in another way"),
+    "Z22": Entry("the log file is readable by its owner only"),
+    "Z23": Entry("with too many connections, health checks are answered, others get 503, and an error is logged"),
+    "Z24": Entry("a request without Host, or with a transfer coding besides chunked, is refused"),
+    "Z25": Entry("only the redirect with the state ends a login; exceptions of tools stay in the log"),
     "U1": Entry("terminal output keeps newlines, tabs, joined emoji and right-to-left text, and no control sequences"),
     "U2": Entry("an MCP server that announces changes while it is listed keeps its tools"),
     "G2": Entry("a turn that the client's wire cannot express returns to its model exactly as the model wrote it"),
@@ -360,5 +371,5 @@ FINDINGS = {
     "G22": Entry(
         "thinking is left off where the model requires the thinking of its last calls and the history lacks it"
     ),
-    "G5": Entry("references to stored conversations are refused across wires"),
+    "G5": Entry("references to stored conversations are resolved from the gateway's store, or refused across wires"),
 }

@@ -96,6 +96,7 @@ async def _serve(arguments: argparse.Namespace) -> None:
             settings,
             limiter=state.limiter,
             memory=state.memory,
+            responses=state.responses,
             sinks=sinks if arguments.quiet else [*sinks, _RequestTable(telemetry.redactor)],
             metrics=telemetry.metrics,
             transports=telemetry.transports(),

@@ -28,8 +28,9 @@ class ConfiguredUpstream:
         row: UpstreamRow,
         transport: Transport,
         environment: Mapping[str, str],
-        capability_rows: tuple[CapabilityRow, ...] = (),
+        *,
         on_key: Callable[[str], None] | None = None,
+        capability_rows: tuple[CapabilityRow, ...] = (),
     ) -> None:
         """Check the row. `on_key` is called with every new key of a key command, for redaction."""
         self.name = name
@@ -42,6 +43,19 @@ class ConfiguredUpstream:
         self._key_command = _make_key_command(name, row, environment, on_key)  # shared by all models
         self._endpoints: dict[str, Endpoint] = {}
         self.endpoint("any")  # report a wrong row at the start, not at the first request
+
+    @property
+    def keeps_responses(self) -> bool:
+        """True if it stores OpenAI Responses itself, so that their ids can be sent to it.
+
+        Without a setting, this is known only of the provider's own address.
+        """
+        endpoint = self.endpoint("any")
+        if endpoint.wire.name != "openai_responses":
+            return False
+        if self.row.keeps_responses is not None:
+            return self.row.keeps_responses
+        return self._vendor.keeps_responses and self._vendor.base_url.startswith(f"{endpoint.origin}/")
 
     def endpoint(self, model: str) -> Endpoint:
         """Return the endpoint of `model`."""
@@ -68,13 +82,13 @@ class ConfiguredUpstream:
                 auth=row.auth,
                 wire=row.wire,
                 insecure=row.insecure,
+                capability_rows=self._capability_rows,
                 api_version=row.api_version,
                 project=row.project,
                 location=row.location,
                 headers=row.headers,
                 extra_body=row.extra_body,
                 defaults=row.defaults,
-                capability_rows=self._capability_rows,
             )
         except ConfigError as error:
             raise ConfigError(f"upstreams.{self.name}: {error.message}", hint=error.hint) from None

@@ -53,8 +53,8 @@ class ModelClient:
     `model` is `provider/model`, or with `base_url` the server's own name for the model. `text` is a format of
     `toolwire.text`, for a model without native tool calls. `timeout` limits a whole response, retries included; `limit`
     is its maximum size in bytes. `strict` refuses a request that would lose something; otherwise losses are added to
-    the `losses` of each call, or logged to `toolwire.net`. `capabilities` describe a model without built-in rows;
-    their known fields replace those of the rows.
+    the `losses` of each call, or logged to `toolwire.net`. `capabilities` describe a model without built-in rows; their
+    known fields replace those of the rows.
 
     Options of the endpoint: `base_url`; `key`, or `key_command`, an argument vector that prints the key; `auth`, "key"
     or "bearer"; `wire`, instead of the provider's default; `insecure`, which allows plain HTTP to other machines;

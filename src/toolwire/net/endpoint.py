@@ -44,6 +44,7 @@ class EndpointOptions(TypedDict, total=False):
     headers: Mapping[str, str] | None  # additional headers; `${NAME}` is an environment variable
     extra_body: Mapping[str, JSON] | None  # fields to merge into the encoded body
     defaults: Mapping[str, JSON] | None  # parameters for requests that do not set them
+    capability_rows: tuple[CapabilityRow, ...]  # descriptions of models, before the built-in ones
 
 
 class Endpoint:
@@ -79,7 +80,7 @@ class Endpoint:
         is_pinned: bool = False,
         capability_rows: tuple[CapabilityRow, ...] = (),
     ) -> None:
-        """Create the endpoint. `is_pinned`: the version of the wire was chosen."""
+        """Create the endpoint. `is_pinned`: the caller chose the version of the wire."""
         self.vendor = vendor
         self.wire = surface_codec(wire, address.surface)
         self.model = model
@@ -93,7 +94,7 @@ class Endpoint:
         self.defaults = defaults
         self._address = address
         self._key_header = credentials.header
-        self.headers: Mapping[str, str] = self.headers_for(self.wire)
+        self.headers: Mapping[str, str] = self._headers_of(wire)
         key = {} if credentials.key is None else self._write_key(credentials.key)
         self.secrets: Mapping[str, str] = {**custom.secret, **key}
         """Headers that must not be logged or shown. A key of a command is not among them; see `authorise`."""
@@ -148,21 +149,13 @@ class Endpoint:
         self.key_command.drop(secrets[self._key_header.header].removeprefix(self._key_header.prefix))
         return True
 
-    def headers_for(self, wire: Wire) -> dict[str, str]:
-        """Return the headers for a version of the wire, without secrets."""
-        surface = self._address.surface
-        version_headers = wire.headers if surface is None or surface.version_field is None else {}
-        return {"content-type": "application/json", **version_headers, **self.custom_headers}
-
-    def merge_headers(
-        self, client_headers: Mapping[str, str], own_headers: Mapping[str, str] | None = None
-    ) -> dict[str, str]:
-        """Merge `own_headers`, by default ours, with those of a client on the same wire.
+    def merge_headers(self, client_headers: Mapping[str, str]) -> dict[str, str]:
+        """Merge our headers with those of a client on the same wire.
 
         Lists of beta features are joined. Otherwise configured headers win, then those of the client. The version of
         the wire is left out if it is in the body.
         """
-        merged = dict(self.headers if own_headers is None else own_headers)
+        merged = dict(self.headers)
         surface = self._address.surface
         in_body = self.wire.headers if surface is not None and surface.version_field is not None else ()
         for name, value in client_headers.items():
@@ -173,22 +166,10 @@ class Endpoint:
                 merged[name] = f"{configured},{value}"
         return merged
 
-    def with_version(self, version: str) -> Endpoint:
-        """Return the endpoint pinned to a version of its wire; an unknown version changes nothing."""
-        if version != self.wire.version and version not in getattr(self.wire, "versions", {}):
-            return self
-        other = copy(self)
-        other.is_pinned = True
-        if version != self.wire.version:
-            codec = vendor_codec(self.vendor, f"{self.wire.name}@{version}")
-            other.wire = surface_codec(codec, self._address.surface)
-            other.headers = self.headers_for(other.wire)
-        return other
-
     def finish_body(self, body: Object, wire_version: str | None = None) -> Object:
         """Apply the deviations of the vendor and `extra_body` to an encoded body.
 
-        `wire_version` is the version of the wire in which the body is written, if it is not that of the endpoint.
+        `wire_version` is the version of the wire that the client of a gateway uses, if it is known.
         """
         fields, surface = self.renamed_fields, self._address.surface
         if fields:
@@ -200,8 +181,29 @@ class Endpoint:
                 body.setdefault(surface.version_field, surface.wire_versions.get(version, version))
         return merge_body(body, self.extra_body) if self.extra_body else body
 
+    def headers_for(self, wire: Wire) -> Mapping[str, str]:
+        """Return the headers of a request on `wire`, a version of the endpoint's own."""
+        return self.headers if wire is self.wire else self._headers_of(wire)
+
+    def _headers_of(self, wire: Wire) -> dict[str, str]:
+        """Return the headers on a version of the wire, unless the server reads the version from the body."""
+        surface = self._address.surface
+        version_headers = wire.headers if surface is None or surface.version_field is None else {}
+        return {"content-type": "application/json", **version_headers, **self.custom_headers}
+
     def _write_key(self, key: str) -> dict[str, str]:
         return {self._key_header.header: self._key_header.prefix + key}
+
+    def with_version(self, version: str) -> Endpoint:
+        """Return the endpoint pinned to a version of its wire; an unknown version changes nothing."""
+        if version != self.wire.version and version not in getattr(self.wire, "versions", {}):
+            return self
+        other = copy(self)
+        other.is_pinned = True
+        if version != self.wire.version:
+            codec = vendor_codec(self.vendor, f"{self.wire.name}@{version}")
+            other.wire, other.headers = surface_codec(codec, self._address.surface), self._headers_of(codec)
+        return other
 
     def __repr__(self) -> str:
         return f"<{self.model!r} at {self.origin} over {self.wire.name}>"
@@ -214,14 +216,9 @@ def resolve(model: str, environment: Mapping[str, str], **options: Unpack[Endpoi
 
 
 def endpoint_of(
-    vendor: Vendor,
-    model: str,
-    environment: Mapping[str, str],
-    *,
-    capability_rows: tuple[CapabilityRow, ...] = (),
-    **options: Unpack[EndpointOptions],
+    vendor: Vendor, model: str, environment: Mapping[str, str], **options: Unpack[EndpointOptions]
 ) -> Endpoint:
-    """Resolve a model of a known vendor. `capability_rows` come before the built-in ones."""
+    """Resolve a model of a known vendor."""
     wire = vendor_codec(vendor, options.get("wire"))
     settings = AddressSettings(
         options.get("base_url"),
@@ -243,8 +240,8 @@ def endpoint_of(
         expand_headers(options.get("headers") or {}, environment, credentials.header.header),
         extra_body,
         parse_defaults(options.get("defaults") or {}),
-        is_pinned="@" in (options.get("wire") or vendor.wire),
-        capability_rows=capability_rows,
+        is_pinned="@" in (options.get("wire") or ""),
+        capability_rows=options.get("capability_rows", ()),
     )
 
 

@@ -89,7 +89,7 @@ class EndpointRequest:
             body, more = wire.encode_request(prepared.request)
         else:
             wire, (body, more) = encode_best_version(prepared.request, wire)
-        self.headers = endpoint.headers if wire is endpoint.wire else endpoint.headers_for(wire)
+        self.headers = endpoint.headers_for(wire)
         if emulation is not None:
             losses.extend(emulation.losses)
         losses.extend(prepared.losses)

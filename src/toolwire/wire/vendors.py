@@ -62,6 +62,7 @@ class Vendor(Value, frozen=True):
     rejected_fields: frozenset[tuple[str, str]] = frozenset()  # fields of the wire that it rejects: (extra, field)
     rejected_kinds: frozenset[str] = frozenset()  # built-in tools and kinds of parts of the wire that it rejects
     counts_on_request: bool = True  # supports `stream_options`
+    keeps_responses: bool = False  # stores answers of the wire openai_responses under their id
     transport: str | None = None  # `module:class` of the transport, if it is not HTTP
     surfaces: tuple[Surface, ...] = ()  # paths that are not those of the wire
     variables: dict[str, tuple[str, ...]] = {}  # environment variables of the settings in paths; the first one set
@@ -81,6 +82,7 @@ _OPENAI = Vendor(
     _bearer_key("OPENAI_API_KEY"),
     "openai_responses",
     base_variable="OPENAI_BASE_URL",
+    keeps_responses=True,
 )
 _GEMINI = Vendor(
     "gemini",

@@ -33,6 +33,7 @@ from ...wire.protocol import Limits, StreamEncoder
 from .answer_stats import AnswerStats
 from .client_request import ClientRequest
 from .gateway_tools import GatewayTools, TurnEvents, add_usage
+from .response_recorder import RecordingEncoder, ResponseRecorder
 from .routing import Target
 from .streams import PassThroughStream, Stream, TranslatedStream, expected_choices
 
@@ -59,6 +60,10 @@ class OutboundRequest(Protocol):
     def stats(self) -> AnswerStats: ...
     @property
     def repairs(self) -> list[CallRepair]: ...
+    @property
+    def recorder(self) -> ResponseRecorder | None:
+        """The recording of the answer, if the gateway stores it."""
+        ...
 
     def decode_fault(self, status: int, data: bytes, headers: dict[str, str]) -> Fault: ...
 
@@ -70,8 +75,12 @@ class OutboundRequest(Protocol):
         """Accept a whole answer."""
         ...
 
-    async def next_request(self) -> OutboundRequest | None:
-        """Return the request to send after this answer, whole or streamed, before the client's answer ends."""
+    async def run_tools(self) -> bool:
+        """Run the gateway's tools that the answer calls, whole or streamed. Return whether the model is asked again."""
+        ...
+
+    def next_request(self) -> OutboundRequest:
+        """Return the request with the results of the gateway's tools."""
         ...
 
     def encode_answer(self) -> bytes:
@@ -95,27 +104,30 @@ def make_outbound(
     `modified` is the request with additions of the gateway, if there are any; `gateway_tools` runs the gateway's tools.
     """
     endpoint = target.upstream.endpoint(target.model)
-    request = client_request.request if modified is None else modified
+    request = client_request.request_for(endpoint) if modified is None else modified
     if gateway_tools is not None or target.row.retrieve or not _keeps_body(client_request, target, endpoint):
         return TranslatedRequest(client_request, request, target, gateway_tools)
-    body = _same_wire_body(client_request, modified, endpoint)
-    if target.row.repair is None:
+    is_changed = modified is not None or client_request.is_rebuilt
+    body = _same_wire_body(client_request, request if is_changed else None, endpoint)
+    if target.row.repair is None and not client_request.records_at(target.upstream):
         return PassThroughRequest(client_request, endpoint, body)
     return TranslatedRequest(client_request, request, target, same_wire_body=body)
 
 
 def _same_wire_body(client_request: ClientRequest, restored: Request | None, endpoint: Endpoint) -> bytes:
     """Return the client's body for the target's model, with the conversation of `restored` if it is given."""
-    if restored is None and not endpoint.changes_body:
-        return replace_model(client_request.body, client_request.document, endpoint.model)
     document = client_request.document
+    if restored is None and not endpoint.changes_body:
+        return replace_model(client_request.body, document, endpoint.model)
     if restored is not None:
-        encoded, _ = client_request.wire.encode_request(restored)
         conversation = client_request.wire.conversation
+        encoded, _ = client_request.wire.encode_request(restored)
         document = {**document, conversation: encoded[conversation]}
+        if client_request.turn is not None and client_request.is_rebuilt:
+            document = client_request.turn.without_references(document, encoded)
     if "model" in document:
         document = {**document, "model": endpoint.model}
-    return to_bytes(endpoint.finish_body(document, client_request.wire.version))
+    return to_bytes(endpoint.finish_body(document, client_request.headers.get("anthropic-version")))
 
 
 def _keeps_body(client_request: ClientRequest, target: Target, endpoint: Endpoint) -> bool:
@@ -156,6 +168,7 @@ class PassThroughRequest:
         self.losses = Losses()
         self.stats = AnswerStats()
         self.repairs: list[CallRepair] = []
+        self.recorder: ResponseRecorder | None = None  # the client gets the upstream's bytes, and its ids
         self._client_request = client_request
 
     def decode_fault(self, status: int, data: bytes, headers: dict[str, str]) -> Fault:
@@ -172,8 +185,11 @@ class PassThroughRequest:
             raise UpstreamError(redact_secrets(self.endpoint.known_secrets, self._response.fault))
         self.stats.add_response(self._response)
 
-    async def next_request(self) -> OutboundRequest | None:
-        return None
+    async def run_tools(self) -> bool:
+        return False
+
+    def next_request(self) -> OutboundRequest:
+        raise NotImplementedError("requests with gateway tools are translated")
 
     def encode_answer(self) -> bytes:
         return self._data
@@ -217,10 +233,13 @@ class TranslatedRequest:
         """
         self.endpoint = target.upstream.endpoint(target.model)
         if self.endpoint.wire.name == client_request.wire.name:
-            self.endpoint = self.endpoint.with_version(client_request.headers.get("anthropic-version", ""))
+            self.endpoint = self.endpoint.with_version(client_request.wire.version or "")
         self.losses: Losses = Losses() if previous is None else previous.losses
         self.stats: AnswerStats = AnswerStats() if previous is None else previous.stats
         self.repairs: list[CallRepair] = [] if previous is None else previous.repairs
+        self.recorder: ResponseRecorder | None = (
+            client_request.make_recorder(target.upstream, target.model) if previous is None else previous.recorder
+        )
         self._client_request = client_request
         self._request = request
         self._target = target
@@ -244,7 +263,7 @@ class TranslatedRequest:
         self.body = self._endpoint_request.body
         self.headers = self._endpoint_request.headers
         if self.endpoint.wire.name == client_request.wire.name:
-            self.headers = self.endpoint.merge_headers(client_request.headers, self.headers)
+            self.headers = self.endpoint.merge_headers(client_request.headers)
         self._spent_usage: Usage | None = (
             None if emulation is None or previous is None else previous._spent_usage
         )  # on rejected answers
@@ -260,9 +279,20 @@ class TranslatedRequest:
     @property
     def _encoder(self) -> StreamEncoder:
         if self._stream_encoder is None:
-            self._stream_encoder = self._client_request.wire.stream_encoder(self._client_request.request)
-            self._stream_encoder.losses = self.losses
+            encoder = self._client_request.wire.stream_encoder(self._repeated_request)
+            encoder.losses = self.losses
+            self._stream_encoder = encoder if self.recorder is None else RecordingEncoder(encoder, self.recorder)
         return self._stream_encoder
+
+    @property
+    def _repeated_request(self) -> Request:
+        """The request as the answer repeats it: `store` is false in an answer of Responses that is stored nowhere."""
+        client_request = self._client_request
+        request = client_request.decoded
+        is_same_wire = self.endpoint.wire.name == client_request.wire.name
+        if client_request.turn is None or self.recorder is not None or is_same_wire:
+            return request
+        return replace(request, params=replace(request.params, store=False))
 
     def decode_fault(self, status: int, data: bytes, headers: dict[str, str]) -> Fault:
         return self._endpoint_request.decode_fault(status, data, headers)
@@ -298,24 +328,23 @@ class TranslatedRequest:
         self._response = response
         self.stats.usage = response.usage if self._gateway_tools is None else self._gateway_tools.total_usage(response)
 
-    async def next_request(self) -> OutboundRequest | None:
-        """Run the gateway's tools that the answer calls.
-
-        Return the next turn's request, or None if the answer is final.
-        """
-        gateway_tools = self._gateway_tools
-        if gateway_tools is None:
-            return None
+    async def run_tools(self) -> bool:
+        if self._gateway_tools is None:
+            return False
         response = self._response if self._events is None or self._events.response is None else self._events.response
-        if not await gateway_tools.run(response):
-            return None
+        return await self._gateway_tools.run(response)
+
+    def next_request(self) -> OutboundRequest:
+        assert self._gateway_tools is not None
         return TranslatedRequest(
-            self._client_request, gateway_tools.request, self._target, gateway_tools, previous=self
+            self._client_request, self._gateway_tools.request, self._target, self._gateway_tools, previous=self
         )
 
     def encode_answer(self) -> bytes:
-        client_request = self._client_request
-        document, new_losses = client_request.wire.encode_response(self._make_client_response(), client_request.request)
+        response = self._make_client_response()
+        if self.recorder is not None:
+            response = self.recorder.rewrite(response)
+        document, new_losses = self._client_request.wire.encode_response(response, self._repeated_request)
         self.losses.extend(new_losses)
         return finite_to_bytes(document)
 
