@@ -27,7 +27,7 @@ from ...net.replies import drain, is_document, read_reply_body, transport_losses
 from ...net.retry import RetryPolicy, resolve_retry_after
 from ...net.runner import Runner
 from ...run.observe import Retriever
-from ..faults import as_gateway_fault, fault_from, is_gateway_fault, network_fault_of
+from ..faults import as_gateway_fault, fault_from, is_gateway_fault, key_fault_of, network_fault_of
 from ..observe.request_log import RequestLog
 from ..settings import LimitsRow
 from ..shared.turns import MAX_TURN_BYTES, StoredTurn, TurnStore
@@ -260,9 +260,7 @@ class RequestHandler:
         except UpstreamError as error:
             return error.fault
         except KeyCommandError as error:
-            _log.error("upstream %s: %s", target.upstream.name, error)
-            message = f"the gateway has no key for the upstream {target.upstream.name}; see its log"
-            return Fault("server", message, 502, "key_command", retryable=False)
+            return key_fault_of(error, target.upstream.name)
         except LossError:
             raise  # the client accepts no losses
         except (ProtocolError, EncodeError) as error:

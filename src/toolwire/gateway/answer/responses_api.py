@@ -17,12 +17,12 @@ from ...ir.errors import ProtocolError, ToolwireError
 from ...ir.pointer import JSON, Object, join
 from ...ir.response import UpstreamError
 from ...ir.text import to_bytes
-from ...net.endpoint_request import redact_key
+from ...net.endpoint_request import redact_secrets
 from ...net.http import Reply
+from ...net.key_command import KeyCommandError
 from ...net.replies import read_reply_body
-from ...net.retry import network_fault
 from ...stream.strict import parse_object
-from ..faults import as_gateway_fault
+from ..faults import as_gateway_fault, key_fault_of, network_fault_of
 from .response_records import (
     BoundMessages,
     ConversationEntry,
@@ -139,16 +139,17 @@ class ResponsesApi:
         query = "&".join(filter(None, (base.query, urlencode(_public_query(request.query)))))
         url = urlunsplit((base.scheme, base.netloc, f"{base.path}/{quote(request.entry_id, safe='')}{path}", query, ""))
         try:
-            async with self._transport.send(
-                method, url, endpoint.headers, endpoint.secrets, b"", upstream.row.timeout
-            ) as reply:
+            secrets = await endpoint.authorise()
+            async with self._transport.send(method, url, endpoint.headers, secrets, b"", upstream.row.timeout) as reply:
                 data = await read_reply_body(reply, self._max_answer)
                 if 200 <= reply.status < 300:
                     return data
                 fault = endpoint.wire.decode_error(reply.status, _parse_or_text(data), dict(reply.headers))
         except (TimeoutError, ConnectionError) as error:
-            fault = network_fault(error, endpoint.origin)
-        raise UpstreamError(as_gateway_fault(redact_key(endpoint.key, fault), upstream.name))
+            fault = network_fault_of(error, upstream.name)
+        except KeyCommandError as error:
+            fault = key_fault_of(error, upstream.name)
+        raise UpstreamError(as_gateway_fault(redact_secrets(endpoint.known_secrets, fault), upstream.name))
 
     async def _create_conversation(self, request: StateRequest) -> bytes:
         document = parse_object(request.body) if request.body else {}
