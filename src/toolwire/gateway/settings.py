@@ -112,6 +112,8 @@ class LimitsRow(Row, frozen=True):
 
     body: int = 32 * _MEGABYTE  # bytes of a request
     answer: int = 64 * _MEGABYTE  # bytes of an answer
+    values: int = 1_000_000  # JSON values of a request, and of an answer
+    memory: int = 1024 * _MEGABYTE  # bytes of all requests in flight, with everything that is made of them
     head: int = 64 * 1024  # bytes of a request before its body
     slow_client: float = 30.0  # seconds for a request's head, for its body, and for reading part of the answer
     ping: float = 15.0  # seconds of silence before a keep-alive
@@ -238,7 +240,8 @@ def _format_validation_error(message: str) -> str:
 
 # settings that must be positive, and settings that may be 0
 _POSITIVE_FIELDS = (
-    *("body", "answer", "head", "slow_client", "ping", "connections", "timeout", "idle", "key_timeout", "key_ttl"),
+    *("body", "answer", "values", "memory", "head", "slow_client", "ping", "connections"),
+    *("timeout", "idle", "key_timeout", "key_ttl"),
     *("seconds", "max_turn_bytes", "max_turns", "max_key_bytes", "max_key_entries"),
 )
 _NON_NEGATIVE_FIELDS = ("drain", "retries", "cooldown", "cache", "turns", "turn_bytes", "turn_seconds")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
+from ...asgi.offload import LARGE
 from ...bridge.stored import find_stored
 from ...ir.errors import ConfigError, ProtocolError, StoredStateError, ToolwireError
 from ...ir.pointer import Object, join, nearest_existing
@@ -20,7 +21,7 @@ from ..upstreams import ConfiguredUpstream
 from .response_recorder import ResponseRecorder
 from .response_turn import ResponseTurn
 
-__all__ = ["ClientRequest"]
+__all__ = ["ClientRequest", "read_client_request"]
 
 # fields that other gateways read as the address of an upstream, or as its key
 _FORBIDDEN_FIELDS = ("api_base", "base_url", "api_key", "extra_headers", "custom_llm_provider")
@@ -28,6 +29,16 @@ _MAX_MODEL_NAME = 512  # names are cached
 # protocol headers of a provider's own clients, forwarded to an upstream of the same wire
 _SAME_WIRE_HEADERS = ("anthropic-beta", "anthropic-version", "openai-beta")
 _CALL_MARKS = (b"tool_use", b"tool_calls", b"unction", b"custom_tool_call")  # of every wire, in any spelling
+
+
+def read_client_request(
+    route: Route, body: bytes, headers: Mapping[str, str], query: Mapping[str, str]
+) -> ClientRequest:
+    """Parse a request. A large one is decoded, too, because later uses are on the event loop."""
+    client_request = ClientRequest(route, body, headers, query)
+    if len(body) > LARGE:
+        _ = client_request.request_or_none
+    return client_request
 
 
 class ClientRequest:
@@ -54,7 +65,7 @@ class ClientRequest:
         self.wire: Wire = _client_codec(route.ingress.wire, headers)
         self.body = body.removeprefix(BOM_UTF8)  # an upstream may not accept the byte order mark
         self.document = _parse_document(self.body, headers)
-        self._request: Request | None = None  # decoded on demand
+        self._request: Request | ToolwireError | None = None  # decoded on demand
         self._decoded: Request | None = None  # before it was rebuilt
         self.turn: ResponseTurn | None = None  # the stored conversation that this request continues
         self.model = _requested_model(route, self.document)
@@ -74,8 +85,14 @@ class ClientRequest:
     def request(self) -> Request:
         """The decoded request; ProtocolError with a pointer if it is invalid on its wire."""
         if self._request is None:
-            request = self.wire.decode_request(self.document)
-            self._request = replace(request, model=self.model, stream=self.stream or None)
+            try:
+                request = self.wire.decode_request(self.document)
+            except ToolwireError as error:
+                self._request = error
+            else:
+                self._request = replace(request, model=self.model, stream=self.stream or None)
+        if isinstance(self._request, ToolwireError):
+            raise self._request
         return self._request
 
     def continue_turn(self, turn: ResponseTurn) -> None:

@@ -75,8 +75,12 @@ class OutboundRequest(Protocol):
         """Accept a whole answer."""
         ...
 
-    async def next_request(self) -> OutboundRequest | None:
-        """Return the request to send after this answer, whole or streamed, before the client's answer ends."""
+    async def run_tools(self) -> bool:
+        """Run the gateway's tools that the answer calls, whole or streamed. Return whether the model is asked again."""
+        ...
+
+    def next_request(self) -> OutboundRequest:
+        """Return the request with the results of the gateway's tools."""
         ...
 
     def encode_answer(self) -> bytes:
@@ -181,8 +185,11 @@ class PassThroughRequest:
             raise UpstreamError(redact_secrets(self.endpoint.known_secrets, self._response.fault))
         self.stats.add_response(self._response)
 
-    async def next_request(self) -> OutboundRequest | None:
-        return None
+    async def run_tools(self) -> bool:
+        return False
+
+    def next_request(self) -> OutboundRequest:
+        raise NotImplementedError("requests with gateway tools are translated")
 
     def encode_answer(self) -> bytes:
         return self._data
@@ -321,19 +328,16 @@ class TranslatedRequest:
         self._response = response
         self.stats.usage = response.usage if self._gateway_tools is None else self._gateway_tools.total_usage(response)
 
-    async def next_request(self) -> OutboundRequest | None:
-        """Run the gateway's tools that the answer calls.
-
-        Return the next turn's request, or None if the answer is final.
-        """
-        gateway_tools = self._gateway_tools
-        if gateway_tools is None:
-            return None
+    async def run_tools(self) -> bool:
+        if self._gateway_tools is None:
+            return False
         response = self._response if self._events is None or self._events.response is None else self._events.response
-        if not await gateway_tools.run(response):
-            return None
+        return await self._gateway_tools.run(response)
+
+    def next_request(self) -> OutboundRequest:
+        assert self._gateway_tools is not None
         return TranslatedRequest(
-            self._client_request, gateway_tools.request, self._target, gateway_tools, previous=self
+            self._client_request, self._gateway_tools.request, self._target, self._gateway_tools, previous=self
         )
 
     def encode_answer(self) -> bytes:
