@@ -372,5 +372,5 @@ FINDINGS = {
     "G22": Entry(
         "thinking is left off where the model requires the thinking of its last calls and the history lacks it"
     ),
-    "G5": Entry("references to stored conversations are refused across wires"),
+    "G5": Entry("references to stored conversations are resolved from the gateway's store, or refused across wires"),
 }

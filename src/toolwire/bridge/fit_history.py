@@ -374,7 +374,11 @@ class _Fitter:
     def _fit_opaque(self, part: Opaque, location: PartLocation) -> Opaque | Text | None:
         """Keep a block of this wire, send the summary of a compaction as text, and drop any other block."""
         if part.wire == self._wire.name:
-            return part
+            if part.type not in self._can.rejected_kinds:
+                return part
+            detail = f"the target's vendor does not support {part.type}"
+            self._losses.add(location_pointer(location), part.type, "dropped", detail, "error")
+            return None
         summary = compaction_summary(part)
         if summary is not None:
             self._losses.add(location_pointer(location), part.type, "rewritten", "the summary is sent as text", "info")

@@ -26,6 +26,7 @@ from .fit_history import fit_history
 from .fit_output import add_instructions, fit_output
 from .fit_params import fit_params
 from .fit_reasoning import fit_reasoning, require_thinking_before_calls
+from .fit_rejected import drop_rejected_fields
 from .fit_tools import fit_tools
 from .foreign import report_extra
 from .history import DraftMessage
@@ -89,6 +90,7 @@ def prepare(
         raise stored
     losses = Losses()
     can = wire.capabilities
+    request = drop_rejected_fields(request, can.rejected_fields, losses)
     names = NameMap(wire.limits, can.namespaces)
     answer = fit_output(request, wire, losses)
     indexed_tools, lifts = fit_tools(request, wire, names, losses, answer.costs)

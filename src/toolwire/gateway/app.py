@@ -35,6 +35,9 @@ from .answer.cache import AnswerCache
 from .answer.client_request import ClientRequest, read_client_request
 from .answer.document_limits import admit_document
 from .answer.request_handler import Dependencies, RequestHandler
+from .answer.response_records import WIRE
+from .answer.response_state import ResponseState
+from .answer.responses_api import ResponsesApi, StateRequest
 from .answer.routing import Router, UnknownModel
 from .faults import fault_from
 from .observe.request_log import BeginSink, RequestLog, Sink, choose_request_id
@@ -54,6 +57,8 @@ from .settings import LimitsRow, Settings
 from .shared.keys import Caller, ClientKeys
 from .shared.limits import InProcessLimiter, Limiter
 from .shared.memory_bound import MemoryBound, MemoryReservation
+from .shared.response_store import ResponseStore
+from .shared.response_stores import open_responses
 from .shared.turns import TurnStore, open_in_memory
 from .upstreams import ConfiguredUpstream, upstreams_from_environment
 
@@ -85,7 +90,7 @@ class Gateway:
     `transports` replaces the transport of an upstream, by name, for example with a model in this process. `runners` are
     tools run by the gateway, by model pattern. `retriever` chooses among a client's tools for a model with `retrieve`.
     `publish` is the server for MCP clients at `/mcp`. `publish_for` is the model pattern that a key must allow to use
-    it.
+    it. `on_key` is called with every key that a key command prints, for redaction.
     """
 
     def __init__(
@@ -97,12 +102,15 @@ class Gateway:
         sinks: Sequence[Sink] = (),
         limiter: Limiter | None = None,
         memory: TurnStore | None = None,
+        responses: ResponseStore | None = None,
         metrics: Callable[[], bytes] | None = None,
         runners: Mapping[str, Runner] | None = None,
         retriever: Retriever | None = None,
         publish: Server | None = None,
         publish_for: str = "*",
+        on_key: Callable[[str], None] | None = None,
     ) -> None:
+        self._on_key = on_key
         self._environment = os.environ if environment is None else environment
         self._http = open_transport(self._environment, connections=settings.limits.connections)
         self._transports = transports or {}
@@ -111,6 +119,9 @@ class Gateway:
         self._metrics = metrics
         self._limiter: Limiter = InProcessLimiter(time.monotonic) if limiter is None else limiter
         self._memory: TurnStore = open_in_memory(settings.state) if memory is None else memory
+        self._responses = open_responses(settings.responses, self._environment) if responses is None else responses
+        self._owns_responses = responses is None
+        self._responses_row = settings.responses  # not reloaded, like the store itself
         self._runners = runners or {}
         self._retriever = retriever
         self._publish_for = publish_for
@@ -132,7 +143,12 @@ class Gateway:
         capability_rows = () if settings.capabilities_file is None else load_capability_rows(settings.capabilities_file)
         upstreams = {
             name: ConfiguredUpstream(
-                name, row, self._transports.get(name, self._http), self._environment, capability_rows
+                name,
+                row,
+                self._transports.get(name, self._http),
+                self._environment,
+                on_key=self._on_key,
+                capability_rows=capability_rows,
             )
             for name, row in rows.items()
         }
@@ -147,16 +163,19 @@ class Gateway:
         self._origin_policy = OriginPolicy(server.hosts, server.origins, open_to_all=len(keys) > 0 and not server.hosts)
         cache = AnswerCache(time.monotonic)  # requests on the old settings keep the old cache
         self._memory_bound.limit = settings.limits.memory
+        state = ResponseState(self._responses, self._responses_row, settings.limits.body, time.time)
         self._dependencies = Dependencies(
             router,
             self._memory,
             settings.limits,
             time.monotonic,
             cache,
+            state,
             self._offload,
             self._runners,
             self._retriever,
         )
+        self._responses_api = ResponsesApi(state, router, self._http, settings.limits.answer)
 
     def _replace_mcp_mount(self, server: Server | None) -> None:
         """Replace the MCP server.
@@ -227,6 +246,8 @@ class Gateway:
                 if self._mcp_mount is not None:
                     await self._mcp_mount.aclose()
                 await self._http.aclose()
+                if self._owns_responses:
+                    await self._responses.aclose()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 
@@ -349,6 +370,8 @@ class Gateway:
             try:
                 if route.action == "generate":
                     await self._generate(http_exchange, route, caller, request_log, memory)
+                elif route.entry_id or route.action == "create_conversation":
+                    await self._serve_state(http_exchange, route, caller, memory)
                 else:
                     await self._serve_metadata(http_exchange, route, caller, memory)
             except UnknownModel as error:
@@ -370,13 +393,40 @@ class Gateway:
         if caller.name:
             await self._limiter.admit(caller)
         self._notify_begin(request_log, client_request, http_exchange.headers)
+        await self._open_turn(client_request, caller)
         http_exchange.watch()
         try:
             await RequestHandler(self._dependencies, http_exchange, client_request, request_log, memory).run()
         finally:
             http_exchange.unwatch()
+            if client_request.turn is not None:
+                await self._dependencies.responses.close_turn(client_request.turn)
             if caller.name and request_log.usage is not None:
                 await self._limiter.spend(caller, request_log.usage.total)
+
+    async def _open_turn(self, client_request: ClientRequest, caller: Caller) -> None:
+        """Resolve references of OpenAI Responses to stored state."""
+        if client_request.wire.name != WIRE:
+            return
+
+        def may_keep() -> bool:
+            plan = self._router.plan(client_request.model, tools=client_request.has_tools)
+            return any(target.upstream.keeps_responses for target in plan)
+
+        turn = await self._dependencies.responses.open_turn(
+            client_request.document, lambda: client_request.request, caller.name, may_keep
+        )
+        client_request.continue_turn(turn)
+
+    async def _serve_state(
+        self, http_exchange: HttpExchange, route: Route, caller: Caller, memory: MemoryReservation
+    ) -> None:
+        """Answer a request about stored responses or conversations, within the limits of its key."""
+        if caller.name:
+            await self._limiter.admit(caller)
+        body = await self._read_document(http_exchange, memory)
+        state_request = StateRequest(caller.name, route.entry_id, http_exchange.query, body)
+        await http_exchange.respond(200, _JSON, await self._responses_api.answer(route.action, state_request))
 
     async def _read_client_request(
         self, http_exchange: HttpExchange, route: Route, memory: MemoryReservation

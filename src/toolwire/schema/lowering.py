@@ -127,7 +127,7 @@ def rewrite(source: ParsedSchema, row: Dialect) -> Lowered:
     for problem in problems:
         losses.add("", "schema", "weakened", f"{row.name} does not accept it: {problem}", "error")
     _report_provider_risks(emitted.schema, row, losses)
-    _report_ignored(schema, row, losses)
+    _report_ignored(source.document, row, losses)
     return Lowered(emitted.schema, emitted.codec, tuple(losses), row, problems[0] if problems else None)
 
 

@@ -24,6 +24,7 @@ from ...ir.events import ResponseStart, StreamFault
 from ...ir.losses import LossError, require_lossless
 from ...ir.response import Fault, UpstreamError
 from ...net.http import Reply
+from ...net.key_command import KeyCommandError
 from ...net.replies import drain, is_document, read_reply_body, transport_losses
 from ...net.retry import RetryPolicy, resolve_retry_after
 from ...net.runner import Runner
@@ -39,10 +40,12 @@ from .document_limits import admit_document
 from .downstream import ArrayFrames, Downstream
 from .gateway_tools import GatewayTools
 from .outbound import OutboundRequest, PassThroughRequest, make_outbound
+from .response_state import ResponseState
 from .restore_turns import find_turn_keys, restore_turns, turn_is_incomplete, turn_keys, turn_origin
 from .routing import Router, Target, select_capable_targets
 from .stream_relay import StreamRelay
 from .streams import Stream
+from .upstream_reply import open_reply
 
 __all__ = ["Dependencies", "RequestHandler"]
 
@@ -63,6 +66,7 @@ class Dependencies(Struct, frozen=True):
     limits: LimitsRow
     clock: Callable[[], float]
     cache: AnswerCache
+    responses: ResponseState
     offload: Offload
     runners: Mapping[str, Runner] = {}  # tools run by the gateway, by model pattern
     retriever: Retriever | None = None
@@ -172,9 +176,12 @@ class RequestHandler:
     def _make_cache_key(self) -> bytes | None:
         """Return the key of a cacheable request.
 
-        Streams and strict requests are not cached, nor is a model without `cache`.
+        Streams and strict requests are not cached, nor is a model without `cache`, nor a turn of a conversation, which
+        changes with every request.
         """
         client_request = self._client_request
+        if client_request.turn is not None and client_request.turn.conversation_id is not None:
+            return None
         if client_request.stream or client_request.strict or not self._plan[0].row.cache:
             return None
         return AnswerCache.key(
@@ -274,6 +281,10 @@ class RequestHandler:
             return network_fault_of(error, target.upstream.name)
         except UpstreamError as error:
             return error.fault
+        except KeyCommandError as error:
+            _log.error("upstream %s: %s", target.upstream.name, error)
+            message = f"the gateway has no key for the upstream {target.upstream.name}; see its log"
+            return Fault("server", message, 502, "key_command", retryable=False)
         except LossError:
             raise  # the client accepts no losses
         except (ProtocolError, EncodeError) as error:
@@ -290,15 +301,14 @@ class RequestHandler:
         runner = self._dependencies.runner_for(self._client_request.model) if target.row.tools else None
         if runner is None and not self._stored_turns and not target.row.retrieve:
             return make_outbound(self._client_request, None, target)
-        request = self._client_request.request
+        endpoint = target.upstream.endpoint(target.model)
+        request = client_copy = self._client_request.request_for(endpoint)
         if self._stored_turns:
-            request = restore_turns(request, self._stored_turns, turn_origin(target.upstream.endpoint(target.model)))
+            request = restore_turns(request, self._stored_turns, turn_origin(endpoint))
         if target.row.retrieve and self._dependencies.retriever is not None:
             request = replace(request, tools=tuple(self._dependencies.retriever.choose(request, request.tools)))
         if runner is None:
-            return make_outbound(
-                self._client_request, None if request is self._client_request.request else request, target
-            )
+            return make_outbound(self._client_request, None if request is client_copy else request, target)
         self._gateway_tools = GatewayTools(
             runner, request, token_hex(16)
         )  # not the request id, which a client may choose
@@ -319,22 +329,21 @@ class RequestHandler:
 
         A retry of emulated calls, or the next turn after our own tools, is another request to the same target.
         """
-        endpoint, row = out.endpoint, target.upstream.row
-        url = endpoint.url(stream=self._client_request.stream)
-        seconds = min(self._remaining_seconds(), row.timeout)
         headers = (
             {**out.headers, **self._request_log.forward_headers} if self._request_log.forward_headers else out.headers
         )
-        async with target.upstream.transport.post(url, headers, endpoint.secrets, out.body, seconds) as reply:
+        async with open_reply(
+            target, out, headers, stream=self._client_request.stream, remaining=self._remaining_seconds
+        ) as reply:
             if not 200 <= reply.status < 300:
                 return await self._read_fault(reply, out)
-            if endpoint.vendor.transport is not None:
+            if out.endpoint.vendor.transport is not None:
                 out.losses.extend(transport_losses(reply))
                 if self._client_request.strict:
                     require_lossless(out.losses)
             if self._down is not None and not is_document(reply):
                 self._stream = out.open_stream()
-                fault = await self._relay(reply, self._stream, self._down, out)
+                fault = await self._relay(reply, self._stream, self._down, target, out)
                 if fault is not None or self._stream.fault is not None:
                     return fault
                 data = None
@@ -349,7 +358,7 @@ class RequestHandler:
         if next_outbound is not None:
             await self._write_pending_end()
             return await self._send_request(target, next_outbound)
-        await self._finish_answer(out, buffered_size=None if data is None else len(data))
+        await self._finish_answer(target, out, buffered_size=None if data is None else len(data))
         return None
 
     async def _read_whole_answer(self, reply: Reply) -> bytes:
@@ -368,7 +377,7 @@ class RequestHandler:
             is_asked_again = await out.run_tools()
         return await self._offload.run(len(out.body), out.next_request) if is_asked_again else None
 
-    async def _finish_answer(self, out: OutboundRequest, *, buffered_size: int | None) -> None:
+    async def _finish_answer(self, target: Target, out: OutboundRequest, *, buffered_size: int | None) -> None:
         """Write the rest of a stream, or a whole answer.
 
         `buffered_size`: the size of a whole answer, also of one that the upstream sent for a stream.
@@ -377,6 +386,7 @@ class RequestHandler:
             if buffered_size is not None:
                 self._pending_end = await self._offload.run(buffered_size, out.encode_stream)
             await self._store_turn(out)
+            await self._store_response(target, out, self._pending_end)
             await self._write_pending_end()
             await self._down.end()
             return
@@ -384,6 +394,7 @@ class RequestHandler:
         written = await self._offload.run(buffered_size or 0, out.encode_answer)
         self._request_log.overhead += perf_counter() - started_at
         await self._store_turn(out)
+        await self._store_response(target, out, written)
         if self._cache_key is not None:
             self._dependencies.cache.put(self._cache_key, written, self._plan[0].row.cache)
         await self._http_exchange.respond(
@@ -406,12 +417,26 @@ class RequestHandler:
         if turn.size <= MAX_TURN_BYTES:
             await self._dependencies.memory.save(self._request_log.caller, dict.fromkeys(turn_keys(turn), turn))
 
+    async def _store_response(self, target: Target, out: OutboundRequest, written: bytes) -> None:
+        """Store a complete answer of OpenAI Responses, or the upstream that stores it itself."""
+        client_request = self._client_request
+        if client_request.turn is None:
+            return
+        if out.recorder is not None:
+            await self._dependencies.responses.save_answer(client_request.turn, out.recorder, out.endpoint, written)
+        elif out.endpoint.wire.name == client_request.wire.name:
+            await self._dependencies.responses.save_pin(
+                client_request.turn, out.stats.id, target.upstream, wants_store=client_request.wants_store
+            )
+
     async def _write_pending_end(self) -> None:
         if self._pending_end and self._down is not None:
             pending, self._pending_end = self._pending_end, b""
             await self._down.write(pending)
 
-    async def _relay(self, reply: Reply, stream: Stream, down: Downstream, out: OutboundRequest) -> Fault | None:
+    async def _relay(
+        self, reply: Reply, stream: Stream, down: Downstream, target: Target, out: OutboundRequest
+    ) -> Fault | None:
         """Relay the upstream's stream except its end. Return a fault if it failed before the first output."""
         down.headers["x-toolwire-losses"] = str(len(out.losses))
         remaining = self._dependencies.limits.answer
@@ -439,6 +464,7 @@ class RequestHandler:
                 self._pending_end = output
                 if self._gateway_tools is None:  # else our tools run first
                     await self._store_turn(out)
+                    await self._store_response(target, out, output)
                     await self._write_pending_end()
                     self._is_fully_sent = stream.ended and not self._client_request.as_array
             elif output:

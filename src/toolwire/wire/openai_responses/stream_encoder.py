@@ -110,7 +110,8 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
         return {"item_id": item.id, "output_index": item.index, **fields}
 
     def _start(self, event: ResponseStart) -> bytes:
-        self._base = make_envelope(event.id, event.model, event.created, None, self._request)
+        base = make_envelope(event.id, event.model, event.created, None, self._request)
+        self._base = {**base, **event.extra.get(NAME, {})}
         return self._event("response.created", response=self._base) + self._event(
             "response.in_progress", response=self._base
         )
