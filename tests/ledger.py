@@ -343,6 +343,7 @@ FINDINGS = {
     "Z23": Entry("with too many connections, health checks are answered, others get 503, and an error is logged"),
     "Z24": Entry("a request without Host, or with a transfer coding besides chunked, is refused"),
     "Z25": Entry("only the redirect with the state ends a login; exceptions of tools stay in the log"),
+    "Z26": Entry("images are pinned, packages locked and bounded, stores need passwords, clients can use TLS"),
     "U1": Entry("terminal output keeps newlines, tabs, joined emoji and right-to-left text, and no control sequences"),
     "U2": Entry("an MCP server that announces changes while it is listed keeps its tools"),
     "G2": Entry("a turn that the client's wire cannot express returns to its model exactly as the model wrote it"),
