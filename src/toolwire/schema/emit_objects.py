@@ -10,7 +10,7 @@ from . import codec as codecs
 from . import emit_scalars
 from .codec import Codec, FieldCodec
 from .dialects import Dialect
-from .emit_context import Count, EmitContext, Emitted
+from .emit_context import CountBound, EmitContext, Emitted
 from .nodes import AnyNode, ArrayNode, EnumNode, NeverNode, Node, ObjectNode, TupleNode, annotate, is_free
 from .parameter_budget import UNSET
 from .property_names import PropertyNames
@@ -226,7 +226,7 @@ def _emit_map(emitter: EmitContext, node: ObjectNode, others: Node, depth: int) 
     out: Object = {"type": "array", "items": emitter.close_object({**entry, "required": ["key", "value"]})}
     remarks = ["a list of key and value pairs"]
     low, high = (parse_count(node.unmodelled.get(keyword)) for keyword in _PROPERTY_COUNTS)
-    counts = (Count("minItems", "minProperties", low or None), Count("maxItems", "maxProperties", high))
+    counts = (CountBound("minItems", "minProperties", low or None), CountBound("maxItems", "maxProperties", high))
     emitter.add_counts(out, remarks, node, counts)
     if out.get("minItems", 0) > 1:
         emitter.report_unenforced(node, "minProperties", "sent as minItems: a key that is repeated counts twice")
