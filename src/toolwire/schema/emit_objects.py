@@ -76,17 +76,24 @@ def _emit_prefix_items(emitter: EmitContext, node: TupleNode, depth: int) -> Emi
 
 
 def emit_object(emitter: EmitContext, node: ObjectNode, depth: int, *, root: bool = False) -> Emitted:
+    """Emit an object, also one without properties: a map, or an empty object that the dialect does not accept."""
+    if all(isinstance(inner, NeverNode) for inner in node.properties.values()) and not root:
+        node = _drop_forbidden(emitter, node)
+    if not node.properties and not root:
+        others = node.others
+        if others is not None and emitter.dialect.maps == "entries":
+            return _emit_map(emitter, node, others, depth)
+        if others is None and not emitter.dialect.empty_objects:
+            return emit_scalars.emit_enum(emitter, annotate(EnumNode(({},), at=node.at, origins=node.origins), node))
+    return _emit_properties(emitter, node, depth)
+
+
+def _emit_properties(emitter: EmitContext, node: ObjectNode, depth: int) -> Emitted:
     """Emit an object property by property.
 
     Optional properties become required and nullable, or get a string for absent, where the dialect requires it.
     """
     dialect = emitter.dialect
-    if not node.properties and not root:
-        others = node.others
-        if others is not None and dialect.maps == "entries":
-            return _emit_map(emitter, node, others, depth)
-        if others is None and not dialect.empty_objects:
-            return emit_scalars.emit_enum(emitter, annotate(EnumNode(({},), at=node.at, origins=node.origins), node))
     keys = PropertyNames(dialect.property_name, node.properties)
     known: list[FieldCodec] = []
     properties: Object = {}
@@ -120,6 +127,15 @@ def emit_object(emitter: EmitContext, node: ObjectNode, depth: int, *, root: boo
         properties[lowered_name] = schema
         known.append(FieldCodec(name, lowered_name, emitted.codec, is_filled, drops_null=drops_null))
     return _complete_object(emitter, node, depth, known, properties, required, keys)
+
+
+def _drop_forbidden(emitter: EmitContext, node: ObjectNode) -> ObjectNode:
+    """Return an object whose properties are all forbidden without them, in a dialect without boolean schemas."""
+    if not node.properties or emitter.dialect.anything == "keep":
+        return node
+    for inner in node.properties.values():
+        _emit_forbidden(emitter, node, inner, "", {})
+    return replace(node, properties={})
 
 
 def _emit_forbidden(emitter: EmitContext, node: ObjectNode, inner: Node, lowered_name: str, properties: Object) -> None:
