@@ -39,7 +39,7 @@ from toolwire.mcp import (
     prompt,
     resource,
 )
-from toolwire.net import Answer, OtelObserver, disk_jail
+from toolwire.net import Answer, KeyCommand, KeyCommandError, OtelObserver, disk_jail
 from toolwire.run import (
     DAY,
     GATES,
@@ -193,6 +193,12 @@ async def clients() -> None:
         assert_type(await client.ask(request), Response)
         async for _ in client.stream(request):
             break
+    command = KeyCommand(["gcloud", "auth", "print-access-token"], timeout=5, ttl=600)
+    vertex = ModelClient("vertex/gemini-3-pro", project="p", location="eu", key_command=command, headers={"x": "y"})
+    try:
+        await vertex.ask(request)
+    except KeyCommandError as error:
+        assert_type(error.hint, str)
 
 
 def stores() -> None:

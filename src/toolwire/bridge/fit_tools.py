@@ -40,6 +40,10 @@ def fit_tools(
             detail = f"{tool.name!r} belongs to another provider and runs there"
             losses.add(join("tools", index), "built-in tool", "dropped", detail, "error")
             continue
+        if tool.kind == "builtin" and tool.name in can.rejected_kinds:
+            detail = f"the target's vendor does not support {tool.name!r}"
+            losses.add(join("tools", index), "built-in tool", "dropped", detail, "error")
+            continue
         first = seen.setdefault((tool.namespace, tool.name), index)
         if can.unique_names and first != index:
             hint = f"the first one is at /tools/{first}; rename or remove one of them"

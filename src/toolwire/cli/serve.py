@@ -96,12 +96,14 @@ async def _serve(arguments: argparse.Namespace) -> None:
             settings,
             limiter=state.limiter,
             memory=state.memory,
+            responses=state.responses,
             sinks=sinks if arguments.quiet else [*sinks, _RequestTable(telemetry.redactor)],
             metrics=telemetry.metrics,
             transports=telemetry.transports(),
             runners=opened.bindings.runners,
             publish=opened.bindings.publish,
             publish_for=opened.bindings.publish_for,
+            on_key=telemetry.redactor.add_temporary_secret,
         )
         _require_model(gateway, is_demo=arguments.demo)
         listener = bind(settings, port=arguments.port)

@@ -17,6 +17,7 @@ _KIND_BY_STATUS: dict[int, FaultKind] = {
     401: "authentication",
     403: "permission",
     404: "not_found",
+    409: "conflict",
     413: "too_large",
     429: "rate_limit",
     503: "overloaded",

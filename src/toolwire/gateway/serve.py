@@ -20,6 +20,7 @@ from ..asgi.types import AsgiApp
 from ..ir.errors import ConfigError, MissingExtra, ToolwireError
 from ..net.listening import refuse_open
 from .app import Gateway
+from .process_settings import apply_process_settings
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def _make_server(
     try:
         import uvicorn
 
-        from .protocol import make_limited_protocol
+        from ..asgi.limited_http import make_limited_protocol
     except ImportError:
         raise MissingExtra(
             "the gateway needs uvicorn", hint="pip install -e '.[gateway]' in a checkout of toolwire"
@@ -165,6 +166,7 @@ def _make_server(
 
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
+            apply_process_settings()
             gc.collect()
             gc.freeze()  # objects that exist now stay; the collector need not visit them again
             if ready is not None:

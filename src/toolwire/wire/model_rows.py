@@ -34,17 +34,6 @@ _SINCE_5 = (
     "claude-mythos-preview*",
 )
 _CLAUDE = (
-    # Structured outputs and strict tools: Opus 4.1, Sonnet 4.5, Haiku 4.5 and later.
-    _claude(
-        (
-            *("claude-opus-4", "claude-opus-4-0*", "claude-opus-4-20*"),
-            *("claude-sonnet-4", "claude-sonnet-4-0*", "claude-sonnet-4-20*"),
-            *("claude-4-*", "claude-[123]*", "claude-instant*"),
-        ),
-        "build-with-claude/structured-outputs",
-        "2026-11-09",
-        ModelCapabilities(output_schemas=False, strict_tools=False),
-    ),
     # System messages after the start: Opus 4.8 and later, Sonnet 5.5, Haiku 5.5, Fable and Mythos 5; not Sonnet 5.
     _claude(
         ("claude-sonnet-5", "claude-sonnet-5-20*", "claude-opus-4-[67]*", "claude-mythos-preview*"),
@@ -180,6 +169,12 @@ _CLAUDE = (
         "about-claude/models/whats-new-claude-4-7#sampling-parameters-removed",
         "2026-04-16",
         ModelCapabilities(refused_params=_SAMPLING),
+    ),
+    _claude(
+        ("claude-3*", "claude-*-4", "claude-*-4-[02]*", "claude-4-*", "claude-[12]*", "claude-instant*"),
+        "build-with-claude/structured-outputs",
+        "2026-11-09",
+        ModelCapabilities(strict=False, output_schemas=False),
     ),
     # "This model does not support assistant message prefill."
     _claude(
@@ -331,6 +326,12 @@ _GPT = (
         ModelCapabilities(media=("image", "file")),
         (_CHAT,),
     ),
+    _gpt(
+        ("gpt-3.5*", "gpt-4", "gpt-4-*", "gpt-4o-2024-05-13", "o1-mini*", "o1-preview*"),
+        _GPT_DOCS + "guides/structured-outputs#supported-models",
+        "2026-08-22",
+        ModelCapabilities(output_schemas=False),
+    ),
     # gpt-oss on the servers whose documentation lists its levels
     CapabilityRow(
         ("gpt-oss-*",),
@@ -394,8 +395,10 @@ _GEMINI = (
         "2026-11-09",
         ModelCapabilities(thinking=False, efforts=()),
     ),
-    # "Function calling with a response mime type: 'application/json' is unsupported" (googleapis/python-genai#867);
-    # recorded: gemini.jsonl, gemini-3-flash-preview with both, status 200.
+    _gemini(
+        ("gemini-3*",), "https://github.com/crewAIInc/crewAI/pull/6973", "2026-08-20", ModelCapabilities(prefill=False)
+    ),
+    # The API rejects functions together with the response type application/json before Gemini 3.
     _gemini(
         ("gemini-1*", "gemini-2*"),
         _GEMINI_DOCS + "tool-combination",
@@ -411,16 +414,16 @@ _GEMINI = (
     ),
 )
 
-_OTHERS = (
+_DEEPSEEK = (
     # "This response_format type is unavailable now" (UKGovernmentBEIS/inspect_ai#4916, llm-exe/llm-exe#662)
     CapabilityRow(
         ("deepseek*",),
         ModelCapabilities(output_schemas=False),
         "https://api-docs.deepseek.com/guides/json_mode",
         "2026-08-17",
-        ("openai_chat",),
+        (_CHAT,),
         ("deepseek",),
     ),
 )
 
-ROWS: tuple[CapabilityRow, ...] = (*_CLAUDE, *_GPT, *_GEMINI, *_OTHERS)
+ROWS: tuple[CapabilityRow, ...] = (*_CLAUDE, *_GPT, *_GEMINI, *_DEEPSEEK)

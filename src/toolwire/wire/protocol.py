@@ -89,7 +89,10 @@ class Capabilities(Value, frozen=True):
     json_mode: bool = True  # answers that are JSON, without a schema
     json_mention: Literal["", "messages", "input"] = ""  # where JSON mode requires a mention of JSON
     prefill: bool = True  # continues an assistant message at the end of a request
+    prefill_with_thinking: bool = True  # continues it also while thinking is on
     unsigned_call: str | None = None  # placeholder for the signature of a call that another provider made
+    rejected_fields: frozenset[tuple[str, str]] = frozenset()  # fields of the wire that this vendor rejects
+    rejected_kinds: frozenset[str] = frozenset()  # built-in tools and kinds of parts that this vendor rejects
 
 
 class Encoded(NamedTuple):

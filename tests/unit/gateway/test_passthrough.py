@@ -34,7 +34,7 @@ def valid_stream(wire):
 
 
 def passing(wire, key=None):
-    return PassThroughStream(get(wire), REQUEST, AnswerStats(), INGRESSES[wire], key)
+    return PassThroughStream(get(wire), REQUEST, AnswerStats(), INGRESSES[wire], () if key is None else (key,))
 
 
 def is_between_events(wire, data):

@@ -119,7 +119,9 @@ def test_annotations_of_a_union_without_a_place_are_reported():
 
 @pytest.mark.finding("S5")
 def test_keyword_of_another_type_is_dropped_with_a_loss():
-    lowered = lower(of({"type": "array", "items": {"type": "string"}, "minProperties": 2, "uniqueItems": True}), "gemini")
+    lowered = lower(
+        of({"type": "array", "items": {"type": "string"}, "minProperties": 2, "uniqueItems": True}), "gemini"
+    )
     assert "minProperties" not in lowered.schema["properties"]["v"]
     assert "/properties/v/minProperties" in {loss.path for loss in lowered.losses}
 

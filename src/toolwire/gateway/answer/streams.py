@@ -18,7 +18,7 @@ from ...ir.errors import ToolwireError, TruncatedStream
 from ...ir.events import CallDelta, Event, ResponseEnd, ResponseStart, StreamFault, TextDelta
 from ...ir.request import Request
 from ...ir.response import Fault
-from ...net.endpoint_request import EndpointRequest, redact_key
+from ...net.endpoint_request import EndpointRequest, redact_secrets
 from ...stream.sse import SSEDecoder
 from ...stream.strict import parse_object
 from ...wire.protocol import StreamEncoder, Wire
@@ -62,9 +62,14 @@ class PassThroughStream:
     should_stop = False
 
     def __init__(
-        self, wire: Wire, request: Request | None, stats: AnswerStats, ingress: Ingress, key: str | None = None
+        self,
+        wire: Wire,
+        request: Request | None,
+        stats: AnswerStats,
+        ingress: Ingress,
+        secrets: tuple[str, ...] = (),
     ) -> None:
-        """Create the stream. `key` is removed from errors."""
+        """Create the stream. `secrets`, such as our key, are removed from errors."""
         self.fault: Fault | None = None
         self.ended = False
         self._decoder = wire.stream_decoder()
@@ -72,7 +77,7 @@ class PassThroughStream:
         self._stats = stats
         self._ingress = ingress
         self._choices = expected_choices(request, wire)
-        self._key = key
+        self._secrets = secrets
         self._pending: list[bytes] = []  # the start of an incomplete event
         self._tail = b""  # its last bytes: an end mark may be split
         self._has_forwarded = False  # a complete event was forwarded
@@ -89,7 +94,7 @@ class PassThroughStream:
             self._observe_events(self._decoder.feed(b""))  # raises errors after the last event
         except ToolwireError as error:
             return self.fail(_stream_fault(error))
-        return self._redact_key(self._complete_events(data))
+        return self._redact(self._complete_events(data))
 
     def close(self) -> bytes:
         """Forward the last bytes. If only the end marker is missing, add it, because clients wait for it."""
@@ -104,7 +109,7 @@ class PassThroughStream:
             return self.fail(_stream_fault(error))
         is_late = any(isinstance(event, ResponseEnd) for event in events)
         if not is_late or not self._ingress.end_marker:
-            return self._redact_key(pending)
+            return self._redact(pending)
         return (pending + b"\n\n" if _is_complete_event(pending) else b"") + self._ingress.end_marker
 
     def _complete_events(self, data: bytes) -> bytes:
@@ -124,14 +129,17 @@ class PassThroughStream:
         self._has_forwarded = True
         return out
 
-    def _redact_key(self, data: bytes) -> bytes:
-        return data if self.fault is None or not self._key else data.replace(self._key.encode(), b"[key]")
+    def _redact(self, data: bytes) -> bytes:
+        if self.fault is not None:
+            for secret in self._secrets:
+                data = data.replace(secret.encode(), b"[key]")
+        return data
 
     def _observe_events(self, events: Iterable[Event]) -> None:
         """Add events to the statistics; note the fault of a failed stream and the end of a complete one."""
         for event in events:
             if isinstance(event, StreamFault):
-                self.fault = redact_key(self._key, event.fault)
+                self.fault = redact_secrets(self._secrets, event.fault)
                 continue
             self._stats.add_event(event)
             if isinstance(event, ResponseEnd):

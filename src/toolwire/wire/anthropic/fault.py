@@ -64,7 +64,9 @@ _FAULTS = FaultTable(
 
 
 def read_fault(body: JSON, status: int | None = None, signatures: tuple[Signature, ...] = SIGNATURES) -> Fault:
-    """Read a fault from `body`, the whole envelope."""
+    """Read a fault from `body`, the whole envelope. Vertex AI's own errors may be in a list."""
+    if type(body) is list and body:
+        body = body[0]
     error = body.get("error") if type(body) is dict else None
     if type(error) is not dict:
         return Fault(kind_of_status(status or 500), body_message(body, status or 500), status or 500)
