@@ -336,6 +336,7 @@ FINDINGS = {
     "U2": Entry("an MCP server that announces changes while it is listed keeps its tools"),
     "G2": Entry("a turn that the client's wire cannot express returns to its model exactly as the model wrote it"),
     "G6": Entry("restoring and repairing on the same wire keep the client's headers, API version and unknown fields"),
+    "S14": Entry("losses of nested fields that only one wire has point at the field"),
     "G3a": Entry("calls are repaired for clients of every wire, whole and streamed, before they are checked"),
     "G15": Entry("a call with a diagnostic of the text parser is never complete; surplus calls are losses"),
     "G19": Entry("an answer without content and stop reason is an error of the upstream"),

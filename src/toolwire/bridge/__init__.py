@@ -8,18 +8,32 @@ TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
     from .detection import Detected, detect
-    from .document_translation import Translation, translate
+    from .document_translation import (
+        translate,
+        translate_error,
+        translate_request,
+        translate_response,
+        translate_tools,
+    )
     from .emulation import Emulation, emulate
     from .exchange import Exchange
     from .preparation import Prepared, prepare
     from .shortcuts import calls, list_tools, results
     from .stream_translation import StreamTranslation, translate_stream
+    from .translation import Translation
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
             "preparation": ("Prepared", "prepare"),
-            "document_translation": ("Translation", "translate"),
+            "document_translation": (
+                "translate",
+                "translate_error",
+                "translate_request",
+                "translate_response",
+                "translate_tools",
+            ),
+            "translation": ("Translation",),
             "stream_translation": ("StreamTranslation", "translate_stream"),
             "emulation": ("Emulation", "emulate"),
             "detection": ("Detected", "detect"),
@@ -42,5 +56,9 @@ __all__ = [
     "prepare",
     "results",
     "translate",
+    "translate_error",
+    "translate_request",
+    "translate_response",
     "translate_stream",
+    "translate_tools",
 ]
