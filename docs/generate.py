@@ -55,6 +55,13 @@ CALL = ToolCall("call_1", "f", {"city": MARK}, f'{{"city": "{MARK}"}}')
 FREE = ToolCall("call_1", "f", None, MARK, kind="freeform")
 USER = Message("user", (Text("hi"),))
 BASE = Request("m", (USER,), (TOOL,), params=Params(max_tokens=9))
+ANSWER: dict[str, Any] = {
+    "type": "object",
+    "description": MARK,
+    "properties": {},
+    "required": [],
+    "additionalProperties": False,
+}
 IMAGE = Media("image", "image/png", MARK)
 
 
@@ -158,7 +165,7 @@ REQUESTS = [
     Concept("reasoning off", BASE, replace(BASE, reasoning=ReasoningConfig("off"))),
     Concept("reasoning.visible", BASE, replace(BASE, reasoning=ReasoningConfig(visible=True))),
     Concept("answer as JSON", BASE, replace(BASE, output=OutputFormat("json"))),
-    Concept("answer by a schema", BASE, replace(BASE, output=OutputFormat("json_schema", {"type": MARK}))),
+    Concept("answer by a schema", BASE, replace(BASE, output=OutputFormat("json_schema", ANSWER))),
     Concept("stream", BASE, replace(BASE, stream=True)),
 ]
 

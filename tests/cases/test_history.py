@@ -157,11 +157,11 @@ def test_a_signature_stays_with_its_part():
         {"functionCall": {"id": "1", "name": "f", "args": {}}, "thoughtSignature": "c2ln"},
         {"functionCall": {"id": "2", "name": "f", "args": {}}},
     ]
-    body = {"contents": [{"role": "model", "parts": parts}]}
+    body = {"contents": [{"role": "user", "parts": [{"text": "go"}]}, {"role": "model", "parts": parts}]}
     wire = get("gemini")
     assert wire.encode_request(wire.decode_request(body)).body == body
     fitted = toolwire.prepare(wire.decode_request({**body, "model": "gemini-3-pro"}), wire).request
-    assert [len(call.artefacts) for call in fitted.messages[0].parts] == [1, 0]
+    assert [len(call.artefacts) for call in fitted.messages[1].parts] == [1, 0]
 
 
 @pytest.mark.case("29")
@@ -243,13 +243,14 @@ def test_artefacts_are_never_sent_to_another_provider(target):
 def test_artefacts_are_never_sent_to_another_model():
     own = toolwire.ir.Artefact("anthropic", "signature", "x", "claude-a")
     history = (
+        toolwire.Message("user", (toolwire.Text("q"),)),
         toolwire.Message("assistant", (toolwire.Reasoning("t", artefacts=(own,)), toolwire.Text("a"))),
         toolwire.Message("user", (toolwire.Text("b"),)),
     )
     wire = get("anthropic")
-    assert len(toolwire.prepare(toolwire.Request("claude-a", history), wire).request.messages[0].parts) == 2
+    assert len(toolwire.prepare(toolwire.Request("claude-a", history), wire).request.messages[1].parts) == 2
     prepared = toolwire.prepare(toolwire.Request("claude-b", history), wire)
-    assert prepared.request.messages[0].parts == (toolwire.Text("a"),)
+    assert prepared.request.messages[1].parts == (toolwire.Text("a"),)
     assert [loss.concept for loss in prepared.losses] == ["reasoning"]
 
 

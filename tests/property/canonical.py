@@ -50,11 +50,17 @@ artefacts = st.lists(
 
 texts = st.builds(Text, words, cache=st.sampled_from([None, None, "5m", "default"]))
 media = st.builds(
-    Media,
-    st.sampled_from(["image", "audio", "video", "file"]),
-    st.sampled_from(["image/png", "application/pdf", "audio/wav"]),
-    st.just("aGVsbG8="),
-    name=st.sampled_from([None, "a.pdf"]),
+    lambda kind, name: Media(*kind, "aGVsbG8=", name=name),
+    st.sampled_from(
+        [
+            ("image", "image/png"),
+            ("audio", "audio/wav"),
+            ("video", "video/mp4"),
+            ("file", "application/pdf"),
+            ("file", "audio/wav"),
+        ]
+    ),
+    st.sampled_from([None, "a.pdf"]),
 )
 
 

@@ -22,7 +22,7 @@ from toolwire import (
     ToolResult,
     open_store,
 )
-from toolwire.bridge import Detected, Prepared, StreamTranslation, Translation
+from toolwire.bridge import Detected, Prepared, StreamTranslation, Translation, encode_best_version
 from toolwire.gateway import Gateway, Settings, load_settings, parse_settings
 from toolwire.ir import ArgumentEnd, Fault, Stop
 from toolwire.mcp import (
@@ -39,7 +39,7 @@ from toolwire.mcp import (
     prompt,
     resource,
 )
-from toolwire.net import Answer, OtelObserver, disk_jail
+from toolwire.net import Answer, KeyCommand, KeyCommandError, OtelObserver, disk_jail
 from toolwire.run import (
     DAY,
     GATES,
@@ -63,7 +63,15 @@ from toolwire.schema import DIALECTS, Lowered, Problem, lower, repair_arguments,
 from toolwire.stream import ArgumentWatch, repair_json
 from toolwire.testing import ScriptedModel, Upstream, load_trace, same, says, script_of
 from toolwire.text import Format
-from toolwire.wire import Wire
+from toolwire.wire import (
+    CapabilityMatch,
+    CapabilityRow,
+    ModelCapabilities,
+    Wire,
+    capabilities_for,
+    explain_capabilities,
+    parse_capability_rows,
+)
 
 
 @toolwire.tool
@@ -115,7 +123,13 @@ def taken_apart(body: bytes) -> None:
     assert_type(toolwire.list_tools(body, "mcp"), tuple[Tool, ...])
     toolwire.results([call.result("done") for call in found], "gemini")
     request = toolwire.wire.get("openai_chat").decode_request({})
-    assert_type(toolwire.prepare(request, toolwire.wire.get("gemini")), Prepared)
+    known = capabilities_for("gemini", "gemini-2.5-pro")
+    assert_type(known, ModelCapabilities)
+    assert_type(explain_capabilities("gemini", "gemini-2.5-pro"), CapabilityMatch)
+    assert_type(parse_capability_rows([]), tuple[CapabilityRow, ...])
+    prepared = toolwire.prepare(request, toolwire.wire.get("gemini"), capabilities=known)
+    assert_type(prepared, Prepared)
+    assert_type(encode_best_version(prepared.request, toolwire.wire.get("gemini"))[0], Wire)
 
 
 def raised(error: toolwire.ProtocolError) -> toolwire.ToolwireError:
@@ -187,6 +201,12 @@ async def clients() -> None:
         assert_type(await client.ask(request), Response)
         async for _ in client.stream(request):
             break
+    command = KeyCommand(["gcloud", "auth", "print-access-token"], timeout=5, ttl=600)
+    vertex = ModelClient("vertex/gemini-3-pro", project="p", location="eu", key_command=command, headers={"x": "y"})
+    try:
+        await vertex.ask(request)
+    except KeyCommandError as error:
+        assert_type(error.hint, str)
 
 
 def stores() -> None:

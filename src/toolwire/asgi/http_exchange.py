@@ -25,7 +25,12 @@ __all__ = [
 _CallLater: TypeAlias = Callable[[float, Callable[[], object]], "DeadlineHandle | asyncio.TimerHandle"]
 
 _WATCH_DELAY = 0.02  # seconds
+_PIECE = 64 * 1024  # bytes written at once; the server then waits for a slow client
 _TIMERS = SharedTimers()
+
+
+def _no_reservation(size: int) -> None:
+    """Reserve nothing: the memory of this request is not counted."""
 
 
 class BodyTooLarge(ToolwireError):
@@ -44,6 +49,7 @@ class HttpExchange:
     """A request, and the methods to answer it."""
 
     __slots__ = (
+        "_is_cut",
         "_receive",
         "_send",
         "_task",
@@ -68,26 +74,30 @@ class HttpExchange:
         self.started = False  # the head of the answer was sent
         self.ended = False  # the whole answer was sent
         self.disconnected = False  # the client closed the connection
+        self._is_cut = False  # a write of several pieces did not end
         self._receive = receive
         self._send = send
         self._task: asyncio.Task[Any] | None = None  # the task to cancel at a disconnect
         self._timer: DeadlineHandle | None = None  # the delay before watching starts
         self._watch: asyncio.Task[None] | None = None
 
-    async def read_body(self, limit: int, seconds: float) -> bytes:
-        """Read the whole body."""
+    async def read_body(self, limit: int, seconds: float, reserve: Callable[[int], None] = _no_reservation) -> bytes:
+        """Read the whole body. `reserve` is called with the size of every part, and may raise an error."""
         declared_length = self.headers.get("content-length", "")
         if declared_length.isdigit() and int(declared_length) > limit:
             raise BodyTooLarge(f"the body has {declared_length} bytes; the limit is {limit}")
         message = await self._receive_within(seconds, _TIMERS.call_later)
         first: bytes = message.get("body", b"")
+        reserve(len(first))
         if not message.get("more_body"):
             if len(first) > limit:
                 raise BodyTooLarge(f"the body has more than {limit} bytes")
             return first
-        return await self._read_remaining_body(first, limit, seconds)
+        return await self._read_remaining_body(first, limit, seconds, reserve)
 
-    async def _read_remaining_body(self, first: bytes, limit: int, seconds: float) -> bytes:
+    async def _read_remaining_body(
+        self, first: bytes, limit: int, seconds: float, reserve: Callable[[int], None]
+    ) -> bytes:
         """Read the rest of a body that arrives in several messages; `seconds` limits all of them together."""
         pieces, size = [first], len(first)
         deadline = asyncio.get_running_loop().time() + seconds
@@ -98,6 +108,7 @@ class HttpExchange:
             size += len(pieces[-1])
             if size > limit:
                 raise BodyTooLarge(f"the body has more than {limit} bytes")
+            reserve(len(pieces[-1]))
             has_more = message.get("more_body", False)
         return b"".join(pieces)
 
@@ -134,8 +145,11 @@ class HttpExchange:
         finally:
             timer.cancel()
 
-    def bounded_receive(self, seconds: float) -> Receive:
-        """Return `receive` for a mounted app; a body that is incomplete at the deadline counts as a disconnect."""
+    def bounded_receive(self, seconds: float, reserve: Callable[[int], None] = _no_reservation) -> Receive:
+        """Return `receive` for a mounted app; a body that is incomplete at the deadline counts as a disconnect.
+
+        `reserve` is called with the size of every part, and may raise an error.
+        """
         is_complete = False
         deadline = asyncio.get_running_loop().time() + seconds
 
@@ -148,6 +162,7 @@ class HttpExchange:
                 message = await self._await_message(deadline - asyncio.get_running_loop().time())
             except BodyTimeout:
                 return {"type": "http.disconnect"}
+            reserve(len(message.get("body", b"")))
             is_complete = not message.get("more_body", False)
             self.disconnected = message["type"] == "http.disconnect"
             return message
@@ -190,7 +205,12 @@ class HttpExchange:
     async def respond(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
         """Write a whole answer."""
         await self.start(status, {**headers, "content-length": str(len(body))})
-        await self._send({"type": "http.response.body", "body": b"" if self.method == "HEAD" else body})
+        if self.method == "HEAD":
+            body = b""
+        elif len(body) > _PIECE:
+            await self.write(body)
+            body = b""
+        await self._send({"type": "http.response.body", "body": body})
         self.ended = True
 
     async def start(self, status: int, headers: Mapping[str, str]) -> None:
@@ -201,9 +221,22 @@ class HttpExchange:
         self.status = status
 
     async def write(self, data: bytes) -> None:
-        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+        """Write data in pieces: the server waits before a piece while the client has not read the previous ones."""
+        if self._is_cut:
+            return
+        if len(data) <= _PIECE:
+            await self._send({"type": "http.response.body", "body": data, "more_body": True})
+            return
+        self._is_cut = True  # until the last piece: a task cancelled in between has sent half of an event
+        for start in range(0, len(data), _PIECE):
+            await self._send({"type": "http.response.body", "body": data[start : start + _PIECE], "more_body": True})
+            await asyncio.sleep(0)
+        self._is_cut = False
 
     async def end(self) -> None:
+        """End the answer; without this, the server closes the connection, and the client sees a truncated answer."""
+        if self._is_cut:
+            return
         await self._send({"type": "http.response.body", "body": b""})
         self.ended = True
 

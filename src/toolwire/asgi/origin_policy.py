@@ -33,8 +33,8 @@ class OriginPolicy:
         self._origins = frozenset(origin.lower().rstrip("/") for origin in origins)
         self._is_open_to_all = open_to_all
 
-    def check(self, raw_headers: list[tuple[bytes, bytes]]) -> None:
-        """Check the raw headers."""
+    def check(self, raw_headers: list[tuple[bytes, bytes]], http_version: str = "1.1") -> None:
+        """Check the raw headers. HTTP/1.0 needs no Host header."""
         host = origin = b""
         seen: set[bytes] = set()
         for name, value in raw_headers:
@@ -46,6 +46,8 @@ class OriginPolicy:
                 host = value
             elif name == b"origin":
                 origin = value
+        if not host and http_version != "1.0":
+            raise ProtocolError("the request has no Host header")
         if not self._is_open_to_all and not self._is_allowed_host(host.decode("latin-1")):
             raise RequestRefused(
                 "the Host header names an unknown host", hint="set server.hosts to the names that clients use"

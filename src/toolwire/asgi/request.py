@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 
 from .access import AccessDenied
 from .types import Receive
 
-__all__ = ["parse_headers", "read_request_body"]
+__all__ = ["SLOW_CLIENT", "parse_headers", "read_request_body"]
+
+SLOW_CLIENT = 30.0
+"""Seconds for the body of a request."""
 
 _UNREPEATABLE_HEADERS = frozenset({"host", "origin", "authorization", "content-type"})
 
 
-async def read_request_body(headers: Mapping[str, str], receive: Receive, limit: int) -> bytes:
-    """Read the body of a request. Raise AccessDenied if it exceeds the limit."""
+async def read_request_body(
+    headers: Mapping[str, str], receive: Receive, limit: int, seconds: float = SLOW_CLIENT
+) -> bytes:
+    """Read the body of a request. Raise AccessDenied if it exceeds the limit, or is incomplete after `seconds`."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await _read_body(headers, receive, limit)
+    except TimeoutError:
+        raise AccessDenied(408, f"message is incomplete after {seconds:g} seconds") from None
+
+
+async def _read_body(headers: Mapping[str, str], receive: Receive, limit: int) -> bytes:
     declared = headers.get("content-length", "")
     if declared.isdecimal() and len(declared) < 16 and int(declared) > limit:
         raise AccessDenied(413, f"message is larger than {limit} bytes")

@@ -8,6 +8,7 @@ TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
     from .findings import Finding
+    from .provider_rules import Violation, check_body
     from .tools import audit_tools
 else:
     __getattr__, __dir__ = lazy_exports(
@@ -15,7 +16,8 @@ else:
         {
             "tools": ("audit_tools",),
             "findings": ("Finding",),
+            "provider_rules": ("Violation", "check_body"),
         },
     )
 
-__all__ = ["Finding", "audit_tools"]
+__all__ = ["Finding", "Violation", "audit_tools", "check_body"]

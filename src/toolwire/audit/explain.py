@@ -13,9 +13,12 @@ from typing import NamedTuple
 
 from . import code_rules, config_rules, log_rules, request_rules, tools
 from .findings import CHECKS, RULES, Level, Rule
+from .provider_rules.catalogue import BODY_RULES
+from .provider_rules.constraints import Constraint
+from .provider_rules.providers import list_constraints
 from .schema_rules import SCHEMA_CHECKS
 
-__all__ = ["KINDS", "Example", "examples", "explain", "list_rules", "render_page", "rule_kind"]
+__all__ = ["KINDS", "Example", "examples", "explain", "list_rules", "render_page", "rule_kind", "rule_sources"]
 
 _RULE_MODULES = (code_rules, config_rules, log_rules, request_rules, tools)  # importing them registers their rules
 KINDS = ("tools", "request", "log", "code", "config")
@@ -35,10 +38,13 @@ _INPUT_LABELS = {
 
 
 class Example(NamedTuple):
-    """An input that the rule reports, and one that it does not."""
+    """An input that the rule reports, and one that it does not. Bodies are checked for a provider and a model."""
 
     bad: str
     good: str
+    provider: str = ""
+    model: str = ""
+    version: str = ""
 
 
 @cache
@@ -48,7 +54,8 @@ def examples() -> dict[str, Example]:
     for file in files(__package__).joinpath("examples").iterdir():
         if file.name.endswith(".toml"):
             for rule_id, row in tomllib.loads(file.read_text(encoding="utf-8")).items():
-                found[rule_id] = Example(row["bad"].strip("\n"), row["good"].strip("\n"))
+                context = (row.get("provider", ""), row.get("model", ""), row.get("version", ""))
+                found[rule_id] = Example(row["bad"].strip("\n"), row["good"].strip("\n"), *context)
     return found
 
 
@@ -61,7 +68,7 @@ def rule_kind(rule_id: str) -> str:
     """Return the kind of input that the rule checks."""
     homes: tuple[Container[str], ...] = (
         CHECKS.keys() | SCHEMA_CHECKS.keys(),
-        request_rules.REQUEST_CHECKS,
+        request_rules.REQUEST_CHECKS.keys() | BODY_RULES.keys(),
         log_rules.LOG_CHECKS,
         code_rules.CODE_CHECKS,
         config_rules.CONFIG_CHECKS,
@@ -69,13 +76,28 @@ def rule_kind(rule_id: str) -> str:
     return next(kind for kind, home in zip(KINDS, homes, strict=True) if rule_id in home)
 
 
+def rule_sources(rule_id: str) -> list[Constraint]:
+    """Return the documented constraints of a rule about request bodies, one for each wire and source."""
+    return [row for rows in list_constraints().values() for row in rows if row.rule == rule_id]
+
+
+def _labelled(example: Example | None, bad: str, good: str) -> list[tuple[str, str]]:
+    """Return the texts of an example with labels that name the provider, the model and the version."""
+    if example is None:
+        return []
+    context = ", ".join(filter(None, (example.provider, example.model, example.version)))
+    labels = [f"{words} ({context})" if context else words for words in (bad, good)]
+    return list(zip(labels, (example.bad, example.good), strict=True))
+
+
 def explain(rule_id: str) -> str:
     """Render the explanation of a rule for the terminal."""
     rule = RULES[rule_id]
     lines = [f"{rule.id} ({rule.level}): {rule.title}", f"affects: {', '.join(rule.providers)}", f"fix: {rule.fix}"]
     lines += ["off by default: enable it with --select or --target"] if rule.opt_in else []
+    lines += [f"source: {row.wire}: {row.source}" for row in rule_sources(rule_id)]
     example = examples().get(rule_id)
-    for words, text in (("bad", example.bad), ("good", example.good)) if example else ():
+    for words, text in _labelled(example, "bad", "good"):
         lines += ["", f"{words}:", *(f"  {line}" for line in text.splitlines())]
     return "\n".join(lines)
 
@@ -95,8 +117,22 @@ def render_page(rule_id: str) -> str:
         f"**Fix:** {rule.fix}.",
         "",
     ]
+    lines += _source_table(rule_id)
     example = examples().get(rule_id)
     fence = _LANGUAGES.get(kind, "json")
-    for words, text in (("Reported", example.bad), ("Not reported", example.good)) if example else ():
+    for words, text in _labelled(example, "Reported", "Not reported"):
         lines += [f"{words}:", "", f"```{fence}", text, "```", ""]
     return "\n".join(lines)
+
+
+def _source_table(rule_id: str) -> list[str]:
+    rows = rule_sources(rule_id)
+    if not rows:
+        return []
+    lines = ["| wire | source | message of the provider |", "|---|---|---|"]
+    for row in rows:
+        vendors = ", ".join(name for name in row.vendors if not name.startswith("openai_"))
+        applies = f"{row.wire} ({vendors})" if vendors else row.wire
+        error = row.error.replace("|", "\\|")
+        lines.append(f"| {applies} | {row.source} | {error} |")
+    return [*lines, ""]

@@ -7,6 +7,7 @@ from typing import NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
+from ..ir.pointer import Object
 from ..ir.request import Request
 from ..ir.text import to_bytes
 from ..ir.tools import Tool
@@ -19,11 +20,12 @@ __all__ = ["LOG_CHECKS", "LoggedRequest", "audit_log"]
 
 
 class LoggedRequest(NamedTuple):
-    """A request, its wire and its location."""
+    """A request, its wire and its location. `body` is the document that it was decoded from."""
 
     location: SourceLocation
     request: Request
     wire: Wire
+    body: Object
 
 
 LogCheck: TypeAlias = Callable[[Sequence[LoggedRequest]], Iterator[tuple[int, Hit]]]
@@ -41,16 +43,16 @@ def audit_log(
     """Run the rules on requests and on the tools that they declare."""
     found: list[Finding] = []
     lists: set[bytes] = set()
-    for location, request, wire in log:
+    for location, request, wire, body in log:
         tools = _encode_tools(request.tools)
         if request.tools and tools not in lists:
             lists.add(tools)
             places = (location,) * len(request.tools)
             found += audit_tools(request.tools, select=select, ignore=ignore, targets=targets, locations=places)
-        found += audit_request(request, wire, select=select, ignore=ignore, targets=targets, location=location)
+        found += audit_request(request, wire, body, select=select, ignore=ignore, targets=targets, location=location)
     for rule_id, check in LOG_CHECKS.items():
         for index, hit in check(log) if is_selected(rule_id, select, ignore, targets) else ():
-            location, request, wire = log[index]
+            location, request, wire, _ = log[index]
             found.append(
                 make_finding(location, rule_id, "", location.at + wire.locator(request)(hit.path), hit.message)
             )
@@ -90,7 +92,7 @@ def check_varying_prefix(log: Sequence[LoggedRequest]) -> Iterator[tuple[int, Hi
     """
     seen: dict[bytes, tuple[int, Sequence[Tool]]] = {}
     told: set[tuple[bytes, bytes]] = set()
-    for index, (_, request, wire) in enumerate(log):
+    for index, (_, request, wire, _body) in enumerate(log):
         if not request.tools:
             continue
         about = to_bytes([wire.name, request.model])

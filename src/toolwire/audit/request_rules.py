@@ -1,46 +1,79 @@
-"""TW014 and TW050 to TW067: parts of recorded requests that other providers reject or interpret differently."""
+"""Rules about recorded requests: the constraints of their own provider (`provider_rules`), and portability.
+
+TW014, TW050, TW052, TW054, TW060, TW064, TW066 and TW067 report what other providers reject or interpret differently.
+"""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from typing import TypeAlias
 
-from ..ir.parts import Media, Reasoning, Text, ToolCall, ToolResult
+from ..ir.parts import Media, Text, ToolCall, ToolResult
+from ..ir.pointer import Object
 from ..ir.request import Request
 from ..wire import get, names
 from ..wire.protocol import Wire
-from .findings import Finding, Hit, SourceLocation, is_selected, make_finding, rule_decorator
+from .findings import RULES, Finding, Hit, SourceLocation, is_selected, make_finding, rule_decorator
+from .provider_rules.catalogue import BODY_RULES
+from .provider_rules.documents import is_blank
+from .provider_rules.openai_shared import CALL_ID_LENGTHS
+from .provider_rules.providers import check_body
 
-__all__ = ["REQUEST_CHECKS", "audit_request"]
+__all__ = ["REQUEST_CHECKS", "audit_body", "audit_request"]
 
 RequestCheck: TypeAlias = Callable[[Request], Iterator[Hit]]
 REQUEST_CHECKS: dict[str, RequestCheck] = {}
 
 
 _rule = rule_decorator(REQUEST_CHECKS)
+OTHER_WIRE_CHECKS: dict[str, RequestCheck] = {}
+"""Checks of body rules for requests of other wires: the rules of Anthropic, for a request that was not sent to it."""
 
 
 def audit_request(
     request: Request,
     wire: Wire,
+    body: Object,
     *,
     select: Collection[str] = (),
     ignore: Collection[str] = (),
     targets: Collection[str] = (),
     location: SourceLocation = SourceLocation(),  # noqa: B008  a value
 ) -> tuple[Finding, ...]:
-    """Run the request rules; the findings point into the document that was decoded from `wire`."""
+    """Run the rules on a request and on the `body` that it was decoded from; the findings point into the body."""
     locate = wire.locator(request)
     found: list[Finding] = []
-    for rule_id, check in REQUEST_CHECKS.items():
+    for rule_id, check in (REQUEST_CHECKS | (OTHER_WIRE_CHECKS if wire.name != "anthropic" else {})).items():
         if is_selected(rule_id, select, ignore, targets):
             found += [
                 make_finding(location, rule_id, "", location.at + locate(hit.path), hit.message)
                 for hit in check(request)
             ]
+    for violation in check_body(body, wire.name, request.model or None):
+        # audit_tools reports the tool rules
+        if violation.rule in BODY_RULES and is_selected(violation.rule, select, ignore, targets):
+            found.append(make_finding(location, violation.rule, "", location.at + violation.path, violation.message))
     return tuple(dict.fromkeys(found))
+
+
+def audit_body(
+    body: Object,
+    provider: str,
+    model: str | None = None,
+    *,
+    version: str | None = None,
+    file: str = "",
+    select: Collection[str] = (),
+    ignore: Collection[str] = (),
+) -> tuple[Finding, ...]:
+    """Return the violations of a body as findings. Unlike `audit_request`, it needs no codec that can decode the body."""
+    providers = {rule.id: rule.providers for rule in RULES.values()}
+    return tuple(
+        Finding(one.rule, "error", providers.get(one.rule, (provider,)), "", one.path, one.message, one.fix, file)
+        for one in check_body(body, provider, model, version=version)
+        if not one.rule.startswith(tuple(ignore)) and (not select or one.rule.startswith(tuple(select)))
+    )
 
 
 def _message_parts(request: Request) -> Iterator[tuple[str, str, object]]:
@@ -76,19 +109,6 @@ def check_choice(request: Request) -> Iterator[Hit]:
 
 
 @_rule(
-    "TW051",
-    "error",
-    "anthropic",
-    "forced call with a thinking budget",
-    "use adaptive thinking, or tool choice auto",
-)
-def check_forced_thinking(request: Request) -> Iterator[Hit]:
-    forced = request.choice is not None and (request.choice.mode in ("required", "tool") or request.choice.required)
-    if forced and request.reasoning is not None and request.reasoning.mode == "budget":
-        yield Hit("/choice", "a forced call and a thinking budget exclude each other")
-
-
-@_rule(
     "TW052",
     "warning",
     "gemini",
@@ -99,14 +119,6 @@ def check_one_call(request: Request) -> Iterator[Hit]:
     if request.parallel is False:
         lacking = [name for name in names() if not get(name).capabilities.parallel]
         yield Hit("/parallel", f"not supported by {', '.join(lacking)}")
-
-
-@_rule("TW053", "error", "all", "tool choice names an undeclared tool", "declare the tool")
-def check_undeclared_choice(request: Request) -> Iterator[Hit]:
-    declared = {tool.name for tool in request.tools}
-    for name in request.choice.names if request.choice is not None else ():
-        if name not in declared:
-            yield Hit("/choice", f"{name!r} is not declared")
 
 
 @_rule("TW054", "warning", "openai_responses openai_chat", "`strict` not set", "set it to true or false")
@@ -121,7 +133,7 @@ def check_call_ids(request: Request) -> Iterator[Hit]:
     """Report call ids that are empty, or longer than another wire allows."""
     for path, _, part in _message_parts(request):
         if isinstance(part, ToolCall):
-            short = [name for name in names() if len(part.id) > get(name).limits.id_length]
+            short = [name for name, most in CALL_ID_LENGTHS.items() if len(part.id) > most]
             if short or not part.id:
                 words = (
                     f"{len(part.id)} characters are too many for {', '.join(short)}"
@@ -129,43 +141,6 @@ def check_call_ids(request: Request) -> Iterator[Hit]:
                     else "the call has no id"
                 )
                 yield Hit(path, words)
-
-
-@_rule("TW061", "error", "all", "unpaired calls and results", "put the result of every call right after it")
-def check_pairing(request: Request) -> Iterator[Hit]:
-    """Report results without a call, and calls without a result before the next user message.
-
-    `waiting` maps the ids of calls without a result to their paths.
-    """
-    waiting: dict[str, str] = {}
-    for path, role, part in _message_parts(request):
-        if isinstance(part, ToolCall):
-            waiting[part.id] = path
-        elif isinstance(part, ToolResult):
-            if part.call_id and waiting.pop(part.call_id, None) is None:
-                yield Hit(path, f"no call has the id {part.call_id!r}")
-        elif waiting and role == "user":
-            for call_id, where in waiting.items():
-                if call_id:
-                    yield Hit(where, "the call has no result before the next user message")
-            waiting.clear()
-
-
-@_rule("TW062", "error", "all", "call id used more than once", "give each call its own id")
-def check_repeated_ids(request: Request) -> Iterator[Hit]:
-    counts = Counter(part.id for _, _, part in _message_parts(request) if isinstance(part, ToolCall) and part.id)
-    for path, _, part in _message_parts(request):
-        if isinstance(part, ToolCall) and counts[part.id] > 1:
-            yield Hit(path, f"{part.id!r} is used {counts[part.id]} times")
-
-
-@_rule(
-    "TW063", "error", "anthropic gemini openai_responses", "reasoning without its signature", "send it back unchanged"
-)
-def check_unsigned_calls(request: Request) -> Iterator[Hit]:
-    for path, _, part in _message_parts(request):
-        if isinstance(part, Reasoning) and not part.artefacts:
-            yield Hit(path, "the provider that produced it will reject it")
 
 
 @_rule(
@@ -177,14 +152,24 @@ def check_arguments(request: Request) -> Iterator[Hit]:
             yield Hit(path, f"the arguments are {part.state}")
 
 
-@_rule("TW065", "error", "anthropic", "empty message", "remove it")
+def check_forced_thinking(request: Request) -> Iterator[Hit]:
+    """Report a forced call with a thinking budget (TW051)."""
+    forced = request.choice is not None and (request.choice.mode in ("required", "tool") or request.choice.required)
+    if forced and request.reasoning is not None and request.reasoning.mode == "budget":
+        yield Hit("/choice", "a forced call and a thinking budget exclude each other")
+
+
 def check_empty_messages(request: Request) -> Iterator[Hit]:
+    """Report messages without parts, and texts of whitespace (TW065)."""
     for index, message in enumerate(request.messages):
         if not message.parts:
             yield Hit(f"/messages/{index}", "the message has no parts")
     for path, _, part in _message_parts(request):
-        if isinstance(part, Text) and not part.text.strip() and not part.artefacts:
+        if isinstance(part, Text) and is_blank(part.text) and not part.artefacts:
             yield Hit(path, "the text is empty")
+
+
+OTHER_WIRE_CHECKS |= {"TW051": check_forced_thinking, "TW065": check_empty_messages}
 
 
 @_rule("TW066", "error", "openai_chat", "image or file in a result", "send it in a separate message after the results")

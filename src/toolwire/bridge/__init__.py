@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .shortcuts import calls, list_tools, results
     from .stream_translation import StreamTranslation, translate_stream
     from .translation import Translation
+    from .versions import encode_best_version
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
@@ -39,6 +40,7 @@ else:
             "detection": ("Detected", "detect"),
             "shortcuts": ("calls", "list_tools", "results"),
             "exchange": ("Exchange",),
+            "versions": ("encode_best_version",),
         },
     )
 
@@ -52,6 +54,7 @@ __all__ = [
     "calls",
     "detect",
     "emulate",
+    "encode_best_version",
     "list_tools",
     "prepare",
     "results",

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from ..ir.losses import Losses
-from ..wire.protocol import Capabilities
+from ..ir.parts import Media, Text, ToolCall, ToolResult
+from ..ir.tools import Tool
+from ..wire.protocol import Wire
 
-__all__ = ["fit_ttl"]
+__all__ = ["fit_mark"]
 
+_Marked: TypeAlias = Text | Media | ToolCall | ToolResult | Tool
 _MINUTES = {"5m": 5, "30m": 30, "1h": 60, "12h": 720}
 
 
-def fit_ttl(ttl: str, element: str, can: Capabilities, path: str, losses: Losses) -> str | None:
-    """Return the target's time to live: the shortest sufficient one, or None if it supports no mark there."""
+def fit_mark(marked: _Marked, element: str, wire: Wire, path: str, losses: Losses) -> str | None:
+    """Return the target's time to live: the shortest sufficient one, or None if it supports no mark there.
+
+    A mark that the target's own wire has written in another form (`:cache`) is kept.
+    """
+    ttl, can = marked.cache, wire.capabilities
+    if ttl is None or ":cache" in marked.extra.get(f"{wire.name}~", {}):
+        return ttl
     if element not in can.cache:
         losses.add(f"{path}/cache", "cache mark", "dropped", f"the target does not support one on a {element}", "info")
         return None

@@ -17,7 +17,8 @@ from msgspec.structs import replace
 
 from ..ir.errors import ConfigError, ProtocolError, StoredStateError
 from ..ir.losses import Loss, Losses, require_lossless
-from ..ir.pointer import JSON, Object, nearest_existing
+from ..ir.pointer import JSON, Object, join, nearest_existing
+from ..ir.request import Request
 from ..ir.response import Fault, Response
 from ..stream.strict import parse
 from ..wire import get
@@ -141,6 +142,9 @@ def _translate_request(document: Object, source: str, target: str, model: str | 
         error.pointer = nearest_existing(document, reader.locator(canonical)(error.pointer))
         raise
     encoded, encode_losses = writer.encode_request(prepared.request)
+    if not canonical.model and not reader.capabilities.model_in_path and not writer.capabilities.model_in_path:
+        detail = "the request names no model, which the target requires"
+        prepared.losses.add(join("model"), "model", "dropped", detail, "error")
     if not len(prepared.losses) and not len(encode_losses):
         return Translation(encoded, model=canonical.model)
     # The pointers are looked up only when they are needed.
@@ -178,11 +182,12 @@ def _translate_response(document: Object, source: str, target: str, request: JSO
     reader, writer = get(source), get(target)
     answer = reader.decode_response(document)
     found_losses = Losses()
-    response = convert_response(answer, _make_exchange(request, writer, reader), writer, found_losses)
+    canonical = _decode_client_request(request, writer)
+    response = convert_response(answer, _make_exchange(canonical, reader), writer, found_losses)
     if response.fault is not None:
         before = _locate_answer_losses(found_losses, document, reader, answer, None)
         return _write_fault(response.fault, writer, document, before)
-    encoded, encode_losses = writer.encode_response(response)
+    encoded, encode_losses = writer.encode_response(response, canonical)
     found_losses.extend(encode_losses)
     if not len(found_losses):
         return Translation(encoded, model=response.model)
@@ -191,10 +196,12 @@ def _translate_response(document: Object, source: str, target: str, request: JSO
     return Translation(encoded, losses, model=response.model)
 
 
-def _make_exchange(request: JSON, client: Wire, upstream: Wire) -> Exchange:
-    if request is None:
-        return Exchange()
-    return prepare(drop_stored(client.decode_request(parse_body(request)), upstream.name), upstream).exchange
+def _decode_client_request(request: JSON, client: Wire) -> Request | None:
+    return None if request is None else client.decode_request(parse_body(request))
+
+
+def _make_exchange(request: Request | None, upstream: Wire) -> Exchange:
+    return Exchange() if request is None else prepare(drop_stored(request, upstream.name), upstream).exchange
 
 
 def _write_fault(fault: Fault, writer: Wire, document: JSON, before: tuple[Loss, ...] = ()) -> Translation[Object]:
@@ -221,4 +228,5 @@ def _translate_error(body: JSON, source: str, target: str, request: JSON) -> Tra
             pass  # an error page is still an error
     reader, writer = get(source), get(target)
     fault = reader.decode_error(None, body)
-    return _write_fault(_make_exchange(request, writer, reader).restore_fault(fault), writer, body)
+    exchange = _make_exchange(_decode_client_request(request, writer), reader)
+    return _write_fault(exchange.restore_fault(fault), writer, body)

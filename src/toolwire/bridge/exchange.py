@@ -29,7 +29,7 @@ __all__ = ["Exchange"]
 class Exchange:
     """The changes to undo in an answer; an empty exchange only ensures that every call has an id."""
 
-    __slots__ = ("_fitted", "_has_freeform", "_names", "_request", "_wire", "lifts")
+    __slots__ = ("_fitted", "_has_freeform", "_names", "_request", "_wire", "lifts", "output")
 
     def __init__(
         self,
@@ -39,9 +39,12 @@ class Exchange:
         lifts: dict[str, Lowered] | None = None,
         wire: Wire | None = None,
         fitted: list[tuple[Tool, int]] | None = None,
+        output: Lowered | None = None,
     ) -> None:
         self.lifts = lifts or {}
         """The tools whose arguments have another shape on the target, by their names there."""
+        self.output = output
+        """The schema of the answer, if the answer has another shape on the target."""
         self._names = names
         self._request = request
         self._has_freeform = has_freeform  # of the target; otherwise freeform tools were sent as functions

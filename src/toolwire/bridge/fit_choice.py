@@ -41,10 +41,13 @@ def fit_choice(
 
 def _nearest_supported(choice: ToolChoice, can: Capabilities, losses: Losses) -> ToolChoice:
     """Return the nearest choice that the target supports."""
+    if choice.mode == "allowed" and choice.required and "required" not in can.choices:
+        losses.add(join("choice"), "required call", "weakened", "the target or its model does not support it", "error")
+        return replace(choice, required=False)
     if choice.mode in can.choices or choice.mode == "validated":
         return choice
     nearest = ToolChoice("required" if choice.mode == "tool" and "required" in can.choices else "auto")
-    detail = f"the target does not support it; sent as {nearest.mode}"
+    detail = f"the target or its model does not support it; sent as {nearest.mode}"
     losses.add(join("choice"), f"tool choice {choice.mode}", "weakened", detail, "error")
     return nearest
 

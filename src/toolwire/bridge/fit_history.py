@@ -11,20 +11,20 @@ from msgspec.structs import replace
 
 from ..ir.errors import EncodeError
 from ..ir.losses import Losses
-from ..ir.parts import Artefact, Media, Opaque, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
+from ..ir.parts import Artefact, Media, MediaKind, Opaque, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
 from ..ir.pointer import join
 from ..ir.request import Message, Request, Role
 from ..ir.text import dumps
 from ..schema.lowering import Lowered
 from ..wire.media import guess_media_type, media_placeholder
-from ..wire.profiles import family_of
 from ..wire.protocol import Wire
 from ..wire.structured_results import structured_as_text
-from .cache import fit_ttl
-from .fit_system import ensure_user_message, hoist_system
+from .cache import fit_mark
+from .fit_ends import BLANK, fit_ends
+from .fit_system import ensure_user_message, fit_system
 from .fit_tools import wrap_freeform
 from .foreign import own_artefacts, report_extra
-from .history import DraftMessage, gather, merge_drafts, normalise
+from .history import DraftMessage, gather, merge_drafts, merge_open_calls, normalise, split_results
 from .ids import IdAllocator
 from .locations import PartLocation, location_pointer, message_index
 from .names import NameMap
@@ -48,16 +48,21 @@ def fit_history(
     lifts: Mapping[str, Lowered] | None = None,
 ) -> list[DraftMessage]:
     """Return the conversation in a form that the target accepts."""
-    _refuse_prefill(request)
+    _refuse_prefill(request, wire)
     fitter = _Fitter(request, wire, names, losses, history_model, lifts or {})
     can = wire.capabilities
     is_part = continues_stored(request, wire.name)
     turns = fitter.fit_all(gather(request.messages) if is_part else normalise(request.messages, losses))
     if not is_part and all(turn.message.role in ("system", "developer") for turn in turns):
         turns = ensure_user_message(turns, request, wire, losses)
-    if not can.system_anywhere:
-        turns = hoist_system(turns, losses)
-    return merge_drafts(turns) if can.one_message_a_turn else turns
+    turns = fit_system(turns, wire, losses)
+    if can.one_message_a_turn:
+        turns = merge_drafts(turns)
+    elif can.adjacent_results:
+        turns = merge_open_calls(turns)
+    if can.lone_results:
+        turns = split_results(turns)
+    return turns if is_part else fit_ends(turns, can, losses)
 
 
 def fit_results(results: tuple[ToolResult, ...], wire: Wire) -> tuple[Message, ...]:
@@ -67,12 +72,12 @@ def fit_results(results: tuple[ToolResult, ...], wire: Wire) -> tuple[Message, .
     return tuple(turn.message for turn in turns)
 
 
-def _refuse_prefill(request: Request) -> None:
+def _refuse_prefill(request: Request, wire: Wire) -> None:
     """Raise EncodeError if the last message is an assistant text that the model cannot continue."""
     last = request.messages[-1] if request.messages else None
-    if last is None or last.role != "assistant" or family_of(request.model).prefill:
+    if last is None or last.role != "assistant" or wire.capabilities.prefill:
         return
-    if all(isinstance(part, Text) for part in last.parts):
+    if all(isinstance(part, (Text, Reasoning, Refusal)) for part in last.parts):
         raise EncodeError(
             f"{request.model} cannot continue an assistant message",
             pointer=join("messages", len(request.messages) - 1),
@@ -127,13 +132,15 @@ class _Fitter:
         self._losses = losses
         self._ids = IdAllocator(wire.limits)
         self._pending_calls: dict[str, deque[ToolCall]] = {}  # by old id: fitted calls without a result yet
-        self._signs_calls = self._can.unsigned_call is not None and family_of(request.model).signed_calls
+        self._signs_calls = self._can.unsigned_call is not None
         self._deferred = DeferredMedia()
         self._role: Role = "user"  # of the current turn
+        self._last: DraftMessage | None = None  # the last turn, which must not disappear
 
     def fit_all(self, turns: list[DraftMessage]) -> list[DraftMessage]:
         """Fit all turns of a conversation."""
         fitted: list[DraftMessage] = []
+        self._last = turns[-1] if turns else None
         for turn in turns:
             if self._deferred and turn.parts and type(turn.parts[0]) is not ToolResult:
                 fitted.append(self._deferred.take_message())
@@ -163,6 +170,10 @@ class _Fitter:
                 locations.append(location)
         if message.role == "assistant":
             changed = self._finish_assistant(turn, parts) or changed
+        elif not parts and turn.parts and turn is self._last:
+            parts, locations, changed = [Text(BLANK)], [turn.locations[0]], True
+            detail = f"nothing of the last message remains for the target; sent as {BLANK!r}"
+            self._losses.add(location_pointer(turn.locations[0]), "blank text", "rewritten", detail)
         kept_locations: Sequence[PartLocation] = turn.locations if locations is None else locations
         if self._deferred and parts and type(parts[0]) is ToolResult and type(parts[-1]) is not ToolResult:
             kept_locations = self._insert_deferred(parts, kept_locations)
@@ -185,22 +196,21 @@ class _Fitter:
             self._losses.add(path, "developer message", "rewritten", detail, "info")
 
     def _fit_text(self, part: Text, location: PartLocation) -> Text | None:
-        """Drop empty text, which targets refuse, and the artefacts and cache marks that the target cannot use."""
+        """Drop text that targets refuse, and the artefacts and cache marks that the target cannot use."""
         if not part.text and not part.artefacts:
-            self._losses.add(
-                location_pointer(location),
-                "empty text",
-                "dropped",
-                "it is empty, and targets refuse empty text",
-                "info",
-            )
+            detail = "it is empty, and targets refuse empty text"
+            self._losses.add(location_pointer(location), "empty text", "dropped", detail, "info")
+            return None
+        if not self._can.blank_text and part.text.isspace():
+            detail = "it is only whitespace, which the target refuses"
+            self._losses.add(location_pointer(location), "blank text", "dropped", detail, "info")
             return None
         if part.cache is None and not part.artefacts and not part.extra:
             return part
         path = location_pointer(location)
         report_extra(part.extra, path, self._wire.name, self._losses)
         artefacts = self._own_artefacts(part.artefacts, path)
-        cache = None if part.cache is None else fit_ttl(part.cache, "part", self._can, path, self._losses)
+        cache = fit_mark(part, "part", self._wire, path, self._losses)
         return Text(part.text, cache, artefacts, part.extra) if part.text or artefacts else None
 
     def _own_artefacts(self, artefacts: tuple[Artefact, ...], path: str) -> tuple[Artefact, ...]:
@@ -264,7 +274,7 @@ class _Fitter:
         """
         path = location_pointer(location)
         report_extra(call.extra, path, self._wire.name, self._losses)
-        cache = None if call.cache is None else fit_ttl(call.cache, "call", self._can, path, self._losses)
+        cache = fit_mark(call, "call", self._wire, path, self._losses)
         return replace(call, cache=cache, artefacts=self._own_artefacts(call.artefacts, path))
 
     def _fit_result(self, result: ToolResult, location: PartLocation) -> ToolResult:
@@ -277,7 +287,8 @@ class _Fitter:
             parts, structured = structured_as_text(result, location_pointer(location), self._losses), None
             result = replace(result, parts=parts, structured=None)
         only = parts[0] if len(parts) == 1 else None
-        if type(only) is not Text or not only.text or only.cache is not None or only.extra:
+        is_plain = type(only) is Text and only.text and only.cache is None and not only.extra
+        if not is_plain or (not can.blank_text and parts[0].text.isspace()):  # type: ignore[union-attr]
             parts = self._fit_result_parts(result, location)
         is_error = result.is_error
         if is_error and not can.result_error:
@@ -286,7 +297,7 @@ class _Fitter:
             self._losses.add(f"{location_pointer(location)}/is_error", "is_error", "rewritten", detail, "info")
         cache = result.cache
         if cache is not None:
-            cache = fit_ttl(cache, "result", can, location_pointer(location), self._losses)
+            cache = fit_mark(result, "result", self._wire, location_pointer(location), self._losses)
         pending_calls = self._pending_calls.get(result.call_id)
         if not pending_calls:  # only if results are fitted without their calls
             return replace(result, parts=parts, structured=structured, is_error=is_error, cache=cache)
@@ -350,6 +361,8 @@ class _Fitter:
             detail = f"it is stored by {part.owner} as {part.file_id!r}; other providers cannot read it"
             self._losses.add(path, part.kind, "dropped", detail, "error")
             return media_placeholder(part)
+        if (kind := _content_kind(part)) != part.kind:
+            part = replace(part, kind=kind)
         if part.kind not in self._can.media:
             self._losses.add(path, part.kind, "dropped", f"the target does not support {part.kind}", "error")
             return media_placeholder(part)
@@ -358,12 +371,16 @@ class _Fitter:
             part = replace(part, media_type=guess_media_type(part.name))
         if part.cache is None:
             return part
-        return replace(part, cache=fit_ttl(part.cache, "part", self._can, path, self._losses))
+        return replace(part, cache=fit_mark(part, "part", self._wire, path, self._losses))
 
     def _fit_opaque(self, part: Opaque, location: PartLocation) -> Opaque | Text | None:
         """Keep a block of this wire, send the summary of a compaction as text, and drop any other block."""
         if part.wire == self._wire.name:
-            return part
+            if part.type not in self._can.rejected_kinds:
+                return part
+            detail = f"the target's vendor does not support {part.type}"
+            self._losses.add(location_pointer(location), part.type, "dropped", detail, "error")
+            return None
         summary = compaction_summary(part)
         if summary is not None:
             self._losses.add(location_pointer(location), part.type, "rewritten", "the summary is sent as text", "info")
@@ -391,12 +408,12 @@ class _Fitter:
         return changed
 
     def _sign_first_call(self, turn: DraftMessage, parts: list[Part]) -> bool:
-        """Add the provider's placeholder signature to a turn without signed calls; return whether it was added.
+        """Add the provider's placeholder signature to a turn whose first call is not signed; return whether it was added.
 
         The model requires a signature with its calls, and calls of another provider have none.
         """
-        calls = [number for number, part in enumerate(parts) if type(part) is ToolCall]
-        if not calls or any(getattr(parts[number], "artefacts", ()) for number in calls):
+        number, call = next(((n, part) for n, part in enumerate(parts) if isinstance(part, ToolCall)), (0, None))
+        if call is None or call.artefacts:
             return False
         placeholder = Artefact(self._wire.provider, "thought_signature", self._can.unsigned_call or "")
         first = next(
@@ -404,7 +421,7 @@ class _Fitter:
         )
         detail = "the call is not signed by its model; sent with the documented placeholder"
         self._losses.add(f"{location_pointer(first)}/artefacts", "signature", "rewritten", detail, "info")
-        parts[calls[0]] = replace(parts[calls[0]], artefacts=(placeholder,))
+        parts[number] = replace(call, artefacts=(placeholder,))
         return True
 
 
@@ -414,6 +431,16 @@ def _mark_error(parts: tuple[Text | Media | Opaque, ...]) -> tuple[Text | Media 
     if isinstance(first, Text):
         return (replace(first, text=ERROR_MARK + first.text), *parts[1:])
     return (Text(ERROR_MARK), *parts)
+
+
+def _content_kind(part: Media) -> MediaKind:
+    """Return the kind of the content: providers reject audio and video as a file, and a document as an image."""
+    media_type = part.media_type or ""
+    if media_type.startswith("audio/"):
+        return "audio"
+    if media_type.startswith("video/"):
+        return "video"
+    return "file" if media_type == "application/pdf" else part.kind
 
 
 def _count_reasoning(parts: Sequence[Part]) -> int:

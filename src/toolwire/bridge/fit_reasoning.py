@@ -4,42 +4,160 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from ..ir.losses import Losses
+from ..ir.losses import Losses, Severity
+from ..ir.parts import Reasoning, ToolCall, ToolResult
 from ..ir.pointer import join
 from ..ir.request import ReasoningConfig, Request
-from ..wire.profiles import family_of
+from ..wire.capability_rows import ModelCapabilities
 from ..wire.protocol import Wire
+from .history import DraftMessage
 
-__all__ = ["fit_reasoning"]
+__all__ = ["drop_thinking_for_prefill", "fit_reasoning", "require_thinking_before_calls"]
 
 _SCALE = ("minimal", "low", "medium", "high", "xhigh", "max")
 _BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 24576, "xhigh": 32768, "max": 65536}
+_ANSWER = 8192  # tokens; the default of max_tokens on the wire that requires it
+_REASONING, _MODE = join("reasoning"), join("reasoning", "mode")
 _EFFORT, _BUDGET = join("reasoning", "effort"), join("reasoning", "budget")
 
 
-def fit_reasoning(request: Request, wire: Wire, losses: Losses) -> ReasoningConfig | None:
-    """Return the reasoning settings in a form that the target and the model accept."""
+def fit_reasoning(
+    request: Request, wire: Wire, model: ModelCapabilities, losses: Losses, *, has_tools: bool
+) -> ReasoningConfig | None:
+    """Return the reasoning settings in a form that the target and the model accept.
+
+    `wire` has the efforts and budgets of the model. `has_tools`: tools are declared on the target.
+    """
     reasoning = request.reasoning
-    if reasoning is None or reasoning.mode == "off":
-        return reasoning
+    if has_tools and model.effort_with_tools is False:
+        reasoning = _turn_off_for_tools(reasoning, model, losses)
+    if reasoning is None:
+        return None
+    if model.thinking is False:
+        # Turning reasoning off is not a loss on a model that never reasons.
+        severity: Severity = "info" if reasoning.mode == "off" else "warning"
+        losses.add(_REASONING, "reasoning", "dropped", "this model does not reason", severity)
+        return None
+    if reasoning.mode == "off":
+        return _fit_off(reasoning, wire, model, losses)
+    fitted = _fit_amount(reasoning, request, wire, losses)
+    if fitted is None or fitted.mode != "budget" or fitted.budget is None:
+        return fitted
+    from_effort = fitted.budget != reasoning.budget
+    return _fit_bounds(fitted, request, wire, model, losses, from_effort=from_effort)
+
+
+def _fit_amount(reasoning: ReasoningConfig, request: Request, wire: Wire, losses: Losses) -> ReasoningConfig | None:
+    """Express the amount of reasoning as an effort, a budget or both, as the target and the model accept it."""
     can = wire.capabilities
-    if can.budgets and not family_of(request.model).takes_effort:
-        tokens = _as_budget(reasoning, request, wire, losses)
-        if tokens is None:
-            return None
-        reasoning = tokens
+    fitted: ReasoningConfig | None = reasoning
+    if can.budgets and not can.efforts:
+        fitted = _as_budget(reasoning, request, wire, losses)
     elif reasoning.budget is not None and not can.budgets:
-        reasoning = _as_effort(reasoning, losses)
+        fitted = _as_effort(reasoning, losses)
     elif reasoning.budget is not None and reasoning.effort is not None and not can.effort_and_budget:
         losses.add(_BUDGET, "thinking budget", "dropped", "the target accepts either effort or budget", "info")
-        reasoning = replace(reasoning, mode="auto", budget=None)
-    if reasoning.effort is not None and reasoning.effort not in can.efforts:
-        reasoning = _lower_effort(reasoning, can.efforts, losses)
-    if reasoning.mode == "auto" and reasoning.effort is None and reasoning.budget is None and not can.adaptive:
-        losses.add(join("reasoning", "mode"), "thinking", "dropped", "left to the model's default", "info")
-    if reasoning.mode == "budget" and reasoning.budget is not None:
-        return _fit_bounds(reasoning, request, wire, losses)
-    return reasoning
+        fitted = replace(reasoning, mode="auto", budget=None)
+    elif can.budgets and not can.adaptive and (reasoning.mode == "auto" or (not reasoning.mode and reasoning.visible)):
+        fitted = _fix_amount(reasoning, request, wire, losses)
+    if fitted is not None and fitted.effort is not None and fitted.effort not in can.efforts:
+        fitted = _nearest_effort(fitted, can.efforts, losses)
+    if fitted is not None and fitted.mode == "auto" and fitted.effort is None and not can.adaptive:
+        losses.add(_MODE, "thinking", "dropped", "left to the model's default", "info")
+    return fitted
+
+
+def require_thinking_before_calls(
+    reasoning: ReasoningConfig | None, turns: list[DraftMessage], model: ModelCapabilities, losses: Losses
+) -> ReasoningConfig | None:
+    """Leave thinking off if the model would require the thinking of its last calls and the history lacks it.
+
+    With a budget, the turn whose results are being returned must begin with its thinking. Another client or provider
+    made the calls, or the client did not return the thinking.
+    """
+    if not model.thinking_before_calls or reasoning is None or reasoning.mode != "budget":
+        return reasoning
+    last = next((index for index in reversed(range(len(turns))) if turns[index].message.role == "assistant"), None)
+    if last is None or not any(type(part) is ToolCall for part in turns[last].parts):
+        return reasoning
+    is_answered = any(type(part) is ToolResult for turn in turns[last + 1 :] for part in turn.parts)
+    if not is_answered or type(turns[last].parts[0]) is Reasoning:
+        return reasoning
+    detail = "the thinking before the last calls is not in the history, and the model requires it with a budget"
+    losses.add(_REASONING, "thinking", "dropped", detail)
+    return None
+
+
+def drop_thinking_for_prefill(
+    reasoning: ReasoningConfig | None, turns: list[DraftMessage], wire: Wire, losses: Losses
+) -> ReasoningConfig | None:
+    """Leave thinking off if the model is to continue an assistant message, where the target refuses the two together."""
+    is_prefill = bool(turns) and turns[-1].message.role == "assistant"
+    if (
+        not is_prefill
+        or wire.capabilities.prefill_with_thinking
+        or reasoning is None
+        or reasoning.mode in (None, "off")
+    ):
+        return reasoning
+    losses.add(_REASONING, "thinking", "dropped", "the model cannot think and continue an assistant message")
+    return None if reasoning.effort is None else replace(reasoning, mode=None, budget=None, visible=None)
+
+
+def _turn_off_for_tools(
+    reasoning: ReasoningConfig | None, model: ModelCapabilities, losses: Losses
+) -> ReasoningConfig | None:
+    """Turn reasoning off, for a model that accepts tools on this wire only without reasoning."""
+    is_default = reasoning is None or (reasoning.mode is None and reasoning.effort is None)
+    if (reasoning is not None and reasoning.mode == "off") or (is_default and model.default_effort in (None, "none")):
+        return reasoning
+    if model.efforts is not None and "none" not in model.efforts:
+        return reasoning  # the model cannot turn it off; its provider refuses the tools
+    detail = "on this wire the model accepts tools only without reasoning; the wire openai_responses accepts both"
+    losses.add(_REASONING, "reasoning", "weakened", detail)
+    return ReasoningConfig("off") if reasoning is None else replace(reasoning, mode="off", effort=None, budget=None)
+
+
+def _fit_off(
+    reasoning: ReasoningConfig, wire: Wire, model: ModelCapabilities, losses: Losses
+) -> ReasoningConfig | None:
+    """Turn thinking off, or down as far as the model allows."""
+    can = wire.capabilities
+    highest = model.thinking_off_effort
+    if highest in _SCALE and reasoning.effort in _SCALE and _SCALE.index(reasoning.effort) > _SCALE.index(highest):
+        detail = f"this model accepts at most {highest!r} without thinking; {reasoning.effort!r} was lowered"
+        losses.add(_EFFORT, "effort", "weakened", detail)
+        reasoning = replace(reasoning, effort=highest)
+    if model.thinking_off is not False or model.thinking_off_type is not None:
+        if reasoning.effort is not None and not can.effort_and_budget:
+            losses.add(_EFFORT, "effort", "dropped", "the target accepts no effort while thinking is off", "info")
+            reasoning = replace(reasoning, effort=None)
+        elif reasoning.effort is not None and reasoning.effort not in can.efforts:
+            reasoning = _nearest_effort(reasoning, can.efforts, losses)
+    if model.thinking_off is not False:
+        return reasoning
+    return _turn_down(reasoning, wire, model, losses)
+
+
+def _turn_down(
+    reasoning: ReasoningConfig, wire: Wire, model: ModelCapabilities, losses: Losses
+) -> ReasoningConfig | None:
+    """Return the lowest amount of thinking, for a model that cannot turn it off."""
+    efforts = wire.capabilities.efforts
+    if model.thinking_off_type is not None:
+        extra = {**reasoning.extra, wire.name: {**reasoning.extra.get(wire.name, {}), "type": model.thinking_off_type}}
+        fitted, sent = replace(reasoning, mode="auto", visible=None, extra=extra), repr(model.thinking_off_type)
+    elif efforts:
+        fitted = replace(reasoning, mode=None, effort=efforts[0], budget=None)
+        sent = f"the effort {efforts[0]!r}"
+    elif wire.capabilities.budgets and model.min_budget:
+        fitted = replace(reasoning, mode="budget", effort=None, budget=model.min_budget)
+        sent = f"{model.min_budget} tokens"
+    else:
+        losses.add(_MODE, "thinking off", "dropped", "this model cannot turn thinking off")
+        return None
+    losses.add(_MODE, "thinking off", "weakened", f"this model cannot turn thinking off; sent as {sent}")
+    return fitted
 
 
 def _as_effort(reasoning: ReasoningConfig, losses: Losses) -> ReasoningConfig:
@@ -53,11 +171,7 @@ def _as_budget(reasoning: ReasoningConfig, request: Request, wire: Wire, losses:
     """Convert the effort to a token budget, for models without effort levels."""
     if reasoning.mode == "budget" and reasoning.effort is None:
         return reasoning
-    is_forced = request.choice is not None and (request.choice.mode in ("required", "tool") or request.choice.required)
-    if is_forced and not wire.capabilities.forced_with_budget:
-        losses.add(
-            join("reasoning"), "thinking", "dropped", "this model does not support thinking before a forced call"
-        )
+    if _drops_forced(request, wire, losses):
         return None
     if reasoning.effort is None and not wire.limits.min_budget:
         return reasoning
@@ -66,31 +180,64 @@ def _as_budget(reasoning: ReasoningConfig, request: Request, wire: Wire, losses:
     return replace(reasoning, mode="budget", effort=None, budget=budget)
 
 
-def _lower_effort(reasoning: ReasoningConfig, efforts: tuple[str, ...], losses: Losses) -> ReasoningConfig:
+def _fix_amount(reasoning: ReasoningConfig, request: Request, wire: Wire, losses: Losses) -> ReasoningConfig | None:
+    """Add a budget beside the effort, for models that think only with a fixed amount."""
+    if _drops_forced(request, wire, losses):
+        return None if reasoning.effort is None else replace(reasoning, mode=None, visible=None)
+    budget = _BUDGETS.get(reasoning.effort or "medium", _BUDGETS["medium"])
+    losses.add(_MODE, "thinking", "rewritten", f"this model requires a token budget: {budget}", "info")
+    return replace(reasoning, mode="budget", budget=budget)
+
+
+def _drops_forced(request: Request, wire: Wire, losses: Losses) -> bool:
+    """Return whether a forced call excludes thinking with a budget, and report that it is dropped."""
+    is_forced = request.choice is not None and (request.choice.mode in ("required", "tool") or request.choice.required)
+    if not is_forced or wire.capabilities.forced_with_budget:
+        return False
+    losses.add(_REASONING, "thinking", "dropped", "this model does not support thinking before a forced call")
+    return True
+
+
+def _nearest_effort(reasoning: ReasoningConfig, efforts: tuple[str, ...], losses: Losses) -> ReasoningConfig:
     """Return the next lower effort that the target supports, or its lowest."""
     effort = reasoning.effort
-    if effort not in _SCALE or not efforts:
+    known = [level for level in efforts if level in _SCALE]
+    if effort not in _SCALE or not known:
         losses.add(_EFFORT, "effort", "dropped", f"the target does not support {effort!r}")
         return replace(reasoning, effort=None)
-    lower = [known for known in efforts if _SCALE.index(known) <= _SCALE.index(effort)]
-    fitted = lower[-1] if lower else efforts[0]
+    lower = [level for level in known if _SCALE.index(level) <= _SCALE.index(effort)]
+    fitted = lower[-1] if lower else known[0]
     losses.add(_EFFORT, "effort", "weakened", f"the target does not support {effort!r}; sent as {fitted!r}")
     return replace(reasoning, effort=fitted)
 
 
-def _fit_bounds(reasoning: ReasoningConfig, request: Request, wire: Wire, losses: Losses) -> ReasoningConfig | None:
-    """Fit the budget between the target's minimum and `max_tokens`; return None if that leaves no budget."""
-    budget, minimum, max_tokens = reasoning.budget or 0, wire.limits.min_budget, request.params.max_tokens
-    if not minimum:
-        return reasoning
-    fitted = max(budget, minimum)
-    if max_tokens is not None and fitted >= max_tokens:
-        fitted = max_tokens - 1
-    if fitted < minimum:
-        detail = f"max_tokens {max_tokens} leaves no room for thinking (at least {minimum})"
-        losses.add(join("reasoning"), "thinking", "dropped", detail)
-        return None
+def _fit_bounds(
+    reasoning: ReasoningConfig,
+    request: Request,
+    wire: Wire,
+    model: ModelCapabilities,
+    losses: Losses,
+    *,
+    from_effort: bool,
+) -> ReasoningConfig | None:
+    """Fit the budget between the minimum and the maximum; return None if that leaves no room for the answer.
+
+    Providers count thinking towards `max_tokens`. A budget that was made from an effort leaves min(8192, half of
+    max_tokens) for the answer, and at least a quarter where the minimum is more than half. A budget of the client is
+    lowered only where the provider would refuse it.
+    """
+    budget, max_tokens = reasoning.budget or 0, request.params.max_tokens
+    minimum = model.min_budget or wire.limits.min_budget
+    fitted = max(budget, minimum) if model.max_budget is None else min(max(budget, minimum), model.max_budget)
+    must_be_less = bool(wire.limits.min_budget)
+    if max_tokens is not None and (from_effort or (must_be_less and fitted >= max_tokens)):
+        fitted = max(minimum, min(fitted, max_tokens - min(_ANSWER, max_tokens // 2)))
+        highest = max_tokens * 3 // 4 if from_effort else max_tokens - 1
+        if fitted > highest and (must_be_less or model.thinking_off is not False):
+            detail = f"max_tokens {max_tokens} leaves no room for thinking (at least {minimum})"
+            losses.add(_REASONING, "thinking", "dropped", detail)
+            return None
     if fitted != budget:
-        detail = f"{budget} was changed to {fitted}: at least {minimum}, and less than max_tokens"
+        detail = f"{budget} was changed to {fitted}, within the bounds of the model and of max_tokens"
         losses.add(_BUDGET, "thinking budget", "weakened", detail, "info")
     return replace(reasoning, budget=fitted)

@@ -23,11 +23,15 @@ __all__ = ["fit_schemas"]
 IndexedTool = tuple[Tool, int]
 
 
-def fit_schemas(tools: list[IndexedTool], wire: Wire, losses: Losses) -> tuple[list[IndexedTool], dict[str, Lowered]]:
+def fit_schemas(
+    tools: list[IndexedTool], wire: Wire, losses: Losses, reserved: ParameterCounts = (0, 0)
+) -> tuple[list[IndexedTool], dict[str, Lowered]]:
     """Return the tools with fitted schemas, and, by name, the encoding of arguments that change shape."""
     default_dialect = DIALECTS[wire.dialect]
-    strict = DIALECTS.get(f"{wire.dialect}_strict") if wire.capabilities.strict else None
-    relaxed = frozenset[int]() if strict is None else _select_relaxed(tools, strict, losses)
+    strict = DIALECTS.get(f"{wire.dialect}_strict")
+    if strict is not None and not wire.capabilities.strict:
+        tools, strict = [(_without_strict(tool, index, losses), index) for tool, index in tools], None
+    relaxed = frozenset[int]() if strict is None else _select_relaxed(tools, strict, reserved, losses)
     fitted: list[IndexedTool] = []
     lifts: dict[str, Lowered] = {}
     for tool, index in tools:
@@ -45,6 +49,14 @@ def fit_schemas(tools: list[IndexedTool], wire: Wire, losses: Losses) -> tuple[l
     return fitted, lifts
 
 
+def _without_strict(tool: Tool, index: int, losses: Losses) -> Tool:
+    """Remove strictness for a model that does not have it, on a wire that does."""
+    if not tool.strict:
+        return tool
+    losses.add(f"/tools/{index}/strict", "strict", "dropped", "the model has no strict tools")
+    return replace(tool, strict=None)
+
+
 def _has_schema(tool: Tool, index: int) -> bool:
     return tool.input_schema is not None and tool.kind == "function" and index >= 0
 
@@ -53,7 +65,9 @@ def _refusal_reason(lowered: Lowered | None) -> str:
     return f" ({lowered.problem})" if lowered is not None and lowered.problem is not None else ""
 
 
-def _select_relaxed(tools: list[IndexedTool], strict: Dialect, losses: Losses) -> frozenset[int]:
+def _select_relaxed(
+    tools: list[IndexedTool], strict: Dialect, reserved: ParameterCounts, losses: Losses
+) -> frozenset[int]:
     """Return the tools that lose strictness: those that do not qualify, and as few others as the budget requires."""
     strict_tools = [(tool, index) for tool, index in tools if tool.strict and tool.kind == "function" and index >= 0]
     costs: dict[int, ParameterCounts] = {}
@@ -65,8 +79,9 @@ def _select_relaxed(tools: list[IndexedTool], strict: Dialect, losses: Losses) -
         else:
             costs[index] = _parameter_counts(lowered, strict)
     limits = (strict.optional_parameters or 0, strict.union_parameters or 0)
+    left = (max(limits[0] - reserved[0], 0), max(limits[1] - reserved[1], 0))
     indices = tuple(costs)
-    kept = {indices[number] for number in select_affordable(tuple(costs.values()), limits, strict.strict_tools)}
+    kept = {indices[number] for number in select_affordable(tuple(costs.values()), left, strict.strict_tools)}
     for index in sorted(costs.keys() - kept):
         detail = (
             f"at most {strict.strict_tools} strict tools, {limits[0]} optional parameters "

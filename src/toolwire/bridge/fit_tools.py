@@ -13,7 +13,8 @@ from ..ir.text import dumps
 from ..ir.tools import Tool
 from ..schema.lowering import Lowered
 from ..wire.protocol import Capabilities, Wire
-from .cache import fit_ttl
+from .budget import ParameterCounts
+from .cache import fit_mark
 from .fit_schema import fit_schemas
 from .foreign import report_extra
 from .names import NameMap
@@ -25,9 +26,12 @@ WRAPPED_INPUT = "input"
 
 
 def fit_tools(
-    request: Request, wire: Wire, names: NameMap, losses: Losses
+    request: Request, wire: Wire, names: NameMap, losses: Losses, reserved: ParameterCounts = (0, 0)
 ) -> tuple[list[tuple[Tool, int]], dict[str, Lowered]]:
-    """Return the fitted tools with their indices in the request, and the tools whose arguments change shape."""
+    """Return the fitted tools with their indices in the request, and the tools whose arguments change shape.
+
+    `reserved` is the part of the budget of strict schemas that the schema of the answer uses.
+    """
     can = wire.capabilities
     fitted: list[tuple[Tool, int]] = []
     seen: dict[tuple[str | None, str], int] = {}
@@ -36,17 +40,21 @@ def fit_tools(
             detail = f"{tool.name!r} belongs to another provider and runs there"
             losses.add(join("tools", index), "built-in tool", "dropped", detail, "error")
             continue
+        if tool.kind == "builtin" and tool.name in can.rejected_kinds:
+            detail = f"the target's vendor does not support {tool.name!r}"
+            losses.add(join("tools", index), "built-in tool", "dropped", detail, "error")
+            continue
         first = seen.setdefault((tool.namespace, tool.name), index)
         if can.unique_names and first != index:
             hint = f"the first one is at /tools/{first}; rename or remove one of them"
             raise EncodeError(f"two tools have the name {tool.name!r}", pointer=join("tools", index, "name"), hint=hint)
-        fitted.append((_fit_tool(tool, f"/tools/{index}", can, wire.name, names, losses), index))
+        fitted.append((_fit_tool(tool, f"/tools/{index}", wire, names, losses), index))
     fitted = _limit_count(fitted, wire.limits.tools, request, losses)
     if can.declared_history and not fitted:
         return _declare_history(request, names, losses), {}
     if not any(tool.kind == "builtin" for tool, _ in fitted):
         fitted = [(_undefer(tool, index, losses), index) for tool, index in fitted]
-    return fit_schemas(fitted, wire, losses)
+    return fit_schemas(fitted, wire, losses, reserved)
 
 
 def _undefer(tool: Tool, index: int, losses: Losses) -> Tool:
@@ -58,18 +66,19 @@ def _undefer(tool: Tool, index: int, losses: Losses) -> Tool:
     return replace(tool, deferred=None)
 
 
-def _fit_tool(tool: Tool, path: str, can: Capabilities, wire: str, names: NameMap, losses: Losses) -> Tool:
+def _fit_tool(tool: Tool, path: str, wire: Wire, names: NameMap, losses: Losses) -> Tool:
     """Fit one tool: its kind, examples, cache mark and name. A built-in tool of the target is unchanged."""
+    can = wire.capabilities
     if tool.kind == "builtin":
         return tool
     if tool.extra:
-        report_extra(tool.extra, path, wire, losses)
+        report_extra(tool.extra, path, wire.name, losses)
     if tool.kind == "freeform" and not can.freeform:
         tool = _wrap_tool(tool, path, losses)
     if tool.examples and not can.examples:
         tool = _describe_examples(tool, path, losses)
     if tool.cache is not None:
-        tool = replace(tool, cache=fit_ttl(tool.cache, "tool", can, path, losses))
+        tool = replace(tool, cache=fit_mark(tool, "tool", wire, path, losses))
     name = names.to_wire(tool.namespace, tool.name)
     namespace = tool.namespace if can.namespaces else None
     if name != tool.name or namespace != tool.namespace:

@@ -9,8 +9,9 @@ second results. A history that is already valid is recognised in one pass and on
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import reduce
+from itertools import groupby
 
 from msgspec.structs import replace
 
@@ -21,7 +22,7 @@ from ..ir.request import Message
 from ..ir.text import dumps
 from .locations import PartLocation, location_pointer, message_locations
 
-__all__ = ["INTERRUPTED", "DraftMessage", "gather", "merge_drafts", "normalise"]
+__all__ = ["INTERRUPTED", "DraftMessage", "gather", "merge_drafts", "merge_open_calls", "normalise", "split_results"]
 
 INTERRUPTED = "No result: the call was interrupted before it was answered."
 
@@ -83,25 +84,57 @@ def _draft_if_normal(messages: tuple[Message, ...]) -> list[DraftMessage] | None
 def merge_drafts(turns: list[DraftMessage]) -> list[DraftMessage]:
     """Merge adjacent messages of one role."""
     merged: list[DraftMessage] = []
-    start, count = 0, len(turns)
-    while start < count:
-        role, stop = turns[start].message.role, start + 1
-        while stop < count and turns[stop].message.role == role:
-            stop += 1
-        group = turns[start:stop]
-        start = stop
-        if len(group) == 1 or role not in ("user", "assistant"):
-            merged += group
-            continue
-        parts = tuple([part for turn in group for part in turn.parts])
-        extras = [_strip_form(turn.message.extra) for turn in group if turn.message.extra]
-        extra: Extra = reduce(merge_extra, extras) if extras else {}
-        merged.append(
-            DraftMessage(
-                Message(role, parts, extra), parts, [location for turn in group for location in turn.locations]
-            )
-        )
+    for group in _same_role_groups(turns):
+        is_single = len(group) == 1 or group[0].message.role not in ("user", "assistant")
+        merged += group if is_single else [_merge_group(group)]
     return merged
+
+
+def merge_open_calls(turns: list[DraftMessage]) -> list[DraftMessage]:
+    """Merge an assistant message with calls and the assistant messages after it.
+
+    Their results follow the last of them, but must directly follow the message with the calls.
+    """
+    merged: list[DraftMessage] = []
+    for group in _same_role_groups(turns):
+        first = next((index for index, turn in enumerate(group) if _has_call(turn)), len(group))
+        merged += group[:first]
+        if first < len(group):
+            merged.append(_merge_group(group[first:]) if first + 1 < len(group) else group[first])
+    return merged
+
+
+def split_results(turns: list[DraftMessage]) -> list[DraftMessage]:
+    """Put the results of a message into a message of their own."""
+    split: list[DraftMessage] = []
+    for turn in turns:
+        count = next((index for index, part in enumerate(turn.parts) if type(part) is not ToolResult), 0)
+        if not count:
+            split.append(turn)
+            continue
+        message = turn.message
+        for parts, locations in (
+            (turn.parts[:count], turn.locations[:count]),
+            (turn.parts[count:], turn.locations[count:]),
+        ):
+            split.append(DraftMessage(Message(message.role, tuple(parts), message.extra), parts, locations))
+    return split
+
+
+def _same_role_groups(turns: list[DraftMessage]) -> Iterator[list[DraftMessage]]:
+    return (list(group) for _, group in groupby(turns, lambda turn: turn.message.role))
+
+
+def _merge_group(group: list[DraftMessage]) -> DraftMessage:
+    parts = tuple([part for turn in group for part in turn.parts])
+    extras = [_strip_form(turn.message.extra) for turn in group if turn.message.extra]
+    extra: Extra = reduce(merge_extra, extras) if extras else {}
+    locations = [location for turn in group for location in turn.locations]
+    return DraftMessage(Message(group[0].message.role, parts, extra), parts, locations)
+
+
+def _has_call(turn: DraftMessage) -> bool:
+    return turn.message.role == "assistant" and any(type(part) is ToolCall for part in turn.parts)
 
 
 def _strip_form(extra: Extra) -> Extra:

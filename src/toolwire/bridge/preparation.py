@@ -13,14 +13,20 @@ from msgspec.structs import replace
 
 from ..ir.losses import Losses
 from ..ir.pointer import join, split
-from ..ir.request import Params, Request
+from ..ir.request import Request
 from ..ir.tools import Tool
 from ..wire import get
-from ..wire.protocol import Limits, Wire
+from ..wire.capability_rows import UNKNOWN_MODEL, ModelCapabilities
+from ..wire.codec import WireCodec
+from ..wire.profiles import fit_codec, match_capabilities
+from ..wire.protocol import Wire
 from .exchange import Exchange
 from .fit_choice import fit_choice
 from .fit_history import fit_history
-from .fit_reasoning import fit_reasoning
+from .fit_output import add_instructions, fit_output
+from .fit_params import fit_params
+from .fit_reasoning import drop_thinking_for_prefill, fit_reasoning, require_thinking_before_calls
+from .fit_rejected import drop_rejected_fields
 from .fit_tools import fit_tools
 from .foreign import report_extra
 from .history import DraftMessage
@@ -87,27 +93,44 @@ class Prepared:
         return None
 
 
-def prepare(request: Request, wire: Wire | str, *, history_model: str | None = None) -> Prepared:
-    """Fit the request to `wire`; raise EncodeError if that is impossible.
+def prepare(
+    request: Request,
+    wire: Wire | str,
+    *,
+    history_model: str | None = None,
+    capabilities: ModelCapabilities | None = None,
+) -> Prepared:
+    """Fit the request to `wire` and its model; raise EncodeError if that is impossible.
 
     A reference to a conversation that the provider of another wire stores raises StoredStateError. `history_model` is
     the model that produced the history, if it differs from the requested model: signatures of one model are of no use
-    to another.
+    to another. `capabilities` describe the model; by default, those of the built-in rows.
     """
     wire = get(wire) if isinstance(wire, str) else wire
+    model = match_capabilities(wire, request.model).capabilities if capabilities is None else capabilities
+    if model is not UNKNOWN_MODEL and isinstance(wire, WireCodec):
+        wire = fit_codec(wire, model)  # a third party's implementation declares its own capabilities
     stored = find_stored(request, wire.name)
     if stored is not None:
         raise stored
     losses = Losses()
+    if model.strict is False and any(tool.strict for tool in request.tools):
+        request = _without_strict(request, losses)
     can = wire.capabilities
+    request = drop_rejected_fields(request, can.rejected_fields, losses)
     names = NameMap(wire.limits, can.namespaces)
-    indexed_tools, lifts = fit_tools(request, wire, names, losses)
+    answer = fit_output(request, wire, losses)
+    indexed_tools, lifts = fit_tools(request, wire, names, losses, answer.costs)
     tools = [tool for tool, _ in indexed_tools]
     choice = fit_choice(request, indexed_tools, can, names, losses)
     if choice is not None and choice.mode == "validated" and not can.strict:
         tools = [replace(tool, strict=None) if tool.strict else tool for tool in tools]
-    reasoning = fit_reasoning(request, wire, losses)
+    reasoning = fit_reasoning(request, wire, model, losses, has_tools=bool(tools))
     turns = fit_history(request, wire, names, losses, history_model, lifts)
+    reasoning = require_thinking_before_calls(reasoning, turns, model, losses)
+    reasoning = drop_thinking_for_prefill(reasoning, turns, wire, losses)
+    if answer.instructions is not None:
+        turns = add_instructions(turns, answer.instructions, can)
     _report_extras(request, wire.name, losses)
     if request.parallel is False and not tools:
         losses.add(join("parallel"), "one call at a time", "dropped", "no tools are declared", "info")
@@ -117,14 +140,21 @@ def prepare(request: Request, wire: Wire | str, *, history_model: str | None = N
         tuple(tools),
         choice,
         request.parallel if tools else None,
-        _fit_params(request.params, wire.limits, losses),
+        fit_params(request.params, reasoning, wire, model, losses),
         reasoning,
-        request.output,
+        answer.output,
         request.stream,
         request.extra,
     )
-    exchange = Exchange(names, request, can.freeform, lifts, wire, indexed_tools)
+    exchange = Exchange(names, request, can.freeform, lifts, wire, indexed_tools, answer.lowered)
     return Prepared(fitted, exchange, losses, turns, indexed_tools)
+
+
+def _without_strict(request: Request, losses: Losses) -> Request:
+    for index, tool in enumerate(request.tools):
+        if tool.strict:
+            losses.add(join("tools", index, "strict"), "strict", "dropped", "this model has no strict tools")
+    return replace(request, tools=tuple([replace(tool, strict=None) for tool in request.tools]))
 
 
 def _report_extras(request: Request, wire: str, losses: Losses) -> None:
@@ -133,17 +163,3 @@ def _report_extras(request: Request, wire: str, losses: Losses) -> None:
             report_extra(value.extra, path, wire, losses)
     if request.output is not None and request.output.extra:
         report_extra(request.output.extra, "/output", wire, losses)
-
-
-def _fit_params(params: Params, limits: Limits, losses: Losses) -> Params:
-    """Drop a user field that is meant for one provider, and stop sequences above the target's limit."""
-    if params.user is not None and params.user.startswith("{"):
-        # A JSON document (device, account, session) is only for the provider that it was made for.
-        detail = "it contains more than an id and was made for another provider"
-        losses.add(join("params", "user"), "user", "dropped", detail, "info")
-        params = replace(params, user=None)
-    if limits.stops is not None and params.stop is not None and len(params.stop) > limits.stops:
-        detail = f"{len(params.stop)} given; only the first {limits.stops} are sent"
-        losses.add(join("params", "stop"), "stop sequences", "weakened", detail)
-        params = replace(params, stop=params.stop[: limits.stops])
-    return params

@@ -12,7 +12,8 @@ Each call takes these steps at its end:
    - Malformed arguments are passed on if the client receives them as text and can check them. If the client would
      receive an object, or plain input, the answer ends in a fault.
 
-An answer without content and without a stop reason is a fault of the provider, not an answer.
+An answer without content and without a stop reason is a fault of the provider, not an answer. The text of a structured
+output is lifted to the schema of the client (lift_output.py).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from ..ir.events import (
 )
 from ..ir.folding import unfold_end
 from ..ir.losses import Losses
-from ..ir.parts import CallKind, Part, Refusal, ToolCall
+from ..ir.parts import CallKind, Part, Refusal, Text, ToolCall
 from ..ir.pointer import Object, join
 from ..ir.response import Fault, Response, Stop
 from ..ir.text import escape
@@ -49,6 +50,7 @@ from .fit_tools import WRAPPED_INPUT
 from .hold import HeldArguments, NullGuard, argument_events
 from .ids import IdAllocator
 from .lift import ArgumentLifter
+from .lift_output import AnswerLifter
 from .repair import CallRepairer
 from .unwrap import FreeformUnwrapper
 
@@ -59,6 +61,7 @@ class RequestChanges(Protocol):
     """The changes to a request that an answer depends on; `Exchange` records them."""
 
     lifts: dict[str, Lowered]
+    output: Lowered | None
 
     @property
     def is_single_call(self) -> bool: ...
@@ -96,6 +99,7 @@ class Restorer:
     __slots__ = (
         "_accepts_no_arguments",
         "_announced",
+        "_answer",
         "_calls",
         "_converting",
         "_ids",
@@ -131,6 +135,7 @@ class Restorer:
         self._one_call = changes.is_single_call
         self._wrapped = changes.wrapped
         self._lifts = changes.lifts
+        self._answer = None if changes.output is None else AnswerLifter(changes.output, losses)
         self._repairer = repairer
         self._refusals = client is not None and client.refusals  # the client's wire has refusals as text
         self._refused: set[int] = set()  # choices whose refusal the provider sent as text already
@@ -169,9 +174,11 @@ class Restorer:
                     break
                 restored.append(call)
                 continue
-            self._add_item(key, choice)
+            path = self._add_item(key, choice)
             if type(part) is Refusal:
                 self._refused.add(choice)
+            elif type(part) is Text and self._answer is not None:
+                part = replace(part, text=self._answer.lift(part.text, path))
             restored.append(part)
         return restored
 
@@ -220,6 +227,8 @@ class Restorer:
         if self.fault is not None:
             return ()
         kind = type(event)
+        if kind is TextDelta:
+            return (event,) if self._answer is None else self._answer.feed(event)  # type: ignore[arg-type]
         if kind is CallDelta:
             return self._feed_delta(event) if self._converting else (event,)  # type: ignore[arg-type]
         step = _STEPS.get(kind)
@@ -239,12 +248,18 @@ class Restorer:
         return (event,)
 
     def _start_item(self, event: TextStart | ReasoningStart | PartStart) -> tuple[Event, ...]:
-        self._add_item(event.key, event.choice)
+        path = self._add_item(event.key, event.choice)
         if type(event) is PartStart:
             self._announced.add(event.key)
-        elif type(event) is TextStart and event.refusal:
-            self._refused.add(event.choice)
+        elif type(event) is TextStart:
+            if event.refusal:
+                self._refused.add(event.choice)
+            elif self._answer is not None:
+                self._answer.start(event.key, path)
         return (event,)
+
+    def _end_text(self, event: TextEnd) -> tuple[Event, ...]:
+        return (event,) if self._answer is None else self._answer.end(event)
 
     def _take_part(self, event: WholePart) -> tuple[Event, ...]:
         if event.key not in self._announced:
@@ -374,7 +389,8 @@ class Restorer:
         return TextStart(key, choice, True), TextDelta(key, escape(stop.detail)), TextEnd(key)
 
     def _fault(self, event: StreamFault) -> tuple[Event, ...]:
-        return (replace(event, fault=self._restore_fault(event.fault)),)
+        withheld = () if self._answer is None else self._answer.flush()
+        return (*withheld, replace(event, fault=self._restore_fault(event.fault)))
 
     def _report_other_arguments(self, arguments: Object | None, path: str) -> None:
         for name in arguments or ():
@@ -413,6 +429,7 @@ _WRAPPED: Object = {"type": "object", "properties": {WRAPPED_INPUT: {"type": "st
 _STEPS: dict[type, Callable[[Restorer, Any], tuple[Event, ...]]] = {
     ResponseStart: Restorer._start_response,
     TextStart: Restorer._start_item,
+    TextEnd: Restorer._end_text,
     ReasoningStart: Restorer._start_item,
     PartStart: Restorer._start_item,
     WholePart: Restorer._take_part,

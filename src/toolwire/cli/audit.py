@@ -33,6 +33,7 @@ examples:
   toolwire audit tools.json --write-baseline known.json && toolwire audit tools.json --baseline known.json
   toolwire audit tools.json --lock tools.lock     record the current tools
   toolwire audit tools.json --check-lock tools.lock
+  toolwire audit --body request.json --provider anthropic --model claude-opus-5-5
   toolwire audit --explain TW031
 
 ✓ accepted unchanged   ~ lowered without loss   ! not fully enforced (number of losses)   ✗ not accepted
@@ -52,6 +53,15 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "files", nargs="*", metavar="FILE", help="tool lists, requests, logs, MCP configs, Python source"
     )
+    parser.add_argument(
+        "--body", action="append", default=[], metavar="FILE", help="check a request body for --provider"
+    )
+    parser.add_argument("--provider", metavar="NAME", help="the provider that the --body is meant for")
+    parser.add_argument(
+        "--model", metavar="NAME", help="the model that the --body is meant for (the model of the body)"
+    )
+    parser.add_argument("--api-version", metavar="DATE", help="the API version that the --body is meant for")
+    parser.add_argument("--json", action="store_const", const="json", dest="format", help="the same as --format json")
     parser.add_argument("--format", choices=("table", "json", "sarif", "markdown", "html"), default="table")
     parser.add_argument(
         "--target",
@@ -88,7 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.explain:
         return _explain(arguments.explain)
-    if not arguments.files:
+    if not arguments.files and not arguments.body:
         raise ConfigError("no files given", hint="name a file with tools or a request")
     targets = parse_targets(arguments.target)
     _check_prefixes([*arguments.select, *arguments.ignore])
@@ -101,6 +111,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.check_lock:
         return _check_lock(arguments.check_lock, tools)
     findings = _collect_findings(inputs, {"select": arguments.select, "ignore": arguments.ignore, "targets": targets})
+    findings += _check_bodies(arguments)
     if arguments.write_baseline:
         known = sorted({finding.fingerprint for finding in findings})
         Path(arguments.write_baseline).write_text(json.dumps(known, indent=2) + "\n", encoding="utf-8")
@@ -137,6 +148,29 @@ def _collect_findings(inputs: AuditInput, rules: dict[str, Any]) -> tuple[Findin
     for file, source in inputs.sources:
         findings += audit_code(source, file, **rules)
     return findings
+
+
+def _check_bodies(arguments: argparse.Namespace) -> tuple[Finding, ...]:
+    """Check the files of `--body` against the constraints of `--provider`."""
+    from ..audit.request_rules import audit_body
+
+    if arguments.body and not arguments.provider:
+        raise ConfigError("--body needs --provider", hint="name the provider that the body is sent to")
+    found: list[Finding] = []
+    for file in arguments.body:
+        body = load(file)
+        if type(body) is not dict:
+            raise ConfigError(f"{file} is not a JSON object", hint="give the body of one request")
+        found += audit_body(
+            body,
+            arguments.provider,
+            arguments.model,
+            version=arguments.api_version,
+            file=file,
+            select=arguments.select,
+            ignore=arguments.ignore,
+        )
+    return tuple(found)
 
 
 def _explain(rule_id: str) -> int:

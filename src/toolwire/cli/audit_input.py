@@ -103,7 +103,8 @@ class AuditInput:
         except ProtocolError:
             return self._add_inside(location, document, depth)
         if found.kind == "request":
-            self.requests.append(LoggedRequest(location, get(found.wire).decode_request(document), get(found.wire)))
+            wire = get(found.wire)
+            self.requests.append(LoggedRequest(location, wire.decode_request(document), wire, document))
         elif found.kind != "tools":
             return self._add_inside(location, document, depth)
         elif found.wire == mcp.NAME:

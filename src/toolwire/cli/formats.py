@@ -1,4 +1,4 @@
-"""`toolwire formats`: list the wires with their capabilities and limits, and the text formats with their models."""
+"""`toolwire formats`: list the wires with their capabilities, the text formats, and the known capabilities of a model."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ examples:
   toolwire formats
   toolwire formats anthropic
   toolwire formats hermes                 a text format, with a call and a result in the model's notation
+  toolwire formats anthropic/claude-opus-5-5   the capabilities of a model, with sources and dates
   toolwire formats --json | jq '.wires[].limits'
 """
 _FLAGS = {
@@ -41,7 +42,9 @@ def add_to(commands: Any) -> None:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("name", nargs="?", help="show only this wire or text format")
+    parser.add_argument("name", nargs="?", help="show only this wire, text format or model (MODEL or PROVIDER/MODEL)")
+    parser.add_argument("--wire", help="the wire of a model; default: the provider's, or every wire with a row for it")
+    parser.add_argument("--capabilities", metavar="FILE", help="a JSON file of capability rows for models")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
 
@@ -53,6 +56,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     chosen = arguments.name
     in_text = chosen in text.names()
+    if chosen and not in_text and chosen.partition("@")[0] not in names():
+        return _run_model(chosen, arguments)
     wires = [] if in_text else [get(chosen)] if chosen else [get(name) for name in names()]
     formats = [text.get(chosen)] if in_text else [] if chosen else [text.get(name) for name in text.names()]
     if arguments.json:
@@ -70,6 +75,22 @@ def run(arguments: argparse.Namespace) -> int:
         head, *rest = table(rows, ("text format", "", "calls", "models"))
         lines += ["", paint(head, "bold"), *rest, "", "1 one call per turn   r reasoning   s has stop strings"]
     print("\n".join(lines))
+    return 0
+
+
+def _run_model(name: str, arguments: argparse.Namespace) -> int:
+    """Print the known capabilities of a model, with the row of each."""
+    from ..net.capability_file import load_capability_rows
+    from .formats_model import model_as_json, model_lines, refuse_similar_name, report_model
+
+    rows = () if arguments.capabilities is None else load_capability_rows(arguments.capabilities)
+    reports = report_model(name, arguments.wire, rows)
+    if not any(report.match.rows for report in reports):
+        refuse_similar_name(name)
+    if arguments.json:
+        print(json_text({"models": [model_as_json(report) for report in reports]}, sort_keys=True))
+    else:
+        print("\n".join(model_lines(name, reports)))
     return 0
 
 

@@ -7,8 +7,8 @@ import asyncio
 import sys
 from typing import Any
 
-from ..ir.errors import ConfigError, MissingExtra
-from .mcp_serve import make_guard, parse_address
+from ..ir.errors import ConfigError
+from .mcp_serve import make_guard, parse_address, run_app
 from .mcp_target import add_target, parse_spec
 
 __all__ = ["add_to"]
@@ -64,15 +64,8 @@ def _serve(arguments: argparse.Namespace) -> int:
     """Serve the command over HTTP with uvicorn."""
     from ..mcp.bridge import BridgeApp
 
-    try:
-        import uvicorn
-    except ImportError:
-        raise MissingExtra("HTTP needs uvicorn", hint="pip install -e '.[mcp]' in a checkout of toolwire") from None
     host, port = parse_address(arguments.http)
     app = BridgeApp(parse_spec(arguments), path=arguments.path, guard=make_guard(arguments, host))
     print(f"serving {arguments.target} at http://{host}:{port}{arguments.path}", file=sys.stderr, flush=True)
-    config = uvicorn.Config(
-        app, host.strip("[]"), port, log_level="warning", access_log=False, timeout_graceful_shutdown=3
-    )
-    uvicorn.Server(config).run()
+    run_app(app, host, port)
     return 0

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from ..asgi.access import Guard
+    from ..asgi.types import AsgiApp
     from ..mcp.server.server import Server
 
-__all__ = ["add_to", "make_guard", "make_server", "parse_address"]
+__all__ = ["add_to", "make_guard", "make_server", "parse_address", "run_app"]
 
 _EXAMPLES = """\
 examples:
@@ -153,16 +154,30 @@ def _serve_http(server: Server, arguments: argparse.Namespace, guard: Guard) -> 
     """Serve over HTTP with uvicorn."""
     from ..mcp.server.http import HttpApp
 
-    try:
-        import uvicorn
-    except ImportError:
-        raise MissingExtra("HTTP needs uvicorn", hint="pip install -e '.[mcp]' in a checkout of toolwire") from None
     host, port = parse_address(arguments.http)
     app = HttpApp(server, path=arguments.path, guard=guard)
     offered = ", ".join(tool.name for tool in server.runner.box.tools) or "no tools"
     print(f"serving {offered} at http://{host}:{port}{arguments.path}", file=sys.stderr, flush=True)
+    run_app(app, host, port)
+
+
+def run_app(app: AsgiApp, host: str, port: int) -> None:
+    """Run an app with uvicorn, with the gateway's limits for slow clients."""
+    try:
+        import uvicorn
+
+        from ..asgi.limited_http import make_limited_protocol
+    except ImportError:
+        raise MissingExtra("HTTP needs uvicorn", hint="pip install -e '.[mcp]' in a checkout of toolwire") from None
     config = uvicorn.Config(
-        app, host.strip("[]"), port, log_level="warning", access_log=False, timeout_graceful_shutdown=3
+        app,
+        host.strip("[]"),
+        port,
+        http=make_limited_protocol(),  # type: ignore[arg-type]  # uvicorn only calls it
+        ws="none",
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=3,
     )
     uvicorn.Server(config).run()
 

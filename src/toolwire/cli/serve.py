@@ -96,12 +96,14 @@ async def _serve(arguments: argparse.Namespace) -> None:
             settings,
             limiter=state.limiter,
             memory=state.memory,
+            responses=state.responses,
             sinks=sinks if arguments.quiet else [*sinks, _RequestTable(telemetry.redactor)],
             metrics=telemetry.metrics,
             transports=telemetry.transports(),
             runners=opened.bindings.runners,
             publish=opened.bindings.publish,
             publish_for=opened.bindings.publish_for,
+            on_key=telemetry.redactor.add_temporary_secret,
         )
         _require_model(gateway, is_demo=arguments.demo)
         listener = bind(settings, port=arguments.port)
@@ -167,7 +169,7 @@ def _load_settings(arguments: argparse.Namespace) -> Settings:
 def _print_banner(listener: socket, settings: Settings) -> None:
     host, port = listener.getsockname()[:2]
     host = f"[{host}]" if ":" in host else host
-    url = f"http://{host}:{port}"
+    url = f"{'http' if settings.server.certificate is None else 'https'}://{host}:{port}"
     print(f"{paint('toolwire', 'bold')} listens on {paint(url, 'green')}   (Ctrl-C stops it)\n")
     for line in serve_client.client_commands(url, *(["$YOUR_KEY"] if settings.keys else [])):
         print(line)

@@ -107,7 +107,13 @@ async def _serve(settings: Settings, port: int | None) -> int:
     telemetry = open_telemetry(settings, os.environ)
     try:
         transports = telemetry.transports()
-        gateway = Gateway(settings, sinks=telemetry.sinks, metrics=telemetry.metrics, transports=transports)
+        gateway = Gateway(
+            settings,
+            sinks=telemetry.sinks,
+            metrics=telemetry.metrics,
+            transports=transports,
+            on_key=telemetry.redactor.add_temporary_secret,
+        )
         listener = bind(settings, port=port)
         host, number = listener.getsockname()[:2]
         print(f"recording into {settings.trace.record}: http://{host}:{number}   (Ctrl-C stops it)", flush=True)

@@ -17,12 +17,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..asgi.http_exchange import HttpExchange, InFlight, uncancel
+from ..asgi.offload import ClientOffload, Offload
 from ..asgi.origin_policy import OriginPolicy, RequestRefused
 from ..asgi.types import Receive, Scope, Send
 from ..ir.errors import ToolwireError
 from ..ir.pointer import JSON, Object
 from ..ir.response import Fault
 from ..ir.text import to_bytes
+from ..net.capability_file import load_capability_rows
 from ..net.http import Transport
 from ..net.runner import Runner
 from ..net.transports import open_transport
@@ -30,8 +32,12 @@ from ..run.observe import Retriever
 from ..stream.strict import parse_object
 from ..wire import get
 from .answer.cache import AnswerCache
-from .answer.client_request import ClientRequest
+from .answer.client_request import ClientRequest, read_client_request
+from .answer.document_limits import admit_document
 from .answer.request_handler import Dependencies, RequestHandler
+from .answer.response_records import WIRE
+from .answer.response_state import ResponseState
+from .answer.responses_api import ResponsesApi, StateRequest
 from .answer.routing import Router, UnknownModel
 from .faults import fault_from
 from .observe.request_log import BeginSink, RequestLog, Sink, choose_request_id
@@ -50,6 +56,9 @@ from .routes import (
 from .settings import LimitsRow, Settings
 from .shared.keys import Caller, ClientKeys
 from .shared.limits import InProcessLimiter, Limiter
+from .shared.memory_bound import MemoryBound, MemoryReservation
+from .shared.response_store import ResponseStore
+from .shared.response_stores import open_responses
 from .shared.turns import TurnStore, open_in_memory
 from .upstreams import ConfiguredUpstream, upstreams_from_environment
 
@@ -81,7 +90,7 @@ class Gateway:
     `transports` replaces the transport of an upstream, by name, for example with a model in this process. `runners` are
     tools run by the gateway, by model pattern. `retriever` chooses among a client's tools for a model with `retrieve`.
     `publish` is the server for MCP clients at `/mcp`. `publish_for` is the model pattern that a key must allow to use
-    it.
+    it. `on_key` is called with every key that a key command prints, for redaction.
     """
 
     def __init__(
@@ -93,12 +102,15 @@ class Gateway:
         sinks: Sequence[Sink] = (),
         limiter: Limiter | None = None,
         memory: TurnStore | None = None,
+        responses: ResponseStore | None = None,
         metrics: Callable[[], bytes] | None = None,
         runners: Mapping[str, Runner] | None = None,
         retriever: Retriever | None = None,
         publish: Server | None = None,
         publish_for: str = "*",
+        on_key: Callable[[str], None] | None = None,
     ) -> None:
+        self._on_key = on_key
         self._environment = os.environ if environment is None else environment
         self._http = open_transport(self._environment, connections=settings.limits.connections)
         self._transports = transports or {}
@@ -107,6 +119,9 @@ class Gateway:
         self._metrics = metrics
         self._limiter: Limiter = InProcessLimiter(time.monotonic) if limiter is None else limiter
         self._memory: TurnStore = open_in_memory(settings.state) if memory is None else memory
+        self._responses = open_responses(settings.responses, self._environment) if responses is None else responses
+        self._owns_responses = responses is None
+        self._responses_row = settings.responses  # not reloaded, like the store itself
         self._runners = runners or {}
         self._retriever = retriever
         self._publish_for = publish_for
@@ -115,6 +130,8 @@ class Gateway:
         self._started = False  # the ASGI server has sent its startup event
         self._in_flight, self._generation = InFlight(), InFlight()  # all requests; those since the last reload
         self._draining = False  # shutdown has begun
+        self._offload = Offload()
+        self._memory_bound = MemoryBound(settings.limits.memory)
         self.apply(settings)
 
     def apply(self, settings: Settings, tool_bindings: ToolBindings | None = None) -> None:
@@ -123,8 +140,16 @@ class Gateway:
         `tool_bindings` replaces the gateway's tools. The old tools can be closed after `drain_previous` returns.
         """
         rows = settings.upstreams or upstreams_from_environment(self._environment)
+        capability_rows = () if settings.capabilities_file is None else load_capability_rows(settings.capabilities_file)
         upstreams = {
-            name: ConfiguredUpstream(name, row, self._transports.get(name, self._http), self._environment)
+            name: ConfiguredUpstream(
+                name,
+                row,
+                self._transports.get(name, self._http),
+                self._environment,
+                on_key=self._on_key,
+                capability_rows=capability_rows,
+            )
             for name, row in rows.items()
         }
         router = Router(upstreams, settings.models, cooldown=settings.limits.cooldown, clock=time.monotonic)
@@ -137,9 +162,20 @@ class Gateway:
             self._replace_mcp_mount(tool_bindings.publish)
         self._origin_policy = OriginPolicy(server.hosts, server.origins, open_to_all=len(keys) > 0 and not server.hosts)
         cache = AnswerCache(time.monotonic)  # requests on the old settings keep the old cache
+        self._memory_bound.limit = settings.limits.memory
+        state = ResponseState(self._responses, self._responses_row, settings.limits, time.time)
         self._dependencies = Dependencies(
-            router, self._memory, settings.limits, time.monotonic, cache, self._runners, self._retriever
+            router,
+            self._memory,
+            settings.limits,
+            time.monotonic,
+            cache,
+            state,
+            self._offload,
+            self._runners,
+            self._retriever,
         )
+        self._responses_api = ResponsesApi(state, router, self._http, settings.limits.answer)
 
     def _replace_mcp_mount(self, server: Server | None) -> None:
         """Replace the MCP server.
@@ -210,6 +246,8 @@ class Gateway:
                 if self._mcp_mount is not None:
                     await self._mcp_mount.aclose()
                 await self._http.aclose()
+                if self._owns_responses:
+                    await self._responses.aclose()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 
@@ -217,15 +255,14 @@ class Gateway:
         """Pass a request to the MCP server within the limits of its key. The MCP server refuses unknown keys itself."""
         http_exchange = HttpExchange(scope, receive, send)
         request_log = RequestLog(choose_request_id(http_exchange), time.time(), "mcp", action="mcp")
-        with self._track_request(http_exchange, request_log):
+        with self._track_request(http_exchange, request_log) as memory:
             try:
                 caller = self._keys.identify_or_none(http_exchange.headers)
                 if caller is not None and caller.name:
-                    request_log.caller = caller.name
+                    request_log.caller = memory.client = caller.name
                     await self._limiter.admit(caller)
-                await mcp_mount(
-                    scope, http_exchange.bounded_receive(self._settings.limits.slow_client), http_exchange.tracked_send
-                )
+                receive = http_exchange.bounded_receive(self._settings.limits.slow_client, memory.add)
+                await mcp_mount(scope, receive, http_exchange.tracked_send)
                 if http_exchange.disconnected:
                     request_log.status, request_log.error = _CLIENT_CLOSED_REQUEST, "client_gone"
             except ToolwireError as error:
@@ -236,15 +273,17 @@ class Gateway:
                 uncancel()  # a stream that stays open as long as the server runs
 
     @contextmanager
-    def _track_request(self, http_exchange: HttpExchange, request_log: RequestLog) -> Iterator[None]:
-        """Count a request while it is answered, then notify the sinks."""
+    def _track_request(self, http_exchange: HttpExchange, request_log: RequestLog) -> Iterator[MemoryReservation]:
+        """Count a request and its memory while it is answered, then notify the sinks."""
         started_at = time.perf_counter()
         generation = self._generation
         generation.begin()
         self._in_flight.begin()
+        memory = MemoryReservation(self._memory_bound)
         try:
-            yield
+            yield memory
         finally:
+            memory.release()
             generation.end()
             self._in_flight.end()
             http_exchange.unwatch()
@@ -265,12 +304,12 @@ class Gateway:
         """
         ingress = guess_ingress(http_exchange.path, http_exchange.headers)
         request_log = RequestLog(choose_request_id(http_exchange), time.time(), ingress.wire)
-        with self._track_request(http_exchange, request_log):
+        with self._track_request(http_exchange, request_log) as memory:
             try:
-                self._origin_policy.check(scope["headers"])
+                self._origin_policy.check(scope["headers"], scope["http_version"])
                 route = self._find_route(http_exchange)
                 ingress, request_log.ingress, request_log.action = route.ingress, route.ingress.wire, route.action
-                await self._handle(http_exchange, route, request_log)
+                await self._handle(http_exchange, route, request_log, memory)
             except asyncio.CancelledError:
                 if not http_exchange.disconnected:
                     request_log.error = "cancelled"
@@ -311,9 +350,11 @@ class Gateway:
             raise RequestRefused(
                 f"{http_exchange.method} is not allowed for this path", hint=f"use {' or '.join(methods)}", status=405
             )
-        raise UnknownModel("unknown path", hint="see docs/gateway.md for the paths")
+        raise RequestRefused("unknown path", hint="see docs/gateway.md for the paths", status=404)
 
-    async def _handle(self, http_exchange: HttpExchange, route: Route, request_log: RequestLog) -> None:
+    async def _handle(
+        self, http_exchange: HttpExchange, route: Route, request_log: RequestLog, memory: MemoryReservation
+    ) -> None:
         """Answer probes without a key, and everything else with one. UnknownModel gets the pointer of this route."""
         if route.action == "alive":
             await http_exchange.respond(200, _JSON, b'{"status":"ok"}')
@@ -325,44 +366,96 @@ class Gateway:
             )
         else:
             caller = self._keys.identify(http_exchange.headers, http_exchange.query)
-            request_log.caller = caller.name
+            request_log.caller = memory.client = caller.name
             try:
                 if route.action == "generate":
-                    await self._generate(http_exchange, route, caller, request_log)
+                    await self._generate(http_exchange, route, caller, request_log, memory)
+                elif route.entry_id or route.action == "create_conversation":
+                    await self._serve_state(http_exchange, route, caller, memory)
                 else:
-                    await self._serve_metadata(http_exchange, route, caller)
+                    await self._serve_metadata(http_exchange, route, caller, memory)
             except UnknownModel as error:
                 error.pointer, error.hint = route.model_pointer, error.hint or route.models_hint
                 raise
 
     async def _generate(
-        self, http_exchange: HttpExchange, route: Route, caller: Caller, request_log: RequestLog
+        self,
+        http_exchange: HttpExchange,
+        route: Route,
+        caller: Caller,
+        request_log: RequestLog,
+        memory: MemoryReservation,
     ) -> None:
         """Answer a request for a model within the limits of its key. Its usage is charged even if it fails."""
-        client_request = await self._read_client_request(http_exchange, route)
+        client_request = await self._read_client_request(http_exchange, route, memory)
         request_log.model, request_log.stream = client_request.model, client_request.stream
         caller.check(client_request.model)
         if caller.name:
             await self._limiter.admit(caller)
         self._notify_begin(request_log, client_request, http_exchange.headers)
+        await self._open_turn(client_request, caller, memory)
         http_exchange.watch()
         try:
-            await RequestHandler(self._dependencies, http_exchange, client_request, request_log).run()
+            await RequestHandler(self._dependencies, http_exchange, client_request, request_log, memory).run()
         finally:
             http_exchange.unwatch()
+            if client_request.turn is not None:
+                await self._dependencies.responses.close_turn(client_request.turn)
             if caller.name and request_log.usage is not None:
                 await self._limiter.spend(caller, request_log.usage.total)
 
-    async def _read_client_request(self, http_exchange: HttpExchange, route: Route) -> ClientRequest:
-        limits = self._settings.limits
-        return ClientRequest(
-            route,
-            await http_exchange.read_body(limits.body, limits.slow_client),
-            http_exchange.headers,
-            http_exchange.query,
-        )
+    async def _open_turn(self, client_request: ClientRequest, caller: Caller, memory: MemoryReservation) -> None:
+        """Resolve references of OpenAI Responses to stored state."""
+        if client_request.wire.name != WIRE:
+            return
 
-    async def _serve_metadata(self, http_exchange: HttpExchange, route: Route, caller: Caller) -> None:
+        def may_keep() -> bool:
+            plan = self._router.plan(client_request.model, tools=client_request.has_tools)
+            return any(target.upstream.keeps_responses for target in plan)
+
+        state, offload = self._dependencies.responses, ClientOffload(self._offload, caller.name)
+        turn = await state.open_turn(
+            state.access(caller.name, memory, offload),
+            client_request.document,
+            len(client_request.body),
+            lambda: client_request.request,
+            may_keep,
+        )
+        try:
+            await offload.run(turn.size, client_request.continue_turn, turn)
+        except BaseException:
+            await state.close_turn(turn)
+            raise
+
+    async def _serve_state(
+        self, http_exchange: HttpExchange, route: Route, caller: Caller, memory: MemoryReservation
+    ) -> None:
+        """Answer a request about stored responses or conversations, within the limits of its key."""
+        if caller.name:
+            await self._limiter.admit(caller)
+        body = await self._read_document(http_exchange, memory)
+        offload = ClientOffload(self._offload, caller.name)
+        access = self._dependencies.responses.access(caller.name, memory, offload)
+        state_request = StateRequest(access, route.entry_id, http_exchange.query, body)
+        await http_exchange.respond(200, _JSON, await self._responses_api.answer(route.action, state_request))
+
+    async def _read_client_request(
+        self, http_exchange: HttpExchange, route: Route, memory: MemoryReservation
+    ) -> ClientRequest:
+        body = await self._read_document(http_exchange, memory)
+        headers, query = http_exchange.headers, http_exchange.query
+        return await self._offload.run(memory.client, len(body), read_client_request, route, body, headers, query)
+
+    async def _read_document(self, http_exchange: HttpExchange, memory: MemoryReservation) -> bytes:
+        """Read a body that can be parsed within the limits on its size, its values and the memory of all requests."""
+        limits = self._settings.limits
+        body = await http_exchange.read_body(limits.body, limits.slow_client, memory.add)
+        await admit_document(body, limits.values, ClientOffload(self._offload, memory.client), memory)
+        return body
+
+    async def _serve_metadata(
+        self, http_exchange: HttpExchange, route: Route, caller: Caller, memory: MemoryReservation
+    ) -> None:
         """Answer a request that needs no upstream: metrics, a token count, the version, or the models."""
         if route.action == "metrics" and self._metrics is not None:
             await http_exchange.respond(
@@ -370,7 +463,7 @@ class Gateway:
             )
             return
         if route.action == "count":
-            client_request = await self._read_client_request(http_exchange, route)
+            client_request = await self._read_client_request(http_exchange, route, memory)
             caller.check(client_request.model)
             if caller.name:
                 await self._limiter.admit(caller)
@@ -380,15 +473,17 @@ class Gateway:
         elif route.action == "models":
             body = model_list(route.ingress.wire, self._allowed_models(caller))
         else:
-            body = await self._find_model_entry(http_exchange, route, caller)
+            body = await self._find_model_entry(http_exchange, route, caller, memory)
         await http_exchange.respond(200, _JSON, to_bytes(body))
 
-    async def _find_model_entry(self, http_exchange: HttpExchange, route: Route, caller: Caller) -> Object:
+    async def _find_model_entry(
+        self, http_exchange: HttpExchange, route: Route, caller: Caller, memory: MemoryReservation
+    ) -> Object:
         """Describe one model. Ollama's clients name it in the body, all others in the path."""
         name = route.model or ""
         if route.ingress.wire == "ollama":
-            limits = self._settings.limits
-            document = parse_object(await http_exchange.read_body(limits.body, limits.slow_client))
+            data = await self._read_document(http_exchange, memory)
+            document = await self._offload.run(memory.client, len(data), parse_object, data)
             requested_model: JSON = document.get("model", document.get("name"))
             name = requested_model if isinstance(requested_model, str) else ""
         caller.check(name)

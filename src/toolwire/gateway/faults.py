@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from logging import getLogger
+
 from msgspec.structs import replace
 
-from ..ir.errors import StoredStateError, ToolwireError
+from ..ir.errors import ToolwireError
 from ..ir.response import Fault, FaultKind, UpstreamError
+from ..net.key_command import KeyCommandError
 
-__all__ = ["RateLimited", "as_gateway_fault", "fault_from", "is_gateway_fault"]
+__all__ = ["RateLimited", "as_gateway_fault", "fault_from", "is_gateway_fault", "key_fault_of", "network_fault_of"]
+
+_log = getLogger("toolwire.gateway")
 
 _KIND_BY_STATUS: dict[int, FaultKind] = {
     401: "authentication",
     403: "permission",
     404: "not_found",
+    409: "conflict",
     413: "too_large",
     429: "rate_limit",
     503: "overloaded",
@@ -24,6 +30,7 @@ class RateLimited(ToolwireError):
     """A limit is exceeded; there is room again after `retry_after` seconds."""
 
     default_status = 429
+    code = "rate_limit_exceeded"
 
     def __init__(self, message: str, *, retry_after: float, hint: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -36,8 +43,23 @@ def fault_from(error: ToolwireError) -> Fault:
         return error.fault
     kind = _KIND_BY_STATUS.get(error.status) or ("invalid_request" if error.status < 500 else "server")
     wait = error.retry_after if isinstance(error, RateLimited) else None
-    code = error.code if isinstance(error, StoredStateError) else None
+    code: str | None = getattr(error, "code", None)
     return Fault(kind, str(error), error.status, code, param=error.pointer or None, retry_after=wait)
+
+
+def network_fault_of(error: TimeoutError | ConnectionError, upstream: str) -> Fault:
+    """Convert a network error to a fault that does not reveal the upstream's address."""
+    _log.warning("upstream %s: %s", upstream, error)
+    if isinstance(error, TimeoutError):
+        return Fault("timeout", f"no response from the upstream {upstream} in time", 504, "timeout")
+    return Fault("server", f"no connection to the upstream {upstream}", 502, "connection")
+
+
+def key_fault_of(error: KeyCommandError, upstream: str) -> Fault:
+    """Convert a failure of a key command to a fault without its details, which are for the operator."""
+    _log.error("upstream %s: %s", upstream, error)
+    message = f"the gateway has no key for the upstream {upstream}; see its log"
+    return Fault("server", message, 502, "key_command", retryable=False)
 
 
 def is_gateway_fault(fault: Fault) -> bool:

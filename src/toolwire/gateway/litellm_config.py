@@ -1,13 +1,15 @@
 """Read the models and keys in LiteLLM's `config.yaml`, for users who migrate from LiteLLM.
 
-model_list[].model_name, litellm_params.{model, api_base, api_key, timeout, weight}, general_settings.master_key, and
-`os.environ/NAME` for values. Any other setting in the file is refused by name, not ignored.
+model_list[].model_name, litellm_params.{model, api_base, api_key, timeout, weight}, api_version for Azure, vertex_project
+and vertex_location for Vertex AI, general_settings.master_key, and `os.environ/NAME` for values. Any other setting in
+the file is refused by name, not ignored.
 """
 
 from __future__ import annotations
 
 import os
 from hashlib import sha256
+from typing import Any
 
 from ..ir.errors import ConfigError, MissingExtra
 from ..ir.pointer import JSON, Object
@@ -20,6 +22,11 @@ _ENVIRONMENT = "os.environ/"
 _ROUTER = {"model_list", "general_settings", "litellm_settings", "router_settings"}
 _ENTRY = {"model_name", "litellm_params", "model_info"}  # the last is descriptive only
 _PARAMS = {"model", "api_base", "api_key", "timeout", "weight", "max_retries"}
+_PROVIDER_PARAMS = {  # settings of a provider, and ours
+    "azure": {"api_version": "api_version"},
+    "vertex_ai": {"vertex_project": "project", "vertex_location": "location"},
+}
+_VERTEX_CREDENTIALS = ("gcloud", "auth", "application-default", "print-access-token")  # those that LiteLLM uses
 
 
 def from_litellm(text: str) -> Settings:
@@ -36,7 +43,6 @@ def from_litellm(text: str) -> Settings:
         _refuse_unknown(entry, _ENTRY, location)
         name = _require_text(entry, "model_name", location)
         params = _require_object(entry.get("litellm_params"), f"{location}.litellm_params")
-        _refuse_unknown(params, _PARAMS, f"{location}.litellm_params")
         upstream, model = _parse_upstream(params, f"{location}.litellm_params")
         upstream_model = _upstream_model(name, model, f"{location}.litellm_params")
         label = next((item for item, row in upstreams.items() if row == upstream), f"litellm-{len(upstreams)}")
@@ -61,6 +67,15 @@ def _parse_upstream(params: Object, location: str) -> tuple[UpstreamRow, str]:
     provider, separator, model = _require_text(params, "model", location).partition("/")
     if not separator:
         provider, model = "openai", provider
+    own_params = _PROVIDER_PARAMS.get(provider, {})
+    _refuse_unknown(params, _PARAMS | set(own_params), location)
+    own: dict[str, Any] = {
+        ours: _resolve_environment(_require_text(params, theirs, location), f"{location}.{theirs}")
+        for theirs, ours in own_params.items()
+        if theirs in params
+    }
+    if provider == "vertex_ai":
+        provider = _vertex_provider(model, location)
     if provider not in names():
         raise ConfigError(f"{location}.model: unknown provider {provider!r}", hint=f"known: {', '.join(names())}")
     if provider == "openai":
@@ -76,8 +91,20 @@ def _parse_upstream(params: Object, location: str) -> tuple[UpstreamRow, str]:
         key_env=None if key is None else key.removeprefix(_ENVIRONMENT),
         timeout=_read_number(params, "timeout", 600.0, location),
         retries=int(_read_number(params, "max_retries", 2.0, location, minimum=0.0)),
+        key_command=_VERTEX_CREDENTIALS if key is None and provider.startswith("vertex") else None,
+        **own,
     )
     return row, model
+
+
+def _vertex_provider(model: str, location: str) -> str:
+    """Return our provider for a model of Vertex AI: its publisher decides the protocol."""
+    if model.startswith("gemini"):
+        return "vertex"
+    if model.startswith("claude"):
+        return "vertex-anthropic"
+    hint = "Gemini and Claude models are supported"
+    raise ConfigError(f"{location}.model: vertex_ai/{model} is not supported", hint=hint)
 
 
 def _master_key(general: JSON) -> dict[str, KeyRow]:

@@ -15,6 +15,7 @@ __all__ = [
     "VERSION",
     "Ingress",
     "Route",
+    "StateAction",
     "allowed_methods",
     "count_reply",
     "guess_ingress",
@@ -23,7 +24,21 @@ __all__ = [
     "model_list",
 ]
 
-RouteAction: TypeAlias = Literal["generate", "count", "models", "model", "alive", "ready", "metrics", "version"]
+StateAction: TypeAlias = Literal[
+    "get_response",
+    "delete_response",
+    "cancel_response",
+    "list_input",
+    "create_conversation",
+    "get_conversation",
+    "update_conversation",
+    "delete_conversation",
+    "list_items",
+    "create_items",
+]
+RouteAction: TypeAlias = (
+    Literal["generate", "count", "models", "model", "alive", "ready", "metrics", "version"] | StateAction
+)
 
 VERSION = "0.31.0"
 """The version that we report to clients of Ollama: that of the protocol we implement."""
@@ -60,6 +75,7 @@ class Route(Struct, frozen=True):
     ingress: Ingress
     model: str | None = None
     stream: bool | None = None
+    entry_id: str = ""  # of a stored response or conversation
 
     @property
     def model_pointer(self) -> str:
@@ -74,6 +90,16 @@ class Route(Struct, frozen=True):
 _ROUTE_TABLE: tuple[tuple[str, str, RouteAction, str], ...] = (
     ("POST", r"(?:/v1)?/chat/completions", "generate", "openai_chat"),
     ("POST", r"(?:/v1)?/responses", "generate", "openai_responses"),
+    ("GET", r"(?:/v1)?/responses/(?P<id>(?!compact$|input_tokens$)[^/]+)", "get_response", "openai_responses"),
+    ("DELETE", r"(?:/v1)?/responses/(?P<id>(?!compact$|input_tokens$)[^/]+)", "delete_response", "openai_responses"),
+    ("POST", r"(?:/v1)?/responses/(?P<id>[^/]+)/cancel", "cancel_response", "openai_responses"),
+    ("GET", r"(?:/v1)?/responses/(?P<id>[^/]+)/input_items", "list_input", "openai_responses"),
+    ("POST", r"(?:/v1)?/conversations", "create_conversation", "openai_responses"),
+    ("GET", r"(?:/v1)?/conversations/(?P<id>[^/]+)", "get_conversation", "openai_responses"),
+    ("POST", r"(?:/v1)?/conversations/(?P<id>[^/]+)", "update_conversation", "openai_responses"),
+    ("DELETE", r"(?:/v1)?/conversations/(?P<id>[^/]+)", "delete_conversation", "openai_responses"),
+    ("GET", r"(?:/v1)?/conversations/(?P<id>[^/]+)/items", "list_items", "openai_responses"),
+    ("POST", r"(?:/v1)?/conversations/(?P<id>[^/]+)/items", "create_items", "openai_responses"),
     ("POST", r"(?:/v1)?/messages", "generate", "anthropic"),
     ("POST", r"(?:/v1)?/messages/count_tokens", "count", "anthropic"),
     (
@@ -118,7 +144,7 @@ def _match(method: str, path: str) -> Route | None:
             model = groups.get("model")
             verb = groups.get("verb")
             stream = None if verb is None else verb.startswith("stream")
-            return Route(action, ingress, model, stream)
+            return Route(action, ingress, model, stream, groups.get("id", ""))
     return None
 
 

@@ -1,27 +1,30 @@
 """The values of `toolwire.toml`. The error for an unknown name contains its location and the closest known name.
 
 [upstreams.NAME]   a provider and its key        [models.NAME]   a model for clients, and its upstreams
-[keys.NAME]        the key of a client           [server] [limits] [state] [log] [trace]   the rest
+[keys.NAME]        the key of a client           [server] [limits] [state] [responses] [log] [trace]   the rest
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from difflib import get_close_matches
 from math import inf
-from typing import Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Struct
 
 from ..ir.errors import ConfigError
 from ..ir.pointer import JSON
+from ..wire.capability_rows import UNKNOWN_MODEL, ModelCapabilities, check_capabilities
 
 __all__ = [
     "KeyRow",
     "LimitsRow",
     "LogRow",
     "ModelRow",
+    "ResponsesRow",
     "ServerRow",
     "Settings",
     "StateRow",
@@ -30,6 +33,7 @@ __all__ = [
     "TraceRow",
     "UpstreamRow",
     "parse_settings",
+    "resolve_address",
 ]
 
 _MEGABYTE = 1024 * 1024
@@ -45,20 +49,33 @@ class ServerRow(Row, frozen=True):
     hosts: tuple[str, ...] = ()  # host names that clients may use, besides those of this machine
     origins: tuple[str, ...] = ()  # origins of web pages that may send requests
     drain: float = 30.0  # seconds for in-flight requests when the server stops
+    certificate: str | None = None  # a PEM file with the certificate chain; then clients use https
+    private_key: str | None = None  # a PEM file; default: in the same file as the certificate
 
 
 class UpstreamRow(Row, frozen=True):
-    """A provider. Its key comes from the provider's usual variable, from `key_env` or from `key_file`."""
+    """A provider. Its key comes from its usual variable, from `key_env`, from `key_file` or from `key_command`."""
 
     provider: str | None = None
     wire: str | None = None
     base_url: str | None = None
+    api_version: str | None = None
+    project: str | None = None  # of Google Cloud
+    location: str | None = None  # of Google Cloud
     key_env: str | None = None
     key_file: str | None = None
+    key_command: tuple[str, ...] | None = None  # a program and its arguments; it prints the key
+    key_timeout: float = 10.0  # seconds for the command
+    key_ttl: float = 300.0  # seconds that a key is cached if the command does not report when it expires
+    auth: Literal["key", "bearer"] | None = None  # the header of the key: the provider's own, or `Authorization`
+    headers: dict[str, str] = {}  # additional headers; `${NAME}` is an environment variable
+    extra_body: dict[str, Any] = {}  # fields to merge into the encoded body
+    defaults: dict[str, Any] = {}  # parameters for requests that do not set them
     timeout: float = 600.0  # seconds for a whole answer
     idle: float = 300.0  # seconds without a byte
     retries: int = 2
     insecure: bool = False  # allow plain HTTP to other machines
+    keeps_responses: bool | None = None  # it stores Responses itself; default: whether its provider does
 
 
 class TargetRow(Row, frozen=True):
@@ -79,6 +96,7 @@ class ModelRow(Row, frozen=True):
     repair: Literal["strict", "safe", "aggressive"] | None = None
     retrieve: bool = False  # choose among the client's tools, if the gateway has a retriever
     cache: float = 0.0  # seconds that a whole answer is cached for an identical request
+    capabilities: ModelCapabilities = UNKNOWN_MODEL  # facts about the model; the built-in ones are the default
 
 
 class KeyRow(Row, frozen=True):
@@ -96,6 +114,8 @@ class LimitsRow(Row, frozen=True):
 
     body: int = 32 * _MEGABYTE  # bytes of a request
     answer: int = 64 * _MEGABYTE  # bytes of an answer
+    values: int = 1_000_000  # JSON values of a request, and of an answer
+    memory: int = 1024 * _MEGABYTE  # bytes of all requests in flight, with everything that is made of them
     head: int = 64 * 1024  # bytes of a request before its body
     slow_client: float = 30.0  # seconds for a request's head, for its body, and for reading part of the answer
     ping: float = 15.0  # seconds of silence before a keep-alive
@@ -117,6 +137,21 @@ class StateRow(Row, frozen=True):
     turns: int = 10_000  # in the memory of one process
     turn_bytes: int = 64 * _MEGABYTE  # in the memory of one process
     turn_seconds: float = 24 * 3600.0
+
+
+class ResponsesRow(Row, frozen=True):
+    """Responses stored by the gateway, for upstreams that do not: a file, `redis://…` or `postgresql://…`.
+
+    Without a store, nothing is stored. An address with a password comes from a variable: `store_env`.
+    """
+
+    store: str | None = None
+    store_env: str | None = None
+    seconds: float = 24 * 3600.0  # after the last use
+    max_turn_bytes: int = _MEGABYTE  # of one response with its input; a larger one is not stored
+    max_turns: int = 500  # of one conversation
+    max_key_bytes: int = 64 * _MEGABYTE  # of one client's key; beyond it, the oldest responses are dropped
+    max_key_entries: int = 10_000  # of one client's key
 
 
 class LogRow(Row, frozen=True):
@@ -155,14 +190,17 @@ class Settings(Row, frozen=True):
     keys: dict[str, KeyRow] = {}
     limits: LimitsRow = LimitsRow()
     state: StateRow = StateRow()
+    responses: ResponsesRow = ResponsesRow()
     log: LogRow = LogRow()
     trace: TraceRow = TraceRow()
     tools: dict[str, ToolsRow] = {}  # by model pattern
+    capabilities_file: str | None = None  # a JSON file of capability rows, which come before the built-in ones
 
 
 def parse_settings(document: JSON) -> Settings:
     """Convert a parsed file to settings. ConfigError names the location."""
     _refuse_unknown(document, Settings, "")
+    _refuse_shell_commands(document)
     try:
         settings = msgspec.convert(document, Settings)
     except msgspec.ValidationError as error:
@@ -173,7 +211,7 @@ def parse_settings(document: JSON) -> Settings:
 
 def _refuse_unknown(value: JSON, kind: object, path: str) -> None:
     """Refuse unknown names as far as the shape fits; msgspec reports a wrong shape."""
-    if isinstance(kind, type) and issubclass(kind, Row) and isinstance(value, dict):
+    if isinstance(kind, type) and issubclass(kind, (Row, ModelCapabilities)) and isinstance(value, dict):
         known = get_type_hints(kind)
         for name, inner in value.items():
             if name not in known:
@@ -189,12 +227,25 @@ def _refuse_unknown(value: JSON, kind: object, path: str) -> None:
             _refuse_unknown(inner, get_args(kind)[0], f"{path}[{number}]")
 
 
+def _refuse_shell_commands(document: JSON) -> None:
+    """Refuse a `key_command` as one string, which would need a shell, with the form that is correct."""
+    rows = document.get("upstreams") if isinstance(document, dict) else None
+    for name, row in rows.items() if isinstance(rows, dict) else ():
+        if isinstance(row, dict) and isinstance(row.get("key_command"), str):
+            hint = 'write key_command = ["gcloud", "auth", "print-access-token"]: a list, without a shell'
+            raise ConfigError(f"upstreams.{name}.key_command must be a list of arguments, got a string", hint=hint)
+
+
 def _format_validation_error(message: str) -> str:
     return re.sub(r" - at `\$\.?(.*)`", r" in \1", message)
 
 
 # settings that must be positive, and settings that may be 0
-_POSITIVE_FIELDS = ("body", "answer", "head", "slow_client", "ping", "connections", "timeout", "idle")
+_POSITIVE_FIELDS = (
+    *("body", "answer", "values", "memory", "head", "slow_client", "ping", "connections"),
+    *("timeout", "idle", "key_timeout", "key_ttl"),
+    *("seconds", "max_turn_bytes", "max_turns", "max_key_bytes", "max_key_entries"),
+)
 _NON_NEGATIVE_FIELDS = ("drain", "retries", "cooldown", "cache", "turns", "turn_bytes", "turn_seconds")
 
 
@@ -212,7 +263,9 @@ def _check_numbers(row: Row, location: str) -> None:
 
 def _check(settings: Settings) -> None:  # noqa: C901
     """Check the rules that types cannot express: ranges, references between tables, and formats."""
-    for section in ("server", "limits", "state"):
+    if settings.server.private_key is not None and settings.server.certificate is None:
+        raise ConfigError("server.private_key needs a certificate", hint="set server.certificate, too")
+    for section in ("server", "limits", "state", "responses"):
         _check_numbers(getattr(settings, section), section)
     for name, upstream in settings.upstreams.items():
         _check_numbers(upstream, f"upstreams.{name}")
@@ -229,6 +282,7 @@ def _check(settings: Settings) -> None:  # noqa: C901
                     f"{location}: a weight must be positive and finite, got {target.weight}",
                     hint="use a number above 0",
                 )
+        check_capabilities(model.capabilities, f"{location}.capabilities")
         for fallback in model.fallbacks:
             _check_known(fallback, settings.models, f"{location}.fallbacks", "model")
         if model.emulate is not None:
@@ -271,3 +325,15 @@ def _check_known(
         close_matches = get_close_matches(name, table, 1, 0.5)
         hint = f"did you mean {close_matches[0]!r}?" if close_matches else f"known: {', '.join(table) or 'none'}"
         raise ConfigError(f"{location} names an unknown {noun}: {name!r}", hint=hint)
+
+
+def resolve_address(value: str | None, variable: str | None, name: str, environment: Mapping[str, str]) -> str | None:
+    """Return an address of the settings, or that of the environment variable. `name` is the setting, for errors."""
+    if value is not None and variable is not None:
+        raise ConfigError(f"{name} and {name}_env are both set", hint="remove one of them")
+    if variable is None:
+        return value
+    found = environment.get(variable, "").strip()
+    if not found:
+        raise ConfigError(f"{name}_env: environment variable {variable} is not set")
+    return found

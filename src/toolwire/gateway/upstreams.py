@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ..ir.errors import ConfigError
 from ..net.endpoint import Endpoint, endpoint_of
 from ..net.http import Transport, load_transport
-from ..wire.vendors import COMPATIBLE, find, names
+from ..net.key_command import KeyCommand
+from ..wire.capability_rows import CapabilityRow
+from ..wire.vendors import COMPATIBLE, Vendor, find, names
 from .settings import UpstreamRow
 
 __all__ = ["ConfiguredUpstream", "known_keys", "upstreams_from_environment"]
@@ -19,15 +22,40 @@ _MAX_CACHED_ENDPOINTS = 1024  # endpoints; clients may request any number of mod
 class ConfiguredUpstream:
     """A provider, the key for it and the connections to it."""
 
-    def __init__(self, name: str, row: UpstreamRow, transport: Transport, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        row: UpstreamRow,
+        transport: Transport,
+        environment: Mapping[str, str],
+        *,
+        on_key: Callable[[str], None] | None = None,
+        capability_rows: tuple[CapabilityRow, ...] = (),
+    ) -> None:
+        """Check the row. `on_key` is called with every new key of a key command, for redaction."""
         self.name = name
         self.row = row
         self._vendor = COMPATIBLE if row.provider is None else find(row.provider)
         self.transport = transport if self._vendor.transport is None else load_transport(self._vendor.transport)
         self._environment = environment
+        self._capability_rows = capability_rows
         self._key = _read_key(name, row, environment)
+        self._key_command = _make_key_command(name, row, environment, on_key)  # shared by all models
         self._endpoints: dict[str, Endpoint] = {}
         self.endpoint("any")  # report a wrong row at the start, not at the first request
+
+    @property
+    def keeps_responses(self) -> bool:
+        """True if it stores OpenAI Responses itself, so that their ids can be sent to it.
+
+        Without a setting, this is known only of the provider's own address.
+        """
+        endpoint = self.endpoint("any")
+        if endpoint.wire.name != "openai_responses":
+            return False
+        if self.row.keeps_responses is not None:
+            return self.row.keeps_responses
+        return self._vendor.keeps_responses and endpoint.is_own_origin
 
     def endpoint(self, model: str) -> Endpoint:
         """Return the endpoint of `model`."""
@@ -50,33 +78,56 @@ class ConfiguredUpstream:
                 self._environment,
                 base_url=row.base_url,
                 key=self._key,
+                key_command=self._key_command,
+                auth=row.auth,
                 wire=row.wire,
                 insecure=row.insecure,
+                capability_rows=self._capability_rows,
+                api_version=row.api_version,
+                project=row.project,
+                location=row.location,
+                headers=row.headers,
+                extra_body=row.extra_body,
+                defaults=row.defaults,
             )
         except ConfigError as error:
             raise ConfigError(f"upstreams.{self.name}: {error.message}", hint=error.hint) from None
 
 
 def upstreams_from_environment(environment: Mapping[str, str]) -> dict[str, UpstreamRow]:
-    """List the providers whose key is set."""
-    return {
-        name: UpstreamRow(name)
-        for name in names()
-        if any(environment.get(key.variable, "").strip() for key in find(name).keys)
-    }
+    """List the providers whose key is set, and the settings that they require."""
+    return {name: UpstreamRow(name) for name in names() if _is_configured(find(name), environment)}
+
+
+def _is_configured(vendor: Vendor, environment: Mapping[str, str]) -> bool:
+    """Check the environment variables of a provider: a key, and an address and a project where they are required."""
+
+    def is_set(*variables: str | None) -> bool:
+        return any(environment.get(variable or "", "").strip() for variable in variables)
+
+    has_address = bool(vendor.base_url) or is_set(vendor.base_variable)
+    has_project = "project" not in vendor.variables or is_set(*vendor.variables["project"])
+    return has_address and has_project and is_set(*(key.variable for key in vendor.keys))
 
 
 def known_keys(rows: Mapping[str, UpstreamRow], environment: Mapping[str, str]) -> list[str]:
     """Collect the keys for upstreams, for redaction."""
     found = [_read_key(name, row, environment) for name, row in rows.items()]
+    found += [
+        environment.get(variable, "").strip()
+        for row in rows.values()
+        for value in row.headers.values()
+        for variable in re.findall(r"\$\{(\w+)\}", value)
+    ]
     found += [environment.get(key.variable, "").strip() for name in names() for key in find(name).keys]
     return [key for key in found if key]
 
 
 def _read_key(name: str, row: UpstreamRow, environment: Mapping[str, str]) -> str | None:
     """Read the key from the variable or file of the row; None means the provider's usual variable."""
-    if row.key_env is not None and row.key_file is not None:
-        raise ConfigError(f"upstreams.{name} has both key_env and key_file", hint="remove one of them")
+    sources = [source for source in ("key_env", "key_file", "key_command") if getattr(row, source) is not None]
+    if len(sources) > 1:
+        raise ConfigError(f"upstreams.{name} has both {' and '.join(sources)}", hint="keep one of them")
     if row.key_env is not None:
         key = environment.get(row.key_env, "").strip()
         if not key:
@@ -88,3 +139,16 @@ def _read_key(name: str, row: UpstreamRow, environment: Mapping[str, str]) -> st
         except OSError as error:
             raise ConfigError(f"upstreams.{name}: cannot read key_file: {error.strerror}") from None
     return None
+
+
+def _make_key_command(
+    name: str, row: UpstreamRow, environment: Mapping[str, str], on_key: Callable[[str], None] | None
+) -> KeyCommand | None:
+    if row.key_command is None:
+        return None
+    try:
+        command = KeyCommand(row.key_command, timeout=row.key_timeout, ttl=row.key_ttl, on_key=on_key)
+        command.check(environment)
+    except ConfigError as error:
+        raise ConfigError(f"upstreams.{name}: {error.message}", hint=error.hint) from None
+    return command

@@ -12,10 +12,11 @@
     ├── ConfigError                     wrong usage: an unknown wire, kind or option
     ├── UpstreamError                   the provider answered with an error; see .fault (defined in `response`)
     ├── StoreError                      a store could not be reached, or an operation failed
+    ├── KeyCommandError                 a command that prints a key failed (defined in `net.key_command`)
     └── MissingExtra                    an optional dependency is not installed
 
 The split follows responsibility: the peer (ProtocolError), the author of the request (EncodeError, SchemaError), the
-operator (ConfigError, StoreError, MissingExtra), or time (UpstreamError). `pointer` is a JSON pointer (RFC 6901) into
+operator (ConfigError, StoreError, KeyCommandError, MissingExtra), or time (UpstreamError). `pointer` is a JSON pointer (RFC 6901) into
 the document in question, `hint` the next thing to do, `status` the HTTP status that a server would return. An error
 that carries a canonical value is defined beside that value, because this module is imported by all of them.
 """

@@ -59,7 +59,10 @@ class ReasoningConfig(Value, frozen=True):
 
 
 class OutputFormat(Value, frozen=True):
-    """The required form of the final answer: prose, any JSON object, or JSON that matches `schema`."""
+    """The required form of the final answer: prose, any JSON object, or JSON that matches `schema`.
+
+    `strict` is true if the provider has to enforce the schema; some wires always do.
+    """
 
     kind: Literal["text", "json", "json_schema"]
     schema: JSON = None

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .h1 import H1Transport
     from .http import HttpTransport
     from .jail import disk_jail
+    from .key_command import KeyCommand, KeyCommandError
     from .otel import OtelObserver
     from .runner import Runner
     from .stores import open_store
@@ -24,6 +25,7 @@ else:
             "client": ("ModelClient",),
             "stores": ("open_store",),
             "jail": ("disk_jail",),
+            "key_command": ("KeyCommand", "KeyCommandError"),
             "otel": ("OtelObserver",),
             "h1": ("H1Transport",),
             "http": ("HttpTransport",),
@@ -35,6 +37,8 @@ __all__ = [
     "Answer",
     "H1Transport",
     "HttpTransport",
+    "KeyCommand",
+    "KeyCommandError",
     "ModelClient",
     "OtelObserver",
     "Runner",

@@ -19,7 +19,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from logging import getLogger
 from types import TracebackType
-from typing import Self
+from typing import Self, Unpack
 from urllib.parse import urlsplit
 
 from ..ir.errors import ProtocolError, TruncatedStream
@@ -31,7 +31,9 @@ from ..ir.response import Fault, Response, UpstreamError
 from ..ir.terminal import neutralise_line
 from ..stream.strict import LIMIT
 from ..text.engine.format import Format
-from .endpoint import Endpoint, resolve
+from ..wire.capability_rows import ModelCapabilities
+from ..wire.profiles import overlay
+from .endpoint import Endpoint, EndpointOptions, resolve
 from .endpoint_request import EndpointRequest
 from .http import Reply, Transport, load_transport
 from .replies import drain, is_document, read_reply_body, transport_losses
@@ -42,41 +44,46 @@ __all__ = ["ModelClient"]
 
 _log = getLogger("toolwire.net")
 _ERROR_LIMIT = 1024 * 1024
+_UNAUTHORISED = 401
 
 
 class ModelClient:
     """A client for one model.
 
-    `model` is `provider/model`, or with `base_url` the server's own name for the model. `wire` overrides the
-    provider's default wire. `text` is a format of `toolwire.text`, for a model without native tool calls. `timeout`
-    limits a whole response, retries included; `limit` is its maximum size in bytes. `strict` refuses a request that
-    would lose something; otherwise losses are added to the `losses` of each call, or logged to `toolwire.net`.
-    `insecure` allows plain HTTP to other machines.
+    `model` is `provider/model`, or with `base_url` the server's own name for the model. `text` is a format of
+    `toolwire.text`, for a model without native tool calls. `timeout` limits a whole response, retries included; `limit`
+    is its maximum size in bytes. `strict` refuses a request that would lose something; otherwise losses are added to
+    the `losses` of each call, or logged to `toolwire.net`. `capabilities` describe a model without built-in rows; their
+    known fields replace those of the rows.
+
+    Options of the endpoint: `base_url`; `key`, or `key_command`, an argument vector that prints the key; `auth`, "key"
+    or "bearer"; `wire`, instead of the provider's default; `insecure`, which allows plain HTTP to other machines;
+    `api_version`, `project` and `location`, for providers that have them; `headers` to add; `extra_body`, fields to
+    merge into the encoded body; `defaults`, parameters for requests that do not set them.
     """
 
     def __init__(
         self,
         model: str,
         *,
-        base_url: str | None = None,
-        key: str | None = None,
-        wire: str | None = None,
         text: Format | str | None = None,
         timeout: float = 600.0,
         retries: int | RetryPolicy = 2,
         limit: int = LIMIT,
         strict: bool = False,
-        insecure: bool = False,
         transport: Transport | None = None,
+        capabilities: ModelCapabilities | None = None,
+        **options: Unpack[EndpointOptions],
     ) -> None:
-        self._endpoint = resolve(model, os.environ, base_url=base_url, key=key, wire=wire, insecure=insecure)
+        self._endpoint = resolve(model, os.environ, **options)
+        self._capabilities = None if capabilities is None else overlay(capabilities, self._endpoint.capabilities)
         self._text = text
         self._timeout = timeout
         self._retries = retries if isinstance(retries, RetryPolicy) else RetryPolicy(retries)
         self._limit = limit
         self._strict = strict
         self._shared = transport is not None  # then the caller closes it
-        self._transport = transport or self._open_transport(base_url)
+        self._transport = transport or self._open_transport(options.get("base_url"))
 
     def _open_transport(self, base_url: str | None) -> Transport:
         vendor_transport = None if base_url else self._endpoint.vendor.transport
@@ -116,6 +123,7 @@ class ModelClient:
                 text=None,
                 losses=endpoint_request.losses,
                 emulation=retry_request,
+                capabilities=self._capabilities,
             )
             first_response = await self._fetch_response(endpoint_request, deadline)
         return self._restore(first_response, endpoint_request)
@@ -155,7 +163,12 @@ class ModelClient:
         """Prepare the request. Losses are logged if the caller does not collect them."""
         collected_losses = Losses() if losses is None else losses
         endpoint_request = EndpointRequest(
-            request, self._endpoint, stream=stream, text=self._text, losses=collected_losses
+            request,
+            self._endpoint,
+            stream=stream,
+            text=self._text,
+            losses=collected_losses,
+            capabilities=self._capabilities,
         )
         if self._strict:
             require_lossless(collected_losses)
@@ -171,10 +184,11 @@ class ModelClient:
         """Open a successful reply, after as many attempts as needed and allowed."""
         endpoint, clock = self._endpoint, asyncio.get_running_loop().time
         url = endpoint.url(stream=endpoint_request.stream)
-        attempt = 0
+        attempt, may_renew_key = 0, True
         while True:
+            secrets = await endpoint.authorise()
             post = self._transport.post(
-                url, endpoint.headers, endpoint.secrets, endpoint_request.body, deadline - clock()
+                url, endpoint_request.headers, secrets, endpoint_request.body, deadline - clock()
             )
             try:
                 reply = await post.__aenter__()
@@ -189,6 +203,9 @@ class ModelClient:
                     fault = await self._read_fault(reply, endpoint_request)
                 finally:
                     await post.__aexit__(None, None, None)
+                if reply.status == _UNAUTHORISED and may_renew_key and endpoint.drop_key(secrets):
+                    may_renew_key = False  # one new key per request
+                    continue
             wait = self._retries.next_delay(fault, attempt, deadline - clock())
             if wait is None:
                 raise UpstreamError(fault)

@@ -11,7 +11,7 @@ from typing import Protocol
 from ..ir.parts import ToolCall, ToolResult
 from ..run.call_run import CallRun, RunSettings
 from ..run.keys import canonical_json
-from ..run.results import error_text, refusal
+from ..run.results import exception_result, refusal
 from ..run.schedule import Schedule
 
 __all__ = ["CallPerformer", "Dispatch", "failed_result"]
@@ -170,7 +170,7 @@ class Dispatch:
 
 def failed_result(call: ToolCall, error: Exception) -> ToolResult:
     """Build the result of a call that was not run because a user-defined gate or check raised."""
-    return refusal(call, "failed", f"{call.name} could not be run: {error_text(error)}")
+    return exception_result(call, "failed", f"{call.name} could not be run", error)
 
 
 def _call_identity(call: ToolCall) -> tuple[str, bytes]:

@@ -1,4 +1,4 @@
-"""Resolve a `provider/model` string, a base URL and the environment to URLs and headers.
+"""Resolve a `provider/model` string, settings and the environment to URLs and headers.
 
 A key belongs to an origin. A key from the environment is sent only to the provider's own address, or to the address
 in the provider's own variable. A caller that passes another `base_url` must also pass its `key`. Keys are never
@@ -7,108 +7,247 @@ shown.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import copy
-from urllib.parse import SplitResult, urlsplit, urlunsplit
+from typing import Literal, NamedTuple, TypedDict, Unpack
+from urllib.parse import urlsplit
 
 from ..ir.errors import ConfigError
-from ..wire.loopback import is_loopback
+from ..ir.pointer import JSON, Object
+from ..wire.capability_rows import CapabilityRow, ModelCapabilities
+from ..wire.profiles import match_capabilities
 from ..wire.protocol import Wire
-from ..wire.vendors import COMPATIBLE, ApiKey, Vendor, find, names, vendor_codec
+from ..wire.vendors import COMPATIBLE, ApiKey, Vendor, find, names, surface_codec, vendor_codec
+from .base_url import origin_of
+from .body_settings import RequestDefaults, check_extra_body, merge_body, parse_defaults
+from .endpoint_address import AddressSettings, EndpointAddress, resolve_address
+from .header_values import CustomHeaders, expand_headers, is_header_value
+from .key_command import KeyCommand
 
-__all__ = ["Endpoint", "endpoint_of", "resolve"]
+__all__ = ["Endpoint", "EndpointOptions", "endpoint_of", "resolve"]
 
-_is_header_value = re.compile(r"[\x21-\x7e]+").fullmatch
-_FORBIDDEN_CHARACTERS = re.compile(r"[\x00-\x20\x7f\\]").search
-_SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://").match
+_BEARER = ApiKey("")
+
+
+class EndpointOptions(TypedDict, total=False):
+    """Settings of an endpoint. One that is missing or None comes from the environment, or has a default."""
+
+    base_url: str | None
+    key: str | None
+    key_command: KeyCommand | Sequence[str] | None  # a command that prints the key, as an argument vector
+    auth: Literal["key", "bearer"] | None  # how a key is sent: in the provider's own header, or as a bearer token
+    wire: str | None
+    insecure: bool  # allow plain HTTP to other machines
+    api_version: str | None
+    project: str | None  # of Google Cloud
+    location: str | None  # of Google Cloud
+    headers: Mapping[str, str] | None  # additional headers; `${NAME}` is an environment variable
+    extra_body: Mapping[str, JSON] | None  # fields to merge into the encoded body
+    defaults: Mapping[str, JSON] | None  # parameters for requests that do not set them
+    capability_rows: tuple[CapabilityRow, ...]  # descriptions of models, before the built-in ones
 
 
 class Endpoint:
     """A model on a server, and the key for it."""
 
-    __slots__ = ("_base", "_urls", "headers", "key", "model", "secrets", "vendor", "wire")
+    __slots__ = (
+        "_address",
+        "_key_header",
+        "capabilities",
+        "custom_headers",
+        "defaults",
+        "extra_body",
+        "headers",
+        "is_pinned",
+        "key_command",
+        "model",
+        "secrets",
+        "vendor",
+        "wire",
+    )
 
     def __init__(
-        self, vendor: Vendor, wire: Wire, model: str, base: SplitResult, key: tuple[ApiKey, str] | None
+        self,
+        vendor: Vendor,
+        wire: Wire,
+        model: str,
+        address: EndpointAddress,
+        credentials: _Credentials,
+        custom: CustomHeaders,
+        extra_body: Mapping[str, JSON],
+        defaults: RequestDefaults,
+        *,
+        is_pinned: bool = False,
+        capability_rows: tuple[CapabilityRow, ...] = (),
     ) -> None:
+        """Create the endpoint. `is_pinned`: the caller chose the version of the wire."""
         self.vendor = vendor
-        self.wire = wire
+        self.wire = surface_codec(wire, address.surface)
         self.model = model
-        self.key = None if key is None else key[1]
-        self._base = base
-        self._urls: dict[bool, str] = {}  # cached, by `stream`
-        self.headers: Mapping[str, str] = {"content-type": "application/json", **wire.headers}
-        self.secrets: Mapping[str, str] = {} if key is None else {key[0].header: key[0].prefix + key[1]}
-        """Headers that must not be logged or shown."""
+        self.is_pinned = is_pinned
+        self.capabilities: ModelCapabilities = match_capabilities(
+            wire, model, vendor=vendor.name, rows=capability_rows
+        ).capabilities
+        self.key_command = credentials.command
+        self.custom_headers: Mapping[str, str] = custom.literal
+        self.extra_body = extra_body
+        self.defaults = defaults
+        self._address = address
+        self._key_header = credentials.header
+        self.headers: Mapping[str, str] = self._headers_of(wire)
+        key = {} if credentials.key is None else self._write_key(credentials.key)
+        self.secrets: Mapping[str, str] = {**custom.secret, **key}
+        """Headers that must not be logged or shown. A key of a command is not among them; see `authorise`."""
 
     @property
     def origin(self) -> str:
-        return _origin(self._base)
+        return self._address.origin
+
+    @property
+    def is_own_origin(self) -> bool:
+        """True if the address is one of the vendor's own, not that of another server with its API."""
+        return _is_own_origin(self.vendor, self._address, self.origin)
+
+    @property
+    def key(self) -> str | None:
+        """The key, or the latest key of the command."""
+        if self.key_command is not None:
+            return self.key_command.latest
+        value = self.secrets.get(self._key_header.header)
+        return None if value is None else value.removeprefix(self._key_header.prefix)
+
+    @property
+    def known_secrets(self) -> tuple[str, ...]:
+        """The key and the secret values of headers, to be removed from error messages."""
+        key = self.key
+        return (*(() if key is None else (key,)), *self.secrets.values())
+
+    @property
+    def renamed_fields(self) -> Mapping[str, str]:
+        """Fields of a request that the vendor names differently."""
+        surface = self._address.surface
+        return (
+            {**self.vendor.fields, **surface.fields} if surface is not None and surface.fields else self.vendor.fields
+        )
+
+    @property
+    def changes_body(self) -> bool:
+        """True if the body of a request on the same wire has to be changed, apart from the model."""
+        surface = self._address.surface
+        is_surface_different = surface is not None and bool(surface.omitted_fields or surface.version_field)
+        return bool(self.extra_body) or is_surface_different
 
     def url(self, *, stream: bool) -> str:
         """Return the URL of requests. The query of the base URL, such as an API version, is kept."""
-        found = self._urls.get(stream)
-        if found is None:
-            path, _, query = self.wire.path(self.model, stream=stream).partition("?")
-            query = "&".join(filter(None, (query, self._base.query)))
-            base = self._base
-            found = urlunsplit((base.scheme, base.netloc, _join_path(base.path, path), query, ""))
-            self._urls[stream] = found
-        return found
+        return self._address.url(stream=stream)
 
-    def with_version(self, version: str | None) -> Endpoint:
-        """Return the endpoint with another version of its wire; an unknown version changes nothing."""
-        if version is None or version == self.wire.version or version not in getattr(self.wire, "versions", {}):
+    async def authorise(self) -> Mapping[str, str]:
+        """Return the secret headers of a request. Raise KeyCommandError if the key command fails."""
+        if self.key_command is None:
+            return self.secrets
+        return {**self.secrets, **self._write_key(await self.key_command.key())}
+
+    def drop_key(self, secrets: Mapping[str, str]) -> bool:
+        """Forget the key in `secrets`, which the server has refused. Return whether a command can make a new one."""
+        if self.key_command is None:
+            return False
+        self.key_command.drop(secrets[self._key_header.header].removeprefix(self._key_header.prefix))
+        return True
+
+    def merge_headers(self, client_headers: Mapping[str, str]) -> dict[str, str]:
+        """Merge our headers with those of a client on the same wire.
+
+        Lists of beta features are joined. Otherwise configured headers win, then those of the client. The version of
+        the wire is left out if it is in the body.
+        """
+        merged = dict(self.headers)
+        surface = self._address.surface
+        in_body = self.wire.headers if surface is not None and surface.version_field is not None else ()
+        for name, value in client_headers.items():
+            configured = self.custom_headers.get(name)
+            if configured is None and name not in in_body:
+                merged[name] = value
+            elif configured is not None and name.endswith("-beta"):
+                merged[name] = f"{configured},{value}"
+        return merged
+
+    def finish_body(self, body: Object, wire_version: str | None = None) -> Object:
+        """Apply the deviations of the vendor and `extra_body` to an encoded body.
+
+        `wire_version` is the version of the wire that the client of a gateway uses, if it is known.
+        """
+        fields, surface = self.renamed_fields, self._address.surface
+        if fields:
+            body = {fields.get(name, name): value for name, value in body.items()}
+        if surface is not None and (surface.omitted_fields or surface.version_field):
+            body = {name: value for name, value in body.items() if name not in surface.omitted_fields}
+            if surface.version_field is not None:
+                version = wire_version or self.wire.version or ""
+                body.setdefault(surface.version_field, surface.wire_versions.get(version, version))
+        return merge_body(body, self.extra_body) if self.extra_body else body
+
+    def headers_for(self, wire: Wire) -> Mapping[str, str]:
+        """Return the headers of a request on `wire`, a version of the endpoint's own."""
+        return self.headers if wire is self.wire else self._headers_of(wire)
+
+    def _headers_of(self, wire: Wire) -> dict[str, str]:
+        """Return the headers on a version of the wire, unless the server reads the version from the body."""
+        surface = self._address.surface
+        version_headers = wire.headers if surface is None or surface.version_field is None else {}
+        return {"content-type": "application/json", **version_headers, **self.custom_headers}
+
+    def _write_key(self, key: str) -> dict[str, str]:
+        return {self._key_header.header: self._key_header.prefix + key}
+
+    def with_version(self, version: str) -> Endpoint:
+        """Return the endpoint pinned to a version of its wire; an unknown version changes nothing."""
+        if version != self.wire.version and version not in getattr(self.wire, "versions", {}):
             return self
         other = copy(self)
-        other.wire = vendor_codec(self.vendor, f"{self.wire.name}@{version}")
-        other.headers = {**self.headers, **other.wire.headers}
+        other.is_pinned = True
+        if version != self.wire.version:
+            codec = vendor_codec(self.vendor, f"{self.wire.name}@{version}")
+            other.wire, other.headers = surface_codec(codec, self._address.surface), self._headers_of(codec)
         return other
 
     def __repr__(self) -> str:
         return f"<{self.model!r} at {self.origin} over {self.wire.name}>"
 
 
-def resolve(
-    model: str,
-    environment: Mapping[str, str],
-    *,
-    base_url: str | None = None,
-    key: str | None = None,
-    wire: str | None = None,
-    insecure: bool = False,
-) -> Endpoint:
+def resolve(model: str, environment: Mapping[str, str], **options: Unpack[EndpointOptions]) -> Endpoint:
     """Resolve the model string of a user. Raise ConfigError if it is not valid."""
-    vendor, name = _split_model(model, base_url)
-    return endpoint_of(vendor, name, environment, base_url=base_url, key=key, wire=wire, insecure=insecure)
+    vendor, name = _split_model(model, options.get("base_url"))
+    return endpoint_of(vendor, name, environment, **options)
 
 
 def endpoint_of(
-    vendor: Vendor,
-    model: str,
-    environment: Mapping[str, str],
-    *,
-    base_url: str | None = None,
-    key: str | None = None,
-    wire: str | None = None,
-    insecure: bool = False,
+    vendor: Vendor, model: str, environment: Mapping[str, str], **options: Unpack[EndpointOptions]
 ) -> Endpoint:
     """Resolve a model of a known vendor."""
-    address = base_url
-    if address is None and vendor.base_variable is not None:
-        address = environment.get(vendor.base_variable) or None
-    base = _parse_base_url(address or vendor.base_url, insecure)
-    is_own_origin = base_url is None or _origin(base) == _origin(urlsplit(vendor.base_url))
-    found: tuple[ApiKey, str] | None = None
-    if key is not None:
-        found = (vendor.keys[0] if vendor.keys else ApiKey(""), _check_key(key, "the key"))
-    elif is_own_origin:
-        found = _key_from_environment(environment, vendor)
-    if found is None and is_own_origin and not vendor.keyless:
-        variables = " or ".join(one.variable for one in vendor.keys)
-        raise ConfigError(f"no key for {vendor.name}", hint=f"set {variables}, or pass a key (key=…, --key-env)")
-    return Endpoint(vendor, vendor_codec(vendor, wire), model, base, found)
+    wire = vendor_codec(vendor, options.get("wire"))
+    settings = AddressSettings(
+        options.get("base_url"),
+        options.get("api_version"),
+        options.get("project"),
+        options.get("location"),
+        options.get("insecure", False),
+    )
+    address = resolve_address(vendor, wire, model, settings, environment)
+    credentials = _find_credentials(vendor, address, environment, options)
+    extra_body = options.get("extra_body") or {}
+    check_extra_body(extra_body, wire)
+    return Endpoint(
+        vendor,
+        wire,
+        model,
+        address,
+        credentials,
+        expand_headers(options.get("headers") or {}, environment, credentials.header.header),
+        extra_body,
+        parse_defaults(options.get("defaults") or {}),
+        is_pinned="@" in (options.get("wire") or ""),
+        capability_rows=options.get("capability_rows", ()),
+    )
 
 
 def _split_model(model: str, base_url: str | None) -> tuple[Vendor, str]:
@@ -131,46 +270,58 @@ def _split_model(model: str, base_url: str | None) -> tuple[Vendor, str]:
     return find(head), rest
 
 
-def _key_from_environment(environment: Mapping[str, str], vendor: Vendor) -> tuple[ApiKey, str] | None:
-    for key in vendor.keys:
-        if value := environment.get(key.variable, "").strip():
-            return key, _check_key(value, f"the key in {key.variable}")
-    return None
+class _Credentials(NamedTuple):
+    """The header of the key, and a key or a command for it."""
+
+    header: ApiKey
+    key: str | None = None
+    command: KeyCommand | None = None
+
+
+def _find_credentials(
+    vendor: Vendor, address: EndpointAddress, environment: Mapping[str, str], options: EndpointOptions
+) -> _Credentials:
+    """Find the key: the one that was passed, that of a command, or that of the environment at the vendor's origin."""
+    key, command, auth = options.get("key"), options.get("key_command"), options.get("auth")
+    if key is not None and command is not None:
+        raise ConfigError("both a key and a key_command are set", hint="remove one of them")
+    if key is not None:
+        return _Credentials(_header_of(vendor, auth, is_token=False), _check_key(key, "the key"))
+    if command is not None:
+        command = command if isinstance(command, KeyCommand) else KeyCommand(command)
+        return _Credentials(_header_of(vendor, auth, is_token=True), command=command)
+    if not _is_own_origin(vendor, address, options.get("base_url")):
+        return _Credentials(_header_of(vendor, auth, is_token=False))
+    for candidate in vendor.keys:
+        if value := environment.get(candidate.variable, "").strip():
+            header = candidate if auth is None else _header_of(vendor, auth, is_token=False)
+            return _Credentials(header, _check_key(value, f"the key in {candidate.variable}"))
+    if not vendor.keyless:
+        variables = " or ".join(one.variable for one in vendor.keys)
+        hint = f"set {variables}, or pass a key (key=…, --key-env) or a key_command"
+        raise ConfigError(f"no key for {vendor.name}", hint=hint)
+    return _Credentials(_header_of(vendor, auth, is_token=False))
+
+
+def _header_of(vendor: Vendor, auth: str | None, *, is_token: bool) -> ApiKey:
+    """Return the header for a key that is not from the environment. `is_token`: it is from a command."""
+    if auth == "bearer" or not vendor.keys:
+        return _BEARER
+    if auth == "key":
+        return next((one for one in vendor.keys if one.header != _BEARER.header), vendor.keys[0])
+    return next((one for one in vendor.keys if one.is_token == is_token), vendor.keys[0])
+
+
+def _is_own_origin(vendor: Vendor, address: EndpointAddress, base_url: str | None) -> bool:
+    """Check that a base URL is an address of the vendor, to which a key from the environment may be sent."""
+    if base_url is None or address.origin == origin_of(urlsplit(vendor.base_url)):
+        return True
+    is_encrypted = address.origin.startswith("https:")
+    return is_encrypted and any(address.host.endswith(f".{domain}") for domain in vendor.domains)
 
 
 def _check_key(key: str, label: str) -> str:
     key = key.strip()
-    if not _is_header_value(key):
+    if not is_header_value(key):
         raise ConfigError(f"{label} is empty or contains characters that are not allowed in a header")
     return key
-
-
-def _parse_base_url(url: str, insecure: bool) -> SplitResult:
-    """Check a base URL that a key will be sent to. Credentials in it are refused and not shown."""
-    if not _SCHEME(url) or _FORBIDDEN_CHARACTERS(url):
-        raise ConfigError(
-            "a base URL must begin with https:// and have no spaces", hint="such as https://example.com/v1"
-        )
-    try:
-        parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port
-    except ValueError as error:
-        raise ConfigError(f"invalid base URL: {error}") from None
-    if parts.username is not None or parts.password is not None:
-        raise ConfigError("a base URL must not contain a user or a password", hint="pass key=… instead")
-    if not host or parts.fragment or parts.scheme not in ("http", "https"):
-        raise ConfigError("a base URL must have the form http(s)://host/path", hint="such as https://example.com/v1")
-    if parts.scheme == "http" and not insecure and not is_loopback(host):
-        hint = "use https, or pass insecure=True if you trust the network"
-        raise ConfigError(f"keys and prompts would be sent to {host} unencrypted", hint=hint)
-    return parts
-
-
-def _origin(parts: SplitResult) -> str:
-    return f"{parts.scheme}://{parts.netloc}"
-
-
-def _join_path(base: str, path: str) -> str:
-    """Join base and path; the base may already end with the path, or with its version."""
-    version = "/" + path.split("/")[1]
-    return base.rstrip("/").removesuffix(path).removesuffix(version) + path

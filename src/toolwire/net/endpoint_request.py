@@ -17,6 +17,7 @@ from ..bridge.emulation import Emulation, emulate
 from ..bridge.exchange import Exchange
 from ..bridge.preparation import prepare
 from ..bridge.repair import CallRepairer
+from ..bridge.versions import encode_best_version
 from ..ir.errors import ProtocolError
 from ..ir.events import Event
 from ..ir.losses import Losses
@@ -26,10 +27,11 @@ from ..ir.response import Fault, Response
 from ..ir.text import to_bytes
 from ..stream.strict import parse, parse_object
 from ..text.engine.format import Format
+from ..wire.capability_rows import ModelCapabilities
 from ..wire.protocol import Capabilities
 from .endpoint import Endpoint
 
-__all__ = ["AnswerStream", "EndpointRequest", "redact_key"]
+__all__ = ["AnswerStream", "EndpointRequest", "redact_secrets"]
 
 _MIN_KEY_LENGTH = 8  # characters; a shorter key is not a secret, and occurs by chance in many texts
 
@@ -50,12 +52,14 @@ class EndpointRequest:
         is_alias: bool = False,
         repairer: CallRepairer | None = None,
         same_wire_body: bytes | None = None,
+        capabilities: ModelCapabilities | None = None,
     ) -> None:
         """Prepare the request.
 
         `client`: the capabilities of the wire on which the response will be written, if there is one. `is_alias`: the
         request names this model by an alias. `repairer` repairs the calls of the answer. `same_wire_body`: the body as
         the client wrote it for this wire, which is sent without changes; `request` is then its decoded form.
+        `capabilities` describe the model; by default, those of the endpoint.
         """
         self.endpoint = endpoint
         self._client = client
@@ -63,26 +67,35 @@ class EndpointRequest:
         self.stream = stream
         self.losses = losses
         if same_wire_body is not None:
-            self.body, self.emulation, self._exchange = same_wire_body, None, Exchange(request=request)
+            self.body, self.headers = same_wire_body, endpoint.headers
+            self.emulation, self._exchange = None, Exchange(request=request)
             return
+        request = endpoint.defaults.apply(request)
         sent_request = replace(request, model=endpoint.model, stream=True if stream else None)
-        if stream and endpoint.wire.capabilities.counts_on_request and sent_request.params.include_usage is None:
-            sent_request = replace(sent_request, params=replace(sent_request.params, include_usage=True))
+        sent_request = _fit_usage_request(sent_request, endpoint.wire.capabilities)
         if emulation is None and text is not None:
             emulation = emulate(sent_request, text)
         self.emulation = emulation
         history_model = request.model if request.model not in ("", endpoint.model) and not is_alias else None
         prepared = prepare(
-            sent_request if emulation is None else emulation.request, endpoint.wire, history_model=history_model
+            sent_request if emulation is None else emulation.request,
+            endpoint.wire,
+            history_model=history_model,
+            capabilities=endpoint.capabilities if capabilities is None else capabilities,
         )
         self._exchange = prepared.exchange
-        body, more = endpoint.wire.encode_request(prepared.request)
+        wire = endpoint.wire
+        if endpoint.is_pinned:
+            body, more = wire.encode_request(prepared.request)
+        else:
+            wire, (body, more) = encode_best_version(prepared.request, wire)
+        self.headers = endpoint.headers_for(wire)
         if emulation is not None:
             losses.extend(emulation.losses)
         losses.extend(prepared.losses)
         for loss in more:
             losses.add(prepared.origin(loss.path), loss.concept, loss.action, loss.detail, loss.severity)
-        self.body = to_bytes({endpoint.vendor.fields.get(name, name): value for name, value in body.items()})
+        self.body = to_bytes(endpoint.finish_body(body, wire.version))
 
     def decode_answer(self, data: bytes) -> Response:
         """Decode a whole response, as the model wrote it; `restore` returns it in the terms of the request."""
@@ -107,7 +120,7 @@ class EndpointRequest:
         return self.sanitise_fault(self.endpoint.wire.decode_error(status, body, headers))
 
     def sanitise_fault(self, fault: Fault) -> Fault:
-        return redact_key(self.endpoint.key, self._exchange.restore_fault(fault))
+        return redact_secrets(self.endpoint.known_secrets, self._exchange.restore_fault(fault))
 
 
 class AnswerStream:
@@ -149,19 +162,31 @@ class AnswerStream:
             yield from restore(event)
 
 
-def redact_key(key: str | None, fault: Fault) -> Fault:
-    """Remove the key from a fault: some servers repeat an invalid key in the error."""
-    if key is None or len(key) < _MIN_KEY_LENGTH or key not in repr(fault):
-        return fault
-    cleaned_fields = {
-        field: _replace_key(getattr(fault, field), key) for field in ("message", "code", "param", "request_id", "extra")
-    }
-    return replace(fault, breach=None, **cleaned_fields)
+def _fit_usage_request(request: Request, can: Capabilities) -> Request:
+    """Ask for the usage of a stream if it is only reported on request; do not ask a server without that option."""
+    include_usage = request.params.include_usage
+    if can.counts_on_request and request.stream and include_usage is None:
+        return replace(request, params=replace(request.params, include_usage=True))
+    if not can.counts_on_request and include_usage is not None:
+        return replace(request, params=replace(request.params, include_usage=None))
+    return request
 
 
-def _replace_key(value: JSON, key: str) -> JSON:
+def redact_secrets(secrets: tuple[str, ...], fault: Fault) -> Fault:
+    """Remove keys and secret headers from a fault: some servers repeat an invalid key in the error."""
+    for secret in secrets:
+        if len(secret) >= _MIN_KEY_LENGTH and secret in repr(fault):
+            cleaned_fields = {
+                field: _replace_secret(getattr(fault, field), secret)
+                for field in ("message", "code", "param", "request_id", "extra")
+            }
+            fault = replace(fault, breach=None, **cleaned_fields)
+    return fault
+
+
+def _replace_secret(value: JSON, secret: str) -> JSON:
     if isinstance(value, str):
-        return value.replace(key, "[key]")
+        return value.replace(secret, "[key]")
     if isinstance(value, dict):
-        return {_replace_key(name, key): _replace_key(item, key) for name, item in value.items()}
-    return [_replace_key(item, key) for item in value] if isinstance(value, list) else value
+        return {_replace_secret(name, secret): _replace_secret(item, secret) for name, item in value.items()}
+    return [_replace_secret(item, secret) for item in value] if isinstance(value, list) else value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -16,6 +16,7 @@ __all__ = ["LOSSES_HEADER", "drain", "is_document", "loss_headers", "read_reply_
 LOSSES_HEADER = "x-toolwire-lost"
 """The header in which a model in this process reports losses of the request."""
 _GRACE = 0.25  # seconds
+_LARGE_PIECE = 64 * 1024  # bytes
 _losses = msgspec.json.Decoder(tuple[Loss, ...])
 
 
@@ -31,14 +32,21 @@ def transport_losses(reply: Reply) -> tuple[Loss, ...]:
     return () if header is None else _losses.decode(header)
 
 
-async def read_reply_body(reply: Reply, limit: int) -> bytes:
-    """Read the whole body. Raise ProtocolError if it exceeds `limit` bytes."""
+async def read_reply_body(reply: Reply, limit: int, reserve: Callable[[int], None] | None = None) -> bytes:
+    """Read the whole body. Raise ProtocolError if it exceeds `limit` bytes.
+
+    `reserve` is called with the size of every part, and may raise an error.
+    """
     pieces, size = [], 0
     while data := await reply.read():
         size += len(data)
         if size > limit:
             raise ProtocolError(f"the response exceeds {limit} bytes", hint="raise the limit", status=502)
+        if reserve is not None:
+            reserve(len(data))
         pieces.append(data)
+        if len(data) > _LARGE_PIECE:
+            await asyncio.sleep(0)  # compressed data yields many pieces without waiting for the network
     return b"".join(pieces)
 
 
@@ -46,8 +54,9 @@ async def drain(reply: Reply) -> None:
     """Read the rest of a complete response, so that its connection can be reused."""
     try:
         async with asyncio.timeout(_GRACE):
-            while await reply.read():
-                pass
+            while data := await reply.read():
+                if len(data) > _LARGE_PIECE:
+                    await asyncio.sleep(0)
     except (TimeoutError, ConnectionError):
         pass  # only the connection is lost
 

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 from ..ir.parts import ToolCall, ToolResult
 from ..ir.tools import Effect
 from .failures import NotExecuted, ToolError, Transient
-from .results import annotate, error_text, refusal, sized_result, unserialisable_result
+from .results import annotate, error_text, exception_result, refusal, sized_result, unserialisable_result
 from .steps import ArgumentMismatch, Failed, Returned, TimedOut
 
 __all__ = ["EffectState", "classify"]
@@ -48,6 +48,6 @@ def _failure_result(call: ToolCall, effect: Effect, error: BaseException) -> tup
         return annotate(call.result(text, is_error=True), code="failed"), None, "done"
     had_no_effect = isinstance(error, NotExecuted) or (isinstance(error, Transient) and error.before_effect)
     if had_no_effect or effect in ("pure", "read", "idempotent"):
-        return refusal(call, "failed", f"{call.name} failed: {error_text(error)}"), None, "nothing"
-    text = f"{call.name} failed and may have taken effect before that: {error_text(error)}"
-    return refusal(call, "outcome_unknown", text), None, "unknown"
+        return exception_result(call, "failed", f"{call.name} failed", error), None, "nothing"
+    message = f"{call.name} failed and may have taken effect before that"
+    return exception_result(call, "outcome_unknown", message, error), None, "unknown"

@@ -50,9 +50,10 @@ __all__ = [
     "path_jail",
 ]
 
-# Python's URL parser removes or accepts characters that an HTTP client may read as the end of the host.
+# Python's URL parser removes or accepts characters that an HTTP client may read as the end of the host: NUL, spaces,
+# escapes, `;` and `&`, also in place of the port. An international name must be normalised: some characters become dots.
 _SUSPICIOUS_URL = re.compile(r"[\x00-\x20\x7f\\]")
-_SUSPICIOUS_HOST = re.compile(r"[^\w.:-]")
+_PLAIN_NETLOC = re.compile(r"(?:\[[0-9a-f:.]+\]|[\w.-]+)(?::[0-9]{1,5})?", re.IGNORECASE)
 
 
 class Policy(Value, frozen=True):
@@ -241,5 +242,13 @@ def _plain_host(url: str) -> str | None:
         host = (parts.hostname or "").rstrip(".")
     except ValueError:
         return None
-    is_suspicious = _SUSPICIOUS_URL.search(url) or "@" in parts.netloc or _SUSPICIOUS_HOST.search(host)
-    return None if is_suspicious or parts.scheme not in ("https", "http") else host
+    is_plain = not _SUSPICIOUS_URL.search(url) and _PLAIN_NETLOC.fullmatch(parts.netloc) and _is_normalised(host)
+    return host if is_plain and parts.scheme in ("https", "http") else None
+
+
+def _is_normalised(host: str) -> bool:
+    if host.isascii():
+        return True
+    from unicodedata import is_normalized
+
+    return is_normalized("NFKC", host)

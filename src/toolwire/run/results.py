@@ -16,7 +16,10 @@ __all__ = [
     "Code",
     "annotate",
     "error_text",
+    "exception_result",
+    "exception_text",
     "from_record",
+    "hide_exception",
     "refusal",
     "result_code",
     "sized_result",
@@ -55,10 +58,29 @@ def refusal(call: ToolCall, code: Code, message: str) -> ToolResult:
     return annotate(result, code=code)
 
 
+def exception_result(call: ToolCall, code: Code, message: str, error: BaseException) -> ToolResult:
+    """Build the result of a call that ended with an exception. Its text is noted, so that a server can remove it."""
+    text = error_text(error)
+    return annotate(refusal(call, code, f"{message}: {text}"), exception=text)
+
+
+def hide_exception(result: ToolResult, replacement: str) -> ToolResult:
+    """Replace the text of the exception in a result; return the same object if it has none."""
+    text = exception_text(result)
+    if text is None:
+        return result
+    return msgspec.structs.replace(result, parts=(Text(result.text.replace(text, replacement)),))
+
+
+def exception_text(result: ToolResult) -> str | None:
+    """Return the text of the exception with which a call ended, if it did."""
+    text: str | None = result.extra.get(NOTES_KEY, {}).get("exception")
+    return text
+
+
 def unserialisable_result(call: ToolCall, error: Exception) -> ToolResult:
     """Build the result of a call that finished with a value that cannot be encoded."""
-    message = f"{call.name} ran, but its return value cannot be encoded: {error_text(error)}"
-    return annotate(call.result(message, is_error=True), code="failed")
+    return exception_result(call, "failed", f"{call.name} ran, but its return value cannot be encoded", error)
 
 
 def annotate(result: ToolResult, **notes: Any) -> ToolResult:

@@ -4,6 +4,7 @@ toolwire.schema.lower(schema, "openai_strict")      the schema to send, with `li
 toolwire.schema.validator(schema).problems(value)   the problems of the arguments
 toolwire.schema.repair_arguments(text, schema)      the arguments in a model's text, or their problems
 toolwire.schema.DIALECTS                            the subset of JSON Schema that each provider accepts
+toolwire.schema.output_dialect("openai", strict=True)   the subset that it accepts for structured outputs
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
     from .conform import violations
-    from .dialects import DIALECTS, Dialect, dialect
+    from .dialects import DIALECTS, OUTPUT_DIALECTS, Dialect, dialect, output_dialect
     from .infer import FunctionTool, tool
     from .lowering import Lowered, lower
     from .openapi import tools_from_openapi
@@ -24,7 +25,7 @@ else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
-            "dialects": ("DIALECTS", "Dialect", "dialect"),
+            "dialects": ("DIALECTS", "OUTPUT_DIALECTS", "Dialect", "dialect", "output_dialect"),
             "lowering": ("Lowered", "lower"),
             "validate": ("Problem", "Validator", "validator"),
             "repair": ("Repair", "repair_arguments"),
@@ -39,11 +40,13 @@ __all__ = [
     "Dialect",
     "FunctionTool",
     "Lowered",
+    "OUTPUT_DIALECTS",
     "Problem",
     "Repair",
     "Validator",
     "dialect",
     "lower",
+    "output_dialect",
     "repair_arguments",
     "tool",
     "tools_from_openapi",

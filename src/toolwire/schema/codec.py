@@ -47,6 +47,8 @@ class Codec(NamedTuple):
     """The value itself has another JSON type, not only a part of it."""
     properties: dict[str, FieldCodec] | None = None
     """The lowered properties of an object that is converted property by property. None: it is converted as a whole."""
+    wrapper: str | None = None
+    """The only property of an object that holds the unchanged value. None: the value is not wrapped, or changes."""
 
 
 OptionalCodec: TypeAlias = Codec | None
@@ -87,7 +89,7 @@ def integer_string_codec() -> Codec:
     return Codec(lift, encode)
 
 
-_INTEGER = re.compile(r"-?[0-9]{1,18}").fullmatch
+_INTEGER = re.compile(r"-?[0-9]{1,4000}").fullmatch  # Python limits the digits of an integer to 4,300
 
 
 def map_codec(inner: OptionalCodec) -> Codec:
@@ -252,7 +254,7 @@ def wrapper_codec(name: str, inner: OptionalCodec) -> Codec:
     def encode(value: JSON) -> JSON:
         return {name: _encode(inner, value)}
 
-    return Codec(lift, encode)
+    return Codec(lift, encode, wrapper=name if inner is None else None)
 
 
 class _CodecState:

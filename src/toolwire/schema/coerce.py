@@ -118,8 +118,9 @@ class Coercion:
     def _coerce_object(self, node: ObjectNode, value: dict[str, JSON], path: str) -> JSON:
         """Coerce each declared property, and drop a null for an optional property that does not accept null."""
         out: dict[str, JSON] = {}
+        others = node.others
         for key, item in value.items():
-            known = node.properties.get(key, node.rest)
+            known = node.properties.get(key, others)
             if known is None:
                 out[key] = item
             elif item is None and key not in node.required and not self._matches(known, None):

@@ -157,7 +157,7 @@ class Conditions:
                 return AnyNode(at=at)
             for name, node in record.properties.items():
                 properties.setdefault(name, []).append(node)
-        rests = [record.rest for record in records if record.rest is not None]
+        rests = [others for record in records if (others := record.others) is not None]
         merged = ObjectNode(
             {name: self._union_variants(nodes, at) for name, nodes in properties.items()},
             frozenset.intersection(*(record.required for record in records)),
@@ -169,7 +169,7 @@ class Conditions:
 
 def _extend_object(node: Node, extra: dict[str, Node], opens: bool) -> Node:
     """Add optional properties, unless the source already allows or forbids undeclared keys."""
-    if not isinstance(node, ObjectNode) or node.closed or node.rest is not None:
+    if not isinstance(node, ObjectNode) or node.closed or node.others is not None:
         return node
     added = {
         name: item for name, item in extra.items() if name not in node.properties and not isinstance(item, NeverNode)

@@ -9,8 +9,17 @@ from ..ir.text import dumps
 from .dialects import Dialect
 from .patterns import is_supported
 from .property_names import is_legal
+from .refs import find_cycles
 
-__all__ = ["enum_length_problem", "is_conforming", "parameter_counts", "subschemas", "violations", "walk"]
+__all__ = [
+    "enum_length_problem",
+    "is_conforming",
+    "is_enum_value",
+    "parameter_counts",
+    "subschemas",
+    "violations",
+    "walk",
+]
 
 _COMBINATORS = ("anyOf", "oneOf", "allOf", "not", "enum", "const")
 _MAPS = frozenset(("properties", "$defs", "definitions", "patternProperties", "dependentSchemas"))
@@ -37,8 +46,9 @@ def _violations(schema: JSON, dialect: Dialect) -> Iterator[str]:
         return
     yield from _root_violations(schema, dialect)
     properties = values = characters = 0
+    refs: list[tuple[str, JSON]] = []
     for at, node, depth in walk(schema):
-        for problem in _node_violations(node, dialect, schema):
+        for problem in _node_violations(node, dialect, schema, is_arguments=not at and not dialect.output):
             yield f"{at or '/'}: {problem}"
         if dialect.depth is not None and "properties" in node and depth >= dialect.depth:
             yield f"{at or '/'}: nested deeper than {dialect.depth} objects"
@@ -48,6 +58,10 @@ def _violations(schema: JSON, dialect: Dialect) -> Iterator[str]:
             values += len(node["enum"])
         if dialect.characters is not None:
             characters += _count_characters(node)
+        if "$ref" in node:
+            refs.append((at, node["$ref"]))
+    if refs and not dialect.recursion and dialect.refs == "keep" and _is_recursive(refs):
+        yield "/: a definition refers to itself"
     optional, unions = parameter_counts(schema) if dialect.optional_parameters is not None else (0, 0)
     for count, maximum, noun in (
         (properties, dialect.properties, "properties"),
@@ -58,6 +72,19 @@ def _violations(schema: JSON, dialect: Dialect) -> Iterator[str]:
     ):
         if maximum is not None and count > maximum:
             yield f"/: more than {maximum} {noun}"
+
+
+def _is_recursive(refs: list[tuple[str, JSON]]) -> bool:
+    """Return True if references lead from a definition back to itself. All outside of `$defs` is one definition."""
+    graph: dict[str, list[str]] = {}
+    for at, ref in refs:
+        if type(ref) is str:
+            graph.setdefault(_definition_name(at), []).append(_definition_name(ref.removeprefix("#")))
+    return bool(find_cycles(graph))
+
+
+def _definition_name(pointer: str) -> str:
+    return pointer.split("/")[2] if pointer.startswith("/$defs/") else ""
 
 
 def _count_characters(node: Object) -> int:
@@ -76,7 +103,9 @@ def parameter_counts(schema: JSON) -> tuple[int, int]:
     optional = unions = 0
     for _, node, _ in walk(schema):
         if type(node.get("properties")) is dict:
-            optional += len(node["properties"].keys() - set(node.get("required", ())))
+            required = node.get("required")
+            names = [name for name in required if type(name) is str] if type(required) is list else []
+            optional += len(node["properties"].keys() - set(names))
             unions += sum(map(_is_union, node["properties"].values()))
     return optional, unions
 
@@ -86,10 +115,12 @@ def _is_union(schema: JSON) -> bool:
 
 
 def _root_violations(schema: Object, dialect: Dialect) -> Iterator[str]:
+    if dialect.any_root:
+        return
     if schema.get("type") != "object":
         yield "/: the root is not of type object"
     for keyword in _COMBINATORS:
-        if keyword in schema and not dialect.root_union:
+        if keyword in schema:
             yield f"/{keyword}: not allowed at the root"
 
 
@@ -131,23 +162,29 @@ def subschemas(node: Object) -> Iterator[Object]:
             yield value
 
 
-def _node_violations(node: Object, dialect: Dialect, root: Object) -> list[str]:
-    """List the violations of one subschema, without those of its subschemas. `root` has the `$defs` of references."""
+def _node_violations(node: Object, dialect: Dialect, root: Object, *, is_arguments: bool) -> list[str]:
+    """List the violations of one subschema, without those of its subschemas.
+
+    `root` has the `$defs` of references. `is_arguments`: the node is the object of a tool's arguments.
+    """
     problems: list[str] = []
     if not dialect.whole and not node.keys() <= dialect.keywords:
         problems += [f"{keyword} is not supported" for keyword in node if keyword not in dialect.keywords]
     kind = node.get("type")
-    if kind == "object" or "properties" in node:
-        problems += _object_violations(node, dialect)
+    if _is_kind(kind, "object") or "properties" in node:
+        problems += _object_violations(node, dialect, is_arguments)
     problems += _shape_violations(node, kind, dialect)
     if "enum" in node and type(node["enum"]) is list:
         problems += _enum_violations(node["enum"], kind, dialect)
+    if "const" in node and "const" in dialect.keywords:
+        problems += _enum_violations([node["const"]], kind, dialect)
     if "$ref" in node:
         problems += _reference_violations(node, dialect, root)
     if "pattern" in node and type(node["pattern"]) is str and not is_supported(node["pattern"], dialect.patterns):
         problems.append("the pattern is not supported")
-    if "format" in node and type(node["format"]) is str and kind not in ("integer", "number"):
-        if dialect.formats is not None and node["format"] not in dialect.formats:
+    if "format" in node and type(node["format"]) is str and dialect.formats is not None:
+        is_number = _is_kind(kind, "integer") or _is_kind(kind, "number")
+        if node["format"] not in (dialect.number_formats if is_number else dialect.formats):
             problems.append(f"the format {node['format']!r} is not supported")
     low = node.get("minItems")
     if dialect.most_min_items is not None and type(low) is int and low > dialect.most_min_items:
@@ -155,24 +192,34 @@ def _node_violations(node: Object, dialect: Dialect, root: Object) -> list[str]:
     return problems
 
 
-def _object_violations(node: Object, dialect: Dialect) -> Iterator[str]:
+def _is_kind(kind: JSON, name: str) -> bool:
+    return kind == name or (type(kind) is list and name in kind)
+
+
+def _object_violations(node: Object, dialect: Dialect, is_arguments: bool) -> Iterator[str]:
     """Check the rules for objects: closed, every property required, legal property names."""
-    properties = node.get("properties")
-    if type(properties) is not dict:
-        if dialect.closed and node.get("type") == "object":
-            yield "an object without properties"
-        return
-    if dialect.closed and node.get("additionalProperties") is not False:
+    declared, required = node.get("properties"), node.get("required")
+    properties = declared if type(declared) is dict else {}
+    needed = {name for name in required if type(name) is str} if type(required) is list else set[str]()
+    undeclared = dialect.closed and type(declared) is not dict
+    if undeclared or (not properties and not is_arguments and _is_collapsed(node, dialect)):
+        yield "an object without properties"
+    if dialect.closed and type(declared) is dict and node.get("additionalProperties") is not False:
         yield "additionalProperties is not false"
-    required = node.get("required", [])
-    if dialect.optional == "nullable" and set(required) != set(properties):
+    if dialect.optional == "nullable" and needed != properties.keys():
         yield "not every property is required"
-    if not dialect.whole and not set(required) <= set(properties):
+    if dialect.declared_required and not needed <= properties.keys():
         yield "a required property is not declared"
     if dialect.property_name is not None:
-        for name in properties:
+        for name in dict.fromkeys((*properties, *sorted(needed - properties.keys()))):
             if not is_legal(dialect.property_name, name):
                 yield f"the property name {name!r} is not allowed"
+
+
+def _is_collapsed(node: Object, dialect: Dialect) -> bool:
+    """Return True if the provider would read a map, or an object without properties, as one that is always empty."""
+    is_map = node.get("additionalProperties") is not False
+    return not dialect.empty_objects or (is_map and dialect.maps == "entries" and not dialect.closed)
 
 
 _TYPE_KEYWORDS = frozenset({"type", "anyOf", "$ref", "enum", "const"})
@@ -188,21 +235,42 @@ def _shape_violations(node: Object, kind: JSON, dialect: Dialect) -> Iterator[st
         if dialect.lone_any_of and "anyOf" in node and len(node) > 1:
             yield "keywords beside anyOf are not supported"
     if dialect.anything == "string":
-        if kind == "array" and "items" not in node:
+        if _is_kind(kind, "array") and "items" not in node:
             yield "an array without items"
         if _TYPE_KEYWORDS.isdisjoint(node):
             yield "a schema without a type"
+        if _has_boolean(node):
+            yield "a boolean schema is not supported"
+
+
+def _has_boolean(node: Object) -> bool:
+    """Return True if the schema of a value that the model writes is a boolean."""
+    if type(node.get("items")) is bool:
+        return True
+    properties, branches = node.get("properties"), node.get("anyOf")
+    if type(properties) is dict and bool in map(type, properties.values()):
+        return True
+    return type(branches) is list and bool in map(type, branches)
 
 
 def _enum_violations(values: list[JSON], kind: JSON, dialect: Dialect) -> Iterator[str]:
     """Check the types of enum values, and the limits on long enums."""
     if not dialect.whole:
-        if dialect.enum == "string" and (kind != "string" or not all(type(v) is str and v for v in values)):
+        if dialect.enum == "string" and kind != "string":
             yield "an enum with values other than strings"
-        if dialect.enum == "primitive" and any(type(v) in (dict, list) for v in values):
-            yield "an enum with values other than scalars"
+        elif not all(is_enum_value(value, dialect) for value in values):
+            yield f"an enum with values other than {'strings' if dialect.enum == 'string' else 'scalars'}"
     if (words := enum_length_problem(values, dialect)) is not None:
         yield f"an enum of {words}"
+
+
+def is_enum_value(value: JSON, dialect: Dialect) -> bool:
+    """Return True if the dialect allows the value in an enum."""
+    if dialect.enum == "string":
+        return type(value) is str and value != ""
+    if dialect.enum == "primitive" or dialect.anything == "string":  # a list would need a schema for its items
+        return type(value) is not dict and type(value) is not list
+    return True
 
 
 def enum_length_problem(values: list[JSON], dialect: Dialect) -> str | None:
@@ -219,7 +287,7 @@ def _reference_violations(node: Object, dialect: Dialect, root: Object) -> Itera
     ref = node.get("$ref")
     if ref is None:
         return
-    if not dialect.ref_siblings and len(set(node) - ({"description", "default"} if dialect.whole else set())) > 1:
+    if not dialect.ref_siblings and not _allowed_beside_ref(dialect).issuperset(node):
         yield "keywords beside $ref are not supported"
     if not dialect.recursion and dialect.refs == "inline":
         yield "$ref is not supported"
@@ -227,3 +295,8 @@ def _reference_violations(node: Object, dialect: Dialect, root: Object) -> Itera
         yield f"the reference {ref!r} points outside the document"
     elif ref.startswith("#/$defs/") and ref[8:] not in root.get("$defs", {}):
         yield f"the reference {ref!r} cannot be resolved"
+
+
+def _allowed_beside_ref(dialect: Dialect) -> frozenset[str]:
+    """Return the keywords that are allowed beside `$ref` where others are not: Gemini accepts annotations."""
+    return frozenset({"$ref", "$defs", *(("title", "description", "default") if dialect.whole else ())})

@@ -3,6 +3,8 @@
 A dialect is a row: its keywords, and the replacements for the others. `emit.py` reads the rows and has no code for
 a provider. Names have a version, because limits change; the bare name is the newest. `portable` is not a provider's
 row but the intersection of all the others.
+
+`DIALECTS` are for the arguments of tools, `OUTPUT_DIALECTS` for structured outputs: the schemas of answers.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from msgspec.structs import replace
 from ..ir.errors import ConfigError
 from ..ir.value import Value
 
-__all__ = ["DIALECTS", "PORTABLE", "Dialect", "dialect"]
+__all__ = ["DIALECTS", "OUTPUT_DIALECTS", "PORTABLE", "Dialect", "dialect", "output_dialect"]
 
 _ANNOTATIONS = frozenset({"title", "description", "default", "examples", "deprecated"})
 _BOUNDS = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"})
@@ -39,9 +41,14 @@ class Dialect(Value, frozen=True):
     keywords: frozenset[str]
     whole: bool = False
     """A schema that breaks no rule is sent unchanged, including keywords that are not listed."""
+    ignored: frozenset[str] = frozenset()
+    """Keywords that are accepted and sent, but not enforced. Each one is reported."""
     enforced: bool = False
     """The provider compiles the schema into a grammar, so that the model cannot write anything else."""
-    root_union: bool = False
+    output: bool = False
+    """For answers, not for arguments: an object without properties at the root is any object, not an empty one."""
+    any_root: bool = False
+    """The root may be of any type. If not, another value than an object is wrapped in one."""
     closed: bool = False
     """Every object needs `additionalProperties: false`."""
     optional: Literal["keep", "nullable"] = "keep"
@@ -58,11 +65,15 @@ class Dialect(Value, frozen=True):
     recursion: bool = True
     empty_objects: bool = True
     """An object without properties is safe to send, except at the root."""
+    declared_required: bool = False
+    """Every name in `required` must be declared in `properties`."""
     root_description: bool = True
     """A description at the root reaches the model."""
     lone_any_of: bool = False
     """No keyword is allowed beside `anyOf`."""
     formats: frozenset[str] | None = None
+    number_formats: frozenset[str] = frozenset()
+    """The formats of numbers, where `formats` restricts those of strings."""
     patterns: Literal["any", "linear", "simple", "anchored"] = "any"
     """Linear: no lookaround, no backreferences. Simple: also no `\\b`. Anchored: ^…$ only."""
     most_min_items: int | None = None
@@ -107,6 +118,7 @@ _OPENAI_STRICT = Dialect(
     tuples="object",
     enum="primitive",
     ref_siblings=False,
+    declared_required=True,
     formats=_FORMATS,
     patterns="linear",
     depth=10,
@@ -126,7 +138,9 @@ _ANTHROPIC_STRICT = Dialect(
     anything="string",
     tuples="object",
     enum="primitive",
+    ref_siblings=False,
     recursion=False,
+    declared_required=True,
     formats=_FORMATS | {"uri"},
     patterns="simple",
     most_min_items=1,
@@ -155,8 +169,10 @@ _GEMINI = Dialect(
     refs="inline",
     recursion=False,
     empty_objects=False,
+    declared_required=True,
     lone_any_of=True,
     formats=frozenset({"date-time"}),
+    number_formats=frozenset({"int32", "int64", "float", "double"}),
     property_name=r"[a-zA-Z_][a-zA-Z0-9_]{0,63}",
     likely_depth=5,
     likely_states=_GEMINI_STATES,
@@ -167,10 +183,11 @@ _GEMINI_JSON = Dialect(
     _ALL,
     whole=True,
     ref_siblings=False,
+    declared_required=True,
     likely_depth=5,
     likely_states=_GEMINI_STATES,
 )
-_GRAMMAR = Dialect("llguidance", "1.9", _ALL - {"not", "if", "then", "else"}, enforced=True)
+_GRAMMAR = Dialect("llguidance", "1.9", _ALL - {"not", "if", "then", "else"}, enforced=True, declared_required=True)
 
 DIALECTS: dict[str, Dialect] = {
     row.name: row
@@ -192,6 +209,7 @@ DIALECTS: dict[str, Dialect] = {
             tuples="object",
             refs="inline",
             recursion=False,
+            declared_required=True,
             root_description=False,
         ),
         replace(_OPENAI, name="mistral", version="2026-10"),
@@ -258,7 +276,6 @@ def _intersect_dialects(name: str, version: str, rows: Sequence[Dialect]) -> Dia
         frozenset.intersection(*(row.keywords for row in rows)),
         whole=all(row.whole for row in rows),
         enforced=all(row.enforced for row in rows),
-        root_union=all(row.root_union for row in rows),
         maps=strictest("maps", "keep", "entries"),
         anything=strictest("anything", "keep", "string"),
         tuples=strictest("tuples", "keep", "object"),
@@ -268,6 +285,7 @@ def _intersect_dialects(name: str, version: str, rows: Sequence[Dialect]) -> Dia
         ref_siblings=all(row.ref_siblings for row in rows),
         recursion=all(row.recursion for row in rows),
         empty_objects=all(row.empty_objects for row in rows),
+        declared_required=any(row.declared_required for row in rows),
         root_description=all(row.root_description for row in rows),
         lone_any_of=any(row.lone_any_of for row in rows),
         formats=frozenset.intersection(*formats) if formats else None,
@@ -288,11 +306,58 @@ PORTABLE = _intersect_dialects("portable", "2026-10", tuple(DIALECTS.values()))
 DIALECTS[PORTABLE.name] = PORTABLE
 
 
+def _output_row(name: str, row: Dialect, *, any_root: bool = False) -> Dialect:
+    """Derive the row for structured outputs; limits on the number of tools do not apply to them."""
+    return replace(row, name=f"{name}_output", output=True, any_root=any_root, strict_tools=None)
+
+
+# The list for `responseJsonSchema` in google-genai 3.1.0 (types.py); annotations and references are no assertions.
+_GEMINI_ENFORCED = (
+    _ANNOTATIONS
+    | _REFS
+    | _SHAPE
+    | {"format", "prefixItems", "minItems", "maxItems", "minimum", "maximum", "oneOf"}
+    | {"then", "else"}  # reported with `if`
+)
+
+OUTPUT_DIALECTS: dict[str, Dialect] = {
+    row.name: row
+    for row in (
+        _output_row("openai", _OPENAI),
+        _output_row("openai_strict", _OPENAI_STRICT),
+        # `output_config.format` is always enforced: an open object or a bound is rejected (anthropic-sdk-python,
+        # lib/_parse/_transform.py; a 400 without additionalProperties: veryfront/veryfront-code#3918)
+        _output_row("anthropic", _ANTHROPIC_STRICT),
+        _output_row("bedrock", _ANTHROPIC_STRICT),
+        # `responseSchema` and `responseJsonSchema` accept arrays, enums and references at the root
+        _output_row("gemini", _GEMINI, any_root=True),
+        replace(_output_row("gemini_json_schema", _GEMINI_JSON, any_root=True), ignored=_ALL - _GEMINI_ENFORCED),
+        # the server compiles `format` with the grammar converter of llama.cpp; the fields of tools do not apply
+        _output_row("ollama", DIALECTS["gbnf"], any_root=True),
+        _output_row("mistral", DIALECTS["mistral"]),
+        _output_row("cohere", DIALECTS["cohere"]),
+        *(_output_row(name, DIALECTS[name], any_root=True) for name in ("llguidance", "xgrammar", "gbnf")),
+    )
+}
+
+
 def dialect(name: str) -> Dialect:
     """Return the dialect of this name, with or without its version."""
     bare, _, version = name.partition("@")
-    found = DIALECTS.get(bare)
+    found = DIALECTS.get(bare) or OUTPUT_DIALECTS.get(bare)
     if found is None or (version and version != found.version):
-        hint = f"use one of {', '.join(row.id for row in DIALECTS.values())}"
+        hint = f"use one of {', '.join(row.id for row in (*DIALECTS.values(), *OUTPUT_DIALECTS.values()))}"
         raise ConfigError(f"unknown dialect {name!r}", hint=hint)
     return found
+
+
+def output_dialect(name: str, *, strict: bool | None) -> Dialect:
+    """Return the dialect for structured outputs of the provider whose tools use the dialect `name`.
+
+    `strict` makes a difference only where the provider has a relaxed form.
+
+    >>> output_dialect("openai", strict=True).name, output_dialect("anthropic", strict=None).name
+    ('openai_strict_output', 'anthropic_output')
+    """
+    enforced = OUTPUT_DIALECTS.get(f"{name}_strict_output") if strict else None
+    return enforced or OUTPUT_DIALECTS.get(f"{name}_output") or dialect(name)

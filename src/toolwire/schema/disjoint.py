@@ -124,7 +124,7 @@ def _may_satisfy(left: ObjectNode, right: ObjectNode) -> bool:
 def _objects_disjoint(left: ObjectNode, right: ObjectNode, target: RefResolver, budget: StepBudget, depth: int) -> bool:
     """Return True if the required keys of two objects exclude each other, or a common required property is disjoint."""
     # undeclared keys are not written, so a key that one requires and the other does not declare separates them
-    if left.rest is None and right.rest is None:
+    if left.others is None and right.others is None:
         if not _may_satisfy(left, right) and not _may_satisfy(right, left):
             return True
     for key in left.required & right.required:

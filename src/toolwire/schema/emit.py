@@ -13,14 +13,13 @@ from functools import cached_property
 from msgspec.structs import replace
 
 from ..ir.losses import Losses
-from ..ir.pointer import JSON, Object, join
-from ..ir.text import dumps
+from ..ir.pointer import Object
 from . import codec as codecs
 from . import emit_objects, emit_scalars, emit_unions
 from .codec import Codec
 from .dialects import Dialect
-from .emit_context import Emitted
-from .keywords import has_old_forms
+from .emit_annotations import AnnotationEmitter
+from .emit_context import Count, Emitted
 from .nodes import (
     AnyNode,
     ArrayNode,
@@ -35,11 +34,12 @@ from .nodes import (
     StringNode,
     TupleNode,
     UnionNode,
+    annotate,
 )
-from .parameter_budget import ParameterBudget
+from .parameter_budget import ParameterBudget, count_parameters
 from .parse import ParsedSchema
-from .property_names import PropertyNames, mentions_illegal
-from .refs import recursive_definitions
+from .property_names import PropertyNames
+from .refs import recursive_definitions, refs_in
 from .step_budget import StepBudget, json_size
 
 __all__ = ["Emitter"]
@@ -58,24 +58,19 @@ _REPEATED, _REPEATED_PER_VALUE = 20_000, 4
 """The total size of the output; inlined references repeat the same descriptions and enums."""
 
 
-class Emitter:
+class Emitter(AnnotationEmitter):
     """Emits one schema in one dialect."""
 
     def __init__(self, source: ParsedSchema, dialect: Dialect, losses: Losses, changed: frozenset[str]) -> None:
         """Prepare to emit `source`. `changed`: definitions whose values an earlier pass found to change their shape."""
-        self.dialect = dialect
-        self.losses = losses
+        super().__init__(source, dialect, losses)
         self.defs: dict[str, Object] = {}
         self.changed = set(changed)  # definitions whose values change their shape
         self._source = source
-        self._unchecked = {one.pattern: one.reason for one in source.unchecked}
-        self.reported: set[str] = set()
-        """Patterns that have been reported."""
         self._names: dict[str, str] = {}  # definition → its name under `$defs`
         self._free_names = PropertyNames(None, ())
         self._codecs: dict[str, Codec | None] = {}
         self._ref_stack: list[str] = []  # targets being emitted, to detect recursion
-        self._root_object: ObjectNode | None = None
         self._definition_stack = [""]  # the definitions being emitted; "" is the root
         self._refs: dict[str, set[str]] = {}  # definition → those that it refers to
         self._postponed: list[str] = []  # definitions to emit from an empty stack
@@ -110,31 +105,27 @@ class Emitter:
         return emitted
 
     def _emit_root(self) -> Emitted:
-        """Emit the root, which must be an object, whatever the schema is."""
+        """Emit the root: as it is where the dialect accepts any type there, otherwise as an object."""
         node = self._source.root
+        if self.dialect.any_root and not isinstance(node, NeverNode):
+            return self.emit(node, 0)
         seen = 0
         while isinstance(node, RefNode) and seen < MAX_UNROLL + 8:
             found = self.find_target(node.target)
-            node = (
-                AnyNode(at=node.at)
-                if found is None
-                else replace(found, annotations={**found.annotations, **node.annotations})
-            )
+            node = AnyNode(at=node.at) if found is None else annotate(found, node, override=True)
             seen += 1
-        if isinstance(node, AnyNode):
-            node = ObjectNode(
-                rest=AnyNode(at=node.at), annotations=node.annotations, unmodelled=node.unmodelled, at=node.at
-            )
+        if isinstance(node, AnyNode) and not self.dialect.output:
+            node = annotate(ObjectNode(rest=AnyNode(at=node.at), at=node.at, origins=node.origins), node)
         if isinstance(node, NeverNode):
             self.losses.add(node.at, "schema", "weakened", "no value can match it", "error")
             node = ObjectNode(at=node.at, annotations=node.annotations)
         if isinstance(node, UnionNode) and not self.dialect.enforced:
             node = _merge_branches(node) or node
         if isinstance(node, ObjectNode):
-            self._root_object = node
+            self.root_object = node
             return emit_objects.emit_object(self, node, 0, root=True)
         self.losses.add(
-            node.at, "root", "rewritten", "arguments must be an object: the value is wrapped in `value`", "info"
+            node.at, "root", "rewritten", "the root must be an object: the value is wrapped in `value`", "info"
         )
         inner = self.emit(node, 1)
         schema = self.close_object({"type": "object", "properties": {"value": inner.schema}, "required": ["value"]})
@@ -182,89 +173,9 @@ class Emitter:
 
     def emit_null(self, node: Node) -> Emitted:
         if self.dialect.null != "type":
-            word = self.add_description({"type": "string", "enum": ["null"]}, node, [])
-            return Emitted(word, codecs.enum_codec([None], ["null"]))
+            codec = codecs.enum_codec([None], ["null"])
+            return Emitted(self.add_description({"type": "string", "enum": ["null"]}, node, [], codec), codec)
         return Emitted(self.add_description({"type": "null"}, node, []))
-
-    # descriptions
-
-    def add_description(self, schema: Object, node: Node, remarks: list[str]) -> Object:
-        """Add the description, followed by the constraints that the dialect cannot express."""
-        can = self.dialect.keywords
-        annotations = node.annotations
-        for keyword, value in node.unmodelled.items():
-            if self._can_repeat(node, keyword, value):
-                schema.update(value if keyword == "if" else {keyword: value})
-                continue
-            remarks = [*remarks, f"{keyword}: {emit_scalars.shorten(value)}"]
-            self.report_unenforced(node, keyword)
-        if "default" in annotations:
-            if "default" in can:
-                schema["default"] = annotations["default"]
-            elif annotations["default"] is not None:
-                remarks = [*remarks, f"default: {emit_scalars.shorten(annotations['default'])}"]
-            else:
-                self.report_omitted(node, "default", "a default of null means the same as absent")
-        for keyword in ("title", "examples", "example", "deprecated"):
-            if keyword in annotations and keyword in can:
-                schema[keyword] = annotations[keyword]
-            elif keyword in annotations:
-                self.report_omitted(node, keyword, "the dialect has no keyword for it")
-        said = annotations.get("description")
-        text = said if type(said) is str else ""
-        if remarks and self._is_description_read(node):
-            note = "; ".join(remarks)
-            text = f"{text} ({note})" if text else note
-        if text:
-            schema["description"] = text
-        return schema
-
-    def _can_repeat(self, node: Node, keyword: str, value: JSON) -> bool:
-        """Return True if an assertion that nodes have no field for can be emitted unchanged.
-
-        A reference may point to a definition that is not emitted, and `unevaluated…` depends on other subschemas, which
-        are no longer there.
-        """
-        if keyword not in self.dialect.keywords or self.dialect.enforced:
-            return False
-        if keyword.startswith(("$", "unevaluated")) or "$ref" in dumps(value) or has_old_forms(value):
-            return False
-        if mentions_illegal(self.dialect.property_name, {keyword: value}):
-            return False
-        return not (self._is_root(node) and keyword in ("anyOf", "oneOf", "allOf", "not"))
-
-    def _is_description_read(self, node: Node) -> bool:
-        return not self._is_root(node) or self.dialect.root_description
-
-    def _is_root(self, node: Node) -> bool:
-        """Return True also if a reference or a combinator at the root resolves to the node."""
-        return node.at == "" or node is self._root_object
-
-    def report_unenforced(self, node: Node, keyword: str, detail: str = "") -> None:
-        note = "stated in the description" if self._is_description_read(node) else "not stated"
-        self.losses.add(node.at + join(keyword), keyword, "weakened", detail or f"{note}, checked afterwards")
-
-    def report_pattern(self, node: Node, pattern: str, is_sent: bool) -> None:
-        """Report a pattern that the provider or the local validator does not check."""
-        self.reported.add(pattern)
-        reason = self._unchecked.get(pattern)
-        if reason is None:
-            if not is_sent:
-                self.report_unenforced(node, "pattern")
-        elif is_sent:
-            self.losses.add(
-                f"{node.at}/pattern", "pattern", "weakened", f"checked by the provider only: {reason}", "info"
-            )
-        else:
-            note = "stated in the description" if self._is_description_read(node) else "not stated"
-            self.report_unenforced(node, "pattern", f"{note}, checked nowhere: {reason}")
-
-    def report_omitted(self, node: Node, keyword: str, detail: str) -> None:
-        """Report a dropped keyword that changes no accepted value."""
-        self.losses.add(node.at + join(keyword), keyword, "dropped", detail, "info")
-
-    def report_rewrite(self, node: Node, concept: str, detail: str) -> None:
-        self.losses.add(node.at, concept, "rewritten", detail, "info")
 
     # scalars
 
@@ -272,37 +183,29 @@ class Emitter:
         if self.dialect.anything == "keep":
             return Emitted(self.add_description({}, node, []))
         self.report_rewrite(node, "any value", "sent as JSON in a string")
-        return Emitted(self.add_description({"type": "string"}, node, ["JSON text"]), codecs.json_string_codec())
+        codec = codecs.json_string_codec()
+        return Emitted(self.add_description({"type": "string"}, node, ["JSON text"], codec), codec)
 
     def _emit_json_string(self, node: Node, cause: str) -> Emitted:
         """Emit a value that the dialect cannot describe as JSON in a string, which is checked when it is lifted."""
         self.losses.add(node.at, "schema", "weakened", f"{cause}: sent as JSON in a string")
         annotations = {} if self._remaining_size.exhausted else node.annotations
         plain = replace(node, unmodelled={}, annotations=annotations)
-        return Emitted(self.add_description({"type": "string"}, plain, ["JSON text"]), codecs.json_string_codec())
+        codec = codecs.json_string_codec()
+        return Emitted(self.add_description({"type": "string"}, plain, ["JSON text"], codec), codec)
 
     # containers
 
     def _emit_array(self, node: ArrayNode, depth: int) -> Emitted:
-        """Emit an array; `minItems` above the limit of the dialect is reduced to it and stated in the description."""
         inner = self.emit(node.items or AnyNode(at=node.at), depth)
         out: Object = {"type": "array"}
         if inner.schema or self.dialect.anything != "keep":
             out["items"] = inner.schema
         remarks: list[str] = []
-        for keyword, value in (("minItems", node.min_items or None), ("maxItems", node.max_items)):
-            if value is None:
-                continue
-            most = self.dialect.most_min_items if keyword == "minItems" else None
-            if keyword in self.dialect.keywords and (most is None or value <= most):
-                out[keyword] = value
-                continue
-            if keyword in self.dialect.keywords and most is not None:
-                out[keyword] = most
-            remarks.append(f"{keyword}: {value}")
-            self.report_unenforced(node, keyword)
+        counts = (Count("minItems", "minItems", node.min_items or None), Count("maxItems", "maxItems", node.max_items))
+        self.add_counts(out, remarks, node, counts)
         codec = None if inner.codec is None else codecs.array_codec(inner.codec)
-        return Emitted(self.add_description(out, node, remarks), codec)
+        return Emitted(self.add_description(out, node, remarks, codec), codec)
 
     def close_object(self, schema: Object) -> Object:
         if self.dialect.closed:
@@ -354,16 +257,23 @@ class Emitter:
             if self._ref_stack.count(node.target) > MAX_UNROLL or (
                 recursive and not self.dialect.recursion and self._ref_stack.count(node.target) >= MAX_UNROLL
             ):
-                return self._emit_json_string(
-                    replace(found, annotations={**found.annotations, **node.annotations}),
-                    "the definition contains itself",
-                )
-            if self.dialect.refs == "inline" or node.target in self._recursive_names:
+                return self._emit_json_string(annotate(found, node, override=True), "the definition contains itself")
+            must_inline = self.dialect.refs == "inline" or node.target in self._recursive_names
+            if must_inline or self._is_better_inline(node, found):
                 self._ref_stack.append(node.target)
-                inner = self.emit(replace(found, annotations={**found.annotations, **node.annotations}), depth)
+                inner = self.emit(annotate(found, node, override=True), depth)
                 self._ref_stack.pop()
                 return inner
         return self._emit_kept_ref(node)
+
+    def _is_better_inline(self, node: RefNode, found: Node) -> bool:
+        """Return True if keywords beside `$ref` would need a union around it, and the dialect limits unions.
+
+        A definition that counts against a limit itself, or has references, stays where it is.
+        """
+        limited = not self.dialect.ref_siblings and self.dialect.union_parameters is not None
+        has_siblings = bool(node.unmodelled) or not node.annotations.keys() <= {"title"}
+        return limited and has_siblings and not refs_in(found) and count_parameters([found]) == (0, 0)
 
     @cached_property
     def _recursive_names(self) -> frozenset[str]:
@@ -383,14 +293,14 @@ class Emitter:
             else:
                 self._write_definition(target)
         ref: Object = {"$ref": f"#/$defs/{self._names[target]}"}
-        out = self.add_description({}, replace(node, unmodelled={}), [])
-        out.pop("title", None)
+        codec = self._codecs.get(target)
+        if target not in self._codecs and target in self.changed:
+            codec = codecs.ref_codec(self._codecs, target)
+            node = self.without_values(node)
+        out = self.add_description({}, self.drop_weak_siblings(node), [], codec)
         if out:
             ref = {"anyOf": [ref], **out} if not self.dialect.ref_siblings else {**ref, **out}
-        if target in self._codecs:
-            codec = self._codecs[target]
-            return Emitted(ref, codec)
-        return Emitted(ref, codecs.ref_codec(self._codecs, target) if target in self.changed else None)
+        return Emitted(ref, codec)
 
     def _write_definition(self, target: str) -> None:
         """Emit a definition into `defs`, and record in `changed` that its values change their shape."""
@@ -427,20 +337,16 @@ def _merge_branches(node: UnionNode) -> ObjectNode | None:
         if (
             not isinstance(other, ObjectNode)
             or other.properties.keys() != first.properties.keys()
-            or other.rest != first.rest
+            or (other.rest, other.patterns) != (first.rest, first.patterns)
         ):
             return None
         if any(
-            replace(inner, at="") != replace(first.properties[name], at="") for name, inner in other.properties.items()
+            replace(inner, at="", origins={}) != replace(first.properties[name], at="", origins={})
+            for name, inner in other.properties.items()
         ):
             return None
         required &= other.required
     wanted = [{"required": sorted(branch.required)} for branch in node.branches if isinstance(branch, ObjectNode)]
-    unmodelled = {**node.unmodelled, "oneOf" if node.one_of else "anyOf": wanted}
-    return replace(
-        first,
-        required=required,
-        annotations={**first.annotations, **node.annotations},
-        unmodelled=unmodelled,
-        at=node.at,
-    )
+    keyword = "oneOf" if node.one_of else "anyOf"
+    alternatives = AnyNode(unmodelled={keyword: wanted}, at=node.at)
+    return annotate(annotate(replace(first, required=required), node, override=True), alternatives)

@@ -10,10 +10,11 @@ from . import codec as codecs
 from . import emit_scalars
 from .codec import Codec, FieldCodec
 from .dialects import Dialect
-from .emit_context import EmitContext, Emitted
-from .nodes import AnyNode, ArrayNode, EnumNode, NeverNode, Node, ObjectNode, TupleNode
+from .emit_context import Count, EmitContext, Emitted
+from .nodes import AnyNode, ArrayNode, EnumNode, NeverNode, Node, ObjectNode, TupleNode, annotate, is_free
 from .parameter_budget import UNSET
 from .property_names import PropertyNames
+from .scalars import parse_count
 
 __all__ = ["emit_object", "emit_tuple"]
 
@@ -22,32 +23,35 @@ def emit_tuple(emitter: EmitContext, node: TupleNode, depth: int) -> Emitted:
     """Emit a tuple as `prefixItems`, or as an object with one property per item where the dialect has none."""
     if not node.items:
         max_items = node.max_items if node.rest is not None else 0
-        rest = ArrayNode(
-            node.rest, node.min_items, max_items, annotations=node.annotations, unmodelled=node.unmodelled, at=node.at
-        )
-        return emitter.emit(rest, depth)
+        return emitter.emit(annotate(ArrayNode(node.rest, node.min_items, max_items, at=node.at), node), depth)
     if emitter.dialect.tuples == "keep" and "prefixItems" in emitter.dialect.keywords:
         return _emit_prefix_items(emitter, node, depth)
     emitter.report_rewrite(node, "tuple", "sent as an object with one property per item")
-    places = {f"item_{index}": item for index, item in enumerate(node.items)}
-    required = frozenset(f"item_{index}" for index in range(min(node.min_items, len(node.items))))
-    for index, item in enumerate(node.items):
+    items = node.items if node.max_items is None else node.items[: node.max_items]
+    shape, rest_name = _tuple_object(node, items)
+    for index, item in enumerate(items):
         if index >= node.min_items and emitter.accepts_null(item):
-            emitter.report_unenforced(item, "null", "a trailing null in the list arrives as absent")
-    rest_name = None
-    if node.rest is not None and not (node.max_items is not None and node.max_items <= len(node.items)):
-        rest_name = "rest"
-        places[rest_name] = ArrayNode(node.rest, at=node.at)
-    shape = ObjectNode(
-        places, required, None, True, annotations=node.annotations, unmodelled=node.unmodelled, at=node.at
-    )
+            emitter.losses.add(item.at, "null", "weakened", "a trailing null in the list arrives as absent")
     emitted = emit_object(emitter, shape, depth)
-    inner = codecs.tuple_codec([emitter.accepts_null(item) for item in node.items], rest_name)
-    if emitted.codec is None:
-        return Emitted(emitted.schema, inner)
-    outer = emitted.codec
-    both = Codec(lambda value: inner.lift(outer.lift(value)), lambda value: outer.encode(inner.encode(value)))
-    return Emitted(emitted.schema, both)
+    codec = codecs.tuple_codec([emitter.accepts_null(item) for item in items], rest_name)
+    if emitted.codec is not None:
+        inner, outer = codec, emitted.codec
+        codec = Codec(lambda value: inner.lift(outer.lift(value)), lambda value: outer.encode(inner.encode(value)))
+    return Emitted(emitter.add_description(emitted.schema, node, [], codec), codec)
+
+
+def _tuple_object(node: TupleNode, items: tuple[Node, ...]) -> tuple[ObjectNode, str | None]:
+    """Return a tuple as an object, and the name of the property for items after the first ones."""
+    places: dict[str, Node] = {f"item_{index}": item for index, item in enumerate(items)}
+    required = {f"item_{index}" for index in range(min(node.min_items, len(items)))}
+    most = None if node.max_items is None else node.max_items - len(items)
+    rest_name = None
+    if node.rest is not None and most != 0:
+        rest_name = "rest"
+        least = max(node.min_items - len(items), 0)
+        places[rest_name] = ArrayNode(node.rest, least, most, at=node.at, origins=node.origins)
+        required |= {rest_name} if least else set()
+    return ObjectNode(places, frozenset(required), None, True, at=node.at), rest_name
 
 
 def _emit_prefix_items(emitter: EmitContext, node: TupleNode, depth: int) -> Emitted:
@@ -68,7 +72,7 @@ def _emit_prefix_items(emitter: EmitContext, node: TupleNode, depth: int) -> Emi
     rest_codec = None if rest is None else rest.codec
     has_codec = rest_codec is not None or any(codec is not None for codec in item_codecs)
     codec = codecs.positional_codec(item_codecs, rest_codec) if has_codec else None
-    return Emitted(emitter.add_description(out, node, []), codec)
+    return Emitted(emitter.add_description(out, node, [], codec), codec)
 
 
 def emit_object(emitter: EmitContext, node: ObjectNode, depth: int, *, root: bool = False) -> Emitted:
@@ -77,17 +81,19 @@ def emit_object(emitter: EmitContext, node: ObjectNode, depth: int, *, root: boo
     Optional properties become required and nullable, or get a string for absent, where the dialect requires it.
     """
     dialect = emitter.dialect
-    if node.rest is not None and not node.properties and dialect.maps == "entries" and not root:
-        return _emit_map(emitter, node, depth)
-    if not node.properties and node.rest is None and not dialect.empty_objects and not root:
-        return emit_scalars.emit_enum(emitter, EnumNode(({},), annotations=node.annotations, at=node.at))
+    if not node.properties and not root:
+        others = node.others
+        if others is not None and dialect.maps == "entries":
+            return _emit_map(emitter, node, others, depth)
+        if others is None and not dialect.empty_objects:
+            return emit_scalars.emit_enum(emitter, annotate(EnumNode(({},), at=node.at, origins=node.origins), node))
     keys = PropertyNames(dialect.property_name, node.properties)
     known: list[FieldCodec] = []
     properties: Object = {}
     required: list[str] = []
     for name, inner in node.properties.items():
         if isinstance(inner, NeverNode):
-            emitter.losses.add(inner.at or node.at, "property", "dropped", "no value can match it", "error")
+            _emit_forbidden(emitter, node, inner, keys.legal_name(name), properties)
             continue
         optional, drops_null = name not in node.required, False
         if optional and emitter.budget.is_tight:
@@ -116,6 +122,14 @@ def emit_object(emitter: EmitContext, node: ObjectNode, depth: int, *, root: boo
     return _complete_object(emitter, node, depth, known, properties, required, keys)
 
 
+def _emit_forbidden(emitter: EmitContext, node: ObjectNode, inner: Node, lowered_name: str, properties: Object) -> None:
+    """Emit a property that no value matches as false; without boolean schemas, drop it."""
+    if emitter.dialect.anything == "keep":
+        properties[lowered_name] = False
+    else:
+        emitter.losses.add(inner.at or node.at, "property", "dropped", "no value can match it", "error")
+
+
 def _emit_with_unset(
     emitter: EmitContext, name: str, lowered_name: str, node: Node, enum: EnumNode, properties: Object
 ) -> FieldCodec:
@@ -123,8 +137,8 @@ def _emit_with_unset(
     emitter.report_rewrite(node, "optional property", f"sent as required, with {UNSET!r} for absent")
     labels = [value if type(value) is str else dumps(value) for value in enum.values]
     schema: Object = {"type": "string", "enum": [*labels, UNSET]}
-    properties[lowered_name] = emitter.add_description(schema, node, [])
     inner = codecs.enum_codec(enum.values, labels)
+    properties[lowered_name] = emitter.add_description(schema, node, [], inner)
     return FieldCodec(name, lowered_name, inner, True, UNSET, drops_null=True)
 
 
@@ -142,46 +156,85 @@ def _complete_object(
     more, more_codec, more_fills = None, None, False
     remarks: list[str] = []
     out: Object = {"type": "object", "properties": properties, "required": required}
-    if node.rest is not None and dialect.maps == "entries":
+    others = node.others
+    if others is not None and dialect.maps == "entries":
         more = keys.allocate("additional_properties")
-        others = replace(node, properties={}, required=frozenset(), annotations={}, unmodelled={}, at=node.at)
-        emitted = _emit_map(emitter, others, depth + 1)
-        more_codec, more_fills = emitted.codec, dialect.optional == "nullable"
+        emitted = _emit_map(emitter, ObjectNode(at=node.at), others, depth + 1)
+        more_codec, more_fills = emitted.codec, dialect.optional == "nullable" or emitter.budget.must_fill()
         properties[more] = emitter.make_nullable(emitted.schema) if more_fills else emitted.schema
         if more_fills:
             required.append(more)
-    elif node.rest is not None:
-        inner = emitter.emit(node.rest, depth + 1)
-        more_codec = inner.codec
-        if "additionalProperties" in dialect.keywords:
-            out["additionalProperties"] = inner.schema or True
-        else:
-            remarks = [f"additionalProperties: {emit_scalars.shorten(inner.schema or True)}"]
-            emitter.report_unenforced(node, "additionalProperties")
-    elif node.closed and "additionalProperties" in dialect.keywords:
-        out["additionalProperties"] = False
-    elif node.closed:
-        emitter.report_omitted(
-            node, "additionalProperties", "other properties are rejected when the arguments are validated"
-        )
-    out = emitter.add_description(emitter.close_object(out), node, remarks)
+    else:
+        node = _emit_patterns(emitter, node, depth, out)
+        more_codec = _emit_undeclared(emitter, node, depth, out, remarks)
+    out = emitter.close_object(out)
     changes = (
         more is not None
         or more_codec is not None
         or any(f.codec or f.is_filled or f.drops_null or f.name != f.lowered_name for f in known)
     )
-    if not changes:
-        return Emitted(_drop_empty_required(out, dialect))
-    return Emitted(_drop_empty_required(out, dialect), codecs.object_codec(known, more, more_codec, more_fills))
+    codec = codecs.object_codec(known, more, more_codec, more_fills) if changes else None
+    out = emitter.add_description(out, node, remarks, codec, repeats=more is None)
+    return Emitted(_drop_empty_required(out, dialect), codec)
 
 
-def _emit_map(emitter: EmitContext, node: ObjectNode, depth: int) -> Emitted:
-    """Emit a map as a list of entries."""
+def _emit_undeclared(
+    emitter: EmitContext, node: ObjectNode, depth: int, out: Object, remarks: list[str]
+) -> Codec | None:
+    """Emit `additionalProperties` for the keys that are not declared; return the codec of their values."""
+    can, others = emitter.dialect.keywords, node.others
+    if others is not None:
+        if not node.properties and "patternProperties" not in out and is_free(node):
+            del out["properties"]  # an object that declares nothing is any object
+            return None
+        inner = emitter.emit(others, depth + 1)
+        if "additionalProperties" in can:
+            out["additionalProperties"] = inner.schema or True
+        else:
+            remarks.append(f"additionalProperties: {emit_scalars.shorten(inner.schema or True)}")
+            emitter.report_unenforced(node, "additionalProperties")
+        return inner.codec
+    if node.closed and "additionalProperties" in can:
+        out["additionalProperties"] = False
+    elif node.closed:
+        detail = "other properties are rejected when the arguments are validated"
+        emitter.report_omitted(node, "additionalProperties", detail)
+    return None
+
+
+def _emit_patterns(emitter: EmitContext, node: ObjectNode, depth: int, out: Object) -> ObjectNode:
+    """Emit `patternProperties` where the dialect has it, and no value changes; return the node without them."""
+    if not node.patterns or "patternProperties" not in emitter.dialect.keywords:
+        return node
+    emitted = {
+        pattern: None if isinstance(inner, NeverNode) else emitter.emit(inner, depth + 1)
+        for pattern, inner in node.patterns.items()
+    }
+    if any(one is not None and one.codec is not None for one in emitted.values()):
+        return node
+    out["patternProperties"] = {pattern: False if one is None else one.schema for pattern, one in emitted.items()}
+    unmodelled = {keyword: value for keyword, value in node.unmodelled.items() if keyword != "patternProperties"}
+    return replace(node, patterns={}, unmodelled=unmodelled)
+
+
+def _emit_map(emitter: EmitContext, node: ObjectNode, others: Node, depth: int) -> Emitted:
+    """Emit a map as a list of entries; bounds on the number of properties become bounds on the number of entries."""
     emitter.report_rewrite(node, "map", "sent as a list of keys and values")
-    inner = emitter.emit(node.rest or AnyNode(at=node.at), depth + 1)
+    inner = emitter.emit(others, depth + 1)
+    codec = codecs.map_codec(inner.codec)
     entry = {"type": "object", "properties": {"key": {"type": "string"}, "value": inner.schema}}
     out: Object = {"type": "array", "items": emitter.close_object({**entry, "required": ["key", "value"]})}
-    return Emitted(emitter.add_description(out, node, ["a list of key and value pairs"]), codecs.map_codec(inner.codec))
+    remarks = ["a list of key and value pairs"]
+    low, high = (parse_count(node.unmodelled.get(keyword)) for keyword in _PROPERTY_COUNTS)
+    counts = (Count("minItems", "minProperties", low or None), Count("maxItems", "maxProperties", high))
+    emitter.add_counts(out, remarks, node, counts)
+    if out.get("minItems", 0) > 1:
+        emitter.report_unenforced(node, "minProperties", "sent as minItems: a key that is repeated counts twice")
+    rest = {keyword: value for keyword, value in node.unmodelled.items() if keyword not in _PROPERTY_COUNTS}
+    return Emitted(emitter.add_description(out, replace(node, unmodelled=rest), remarks, codec), codec)
+
+
+_PROPERTY_COUNTS = ("minProperties", "maxProperties")
 
 
 def _drop_empty_required(out: Object, dialect: Dialect) -> Object:

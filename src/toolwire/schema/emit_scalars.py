@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from operator import itemgetter
+from typing import TypeAlias
 
 from ..ir.pointer import JSON, Object
 from ..ir.text import dumps
 from . import codec as codecs
 from .codec import Codec
-from .conform import enum_length_problem
+from .conform import enum_length_problem, is_enum_value
 from .emit_context import EmitContext, Emitted
 from .formats import ASSERTED, INCOMPLETE, format_pattern
 from .nodes import EnumNode, Node, NumberNode, StringNode
@@ -68,7 +70,9 @@ def _emit_format(
         and is_supported(generated, writer.dialect.patterns)
     ):
         if name in INCOMPLETE:
-            writer.report_rewrite(node, "format", f"sent as a pattern, which does not cover {INCOMPLETE[name]}")
+            writer.report_rewrite(
+                node, "format", f"sent as a pattern, which does not cover {INCOMPLETE[name]}", "format"
+            )
         return generated
     remarks.append(f"format: {name}")
     if name in ASSERTED:
@@ -84,16 +88,11 @@ def emit_number(writer: EmitContext, node: NumberNode) -> Emitted:
     can = writer.dialect.keywords
     bounds = _effective_bounds(node)
     unsupported = [keyword for keyword in bounds if keyword not in can]
-    if unsupported and node.integer and (listed := _listed_integers(bounds)) is not None:
-        written, codec = _enum_values(writer, node, list(listed))
-        return Emitted(writer.add_description(written, node, []), codec)
-    if unsupported and node.integer and (digits := _digits_pattern(writer, bounds)) is not None:
-        writer.report_rewrite(node, "whole number", "sent as its digits in a string, so that the bounds are enforced")
-        out = writer.add_description({"type": "string", "pattern": digits}, node, ["a whole number"])
-        return Emitted(out, codecs.integer_string_codec())
-    out = {"type": "integer" if node.integer else "number"}
+    if unsupported and node.integer and (rewritten := _emit_bounded_integer(writer, node, bounds)) is not None:
+        return rewritten
+    out: Object = {"type": "integer" if node.integer else "number"}
     remarks: list[str] = []
-    for keyword, value in bounds.items():
+    for keyword, (value, source) in bounds.items():
         inclusive = keyword.replace("exclusiveM", "m")
         if keyword in can:
             out[keyword] = value
@@ -101,16 +100,51 @@ def emit_number(writer: EmitContext, node: NumberNode) -> Emitted:
         if inclusive != keyword and inclusive in can and inclusive not in bounds:
             out[inclusive] = value
         remarks.append(f"{keyword}: {value}")
-        writer.report_unenforced(node, keyword)
+        writer.report_unenforced(node, source)
+    if node.format is not None and _allows_number_format(writer, node.format):
+        out["format"] = node.format
+    elif node.format is not None:
+        writer.report_omitted(node, "format", "the dialect does not have this format for numbers")
     return Emitted(writer.add_description(out, node, remarks))
 
 
-def _digits_pattern(writer: EmitContext, bounds: dict[str, float]) -> str | None:
-    """Return a pattern that enforces the bounds if the provider enforces patterns but not bounds."""
+def _allows_number_format(writer: EmitContext, name: str) -> bool:
+    row = writer.dialect
+    return "format" in row.keywords and (row.formats is None or name in row.number_formats)
+
+
+def _emit_bounded_integer(writer: EmitContext, node: NumberNode, bounds: Bounds) -> Emitted | None:
+    """Emit an integer so that its bounds are enforced by an enum, or by a pattern; None if neither is possible."""
+    if (listed := _listed_integers(bounds)) is not None:
+        written, codec = _enum_values(writer, node, list(listed))
+    elif (digits := _digits_pattern(writer, bounds)) is not None:
+        writer.report_rewrite(node, "whole number", "sent as its digits in a string, so that the bounds are enforced")
+        written, codec = {"type": "string", "pattern": digits}, codecs.integer_string_codec()
+    else:
+        return None
+    if node.format is not None:
+        writer.report_omitted(node, "format", "the bounds are enforced instead")
+    remarks = ["a whole number"] if "pattern" in written else []
+    return Emitted(writer.add_description(written, node, remarks, codec), codec)
+
+
+def _digits_pattern(writer: EmitContext, bounds: Bounds) -> str | None:
+    """Return a pattern that enforces the bounds if the provider enforces patterns but not bounds.
+
+    Bounds that only keep a number exact in a double are not worth another type: generators write them everywhere.
+    """
     if not writer.dialect.enforced or "pattern" not in writer.dialect.keywords or "multipleOf" in bounds:
         return None
-    low, high = bounds.get("minimum"), bounds.get("maximum")
-    return range_pattern(None if low is None else int(low), None if high is None else int(high))
+    low, high = (
+        None if (bound := bounds.get(keyword)) is None else int(bound[0]) for keyword in ("minimum", "maximum")
+    )
+    if all(bound is None or abs(bound) >= _LEAST_EXACT_LIMIT for bound in (low, high)):
+        return None
+    return range_pattern(low, high)
+
+
+_LEAST_EXACT_LIMIT = 2**53 - 1
+"""The largest integer that JSON parsers with doubles keep exactly (RFC 8259, section 6)."""
 
 
 def emit_enum(writer: EmitContext, node: EnumNode) -> Emitted:
@@ -133,15 +167,12 @@ def emit_enum(writer: EmitContext, node: EnumNode) -> Emitted:
     out, codec = _enum_values(writer, node, values)
     if null:
         out["nullable"] = True
-    return Emitted(writer.add_description(out, node, []), codec)
+    return Emitted(writer.add_description(out, node, [], codec), codec)
 
 
 def _enum_values(writer: EmitContext, node: Node, values: list[JSON]) -> tuple[Object, Codec | None]:
     """Return the schema of an enum, with string values and their codec if the dialect does not allow these values."""
-    policy = writer.dialect.enum
-    if policy == "any" and writer.dialect.anything == "string":
-        policy = "primitive"  # a list would need a schema for its items
-    unsupported_values = [value for value in values if not _allowed_in_enum(value, policy)]
+    unsupported_values = [value for value in values if not is_enum_value(value, writer.dialect)]
     if not unsupported_values:
         return {"type": _type_names(values), "enum": values} if values else {"type": "string"}, None
     names: dict[str, None] = {}
@@ -150,7 +181,8 @@ def _enum_values(writer: EmitContext, node: Node, values: list[JSON]) -> tuple[O
         while name in names:
             name += " "
         names[name] = None
-    writer.report_rewrite(node, "enum", "the values are sent as strings")
+    is_enum = isinstance(node, EnumNode)
+    writer.report_rewrite(node, "whole number", "the values are sent as strings", "enum" if is_enum else None)
     return {"type": "string", "enum": list(names)}, codecs.enum_codec(values, list(names))
 
 
@@ -159,48 +191,50 @@ def shorten(value: JSON) -> str:
     return text if len(text) <= 300 else f"{text[:297]}…"
 
 
-def _effective_bounds(node: NumberNode) -> dict[str, float]:
-    """Return the bounds by keyword; those of an integer are rounded inwards and made inclusive."""
-    low, high, exclusive_minimum, exclusive_maximum = (
-        node.minimum,
-        node.maximum,
-        node.exclusive_minimum,
-        node.exclusive_maximum,
-    )
-    if node.integer:
-        if exclusive_minimum is not None:
-            low, exclusive_minimum = max(math.floor(exclusive_minimum) + 1, low if low is not None else -math.inf), None
-        if exclusive_maximum is not None:
-            high, exclusive_maximum = (
-                min(math.ceil(exclusive_maximum) - 1, high if high is not None else math.inf),
-                None,
-            )
-        low = None if low is None else math.ceil(low)
-        high = None if high is None else math.floor(high)
-    pairs = {
-        "minimum": low,
-        "maximum": high,
-        "exclusiveMinimum": exclusive_minimum,
-        "exclusiveMaximum": exclusive_maximum,
+Bounds: TypeAlias = dict[str, tuple[float, str]]
+"""Bounds by keyword: the value, and the keyword of the source that it comes from."""
+
+
+def _effective_bounds(node: NumberNode) -> Bounds:
+    """Return the bounds; those of an integer are rounded inwards and made inclusive."""
+    pairs: dict[str, float | None] = {
+        "minimum": node.minimum,
+        "maximum": node.maximum,
+        "exclusiveMinimum": node.exclusive_minimum,
+        "exclusiveMaximum": node.exclusive_maximum,
         "multipleOf": node.multiple_of,
     }
-    return {keyword: value for keyword, value in pairs.items() if value is not None}
+    bounds = {keyword: (value, keyword) for keyword, value in pairs.items() if value is not None}
+    return _integer_bounds(bounds) if node.integer else bounds
 
 
-def _listed_integers(bounds: dict[str, float]) -> list[int] | None:
-    low, high, step = bounds.get("minimum"), bounds.get("maximum"), bounds.get("multipleOf")
+def _integer_bounds(bounds: Bounds) -> Bounds:
+    """Round the bounds of an integer inwards, and make them inclusive."""
+    low = [(math.ceil(value), source) for value, source in _present(bounds, "minimum")]
+    low += [(math.floor(value) + 1, source) for value, source in _present(bounds, "exclusiveMinimum")]
+    high = [(math.floor(value), source) for value, source in _present(bounds, "maximum")]
+    high += [(math.ceil(value) - 1, source) for value, source in _present(bounds, "exclusiveMaximum")]
+    out: Bounds = {}
+    if low:
+        out["minimum"] = max(low, key=itemgetter(0))
+    if high:
+        out["maximum"] = min(high, key=itemgetter(0))
+    if "multipleOf" in bounds and bounds["multipleOf"][0] != 1:  # every integer is a multiple of 1
+        out["multipleOf"] = bounds["multipleOf"]
+    return out
+
+
+def _present(bounds: Bounds, keyword: str) -> list[tuple[float, str]]:
+    return [bounds[keyword]] if keyword in bounds else []
+
+
+def _listed_integers(bounds: Bounds) -> list[int] | None:
+    """Return the integers within the bounds if they are few enough to be listed."""
+    low, high, step = (bounds.get(keyword, (None, ""))[0] for keyword in ("minimum", "maximum", "multipleOf"))
     if low is None or high is None or not 0 <= high - low < MAX_LISTED_INTEGERS * (step or 1):
         return None
     values = [value for value in range(int(low), int(high) + 1) if not step or (value / step).is_integer()]
     return values if 0 < len(values) <= MAX_LISTED_INTEGERS else None
-
-
-def _allowed_in_enum(value: JSON, policy: str) -> bool:
-    if policy == "any":
-        return True
-    if policy == "primitive":
-        return type(value) not in (dict, list)
-    return type(value) is str and value != ""
 
 
 TYPE_NAMES = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null", list: "array"}

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
-from msgspec.structs import replace
-
 from ..ir.pointer import Object
 from . import codec as codecs
 from . import emit_scalars
+from .codec import Codec
 from .disjoint import are_disjoint, resolve_node
 from .emit_context import EmitContext, Emitted
-from .nodes import AnyNode, ArrayNode, Node, NullNode, ObjectNode, RefNode, TupleNode, UnionNode
+from .nodes import AnyNode, ArrayNode, Node, NullNode, ObjectNode, RefNode, TupleNode, UnionNode, annotate
 from .property_names import PropertyNames
 
 __all__ = ["emit_union"]
@@ -25,15 +24,18 @@ def emit_union(emitter: EmitContext, node: UnionNode, depth: int) -> Emitted:
         for branch in node.branches
         if not (flagged and isinstance(branch, NullNode)) and not _is_self_reference(emitter, branch)
     ]
-    null = flagged and any(isinstance(branch, NullNode) for branch in node.branches)
+    nulls = [branch for branch in node.branches if flagged and isinstance(branch, NullNode)]
+    null = bool(nulls)
     _report_overlap(emitter, node)
     if not branches:
         return emitter.emit_null(node)
+    for branch in nulls:
+        for keyword in branch.annotations:
+            emitter.report_omitted(branch, keyword, "null is not a branch of its own in the dialect")
     if any(isinstance(branch, AnyNode) and not branch.unmodelled for branch in branches):
-        return emitter.emit_any(AnyNode(annotations=node.annotations, at=node.at))
+        return emitter.emit_any(annotate(AnyNode(at=node.at, origins=node.origins), node))
     if len(branches) == 1:
-        only = branches[0]
-        inner = emitter.emit(replace(only, annotations={**only.annotations, **node.annotations}), depth)
+        inner = emitter.emit(annotate(branches[0], node, override=True), depth)
         return Emitted(emitter.make_nullable(inner.schema) if null else inner.schema, inner.codec)
     emitted = _wrap_overlapping(emitter, branches, [emitter.emit(branch, depth) for branch in branches], node)
     out: Object = {"anyOf": [inner for one in emitted for inner in _flatten_union(one.schema)]}
@@ -43,13 +45,14 @@ def emit_union(emitter: EmitContext, node: UnionNode, depth: int) -> Emitted:
     if any(one.codec is not None for one in emitted):
         alike: list[Node] = [branch for branch in branches if isinstance(branch, ObjectNode)]
         if len(alike) > 1 and not are_disjoint(alike, emitter.find_target, emitter.steps):
-            emitter.report_unenforced(node, "anyOf", "lifted arguments may match the wrong branch")
+            keyword = "oneOf" if node.one_of else "anyOf"
+            emitter.report_unenforced(node, keyword, "lifted arguments may match the wrong branch")
         codec = codecs.union_codec(
             [(b, one.codec) for b, one in zip(branches, emitted, strict=True)], emitter.find_target
         )
     if emitter.dialect.lone_any_of:
-        return Emitted(_describe_first_branch(emitter, out, node), codec)
-    return Emitted(emitter.add_description(out, node, []), codec)
+        return Emitted(_describe_first_branch(emitter, out, node, codec), codec)
+    return Emitted(emitter.add_description(out, node, [], codec), codec)
 
 
 def _is_self_reference(emitter: EmitContext, node: Node) -> bool:
@@ -74,10 +77,9 @@ def _report_overlap(emitter: EmitContext, node: UnionNode) -> None:
         emitter.report_unenforced(node, "oneOf", "the branches may overlap: that exactly one matches is not enforced")
 
 
-def _describe_first_branch(emitter: EmitContext, out: Object, node: Node) -> Object:
+def _describe_first_branch(emitter: EmitContext, out: Object, node: Node, codec: Codec | None) -> Object:
     """Move the description of a union to its first branch, because the dialect allows nothing beside `anyOf`."""
-    described = emitter.add_description({}, node, [])
-    description = described.get("description")
+    description = emitter.describe(node, codec)
     if description and out["anyOf"]:
         first = out["anyOf"][0]
         own_description = first.get("description")
@@ -95,7 +97,7 @@ def _wrap_overlapping(emitter: EmitContext, branches: list[Node], emitted: list[
     kinds = [_schema_kinds(one.schema) for one in emitted]
     shared = {kind for kind, times in Counter(kind for each in kinds for kind in each).items() if times > 1}
     out: list[Emitted] = []
-    names = PropertyNames(None, {key for one in emitted for key in one.schema.get("properties", {})})
+    names = PropertyNames(None, {key for one in emitted for key in _property_names(emitter, one.schema)})
     ambiguous_lists = _ambiguous_lists(emitter, branches, emitted)
     for number, (one, own_description) in enumerate(zip(emitted, kinds, strict=True)):
         changed = one.codec is not None and (one.codec.reshapes or number in ambiguous_lists)
@@ -137,6 +139,20 @@ def _definition(emitter: EmitContext, schema: Object) -> Object:
     """Return the emitted definition that a reference points to, as far as it has been emitted."""
     ref = schema.get("$ref")
     return emitter.defs.get(ref.rpartition("/")[2], {}) if type(ref) is str else schema
+
+
+def _property_names(emitter: EmitContext, schema: Object) -> set[str]:
+    """Return the names of the properties of a schema, also of objects in its branches or in a definition that it refers to."""
+    found, pending, seen = set[str](), [schema], set[str]()
+    while pending:
+        item = pending.pop()
+        ref = item.get("$ref")
+        if type(ref) is str and ref not in seen:
+            seen.add(ref)
+            pending.append(_definition(emitter, item))
+        found.update(item.get("properties", ()))
+        pending += item.get("anyOf", ())
+    return found
 
 
 def _flatten_union(schema: Object) -> list[Object]:

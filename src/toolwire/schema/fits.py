@@ -30,7 +30,7 @@ from .nodes import (
 from .patterns import MATCH_LIMIT, match_cost, matches
 from .step_budget import StepBudget, json_size
 
-__all__ = ["RefResolver", "fits", "is_integer", "json_equal"]
+__all__ = ["RefResolver", "fits", "is_integer", "json_equal", "key_matches"]
 
 RefResolver: TypeAlias = Callable[[str], Node | None]
 """Resolves a reference; None if that is not possible."""
@@ -108,8 +108,9 @@ class _Matcher:
         """Check required keys and values. A key that is neither declared nor covered by `rest` does not fit."""
         if not node.required.issubset(value):
             return False
+        others = node.others if node.patterns else node.rest
         for key, one in value.items():
-            inner = node.properties.get(key, node.rest)
+            inner = node.properties.get(key) or others
             if inner is None:
                 return False  # keys that are not declared are not allowed here
             if not self.fits(inner, one, 0):
@@ -127,6 +128,12 @@ class _Matcher:
         nodes = [*node.items, *([node.rest] * max(len(value) - len(node.items), 0))]
         pairs = zip(nodes, value, strict=False)
         return all(inner is None or self.fits(inner, one, 0) for inner, one in pairs)
+
+
+def key_matches(pattern: str, key: str, budget: StepBudget) -> bool | None:
+    """Return True if a key matches a pattern; None if that would cost too much, or the pattern is not supported."""
+    units = match_cost(pattern) * len(key)
+    return matches(pattern, key) if units <= MATCH_LIMIT and budget.spend(units // _UNITS_PER_STEP) else None
 
 
 def _matches_number(node: NumberNode, value: float) -> bool:

@@ -6,13 +6,16 @@ from ..ir.pointer import JSON
 
 __all__ = [
     "ANNOTATIONS",
+    "ASSERTING",
     "COMBINED",
     "CONDITIONS",
     "DATA",
     "DESCRIPTIVE",
     "EVALUATING",
     "KEYWORDS_BY_TYPE",
+    "KIND_OF_KEYWORD",
     "MAPS",
+    "MISPLACED",
     "READ_KEYWORDS",
     "TYPED",
     "TYPES",
@@ -65,6 +68,16 @@ KEYWORDS_BY_TYPE = {
 }
 KEYWORDS_BY_TYPE["integer"] = KEYWORDS_BY_TYPE["number"]
 """Keywords that imply a type where none is given."""
+KIND_OF_KEYWORD = {
+    keyword: kind for kind in ("object", "array", "string", "number") for keyword in KEYWORDS_BY_TYPE[kind]
+}
+"""The type to whose values a keyword applies."""
+ASSERTING = frozenset(KIND_OF_KEYWORD)
+MISPLACED = {
+    kind: ASSERTING - KEYWORDS_BY_TYPE.get(kind, frozenset()) - {"format"}
+    for kind in (*KEYWORDS_BY_TYPE, "boolean", "null")
+}
+"""Keywords that never apply to values of a type. `format` is also an annotation of numbers."""
 READ_KEYWORDS = DESCRIPTIVE.union(COMBINED, *KEYWORDS_BY_TYPE.values()) | {
     "type",
     "enum",

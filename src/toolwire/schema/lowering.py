@@ -13,23 +13,23 @@ schema, so arguments that it forbids are still rejected. The input is never chan
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from ..ir.errors import ProtocolError
 from ..ir.losses import Loss, Losses
-from ..ir.pointer import JSON, Object, split
+from ..ir.pointer import JSON, Object, join, split
 from ..ir.text import to_bytes
 from ..stream.strict import parse
 from .codec import Codec, apply_codec
-from .conform import is_conforming, violations
-from .dialects import DIALECTS, Dialect, dialect
+from .conform import is_conforming, violations, walk
+from .dialects import DIALECTS, OUTPUT_DIALECTS, Dialect, dialect
 from .emit import Emitter
 from .emit_context import Emitted
 from .parse import ParsedSchema, parse_schema
 from .provider_risk import provider_risks
 from .unchecked import unchecked_patterns
 
-__all__ = ["Lowered", "lower", "lower_all"]
+__all__ = ["Lowered", "lower", "lower_all", "rewrite"]
 
 
 class Lowered:
@@ -67,8 +67,8 @@ class Lowered:
 def lower(schema: JSON, into: str | Dialect) -> Lowered:
     """Lower `schema` to the dialect. Results are cached by content and shared, so do not modify them."""
     row = dialect(into) if isinstance(into, str) else into
-    if row is not DIALECTS.get(row.name):
-        return _lower(schema, row, lambda: parse_schema(schema))
+    if row is not DIALECTS.get(row.name) and row is not OUTPUT_DIALECTS.get(row.name):
+        return _lower(schema, row, lambda: parse_schema(schema, output=row.output))
     return lower_all(schema, [row.name])[0]
 
 
@@ -78,12 +78,14 @@ def lower_all(schema: JSON, names: Sequence[str]) -> list[Lowered]:
     try:
         return [_lower_cached(content, dialect(name).name) for name in names]
     except ProtocolError:  # nested too deeply to be parsed again
-        return [_lower(schema, dialect(name), lambda: parse_schema(schema)) for name in names]
+        rows = map(dialect, names)
+        return [_lower(schema, row, partial(parse_schema, schema, output=row.output)) for row in rows]
 
 
 @lru_cache(4096)
 def _lower_cached(content: bytes, name: str) -> Lowered:
-    return _lower(_parse_cached(content), DIALECTS[name], lambda: _read_cached(content))
+    row = dialect(name)
+    return _lower(_parse_cached(content), row, lambda: _read_cached(content, row.output))
 
 
 @lru_cache(64)
@@ -92,8 +94,8 @@ def _parse_cached(content: bytes) -> JSON:
 
 
 @lru_cache(64)
-def _read_cached(content: bytes) -> ParsedSchema:
-    return parse_schema(_parse_cached(content))
+def _read_cached(content: bytes, output: bool) -> ParsedSchema:
+    return parse_schema(_parse_cached(content), output=output)
 
 
 def _lower(schema: JSON, row: Dialect, read_source: Callable[[], ParsedSchema]) -> Lowered:
@@ -106,10 +108,15 @@ def _lower(schema: JSON, row: Dialect, read_source: Callable[[], ParsedSchema]) 
         for one in unchecked_patterns(schema):
             losses.add(one.at, "pattern", "weakened", f"checked by the provider only: {one.reason}", "info")
         _report_provider_risks(schema, row, losses)
+        _report_ignored(schema, row, losses)
         whole = Lowered(schema, None, tuple(losses), row)
         whole.unchanged = True
         return whole
-    source = read_source()
+    return rewrite(read_source(), row)
+
+
+def rewrite(source: ParsedSchema, row: Dialect) -> Lowered:
+    """Lower a parsed schema, whether it conforms already or not."""
     losses = Losses()
     emitted = _emit(source, row, losses)
     for finding in source.defects:
@@ -120,6 +127,7 @@ def _lower(schema: JSON, row: Dialect, read_source: Callable[[], ParsedSchema]) 
     for problem in problems:
         losses.add("", "schema", "weakened", f"{row.name} does not accept it: {problem}", "error")
     _report_provider_risks(emitted.schema, row, losses)
+    _report_ignored(source.document, row, losses)
     return Lowered(emitted.schema, emitted.codec, tuple(losses), row, problems[0] if problems else None)
 
 
@@ -128,15 +136,25 @@ def _report_provider_risks(schema: Object, row: Dialect, losses: Losses) -> None
         losses.add("", "schema", "weakened", f"{row.name} may reject it: {risk}", "warning")
 
 
+def _report_ignored(schema: JSON, row: Dialect, losses: Losses) -> None:
+    if not row.ignored or type(schema) is not dict:
+        return
+    for at, node, _ in walk(schema):
+        for keyword in node:
+            if keyword in row.ignored:
+                losses.add(at + join(keyword), keyword, "weakened", "sent, not enforced")
+
+
 def _emit(source: ParsedSchema, row: Dialect, losses: Losses) -> Emitted:
     """Emit again once it is known which recursive definitions change values."""
     changed: frozenset[str] = frozenset()
     while True:
-        emitter = Emitter(source, row, losses, changed)
+        emitter = Emitter(source, row, Losses(), changed)
         emitted = emitter.emit_root()
         if emitter.changed <= changed:
             break
         changed = emitter.affected_definitions()
+    losses.extend(emitter.losses)
     for one in source.unchecked:
         if one.pattern not in emitter.reported:
             losses.add(one.at, "pattern", "weakened", f"checked nowhere: {one.reason}")

@@ -11,14 +11,16 @@ the description, and checked by the validator.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
-from ..ir.pointer import JSON, Object
+from ..ir.pointer import JSON, Object, join
 from ..ir.value import Value
+from .keywords import KIND_OF_KEYWORD
 
 __all__ = [
+    "NODE_KINDS",
     "AnyNode",
     "ArrayNode",
     "BooleanNode",
@@ -32,8 +34,10 @@ __all__ = [
     "StringNode",
     "TupleNode",
     "UnionNode",
+    "annotate",
     "any_of",
     "hashable_key",
+    "is_free",
 ]
 
 
@@ -55,6 +59,12 @@ class _Base(Value, frozen=True, kw_only=True):
     unmodelled: Object = {}
     at: str = ""
     """The location in the source: a JSON pointer."""
+    origins: dict[str, str] = {}
+    """JSON pointers of keywords that come from another location than `at`: a part of `allOf`, or beside `$ref`."""
+
+    def pointer(self, keyword: str) -> str:
+        """Return the location of a keyword in the source."""
+        return self.origins.get(keyword) or self.at + join(keyword)
 
 
 class AnyNode(_Base, frozen=True):
@@ -91,6 +101,8 @@ class NumberNode(_Base, frozen=True):
     exclusive_minimum: float | None = None
     exclusive_maximum: float | None = None
     multiple_of: float | None = None
+    format: str | None = None
+    """The size of the number (`int32`, `double`): an annotation."""
 
 
 class EnumNode(_Base, frozen=True):
@@ -133,6 +145,16 @@ class ObjectNode(_Base, frozen=True):
     """Values of other keys. None: there should be no other keys."""
     closed: bool = False
     """Other keys were forbidden by the source, not only undeclared."""
+    patterns: dict[str, Node] = {}
+    """Values of undeclared keys that match a pattern. `rest` is for keys that match none."""
+
+    @property
+    def others(self) -> Node | None:
+        """The values of all undeclared keys, whether they match a pattern or not; None: there should be none."""
+        if not self.patterns:
+            return self.rest
+        found = any_of([*self.patterns.values(), *([] if self.rest is None else [self.rest])], False, self.at)
+        return None if isinstance(found, NeverNode) else found
 
 
 class UnionNode(_Base, frozen=True):
@@ -165,6 +187,18 @@ Node: TypeAlias = (
 )
 
 
+NODE_KINDS: dict[type, str] = {
+    ObjectNode: "object",
+    ArrayNode: "array",
+    TupleNode: "array",
+    StringNode: "string",
+    NumberNode: "number",
+    BooleanNode: "boolean",
+    NullNode: "null",
+}
+"""The JSON type of the nodes that have a single one."""
+
+
 def any_of(branches: list[Node], one_of: bool, at: str) -> Node:
     """Return a flat union without the branches that no value matches."""
     flat: list[Node] = []
@@ -181,3 +215,70 @@ def any_of(branches: list[Node], one_of: bool, at: str) -> Node:
     if not flat:
         return NeverNode(at=at)
     return flat[0] if len(flat) == 1 else UnionNode(tuple(flat), one_of, at=at)
+
+
+def is_free(node: ObjectNode) -> bool:
+    """Return True if other keys are allowed only because the source declares nothing about the object."""
+    return isinstance(node.rest, AnyNode) and node.rest.at == node.at and not node.rest.unmodelled
+
+
+_AnyKind = TypeVar("_AnyKind", bound=_Base)
+
+
+def annotate(node: _AnyKind, by: _Base, *, override: bool = False) -> _AnyKind:
+    """Return `node` with the annotations and unmodelled assertions of `by` added.
+
+    All assertions of both are kept. Where annotations differ, those of `node` take precedence, or with `override` those
+    of `by`.
+    """
+    if not by.annotations and not by.unmodelled:
+        return node
+    if node.at == by.at and not (by.unmodelled or node.annotations or node.origins or by.origins):
+        return replace(node, annotations=by.annotations)
+    taken = by.annotations if override else {k: v for k, v in by.annotations.items() if k not in node.annotations}
+    kinds = _kinds(node) if by.unmodelled else None
+    applicable = {k: v for k, v in by.unmodelled.items() if kinds is None or KIND_OF_KEYWORD.get(k) in (None, *kinds)}
+    unmodelled, added = _merge_assertions(node.unmodelled, applicable)
+    origins = dict(node.origins)
+    for keyword, source in (*((key, key) for key in taken), *added):
+        origins[keyword] = by.pointer(source)
+        if origins[keyword] == node.at + join(keyword):
+            del origins[keyword]
+    return replace(node, annotations={**node.annotations, **taken}, unmodelled=unmodelled, origins=origins)
+
+
+def _kinds(node: _Base) -> frozenset[str] | None:
+    """Return the JSON types of the values of a node, to which keywords of other types never apply; None: any type."""
+    if isinstance(node, EnumNode):
+        return frozenset(_VALUE_KINDS.get(type(value), "boolean") for value in node.values)
+    kind = NODE_KINDS.get(type(node))
+    return None if kind is None else frozenset({kind})
+
+
+_VALUE_KINDS: dict[type, str] = {dict: "object", list: "array", str: "string", int: "number", float: "number"}
+_STRICTER = {"minProperties": max, "maxProperties": min}
+
+
+def _merge_assertions(mine: Object, theirs: Object) -> tuple[Object, list[tuple[str, str]]]:
+    """Merge unmodelled assertions; return also, for each that comes from `theirs`, its keyword here and there.
+
+    A second value of a keyword is kept as a part of `allOf`.
+    """
+    merged, added = dict(mine), list[tuple[str, str]]()
+    for keyword, value in theirs.items():
+        if keyword not in mine:
+            merged[keyword] = value
+            added.append((keyword, keyword))
+        elif mine[keyword] == value:
+            continue
+        elif keyword in _STRICTER:
+            merged[keyword] = _STRICTER[keyword](mine[keyword], value)
+            if merged[keyword] != mine[keyword]:
+                added.append((keyword, keyword))
+        elif keyword == "patternProperties" and not mine[keyword].keys() & value.keys():
+            merged[keyword] = {**mine[keyword], **value}
+        else:
+            parts = value if keyword == "allOf" else [value if keyword == "if" else {keyword: value}]
+            merged["allOf"] = [*merged.get("allOf", ()), *parts]
+            added.append(("allOf", keyword))
+    return merged, added

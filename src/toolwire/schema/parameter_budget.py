@@ -7,13 +7,11 @@ are handled in the order of the source.
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
 from .dialects import Dialect
-from .nodes import ArrayNode, BooleanNode, EnumNode, Node, NullNode, ObjectNode, TupleNode, UnionNode
+from .nodes import ArrayNode, BooleanNode, EnumNode, Node, NullNode, ObjectNode, TupleNode, UnionNode, annotate
 from .parse import ParsedSchema
 
-__all__ = ["UNSET", "ParameterBudget"]
+__all__ = ["UNSET", "ParameterBudget", "count_parameters"]
 
 UNSET = "(not set)"
 
@@ -27,7 +25,7 @@ class ParameterBudget:
         self._optional = self._unions = 0  # how many more may be emitted
         if dialect.optional_parameters is None or dialect.union_parameters is None:
             return
-        optional, unions = _count_parameters([source.root, *source.defs.values()])
+        optional, unions = count_parameters([source.root, *source.defs.values()])
         self.is_tight = optional > dialect.optional_parameters or unions > dialect.union_parameters
         self._optional = dialect.optional_parameters
         self._unions = max(dialect.union_parameters - unions, 0)
@@ -40,7 +38,7 @@ class ParameterBudget:
         if len(branches) != 1 or len(branches) == len(node.branches):
             return node
         self._unions += 1
-        return replace(branches[0], annotations={**branches[0].annotations, **node.annotations})
+        return annotate(branches[0], node, override=True)
 
     def unset_values(self, node: Node) -> EnumNode | None:
         """Return the values of a property for which a string can mean absent; None if it has no such values."""
@@ -70,16 +68,17 @@ class ParameterBudget:
         return False
 
 
-def _count_parameters(nodes: list[Node]) -> tuple[int, int]:
+def count_parameters(nodes: list[Node]) -> tuple[int, int]:
     """Count the optional parameters and the properties that are unions, in the nodes and all nodes below them."""
     optional = unions = 0
     pending = list(nodes)
     while pending:
         node = pending.pop()
         if isinstance(node, ObjectNode):
-            optional += len(node.properties.keys() - node.required) + (node.rest is not None and bool(node.properties))
+            others = node.others
+            optional += len(node.properties.keys() - node.required) + (others is not None and bool(node.properties))
             unions += sum(isinstance(inner, UnionNode) for inner in node.properties.values())
-            pending += [*node.properties.values(), *([node.rest] if node.rest is not None else [])]
+            pending += [*node.properties.values(), *([others] if others is not None else [])]
         elif isinstance(node, ArrayNode):
             pending += [node.items] if node.items is not None else []
         elif isinstance(node, TupleNode):

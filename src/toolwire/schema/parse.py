@@ -7,7 +7,8 @@ Where JSON Schema accepts more than authors intend, it is read as generators and
 - keywords of one type without a `type` mean that type, unless a combinator beside them names another;
 - undeclared keys are not allowed, unless the source opens the object: `additionalProperties`, `patternProperties`,
   `unevaluatedProperties`, or no properties at all. Conditions (`if`, `dependentSchemas`, …) declare keys, too;
-- the arguments of a tool are an object, and an object at the root without properties has none.
+- the arguments of a tool are an object, and an object at the root without properties has none. For structured outputs
+  (`output`), such an object is any object, as elsewhere.
 
 Keywords beside `$ref` count since draft 2019-09; a schema that declares an older draft is read as that draft.
 """
@@ -26,16 +27,19 @@ from .identifiers import Identifiers, old_draft_number
 from .intersect import Intersection
 from .keywords import (
     ANNOTATIONS,
+    ASSERTING,
     COMBINED,
     DESCRIPTIVE,
     EVALUATING,
     KEYWORDS_BY_TYPE,
+    MISPLACED,
     READ_KEYWORDS,
     TYPED,
     TYPES,
     UNMODELLED,
 )
 from .nodes import (
+    NODE_KINDS,
     AnyNode,
     ArrayNode,
     BooleanNode,
@@ -43,12 +47,11 @@ from .nodes import (
     NeverNode,
     Node,
     NullNode,
-    NumberNode,
     ObjectNode,
     RefNode,
-    StringNode,
     TupleNode,
     UnionNode,
+    annotate,
     any_of,
     hashable_key,
 )
@@ -65,15 +68,6 @@ _STEPS, _STEPS_PER_VALUE = 500, 4
 """The budget of intersections. The tools of public servers need less than one step per JSON value."""
 _MAX_NESTING = 16
 """Nodes being read at once beyond which a reference is read later, from an empty stack."""
-_KINDS: dict[type, str] = {
-    ObjectNode: "object",
-    ArrayNode: "array",
-    TupleNode: "array",
-    StringNode: "string",
-    NumberNode: "number",
-    BooleanNode: "boolean",
-    NullNode: "null",
-}
 _MAX_HOPS = 3
 
 
@@ -98,21 +92,25 @@ class ParsedSchema(NamedTuple):
     size: int = 0
     """The size of the document (`json_size`), from which allowances for further work are derived."""
     unchecked: tuple[UncheckedPattern, ...] = ()
+    document: JSON = None
+    """The schema itself, to which pointers refer."""
 
 
-def parse_schema(schema: JSON) -> ParsedSchema:
-    reader = _SchemaParser(schema)
+def parse_schema(schema: JSON, *, output: bool = False) -> ParsedSchema:
+    reader = _SchemaParser(schema, output)
     root = reader.parse_node(schema, "", 0)
     reader.read_postponed()
     findings, unread = tuple(dict.fromkeys(reader.defects)), tuple(reader.ignored_keywords)
-    return ParsedSchema(root, reader.defs, findings, unread, reader.size, tuple(unchecked_patterns(schema)))
+    unchecked = tuple(unchecked_patterns(schema))
+    return ParsedSchema(root, reader.defs, findings, unread, reader.size, unchecked, schema)
 
 
 class _SchemaParser:
     """Reads one document; collects its definitions, defects and ignored keywords."""
 
-    def __init__(self, document: JSON) -> None:
+    def __init__(self, document: JSON, output: bool) -> None:
         self.document = document
+        self._is_output = output
         self.size = json_size(document)
         self.defs: dict[str, Node] = {}
         self.defects: list[SchemaDefect] = []
@@ -133,7 +131,7 @@ class _SchemaParser:
         finally:
             self._nesting -= 1
 
-    def _parse_node(self, schema: JSON, at: str, depth: int) -> Node:  # noqa: C901
+    def _parse_node(self, schema: JSON, at: str, depth: int) -> Node:
         """Read one schema: its own keywords, combinators and conditions, then annotations and unmodelled keywords."""
         if schema is True:
             return AnyNode(at=at)
@@ -157,18 +155,14 @@ class _SchemaParser:
         if isinstance(node, (ObjectNode, UnionNode)) and has_conditions(schema):
             node = self._with_conditional(node, schema, at, depth)
         if schema.get("nullable") is True and not isinstance(node, (AnyNode, NullNode)):
-            node = UnionNode((node, NullNode(at=at)), at=at) if not isinstance(node, EnumNode) else _add_null(node)
+            node = _add_null(node, at)
         if DESCRIPTIVE.isdisjoint(schema):
             return node
         annotations = {key: schema[key] for key in ANNOTATIONS if key in schema}
         unmodelled = {key: schema[key] for key in UNMODELLED if _is_meaningful(key, schema.get(key))}
         if "if" in unmodelled:
             unmodelled["if"] = {key: schema[key] for key in ("if", "then", "else") if key in schema}
-        if not annotations and not unmodelled:
-            return node
-        return replace(
-            node, annotations={**node.annotations, **annotations}, unmodelled={**node.unmodelled, **unmodelled}
-        )
+        return annotate(node, AnyNode(annotations=annotations, unmodelled=unmodelled, at=at), override=True)
 
     def _with_combined(self, node: Node, schema: Object, at: str, depth: int) -> Node:
         implied = TYPED.isdisjoint(schema)
@@ -204,11 +198,28 @@ class _SchemaParser:
     def _own_node(self, schema: Object, at: str, depth: int) -> Node:
         """Read `type`, `enum` and the keywords of the type."""
         types = self._declared_types(schema, at)
+        if types is not None and not MISPLACED[types[0]].isdisjoint(schema):
+            self._ignore_misplaced(schema, types, at)
         if "const" in schema or type(schema.get("enum")) is list:
-            return self._parse_enum(schema, types, at)
+            return self._narrow_enum(self._parse_enum(schema, types, at), schema, types, at, depth)
         if types is None:
             return AnyNode(at=at)
-        return any_of([self._parse_type(name, schema, at, depth) for name in types], False, at)
+        node = any_of([self._parse_type(name, schema, at, depth) for name in types], False, at)
+        return replace(node, origins={"anyOf": f"{at}/type"}) if isinstance(node, UnionNode) else node
+
+    def _ignore_misplaced(self, schema: Object, types: list[str], at: str) -> None:
+        """Record keywords of other types than the declared ones: they never apply."""
+        misplaced = frozenset.intersection(*(MISPLACED[name] for name in types))
+        self.ignored_keywords += [at + join(keyword) for keyword in schema if keyword in misplaced]
+
+    def _narrow_enum(self, node: Node, schema: Object, types: list[str] | None, at: str, depth: int) -> Node:
+        """Remove the values of an enum that the other keywords of the same schema exclude."""
+        if not isinstance(node, EnumNode) or ASSERTING.isdisjoint(schema):
+            return node
+        names = types or [name for name in TYPES if any(is_json_type(value, name) for value in node.values)]
+        return self._intersect(
+            node, any_of([self._parse_type(name, schema, at, depth) for name in names], False, at), at
+        )
 
     def _declared_types(self, schema: Object, at: str) -> list[str] | None:
         """Return the declared or implied types; None: any."""
@@ -231,7 +242,8 @@ class _SchemaParser:
 
     def _parse_enum(self, schema: Object, types: list[str] | None, at: str) -> Node:
         """Read `enum` and `const` without duplicates and without values that `type` excludes."""
-        values = [schema["const"]] if "const" in schema else schema["enum"]
+        keyword = "const" if "const" in schema else "enum"
+        values = [schema["const"]] if keyword == "const" else schema["enum"]
         if "const" in schema and type(schema.get("enum")) is list:
             listed = frozenset(map(hashable_key, schema["enum"]))
             values = [value for value in values if hashable_key(value) in listed]
@@ -241,10 +253,11 @@ class _SchemaParser:
                 unique.setdefault(hashable_key(value), value)
         if not unique:
             self.defects.append(
-                SchemaDefect(f"{at}/enum", "no value of the enum has the declared type: nothing can ever match")
+                SchemaDefect(f"{at}/{keyword}", f"no value of {keyword} has the declared type: nothing can ever match")
             )
             return NeverNode(at=at)
-        return EnumNode(tuple(unique.values()), at=at)
+        origins = {"enum": f"{at}/const"} if keyword == "const" else {}
+        return EnumNode(tuple(unique.values()), at=at, origins=origins)
 
     def _parse_type(self, name: str, schema: Object, at: str, depth: int) -> Node:
         """Read the keywords of one declared type."""
@@ -260,13 +273,12 @@ class _SchemaParser:
 
     def _parse_object(self, schema: Object, at: str, depth: int) -> Node:
         """Read an object. A required property that is forbidden or can never match makes it Never, and is a defect."""
-        raw_properties = schema.get("properties")
-        properties = {
-            key: self.parse_node(value, child_pointer(at, "properties", key), depth + 1)
-            for key, value in (raw_properties.items() if type(raw_properties) is dict else ())
-        }
         names = schema.get("required")
         required = frozenset(name for name in names if type(name) is str) if type(names) is list else frozenset()
+        patterns = self._parse_schemas(schema, "patternProperties", at, depth)
+        properties = self._parse_schemas(schema, "properties", at, depth)
+        if patterns:
+            properties = {key: self._with_patterns(key, node, patterns, at) for key, node in properties.items()}
         keyword = "additionalProperties" if "additionalProperties" in schema else "unevaluatedProperties"
         extra = schema.get(keyword)
         if keyword == "unevaluatedProperties" and not EVALUATING.isdisjoint(schema):
@@ -274,29 +286,40 @@ class _SchemaParser:
         rest: Node | None = None
         if extra is True or type(extra) is dict:
             rest = self.parse_node(extra, f"{at}/{keyword}", depth + 1)
-        patterns = schema.get("patternProperties")
-        if type(patterns) is dict and patterns:
-            rest = self._parse_patterns(patterns, rest, at, depth)
-        if extra is None and not properties and not patterns and (at or not COMBINED.isdisjoint(schema)):
+        is_free = extra is None and not properties and not patterns
+        if is_free and (at or self._is_output or not COMBINED.isdisjoint(schema)):
             rest = AnyNode(at=at)
         for name in sorted(required - properties.keys()):
             if extra is False and not patterns:
                 self.defects.append(SchemaDefect(f"{at}/required", f"{name!r} is both required and forbidden"))
                 return NeverNode(at=at)
-            properties[name] = AnyNode(at=at) if rest is None else rest
+            is_other = rest is not None and self._intersection.pattern_nodes(name, patterns) == []
+            undeclared = rest if rest is not None and is_other else AnyNode(at=f"{at}/required")
+            properties[name] = self._with_patterns(name, undeclared, patterns, at)
         impossible = [name for name in required if isinstance(properties[name], NeverNode)]
         if impossible:
             self.defects.append(SchemaDefect(f"{at}/required", f"{impossible[0]!r} is required, but can never match"))
             return NeverNode(at=at)
-        unmodelled = {"patternProperties": patterns} if patterns else {}
-        return ObjectNode(properties, required, rest, extra is False, unmodelled=unmodelled, at=at)
+        unmodelled = {"patternProperties": schema["patternProperties"]} if patterns else {}
+        origins = {"additionalProperties": f"{at}/{keyword}"} if keyword == "unevaluatedProperties" else {}
+        return ObjectNode(
+            properties, required, rest, extra is False, patterns, unmodelled=unmodelled, at=at, origins=origins
+        )
 
-    def _parse_patterns(self, patterns: Object, rest: Node | None, at: str, depth: int) -> Node:
-        branches = [
-            self.parse_node(value, child_pointer(at, "patternProperties", key), depth + 1)
-            for key, value in patterns.items()
-        ]
-        return any_of([*branches, *([rest] if rest is not None else [])], False, at)
+    def _parse_schemas(self, schema: Object, keyword: str, at: str, depth: int) -> dict[str, Node]:
+        """Read the schemas under a keyword whose value is an object of schemas."""
+        values = schema.get(keyword)
+        if type(values) is not dict:
+            return {}
+        return {
+            key: self.parse_node(value, child_pointer(at, keyword, key), depth + 1) for key, value in values.items()
+        }
+
+    def _with_patterns(self, key: str, node: Node, patterns: dict[str, Node], at: str) -> Node:
+        """Intersect the node of a declared property with those of the patterns that its name matches."""
+        for other in self._intersection.pattern_nodes(key, patterns) or ():
+            node = self._intersect(node, other, at)
+        return node
 
     def _parse_array(self, schema: Object, at: str, depth: int) -> Node:
         """Read an array or a tuple: `prefixItems`, or a list under `items` up to draft 2019-09."""
@@ -314,25 +337,26 @@ class _SchemaParser:
                 None if rest_items is False or (high is not None and high <= len(nodes)) else AnyNode(at=at)
             )
             if type(rest_items) is dict:
-                rest = self.parse_node(rest_items, f"{at}/items", depth + 1)
+                rest_keyword = "items" if keyword == "prefixItems" else "additionalItems"
+                rest = self.parse_node(rest_items, f"{at}/{rest_keyword}", depth + 1)
             return TupleNode(nodes, rest, low, high, at=at)
         if items is False:
-            return ArrayNode(None, low, 0, at=at) if not low else NeverNode(at=at)
+            return NeverNode(at=at) if low else ArrayNode(None, low, 0, at=at, origins={"maxItems": f"{at}/items"})
         return ArrayNode(None if items is None else self.parse_node(items, f"{at}/items", depth + 1), low, high, at=at)
 
     def _parse_ref(self, uri: str, at: str, keyword: str) -> Node:
         """Return a reference, and read its target on first use; one that cannot be resolved accepts any value."""
-        target, at_keyword = self._resolve_pointer(uri, at, keyword), f"{at}/{keyword}"
+        target = self._resolve_pointer(uri, at, keyword)
         if target is None:
-            self.defects.append(SchemaDefect(at_keyword, f"{uri!r} cannot be resolved in this document"))
-            return AnyNode(at=at_keyword, unmodelled={keyword: uri})
+            self.defects.append(SchemaDefect(f"{at}/{keyword}", f"{uri!r} cannot be resolved in this document"))
+            return AnyNode(at=at, unmodelled={keyword: uri})
         if target not in self.defs and target not in self._reading:
             self._reading.add(target)
             if self._nesting > _MAX_NESTING:
                 self._postponed.append(target)
             else:
                 self._parse_definition(target)
-        return RefNode(target, at=at_keyword)
+        return RefNode(target, at=at)
 
     def _parse_definition(self, target: str) -> None:
         self.defs[target] = self.parse_node(resolve(self.document, target), target, 1)
@@ -362,21 +386,17 @@ class _SchemaParser:
 
     def _combine_untyped(self, own_node: Node, other: Node, at: str) -> Node:
         """Combine keywords without a `type` with a combinator: they constrain only values of their own type."""
-        kind, found = _KINDS.get(type(own_node)), self._resolve_node(other)
+        kind, found = NODE_KINDS.get(type(own_node)), self._resolve_node(other)
         if kind is None or not isinstance(found, UnionNode):
             return self._narrow(own_node, other, at)
-        if all(_KINDS.get(type(self._resolve_node(branch))) in (None, kind) for branch in found.branches):
+        if all(NODE_KINDS.get(type(self._resolve_node(branch))) in (None, kind) for branch in found.branches):
             return self._intersect(own_node, other, at)
         joined = any_of([self._narrow(own_node, branch, at) for branch in found.branches], found.one_of, found.at)
-        return replace(
-            joined,
-            annotations={**joined.annotations, **found.annotations},
-            unmodelled={**joined.unmodelled, **found.unmodelled},
-        )
+        return annotate(joined, found, override=True)
 
     def _narrow(self, own_node: Node, other: Node, at: str) -> Node:
         """Intersect with a node of the same type; a node of another type is not constrained by untyped keywords."""
-        kind, found = _KINDS.get(type(own_node)), self._resolve_node(other)
+        kind, found = NODE_KINDS.get(type(own_node)), self._resolve_node(other)
         if isinstance(found, EnumNode) and kind is not None:
             budget = self._intersection.budget
             values = [
@@ -385,7 +405,7 @@ class _SchemaParser:
                 if not is_json_type(item, kind) or fits(own_node, item, self._find_target, budget)
             ]
             return found if budget.exhausted else replace(found, values=tuple(values)) if values else NeverNode(at=at)
-        return self._intersect(own_node, other, at) if _KINDS.get(type(found), kind) == kind else other
+        return self._intersect(own_node, other, at) if NODE_KINDS.get(type(found), kind) == kind else other
 
     def _resolve_node(self, node: Node) -> Node:
         """Follow references; `AnyNode` if the chain is too long, or a target is still being read."""
@@ -418,7 +438,10 @@ def _schema_list(value: JSON) -> list[JSON]:
     return value if type(value) is list else []
 
 
-def _add_null(node: EnumNode) -> EnumNode:
+def _add_null(node: Node, at: str) -> Node:
+    """Extend a node by null, for `nullable`."""
+    if not isinstance(node, EnumNode):
+        return UnionNode((node, NullNode(at=at)), at=at, origins={"anyOf": f"{at}/nullable"})
     return node if None in node.values else replace(node, values=(*node.values, None))
 
 

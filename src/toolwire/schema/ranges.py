@@ -9,22 +9,41 @@ from collections.abc import Iterator
 
 __all__ = ["range_pattern"]
 
-_DIGITS = 15
-"""Longer numbers lose precision in JSON parsers that read numbers as doubles."""
+_MAX_DIGITS = 40
+"""The length of a pattern grows with the digits of its bounds; beyond this it would be useless."""
 
 
 def range_pattern(low: int | None, high: int | None) -> str | None:
-    """Return a pattern for the integers from `low` to `high`; None if a bound is too large, or the range is empty."""
-    minimum = -(10**_DIGITS) + 1 if low is None else low
-    maximum = 10**_DIGITS - 1 if high is None else high
-    if minimum > maximum or max(abs(minimum), abs(maximum)) >= 10**_DIGITS:
+    """Return a pattern for the integers from `low` to `high`; None if a bound is too long, or the range is empty.
+
+    A missing bound leaves its side open: any number of digits.
+
+    >>> range_pattern(1, None)
+    '^(?:[1-9][0-9]*)$'
+    """
+    bounds = [bound for bound in (low, high) if bound is not None]
+    if any(abs(bound) >= 10**_MAX_DIGITS for bound in bounds) or bounds != sorted(bounds):
         return None
     parts: list[str] = []
-    if minimum < 0:
-        parts += [f"-{part}" for part in _patterns_between(max(1, -maximum), -minimum)]
-    if maximum >= 0:
-        parts += _patterns_between(max(0, minimum), maximum)
+    if low is None or low < 0:
+        smallest = 1 if high is None else max(1, -high)
+        parts += [f"-{part}" for part in _patterns_from(smallest, None if low is None else -low)]
+    if high is None or high >= 0:
+        parts += _patterns_from(max(0, low) if low is not None else 0, high)
     return f"^(?:{'|'.join(parts)})$"
+
+
+def _patterns_from(low: int, high: int | None) -> Iterator[str]:
+    """Yield patterns for the numbers from `low` to `high`, neither negative; without `high`, for all from `low`."""
+    if high is not None:
+        yield from _patterns_between(low, high)
+        return
+    if low <= 1:
+        yield from ["0", "[1-9][0-9]*"] if low == 0 else ["[1-9][0-9]*"]
+        return
+    length = len(str(low))
+    yield from _patterns_between(low, 10**length - 1)
+    yield f"[1-9][0-9]{{{length},}}"
 
 
 def _patterns_between(low: int, high: int) -> Iterator[str]:

@@ -144,7 +144,7 @@ class _Repairer:
     def _has_known_names(self, value: JSON) -> bool:
         """Return True if the schema declares the names; JSON Schema by itself accepts any others."""
         root = self._root
-        if type(value) is not dict or not isinstance(root, ObjectNode) or root.rest is not None:
+        if type(value) is not dict or not isinstance(root, ObjectNode) or root.others is not None:
             return True
         return value.keys() <= root.properties.keys() or bool(unwrap(root, value, self._target)[1])
 

@@ -25,6 +25,7 @@ def parse_number(integer: bool, schema: Object, at: str) -> NumberNode:
     """Read a number. Draft 4 has boolean exclusive bounds, which turn `minimum` and `maximum` into exclusive ones."""
     low, high = _bound(schema.get("minimum")), _bound(schema.get("maximum"))
     exclusive_minimum, exclusive_maximum = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
+    name = schema.get("format")
     if exclusive_minimum is True:  # draft 4
         low, exclusive_minimum = None, low
     if exclusive_maximum is True:
@@ -36,6 +37,7 @@ def parse_number(integer: bool, schema: Object, at: str) -> NumberNode:
         _bound(exclusive_minimum),
         _bound(exclusive_maximum),
         _bound(schema.get("multipleOf")),
+        name if type(name) is str else None,
         at=at,
     )
 

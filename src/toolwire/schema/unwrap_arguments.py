@@ -45,7 +45,7 @@ def _unwrap_once(root: Node, value: JSON) -> tuple[JSON, RepairStep] | None:
     if type(value) is str:  # arguments are never text
         inner = _parse_container(value)
         return None if inner is None else (inner, RepairStep("unwrapped_text"))
-    if type(value) is not dict or len(value) != 1 or not isinstance(root, ObjectNode) or root.rest is not None:
+    if type(value) is not dict or len(value) != 1 or not isinstance(root, ObjectNode) or root.others is not None:
         return None
     ((key, inner),) = value.items()
     if key not in _ALIASES or key in root.properties or not root.properties:
@@ -77,10 +77,11 @@ class _MemberUnwrapper:
                 self.steps.append(RepairStep("unwrapped_text", path))
                 return inner
         if type(value) is dict and isinstance(node, ObjectNode):
+            others = node.others
             return {
                 key: item if known is None else self.unwrap(known, item, child_pointer(path, key), depth + 1)
                 for key, item in value.items()
-                for known in (node.properties.get(key, node.rest),)
+                for known in (node.properties.get(key, others),)
             }
         if type(value) is list and isinstance(node, ArrayNode) and node.items is not None:
             items = node.items

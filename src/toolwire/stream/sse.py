@@ -7,6 +7,7 @@ the last frame may lack its blank line, and a frame may not exceed `limit`.
 
 from __future__ import annotations
 
+import re
 from typing import TypeAlias
 
 from ..ir.errors import ProtocolError
@@ -18,6 +19,7 @@ Frame: TypeAlias = tuple[bytes, bytes]
 
 _MAX_NUMBER_LENGTH = 16
 _BOM = b"\xef\xbb\xbf"
+_COMMENT_LINES = re.compile(rb"(?<=\n):[^\n]*+\n").sub
 LIMIT = 64 * 1024 * 1024
 
 
@@ -41,6 +43,8 @@ class SSEDecoder:
             data = self._skip_bom(data)
         if self._after_cr or b"\r" in data:
             data = self._normalise_line_ends(data)
+        if b"\n:" in data:
+            data = _COMMENT_LINES(b"", data)  # a flood of comments must not cost a step each
         if not data:
             return []
         frames: list[Frame] = []
@@ -48,7 +52,8 @@ class SSEDecoder:
             data = self._finish_frame(data, frames)
         *blocks, rest = data.split(b"\n\n")
         for block in blocks:
-            self._read_frame(block, frames)
+            if block:
+                self._read_frame(block, frames)
         if rest:
             self._hold(rest)
         return frames

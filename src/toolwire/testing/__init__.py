@@ -14,6 +14,7 @@ from .._lazy import lazy_exports
 TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
+    from .bodies import Violation, check_body
     from .chunks import bytewise, every_split, random_chunks
     from .compare import differences, plain, same
     from .models import ScriptedModel, says
@@ -28,6 +29,7 @@ else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
+            "bodies": ("Violation", "check_body"),
             "chunks": ("bytewise", "every_split", "random_chunks"),
             "compare": ("differences", "plain", "same"),
             "models": ("ScriptedModel", "says"),
@@ -52,7 +54,9 @@ __all__ = [
     "Trace",
     "Upstream",
     "Vector",
+    "Violation",
     "bytewise",
+    "check_body",
     "check_preservation",
     "differences",
     "every_split",

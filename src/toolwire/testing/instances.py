@@ -19,6 +19,7 @@ from ..schema.nodes import (
     ArrayNode,
     BooleanNode,
     EnumNode,
+    NeverNode,
     Node,
     NullNode,
     NumberNode,
@@ -156,6 +157,9 @@ class _InstanceGenerator:
         for name, inner in node.properties.items():
             if name in node.required or chance.random() < likely:
                 out[name] = self.make(inner, depth + 1)
+        for pattern, inner in node.patterns.items():
+            if depth <= _DEPTH and not isinstance(inner, NeverNode) and chance.random() < likely:
+                out.setdefault(self._make_string(StringNode(pattern=pattern)), self.make(inner, depth + 1))
         if node.rest is not None and depth <= _DEPTH:
             low = node.unmodelled.get("minProperties", 0) if type(node.unmodelled.get("minProperties")) is int else 0
             for key in chance.sample(("k1", "other key", "x-y", "ключ"), chance.randint(min(low, 3), 3)):

@@ -27,7 +27,7 @@ from ..ir.response import Fault, Response
 from ..ir.text import to_bytes
 from ..ir.value import Value
 from ..stream.strict import parse_object
-from ..wire import get, names
+from ..wire import get, names, vendors
 from ..wire.protocol import Wire
 
 __all__ = ["PartialReply", "RawReply", "ReceivedRequest", "Recorded", "ScriptedReply", "Upstream"]
@@ -112,7 +112,7 @@ class Upstream:
         self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self._routes = [
             (name, stream, _path_pattern(get(name), stream)) for name in names() for stream in (True, False)
-        ]
+        ] + _surface_routes()
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, ssl=self._tls)
@@ -286,6 +286,22 @@ def _path_pattern(wire: Wire, stream: bool) -> re.Pattern[str]:
     """Return the path of a wire as a pattern: after any base URL, with any model."""
     path = re.escape(wire.path(_MODEL, stream=stream)).replace(re.escape(_MODEL), "(?P<model>[^/]+)")
     return re.compile(f".*{path}(?:[?&].*)?")
+
+
+def _surface_routes() -> list[tuple[str, bool, re.Pattern[str]]]:
+    """Return the wire, the stream mode and the pattern of the paths that vendors have for a model and its streams."""
+    surfaces = {surface.path: surface for name in vendors.names() for surface in vendors.find(name).surfaces}
+    return [
+        (surface.wire, stream, _template_pattern(template))
+        for surface in surfaces.values()
+        if surface.stream_path is not None
+        for template, stream in ((surface.stream_path, True), (surface.path, False))
+    ]
+
+
+def _template_pattern(template: str) -> re.Pattern[str]:
+    pattern = re.sub(r"\\{(\w+)\\}", "(?:[^/]+)", re.escape(template).replace(r"\{model\}", "(?P<model>[^/]+)"))
+    return re.compile(f".*{pattern}(?:[?&].*)?")
 
 
 def _read_head(data: bytes) -> tuple[str, dict[str, str]]:

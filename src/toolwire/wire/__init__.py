@@ -5,7 +5,8 @@
     toolwire.wire.get("anthropic@2023-06-01")   # that version
 
 A wire is imported on first use. A third party adds a wire with an entry point of the group `toolwire.wire` that names a
-codec; `toolwire.testing` checks it. A codec with several versions has a mapping `versions`.
+codec; `toolwire.testing` checks it. A codec with several versions has a mapping `versions`. `capabilities_for` returns
+the features of one model on a wire.
 """
 
 from __future__ import annotations
@@ -17,18 +18,38 @@ from .._lazy import lazy_exports
 from ..ir.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
+    from .capability_rows import CapabilityRow, ModelCapabilities, parse_capability_rows
+    from .profiles import CapabilityMatch
     from .protocol import Capabilities, Limits, Wire
     from .signatures import Signature
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
-        {"protocol": ("Capabilities", "Limits", "Wire"), "signatures": ("Signature",)},
-        own=("get", "names"),
+        {
+            "capability_rows": ("CapabilityRow", "ModelCapabilities", "parse_capability_rows"),
+            "profiles": ("CapabilityMatch",),
+            "protocol": ("Capabilities", "Limits", "Wire"),
+            "signatures": ("Signature",),
+        },
+        own=("capabilities_for", "explain_capabilities", "get", "names"),
     )
 
-__all__ = ["Capabilities", "Limits", "Signature", "Wire", "get", "names"]
+__all__ = [
+    "Capabilities",
+    "CapabilityMatch",
+    "CapabilityRow",
+    "Limits",
+    "ModelCapabilities",
+    "Signature",
+    "Wire",
+    "capabilities_for",
+    "explain_capabilities",
+    "get",
+    "names",
+    "parse_capability_rows",
+]
 
 # The only list of the built-in wires: each is a package here with a CODEC.
 _BUILT_IN = ("anthropic", "gemini", "ollama", "openai_chat", "openai_responses")
@@ -48,6 +69,38 @@ def get(name: str) -> Wire:
     if found is None:
         found = _loaded[name] = _load(name)
     return found
+
+
+def capabilities_for(
+    wire: Wire | str,
+    model: str,
+    version: str | None = None,
+    *,
+    vendor: str | None = None,
+    rows: Iterable[CapabilityRow] = (),
+) -> ModelCapabilities:
+    """Return the known capabilities of a model on a wire.
+
+    `version` defaults to the wire's newest one and `vendor` to the provider of the wire. `rows` come before the
+    built-in ones.
+    """
+    return explain_capabilities(wire, model, version, vendor=vendor, rows=rows).capabilities
+
+
+def explain_capabilities(
+    wire: Wire | str,
+    model: str,
+    version: str | None = None,
+    *,
+    vendor: str | None = None,
+    rows: Iterable[CapabilityRow] = (),
+) -> CapabilityMatch:
+    """Return the known capabilities of a model, with the row of each."""
+    from .profiles import match_capabilities
+
+    name = wire if isinstance(wire, str) else wire.name
+    codec = get(f"{name}@{version}") if version else get(wire) if isinstance(wire, str) else wire
+    return match_capabilities(codec, model, vendor=vendor, rows=tuple(rows))
 
 
 def _load(name: str) -> Wire:

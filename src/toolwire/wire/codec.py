@@ -34,6 +34,10 @@ class _OpenStreamEncoder(Protocol):
     def __call__(self, request: Request | None = None) -> StreamEncoder: ...
 
 
+class _EncodeResponse(Protocol):
+    def __call__(self, response: Response, request: Request | None = None) -> Encoded: ...
+
+
 class WireCodec(Value, frozen=True, kw_only=True, eq=False):
     """One wire, or one version of it. Two codecs are equal only if they are the same object."""
 
@@ -49,7 +53,7 @@ class WireCodec(Value, frozen=True, kw_only=True, eq=False):
     decode_request: Callable[[Object], Request]
     encode_request: Callable[[Request], Encoded]
     decode_response: Callable[[Object], Response]
-    encode_response: Callable[[Response], Encoded]
+    encode_response: _EncodeResponse
     read_error: Callable[[int | None, JSON, Mapping[str, str] | None, tuple[Signature, ...]], Fault]
     encode_error: Callable[[Fault], EncodedFault]
     stream_decoder: Callable[[], StreamDecoder]

@@ -13,8 +13,10 @@ from ..ir.text import dumps
 from ..ir.value import Value
 
 __all__ = [
+    "CONTEXT_LENGTH",
     "FaultTable",
     "body_message",
+    "context_length_code",
     "kind_of_status",
     "parse_retry_text",
     "parse_seconds",
@@ -55,6 +57,23 @@ _STATUSES: dict[FaultKind, int] = {
     "malformed_call": 502,
     "server": 500,
 }
+
+
+CONTEXT_LENGTH = "context_length_exceeded"
+"""The code of a prompt that is too long for the model, on every wire. Clients compact the conversation on it."""
+
+_CONTEXT_LENGTH = re.compile(
+    r"prompt is too long"  # Anthropic
+    r"|exceed(?:s)? (?:the )?(?:model's )?(?:maximum )?context (?:limit|length|window|size)"  # Anthropic, llama.cpp, Ollama
+    r"|input token count .{0,40}exceeds the maximum number of tokens"  # Gemini
+    r"|maximum context length is \d",  # OpenAI, vLLM
+    re.IGNORECASE,
+).search
+
+
+def context_length_code(message: str) -> str | None:
+    """Return CONTEXT_LENGTH for the message of a provider that has no code for a prompt that is too long."""
+    return CONTEXT_LENGTH if _CONTEXT_LENGTH(message[:2000]) else None
 
 
 def kind_of_status(status: int) -> FaultKind:

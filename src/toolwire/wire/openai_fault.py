@@ -11,11 +11,13 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from ..ir.pointer import JSON, Object
+from ..ir.pointer import JSON, Object, split
 from ..ir.response import Fault, FaultKind
 from .faults import (
+    CONTEXT_LENGTH,
     FaultTable,
     body_message,
+    context_length_code,
     kind_of_status,
     parse_retry_text,
     read_request_id,
@@ -110,6 +112,8 @@ def read_fault(
         own["type"] = kind_name
     if kind == "billing" and code is None:
         own["code"] = None
+    if type(code) is not str and context_length_code(str(error.get("message"))):  # vLLM sends null or the status
+        own["code"], code = code, CONTEXT_LENGTH
     fault = Fault(
         kind,
         str(error.get("message") or body_message(None, status or status_of_kind(kind))),
@@ -125,10 +129,19 @@ def _as_status(code: JSON) -> int | None:
     return code if type(code) is int and 400 <= code < 600 else None
 
 
+def _as_openai_path(param: str | None) -> str | None:
+    """Write a JSON pointer as OpenAI does: `/messages/0/content` as `messages[0].content`."""
+    if param is None or not param.startswith("/"):
+        return param
+    written = [f"[{key}]" if key.isdecimal() else f".{key}" for key in split(param)]
+    return "".join(written).removeprefix(".")
+
+
 def write_fault(fault: Fault, wire: str) -> Object:
     # By this code clients distinguish a billing error from a rate limit; both are 429.
     code = _INSUFFICIENT_QUOTA if fault.kind == "billing" and fault.code is None else fault.code
-    out = {"message": fault.message, "type": _FAULTS.type_of_kind(fault.kind), "param": fault.param, "code": code}
+    param = _as_openai_path(fault.param)
+    out = {"message": fault.message, "type": _FAULTS.type_of_kind(fault.kind), "param": param, "code": code}
     return {**out, **fault.extra.get(wire, {})}
 
 

@@ -37,6 +37,12 @@ SIGNATURES = (
         r"Invalid '(?P<path>(?:messages|input)\[\d{1,6}\][\w.\[\]]{0,60}\b(?:id|call_id|tool_call_id))': string too long",
         "let prepare() map the ids",
     ),
+    Signature(
+        "min_output",
+        None,
+        r"Invalid '(?P<path>max_(?:output|completion)_tokens)': integer below minimum value",
+        "raise the limit, or let prepare() raise it",
+    ),
     Signature("stops", None, r"Invalid '(?P<path>stop)': array too long", "send fewer stop sequences"),
     Signature(
         "root_union",

@@ -37,6 +37,7 @@ class Limits(Value, frozen=True):
     tools: int | None = None
     stops: int | None = None  # stop sequences
     max_tokens: int | None = None  # default where the wire requires a number and the request has none
+    min_output: int = 0  # minimum of max_tokens
     min_budget: int = 0  # minimum thinking budget in tokens; a wire that has one also requires less than max_tokens
     signatures: tuple[Signature, ...] = ()  # patterns that find the broken limit in an error
 
@@ -66,16 +67,32 @@ class Capabilities(Value, frozen=True):
     ordered: bool = True  # text and calls keep their order in a turn
     developer: bool = True  # a developer role beside the system role
     system_anywhere: bool = True  # system messages in the middle of a conversation
+    system_after_user: bool = False  # the same, but only after a user turn and last or before an assistant turn
     system_only: bool = False  # a request of system messages alone
     declared_history: bool = False  # calls in the history need a declaration
     unique_names: bool = False  # two tools of the same name are rejected
     one_message_a_turn: bool = False  # consecutive messages of one role are one message
+    adjacent_results: bool = False  # the results of a message's calls must come before the next assistant message
+    lone_results: bool = False  # results are in a message of their own, without text
+    starts_with_user: bool = False  # the first message after the system messages is a user message
+    blank_text: bool = True  # text of only whitespace, and trailing whitespace at the end of the last assistant message
     efforts: tuple[str, ...] = ()  # effort levels, ascending
     budgets: bool = False  # a thinking budget in tokens
     effort_and_budget: bool = False  # both in one request
     adaptive: bool = False  # thinking without a fixed amount: the model decides
     forced_with_budget: bool = True  # a forced call together with a thinking budget
+    timestamps: bool = False  # an answer has the time of its creation
+    model_in_path: bool = False  # the model is named in the path, not in the body
+    output_schemas: bool = True  # answers that match a JSON Schema
+    output_with_tools: bool = True  # a required form of the answer in a request with tools
+    output_descriptions: bool = False  # a description beside the schema of the answer
+    json_mode: bool = True  # answers that are JSON, without a schema
+    json_mention: Literal["", "messages", "input"] = ""  # where JSON mode requires a mention of JSON
+    prefill: bool = True  # continues an assistant message at the end of a request
+    prefill_with_thinking: bool = True  # continues it also while thinking is on
     unsigned_call: str | None = None  # placeholder for the signature of a call that another provider made
+    rejected_fields: frozenset[tuple[str, str]] = frozenset()  # fields of the wire that this vendor rejects
+    rejected_kinds: frozenset[str] = frozenset()  # built-in tools and kinds of parts that this vendor rejects
 
 
 class Encoded(NamedTuple):
@@ -147,7 +164,10 @@ class Wire(Protocol):
     def decode_request(self, body: Object) -> Request: ...
     def encode_request(self, request: Request) -> Encoded: ...
     def decode_response(self, body: Object) -> Response: ...
-    def encode_response(self, response: Response) -> Encoded: ...
+    def encode_response(self, response: Response, request: Request | None = None) -> Encoded:
+        """Encode a response; `request` is the client's request, which some wires repeat or depend on."""
+        ...
+
     def decode_error(self, status: int | None, body: JSON, headers: Mapping[str, str] | None = None) -> Fault:
         """Decode an error response. With `status` None, the body decides."""
         ...

@@ -2,8 +2,10 @@
 
     find("groq").base_url            # 'https://api.groq.com/openai/v1'
     vendor_codec(find("mistral"))    # openai_chat with Mistral's rule for ids and its dialect
+    find("azure").surfaces           # the paths of Azure OpenAI, by wire
 
-Anything that needs code does not belong here. Base URLs end where the path of the wire begins.
+Anything that needs code does not belong here. Base URLs end where the path of the wire begins. A vendor with paths of
+its own has a Surface for each.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from . import get
 from .codec import WireCodec
 from .protocol import Wire
 
-__all__ = ["COMPATIBLE", "ApiKey", "Vendor", "find", "names", "vendor_codec"]
+__all__ = ["COMPATIBLE", "ApiKey", "Surface", "Vendor", "find", "names", "surface_codec", "vendor_codec"]
 
 
 class ApiKey(Value, frozen=True):
@@ -27,11 +29,28 @@ class ApiKey(Value, frozen=True):
     variable: str
     header: str = "authorization"
     prefix: str = "Bearer "
+    is_token: bool = False  # an access token that expires, as a key command prints it; not a key that a user passes
+
+
+class Surface(Value, frozen=True):
+    """The path of a wire at a vendor. Braces are settings: `{model}`, `{project}`, `{location}`, `{api_version}`."""
+
+    wire: str  # its name without a version
+    path: str
+    stream_path: str | None = None  # of streams, if it is not `path`
+    api_versions: str = r"[\w.-]+"  # a regular expression for the API versions that use this path; "" is none
+    api_version: str = ""  # the default
+    version_query: str | None = None  # the query parameter of the API version
+    fields: dict[str, str] = {}  # fields of a request that it names differently, besides those of the vendor
+    counts_on_request: bool = True  # supports `stream_options`
+    omitted_fields: tuple[str, ...] = ()  # fields of a body that are in the path instead
+    version_field: str | None = None  # the field of a body for the version of the wire, sent instead of its headers
+    wire_versions: dict[str, str] = {}  # the values of `version_field` for versions of the wire, if they differ
 
 
 class Vendor(Value, frozen=True):
     name: str
-    base_url: str
+    base_url: str  # empty if every customer has another one
     keys: tuple[ApiKey, ...] = ()  # the first one that is set is used
     wire: str = "openai_chat"
     base_variable: str | None = None  # an environment variable with another base URL
@@ -40,8 +59,16 @@ class Vendor(Value, frozen=True):
     id: str | None = None  # a regular expression for call ids, if it is not the wire's own
     id_length: int = 40
     fields: dict[str, str] = {}  # fields of a request that it names differently
+    rejected_fields: frozenset[tuple[str, str]] = frozenset()  # fields of the wire that it rejects: (extra, field)
+    rejected_kinds: frozenset[str] = frozenset()  # built-in tools and kinds of parts of the wire that it rejects
     counts_on_request: bool = True  # supports `stream_options`
+    keeps_responses: bool = False  # stores answers of the wire openai_responses under their id
     transport: str | None = None  # `module:class` of the transport, if it is not HTTP
+    surfaces: tuple[Surface, ...] = ()  # paths that are not those of the wire
+    variables: dict[str, tuple[str, ...]] = {}  # environment variables of the settings in paths; the first one set
+    location: str | None = None  # the default location
+    base_urls: dict[str, str] = {}  # by location, if it is not `base_url`
+    domains: tuple[str, ...] = ()  # domains of the vendor; a key from the environment may be sent to hosts in them
 
 
 def _bearer_key(variable: str) -> tuple[ApiKey, ...]:
@@ -55,6 +82,7 @@ _OPENAI = Vendor(
     _bearer_key("OPENAI_API_KEY"),
     "openai_responses",
     base_variable="OPENAI_BASE_URL",
+    keeps_responses=True,
 )
 _GEMINI = Vendor(
     "gemini",
@@ -62,6 +90,120 @@ _GEMINI = Vendor(
     (ApiKey("GOOGLE_API_KEY", "x-goog-api-key", ""), ApiKey("GEMINI_API_KEY", "x-goog-api-key", "")),
     "gemini",
     base_variable="GOOGLE_GEMINI_BASE_URL",
+    # Fields that only Vertex AI has: google-genai 3.1.0 raises for them in the mode of the Gemini API
+    # (models.py, `_*_to_mldev`; read 2026-11-16).
+    rejected_fields=frozenset(
+        {
+            ("gemini", "modelArmorConfig"),
+            ("gemini", "safetySettings/method"),
+            ("gemini", "googleMaps/groundingTypes"),
+            ("gemini", "googleSearch/blockingConfidence"),
+            ("gemini", "googleSearch/excludeDomains"),
+            ("gemini/generationConfig", "audioTimestamp"),
+            ("gemini/generationConfig", "imageConfig/imageOutputOptions"),
+            ("gemini/generationConfig", "imageConfig/personGeneration"),
+            ("gemini/generationConfig", "imageConfig/prominentPeople"),
+            ("gemini/generationConfig", "modelConfig"),
+            ("gemini/generationConfig", "routingConfig"),
+            ("gemini/functionCallingConfig", "streamFunctionCallArguments"),
+            ("gemini/functionCall", "partialArgs"),
+            ("gemini/functionCall", "willContinue"),
+        }
+    ),
+    rejected_kinds=frozenset({"enterpriseWebSearch", "exaAiSearch", "parallelAiSearch", "retrieval"}),
+)
+
+# Azure OpenAI: `/openai/v1` takes no API version, or `preview`; deployments take a dated one.
+# openai 3.49.0, lib/azure.py, and recorded traffic.
+_OLD_DATED = r"(?:202[0-3]|2024-0[1-8])-[\d-]+(?:preview)?"
+_DATED = r"\d{4}-\d\d-\d\d(?:-preview)?"
+_UNDATED = r"(?:v1|preview|latest)?"
+
+
+def _azure_surface(wire: str, path: str, api_versions: str) -> Surface:
+    return Surface(wire, path, api_versions=api_versions, version_query="api-version")
+
+
+_AZURE = Vendor(
+    "azure",
+    "",
+    (
+        ApiKey("AZURE_OPENAI_AD_TOKEN", is_token=True),  # before the key, as in the SDK
+        ApiKey("AZURE_OPENAI_API_KEY", "api-key", ""),
+    ),
+    base_variable="AZURE_OPENAI_ENDPOINT",
+    keeps_responses=True,
+    # "string too long. Expected a string with maximum length 40": still enforced here (2026-07)
+    id="[a-zA-Z0-9_-]+",
+    id_length=40,
+    surfaces=(
+        _azure_surface("openai_chat", "/openai/v1/chat/completions", _UNDATED),
+        # `max_completion_tokens` and `stream_options` were added in 2024-09-01-preview (API version lifecycle page)
+        replace(
+            _azure_surface("openai_chat", "/openai/deployments/{model}/chat/completions", _OLD_DATED),
+            fields=_MAX_TOKENS_FIELD,
+            counts_on_request=False,
+        ),
+        _azure_surface("openai_chat", "/openai/deployments/{model}/chat/completions", _DATED),
+        _azure_surface("openai_responses", "/openai/v1/responses", _UNDATED),
+        _azure_surface("openai_responses", "/openai/responses", _DATED),
+    ),
+    variables={"api_version": ("OPENAI_API_VERSION",)},
+    domains=tuple(
+        f"{service}.azure.{suffix}"
+        for service in ("openai", "cognitiveservices", "services.ai")
+        for suffix in ("com", "us", "cn")
+    ),
+)
+
+# Vertex AI: google-genai 3.1.0, _api_client.py; anthropic 2.8.0, lib/vertex; and recorded traffic.
+_VERTEX_MODELS = "/{api_version}/projects/{project}/locations/{location}/publishers"
+_VERTEX = Vendor(
+    "vertex",
+    "https://{location}-aiplatform.googleapis.com",
+    (ApiKey("CLOUDSDK_AUTH_ACCESS_TOKEN", is_token=True),),
+    "gemini",
+    base_variable="GOOGLE_VERTEX_BASE_URL",
+    surfaces=(
+        Surface(
+            "gemini",
+            f"{_VERTEX_MODELS}/google/models/{{model}}:generateContent",
+            f"{_VERTEX_MODELS}/google/models/{{model}}:streamGenerateContent?alt=sse",
+            api_version="v1beta1",
+        ),
+        Surface(
+            "anthropic",
+            f"{_VERTEX_MODELS}/anthropic/models/{{model}}:rawPredict",
+            f"{_VERTEX_MODELS}/anthropic/models/{{model}}:streamRawPredict",
+            api_version="v1",
+            omitted_fields=("model",),
+            version_field="anthropic_version",
+            wire_versions={"2023-06-01": "vertex-2023-10-16"},
+        ),
+    ),
+    variables={
+        "project": ("GOOGLE_CLOUD_PROJECT", "ANTHROPIC_VERTEX_PROJECT_ID"),
+        "location": ("GOOGLE_CLOUD_LOCATION", "CLOUD_ML_REGION"),
+    },
+    location="global",
+    base_urls={
+        "global": "https://aiplatform.googleapis.com",
+        "us": "https://aiplatform.us.rep.googleapis.com",
+        "eu": "https://aiplatform.eu.rep.googleapis.com",
+    },
+    domains=("googleapis.com",),
+    # Fields that only the Gemini API has: google-genai 3.1.0 raises for them in the mode of Vertex AI
+    # (models.py, `_*_to_vertex`; read 2026-11-16).
+    rejected_fields=frozenset(
+        {
+            ("gemini", "store"),
+            ("gemini", "partMetadata"),
+            ("gemini/generationConfig", "enableEnhancedCivicAnswers"),
+            ("gemini/toolConfig", "includeServerSideToolInvocations"),
+            ("gemini/functionResponse", "willContinue"),
+        }
+    ),
+    rejected_kinds=frozenset({"fileSearch", "toolCall", "toolResponse"}),
 )
 
 
@@ -88,6 +230,23 @@ _ROWS = (
     ),
     _GEMINI,
     replace(_GEMINI, name="google"),
+    _AZURE,
+    # the limits of its ids are those of the wire
+    replace(_AZURE, name="azure-responses", wire="openai_responses", id=None),
+    _VERTEX,
+    # the documented version; `wire = "anthropic"` selects the newest one
+    replace(
+        _VERTEX,
+        name="vertex-anthropic",
+        wire="anthropic@2023-06-01",
+        base_variable="ANTHROPIC_VERTEX_BASE_URL",
+        variables={
+            "project": ("ANTHROPIC_VERTEX_PROJECT_ID", "GOOGLE_CLOUD_PROJECT"),
+            "location": ("CLOUD_ML_REGION", "GOOGLE_CLOUD_LOCATION"),
+        },
+        rejected_fields=frozenset(),
+        rejected_kinds=frozenset(),
+    ),
     Vendor(
         "mistral",
         "https://api.mistral.ai/v1",
@@ -143,6 +302,13 @@ def find(name: str) -> Vendor:
     return row
 
 
+def surface_codec(codec: Wire, surface: Surface | None) -> Wire:
+    """Return the codec with the deviations of a surface."""
+    if surface is None or surface.counts_on_request or not isinstance(codec, WireCodec):
+        return codec
+    return replace(codec, capabilities=replace(codec.capabilities, counts_on_request=False))
+
+
 def vendor_codec(vendor: Vendor, wire: str | None = None) -> Wire:
     """Return the codec of the vendor's wire, or of `wire`, with the vendor's deviations."""
     codec = get(wire or vendor.wire)
@@ -153,6 +319,11 @@ def vendor_codec(vendor: Vendor, wire: str | None = None) -> Wire:
         changes["dialect"] = vendor.dialect
     if vendor.id is not None:
         changes["limits"] = replace(codec.limits, id=vendor.id, id_length=vendor.id_length)
+    can = codec.capabilities
     if not vendor.counts_on_request:
-        changes["capabilities"] = replace(codec.capabilities, counts_on_request=False)
+        can = replace(can, counts_on_request=False)
+    if vendor.rejected_fields or vendor.rejected_kinds:
+        can = replace(can, rejected_fields=vendor.rejected_fields, rejected_kinds=vendor.rejected_kinds)
+    if can is not codec.capabilities:
+        changes["capabilities"] = can
     return replace(codec, **changes) if changes else codec

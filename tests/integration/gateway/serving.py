@@ -9,9 +9,10 @@ from typing import Any
 
 import uvicorn
 
+from toolwire.asgi.descriptors import ConnectionCounts
+from toolwire.asgi.limited_http import make_limited_protocol
 from toolwire.gateway.app import Gateway
 from toolwire.gateway.observe.request_log import RequestLog
-from toolwire.gateway.protocol import make_limited_protocol
 from toolwire.gateway.settings import LimitsRow, parse_settings
 
 WIRES = ("anthropic", "gemini", "ollama", "openai_chat", "openai_responses")
@@ -46,8 +47,10 @@ async def serving(document: dict[str, Any], **options: Any) -> AsyncIterator[Ser
 
 
 @asynccontextmanager
-async def listening(app: Any, limits: Callable[[], LimitsRow] = LimitsRow) -> AsyncIterator[str]:
-    http = make_limited_protocol(limits)
+async def listening(
+    app: Any, limits: Callable[[], LimitsRow] = LimitsRow, counts: ConnectionCounts | None = None
+) -> AsyncIterator[str]:
+    http = make_limited_protocol(limits, counts)
     config = uvicorn.Config(app, port=0, log_config=None, timeout_graceful_shutdown=1, ws="none", http=http)
     server = uvicorn.Server(config)
     task = asyncio.ensure_future(server.serve())

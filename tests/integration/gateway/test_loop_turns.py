@@ -7,13 +7,21 @@ counted, in calls of Python functions and in turns, because times depend on the 
 from __future__ import annotations
 
 import asyncio
+import gzip
+import json
+import re
 import sys
+from contextlib import asynccontextmanager
 
 import pytest
-from gateway.hostile import TEXT_ANSWER, ask, body_of, gateway_to, path_of, post, run
+from gateway.hostile import TEXT_ANSWER, ask, body_of, expect_error, gateway_to, path_of, post, run
+from gateway.serving import serving, upstream_rows
 
 from toolwire import Message, Request, Response, Text, Tool, ToolCall
 from toolwire.ir.response import Stop, Usage
+from toolwire.ir.text import to_bytes
+from toolwire.testing import RawReply
+from toolwire.wire import get
 
 MOST_CALLS = 1_000_000
 """Calls of functions in one turn: about three tenths of a second."""
@@ -70,6 +78,129 @@ ATTACKS = {
     "Z4: enum of 3,000 objects": lambda: tool_request(record(x={"enum": [{"a": n} for n in range(3_000)]})),
 }
 CALL = Response(parts=(ToolCall("c1", "t0", {"city": "a" * 40 + "!"}),), stop=Stop("tool_calls"), usage=Usage(12, 9))
+
+
+MOST_CALLS_OF_LARGE_WORK = 200_000
+"""The same for work that leaves the event loop: only the relaying is left."""
+MEGABYTE = 1024 * 1024
+LARGE_REQUESTS = {
+    "messages": {"messages": [{"role": "user", "content": "x"}] * (MEGABYTE // 33)},
+    "tools": {
+        "tools": [
+            {"type": "function", "function": {"name": f"t{n}", "parameters": {"type": "object"}}} for n in range(9_000)
+        ]
+    },
+    "losses": {"messages": [{"role": "user", "content": "x", "name": "n"}] * (MEGABYTE // 46)},
+    "refused": {"messages": [{"role": "user", "content": "x"}] * (MEGABYTE // 33) + [{"role": 1}]},
+}
+STREAM = {"content-type": "text/event-stream"}
+DELTA = b'data: {"choices":[{"index":0,"delta":{"content":"x"}}]}\n\n'
+LARGE_ANSWERS = {
+    "whole answer of many calls": lambda: RawReply(
+        json.dumps(
+            {
+                "choices": [
+                    {
+                        "index": 0,
+                        "message": {
+                            "role": "assistant",
+                            "content": None,
+                            "tool_calls": [
+                                {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+                            ]
+                            * 12_000,
+                        },
+                        "finish_reason": "tool_calls",
+                    }
+                ]
+            }
+        ).encode(),
+        headers={"content-type": "application/json"},
+    ),
+    "deltas": lambda: RawReply(DELTA * (MEGABYTE // len(DELTA)), headers=STREAM),
+    "tiny events": lambda: RawReply(b"data:{}\n\n" * (MEGABYTE // 9), headers=STREAM),
+    "comments, compressed": lambda: RawReply(
+        gzip.compress(b":\n\n" * (4 * MEGABYTE // 3)), headers={**STREAM, "content-encoding": "gzip"}
+    ),
+    "comments in one frame, compressed": lambda: RawReply(
+        gzip.compress(b":\n" * (4 * MEGABYTE // 2)), headers={**STREAM, "content-encoding": "gzip"}
+    ),
+}
+
+
+@asynccontextmanager
+async def gateway_to_bytes(*replies):
+    """A gateway whose upstream only sends these bytes: one that decodes requests would do so on the same event loop."""
+    remaining = list(replies)
+
+    async def answer(reader, writer):
+        head = await reader.readuntil(b"\r\n\r\n")
+        await reader.readexactly(int(re.search(rb"content-length: (\d+)", head)[1]))
+        reply = remaining.pop(0)
+        head = {**reply.headers, "content-length": len(reply.body), "connection": "close"}
+        lines = [f"{name}: {value}" for name, value in head.items()]
+        writer.write("\r\n".join([f"HTTP/1.1 {reply.status} OK", *lines, "", ""]).encode() + reply.body)
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0, limit=2**25)
+    async with server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with serving({"upstreams": upstream_rows(url)}) as gateway:
+            yield gateway
+
+
+def whole(wire):
+    return RawReply(to_bytes(get(wire).encode_response(TEXT_ANSWER).body), headers={"content-type": "application/json"})
+
+
+async def longest_turn(gateway, front, wire, body):
+    """The calls in the longest turn while this request is answered, and its status."""
+    assert (await ask(gateway, front, wire=wire)).status == 200  # everything is imported and connected
+    async with Turns() as turns:
+        answer = await post(gateway, path_of(front), body)
+    return turns.longest, answer.status
+
+
+@pytest.mark.finding("Z11")
+@pytest.mark.parametrize("wire", ["anthropic", "openai_chat"])
+@pytest.mark.parametrize("attack", LARGE_REQUESTS)
+@run
+async def test_large_requests_are_not_translated_on_the_event_loop(attack, wire):
+    document = {"model": f"{wire}/m", "messages": [{"role": "user", "content": "x"}], **LARGE_REQUESTS[attack]}
+    async with gateway_to_bytes(whole(wire), whole(wire)) as gateway:
+        longest, status = await longest_turn(gateway, "openai_chat", wire, json.dumps(document).encode())
+    assert status in (200, 400)
+    assert longest <= MOST_CALLS_OF_LARGE_WORK
+
+
+@pytest.mark.finding("Z11")
+@pytest.mark.parametrize("front", ["anthropic", "openai_chat"])
+@pytest.mark.parametrize("attack", LARGE_ANSWERS)
+@run
+async def test_large_answers_are_relayed_in_pieces(attack, front):
+    async with gateway_to_bytes(whole("openai_chat"), LARGE_ANSWERS[attack]()) as gateway:
+        longest, _ = await longest_turn(gateway, front, "openai_chat", body_of(front, stream=True))
+    assert longest <= MOST_CALLS_OF_LARGE_WORK
+
+
+@pytest.mark.finding("Z11")
+@run
+async def test_small_requests_stay_in_the_thread_of_the_loop():
+    async with gateway_to(TEXT_ANSWER, TEXT_ANSWER) as (gateway, _):
+        for stream in (False, True):
+            assert (await ask(gateway, "anthropic", stream=stream)).status == 200
+        assert not gateway.gateway._offload._pool._threads
+
+
+@pytest.mark.finding("Z11")
+@run
+async def test_documents_with_too_many_values_are_refused():
+    body = b'{"model":"openai_chat/m","messages":[],"x":[' + b"1," * 15_000_000 + b"1]}"
+    async with gateway_to(document={"limits": {"memory": 2**33}}) as (gateway, provider):
+        fault = expect_error(await post(gateway, path_of("openai_chat"), body), "openai_chat", 413)
+        assert "15,000,005 JSON values; the limit is 1,000,000" in fault.message
+        assert not provider.heard
 
 
 @pytest.mark.one_in(5)

@@ -13,16 +13,16 @@ from toolwire.testing import Upstream
 
 HELLO = {"role": "user", "content": "And in Oslo?"}
 REFERENCES = [
-    ({"previous_response_id": "resp_1"}, "/previous_response_id", "previous_response_not_found"),
+    ({"previous_response_id": "resp_1"}, "previous_response_id", "previous_response_not_found"),
     (
         {"previous_response_id": "resp_1", "input": [{"type": "function_call_output", "call_id": "c", "output": "1"}]},
-        "/previous_response_id",
+        "previous_response_id",
         "previous_response_not_found",
     ),
-    ({"conversation": {"id": "conv_1"}}, "/conversation", None),
-    ({"prompt": {"id": "pmpt_1"}}, "/prompt", None),
-    ({"input": [HELLO, {"type": "item_reference", "id": "msg_1"}, HELLO]}, "/input/1", None),
-    ({"input": [{"id": "msg_1"}, HELLO]}, "/input/0", None),
+    ({"conversation": {"id": "conv_1"}}, "conversation", None),
+    ({"prompt": {"id": "pmpt_1"}}, "prompt", None),
+    ({"input": [HELLO, {"type": "item_reference", "id": "msg_1"}, HELLO]}, "input[1]", None),
+    ({"input": [{"id": "msg_1"}, HELLO]}, "input[0]", None),
 ]
 
 
@@ -37,7 +37,7 @@ async def ask(gateway, model, fields, **more):
 @pytest.mark.parametrize("wire", WIRES)
 @run
 async def test_reference_is_rejected_when_the_wires_differ(wire, stream):
-    for fields, pointer, code in REFERENCES:
+    for fields, param, code in REFERENCES:
         async with gateway_to(TEXT_ANSWER) as (gateway, upstream):
             answer, body = await ask(gateway, f"{wire}/m", fields, stream=stream)
             if wire == "openai_responses":
@@ -45,7 +45,7 @@ async def test_reference_is_rejected_when_the_wires_differ(wire, stream):
                 assert json.loads(upstream.heard[0].body) == {**body, "model": "m"}
                 continue
             error = answer.document["error"]
-            assert (answer.status, error["type"], error["param"]) == (400, "invalid_request_error", pointer)
+            assert (answer.status, error["type"], error["param"]) == (400, "invalid_request_error", param)
             assert error["code"] == code
             assert "or use a model that is served over openai_responses" in error["message"]
             assert upstream.heard == []  # nobody was asked, and nobody is paid

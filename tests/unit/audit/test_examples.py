@@ -28,7 +28,13 @@ def document(rule, text):
 def findings(rule, text, tmp_path, capsys):
     path = tmp_path / f"example{SUFFIXES.get(rule_kind(rule), '.json')}"
     path.write_text(document(rule, text), encoding="utf-8")
-    main(["audit", str(path), "--select", rule, "--format", "json"])
+    example = examples()[rule]
+    if example.provider:  # the body of a request
+        options = {"--provider": example.provider, "--model": example.model, "--api-version": example.version}
+        given = [word for name, value in options.items() if value for word in (name, value)]
+        main(["audit", "--body", str(path), *given, "--select", rule, "--json"])
+    else:
+        main(["audit", str(path), "--select", rule, "--format", "json"])
     return json.loads(capsys.readouterr().out)["findings"]
 
 

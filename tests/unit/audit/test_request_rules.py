@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from toolwire.audit import check_body
+from toolwire.audit.provider_rules.catalogue import BODY_RULES
 from toolwire.audit.request_rules import REQUEST_CHECKS, audit_request
 from toolwire.cli.main import main
 from toolwire.wire import get
@@ -50,14 +52,14 @@ PLANTED = {
         "/tool_choice",
     ),
     "TW052": (chat(parallel_tool_calls=False), "/parallel_tool_calls"),
-    "TW053": (chat(tool_choice={"type": "function", "function": {"name": "gone"}}), "/tool_choice"),
+    "TW053": (chat(tool_choice={"type": "function", "function": {"name": "gone"}}), "/tool_choice/function/name"),
     "TW054": (
         ("openai_responses", {"model": "m", "input": "hi", "tools": [{"type": "function", "name": "f"}]}),
         "/tools/0",
     ),
     "TW060": (chat(assistant_message(call("x" * 50)), result("x" * 50)), "/messages/1/tool_calls/0"),
     "TW061": (chat(assistant_message(call()), USER), "/messages/1/tool_calls/0"),
-    "TW062": (chat(assistant_message(call(), call()), result(), result()), "/messages/1/tool_calls/0"),
+    "TW062": (chat(assistant_message(call(), call()), result(), result()), "/messages/1/tool_calls/1/id"),
     "TW063": (
         (
             "anthropic",
@@ -90,7 +92,7 @@ PLANTED = {
 
 
 def audit(wire, body, **options):
-    return audit_request(get(wire).decode_request(body), get(wire), **options)
+    return audit_request(get(wire).decode_request(body), get(wire), body, **options)
 
 
 @pytest.mark.parametrize("rule", PLANTED)
@@ -101,7 +103,21 @@ def test_planted_problem_is_found_at_its_path(rule):
 
 
 def test_every_rule_has_a_planted_problem():
-    assert set(PLANTED) == set(REQUEST_CHECKS)
+    assert set(PLANTED) - set(BODY_RULES) == set(REQUEST_CHECKS)
+
+
+def test_rules_about_bodies_are_reported_for_recorded_requests():
+    wire, body = chat(stream_options={"include_usage": True})
+    (finding,) = audit(wire, body)
+    assert (finding.rule, finding.path, finding.level) == ("TW107", "/stream_options", "error")
+    assert audit(wire, body, ignore=["TW107"]) == audit(wire, body, select=["TW061"]) == ()
+
+
+def test_tool_rules_are_reported_once():
+    """`audit_tools` reports them, so the body's own check of the same rule is left out."""
+    wire, body = chat(tools=[{"type": "function", "function": {"name": "a.b", "strict": False}}])
+    assert "TW002" in [violation.rule for violation in check_body(body, wire)]
+    assert audit(wire, body) == ()
 
 
 def test_valid_conversation_has_no_findings():

@@ -9,6 +9,7 @@ from toolwire.audit.config_rules import CONFIG_CHECKS
 from toolwire.audit.findings import CHECKS, RULES
 from toolwire.audit.lock import changes, lock
 from toolwire.audit.log_rules import LOG_CHECKS
+from toolwire.audit.provider_rules.catalogue import BODY_RULES
 from toolwire.audit.request_rules import REQUEST_CHECKS
 from toolwire.audit.schema_rules import SCHEMA_CHECKS
 from toolwire.audit.tools import audit_tools, rate_compatibility
@@ -91,6 +92,7 @@ PLANTED = {
         tool(a=text(pattern="(a{1000}){1000}")),
         schema(patternProperties={"(?<!x)y": {"type": "string"}}),
     ],
+    "TW043": [schema(properties={"a": {"$ref": "#/$defs/P", "minLength": 2}}, **{"$defs": {"P": {"type": "string"}}})],
     "TQ01": [tool(description="Gets it.")],
     "TQ02": [tool(a={"type": "string"})],
     "TQ03": [tool()],
@@ -135,7 +137,7 @@ def test_a_planted_problem_is_found(rule):
 
 def test_every_rule_has_a_planted_problem():
     assert set(PLANTED) == set(CHECKS) | set(SCHEMA_CHECKS)
-    others = set(CODE_CHECKS) | set(REQUEST_CHECKS) | set(LOG_CHECKS) | set(CONFIG_CHECKS)
+    others = set(CODE_CHECKS) | set(REQUEST_CHECKS) | set(LOG_CHECKS) | set(CONFIG_CHECKS) | set(BODY_RULES)
     assert set(PLANTED) | others == set(RULES)
 
 

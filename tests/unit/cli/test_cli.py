@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import subprocess
 import sys
 
@@ -87,7 +88,7 @@ def test_convert_reads_a_stream(file, capsys):
         (["convert", "{unknown}", "--to", "gemini"], "no known wire"),
         (["convert", "{request}", "--to", "openapi"], "did you mean"),
         (["convert", "{request}", "--to", "mcp"], "MCP has only tools"),
-        (["formats", "nope"], "unknown wire"),
+        (["formats", "anthropc"], "unknown wire"),
     ],
 )
 def test_bad_usage_exits_with_code_two_and_a_one_line_error(arguments, words, file, capsys):
@@ -121,6 +122,23 @@ def test_formats_lists_wires_and_limits(capsys):
     assert main(["formats", "gemini", "--json"]) == 0
     (gemini,) = json.loads(capsys.readouterr().out)["wires"]
     assert gemini["limits"]["tools"] == 512
+
+
+def test_formats_explains_the_capabilities_of_a_model(capsys, tmp_path):
+    assert main(["formats", "claude-opus-5-5"]) == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"forced_choice +no +2026-09-22 +https://platform.claude.com", shown)
+    assert main(["formats", "openai-chat/gpt-4o", "--json"]) == 0
+    [model] = json.loads(capsys.readouterr().out)["models"]
+    assert (model["wire"], model["vendor"]) == ("openai_chat", "openai-chat")
+    assert model["capabilities"]["thinking"]["value"] is False
+    assert main(["formats", "ollama/my-claude-clone"]) == 0
+    assert "unknown. Only the limits of its wire" in capsys.readouterr().out
+    file = tmp_path / "models.json"
+    row = {"models": ["house"], "capabilities": {"media": []}, "source": "our server", "date": "2026-11-16"}
+    file.write_text(json.dumps([row]))
+    assert main(["formats", "house", "--wire", "openai_chat", "--capabilities", str(file)]) == 0
+    assert re.search(r"media +none +2026-11-16 +our server", capsys.readouterr().out)
 
 
 def test_formats_lists_the_text_formats(capsys):

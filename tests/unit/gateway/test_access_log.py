@@ -159,3 +159,16 @@ def test_other_log_records_become_json_lines():
         "toolwire.test_lines",
         "a word",
     )
+
+
+@pytest.mark.finding("Z22")
+def test_log_file_is_readable_by_its_owner_only(tmp_path):
+    path = tmp_path / "access.log"
+    log = LogFile(path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.rename(tmp_path / "access.log.1")
+    log.reopen()
+    assert path.stat().st_mode & 0o777 == 0o600
+    log.write("line")
+    log.close()
+    assert path.read_text() == "line\n"

@@ -34,7 +34,7 @@ def valid_stream(wire):
 
 
 def passing(wire, key=None):
-    return PassThroughStream(get(wire), REQUEST, AnswerStats(), INGRESSES[wire], key)
+    return PassThroughStream(get(wire), REQUEST, AnswerStats(), INGRESSES[wire], () if key is None else (key,))
 
 
 def is_between_events(wire, data):
@@ -307,7 +307,9 @@ class OutOfOrder:
 
 @every_wire
 def test_events_out_of_order_end_the_translated_stream_in_an_error(wire):
-    stream = TranslatedStream(OutOfOrder(), wire, get(wire).stream_encoder(REQUEST), AnswerStats(), [], is_first=True)
+    stream = TranslatedStream(
+        OutOfOrder(), get(wire), get(wire).stream_encoder(REQUEST), AnswerStats(), [], is_first=True
+    )
     written = stream.feed(b"") + stream.feed(b"")
     assert stream.fault is not None and stream.fault.code == "stream_broken"
     decoder = get(wire).stream_decoder()

@@ -33,6 +33,11 @@ def test_everything_has_a_default():
         ({**UPSTREAM, "models": {"m": {"targets": [{"upstream": "a", "wieght": 1}]}}}, "models.m.targets[0]", "weight"),
         ({"keys": {"me": {"hash": HASH, "request_per_minute": 1}}}, "keys.me", "requests_per_minute"),
         ({"server": {"prot": 1}}, "server", "port"),
+        (
+            {**UPSTREAM, "models": {"m": {"upstream": "a", "capabilities": {"effort": []}}}},
+            "models.m.capabilities",
+            "efforts",
+        ),
     ],
 )
 def test_unknown_setting_error_has_location_and_suggestion(document, where, meant):

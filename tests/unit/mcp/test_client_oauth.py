@@ -7,6 +7,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 
+from toolwire.ir.errors import ConfigError
 from toolwire.mcp.client.failures import NotAuthorized
 from toolwire.mcp.client.oauth import Challenge, FetchResult, OAuthClient, OpenBrowser, authorize, refresh
 
@@ -110,7 +111,7 @@ def test_client_registration_is_kept_per_authorization_server():
 def test_preregistered_client_is_not_registered_again():
     metadata = {**METADATA, "token_endpoint_auth_methods_supported": ["client_secret_basic", "client_secret_post"]}
     places = {**RESPONSES_BY_URL, f"{AUTHORIZATION_SERVER}/.well-known/oauth-authorization-server": metadata}
-    _, said = run_flow(places, client_id="known", secret="s:1")
+    _, said = run_flow(places, client_id="known", secret="s:1", issuer=AUTHORIZATION_SERVER)
     assert said[-1].headers["authorization"] == "Basic a25vd246cyUzQTE="
     assert "client_id" not in form(said)
     _, said = run_flow(places, client_id="known", secret="s", issuer="https://other.example")
@@ -198,3 +199,74 @@ def test_www_authenticate_challenge_is_parsed():
     said = 'Bearer error="insufficient_scope", scope="a b", resource_metadata="https://x.example/m?a=1,2"'
     assert Challenge.read(said) == Challenge("https://x.example/m?a=1,2", "a b")
     assert Challenge.read("Basic") == Challenge()
+
+
+@pytest.mark.finding("Z14")
+@pytest.mark.parametrize(
+    "named",
+    [
+        "http://127.0.0.1:6379/x",
+        "http://localhost:9200/x",
+        "https://login.example.com/.well-known/oauth-protected-resource/tools",
+        "https://mcp.example.com:8443/.well-known/oauth-protected-resource/tools",
+        "http://mcp.example.com/.well-known/oauth-protected-resource/tools",
+        "https://mcp.example.com@evil.example/x",
+        "https://evil@mcp.example.com/x",
+        "file:///etc/passwd",
+    ],
+)
+def test_metadata_of_another_origin_is_not_fetched(named):
+    steps = authorize(URL, Challenge.read(f'Bearer resource_metadata="{named}"'), app(), {})
+    with pytest.raises(NotAuthorized, match="another origin"):
+        next(steps)
+
+
+@pytest.mark.finding("Z14")
+def test_metadata_of_the_same_origin_is_fetched():
+    named = "https://MCP.example.com:443/metadata"
+    grant, said = run_flow({**RESPONSES_BY_URL, named: SERVER}, challenge=f'Bearer resource_metadata="{named}"')
+    assert grant.token == "t0" and said[0].url == named
+
+
+PRIVATE = (
+    "http://127.0.0.1:8080",
+    "https://localhost",
+    "https://10.0.0.1",
+    "https://192.168.1.1:8443",
+    "https://169.254.169.254",
+    "https://[::1]",
+    "https://[::ffff:127.0.0.1]",
+    "https://[fd00::1]",
+    "https://2130706433",
+    "https://0x7f.1",
+    "https://printer",
+    "https://db.internal",
+)
+
+
+@pytest.mark.finding("Z14")
+@pytest.mark.parametrize("address", PRIVATE)
+def test_public_server_names_no_private_authorization_server(address):
+    with pytest.raises(NotAuthorized, match=r"is not public; mcp\.example\.com must not name it"):
+        run_flow(with_server(authorization_servers=[address]))
+
+
+@pytest.mark.finding("Z14")
+@pytest.mark.parametrize("endpoint", ["token_endpoint", "registration_endpoint", "authorization_endpoint"])
+def test_public_authorization_server_names_no_private_endpoint(endpoint):
+    with pytest.raises(NotAuthorized, match="is not public"):
+        run_flow(with_authorization_server(**{endpoint: "http://127.0.0.1:6379/"}))
+
+
+@pytest.mark.finding("Z14")
+def test_secret_is_sent_to_its_issuer_only():
+    metadata = {**METADATA, "token_endpoint_auth_methods_supported": ["client_secret_post"]}
+    places = {**RESPONSES_BY_URL, f"{AUTHORIZATION_SERVER}/.well-known/oauth-authorization-server": metadata}
+    with pytest.raises(ConfigError, match="needs the issuer"):
+        app(client_id="known", secret="s1")
+    _, said = run_flow(places, client_id="known", secret="s1", issuer=AUTHORIZATION_SERVER)
+    assert form(said)["client_secret"] == "s1"
+    _, said = run_flow(places, client_id="known", secret="s1", issuer="https://other.example")
+    assert not any(b"s1" in getattr(step, "body", b"") for step in said)
+    _, said = run_flow(places, client_id="public")
+    assert authorization_query(said)["client_id"] == "public"

@@ -2,12 +2,13 @@
 
 import asyncio
 import json
+import re
 
 import pytest
 
-from toolwire import tool
+from toolwire import ToolError, tool
 from toolwire.asgi.access import Guard
-from toolwire.mcp import HttpApp, Server, current_exchange
+from toolwire.mcp import HttpApp, Server, current_exchange, resource
 from toolwire.mcp.protocol.errors import RpcError
 from toolwire.mcp.server.sessions import HttpSessions
 from virtual_time import run_virtual
@@ -238,3 +239,75 @@ def test_app_without_a_token_serves_only_loopback_clients(server, options, statu
     assert request.sent[0]["status"] == status
     if status == 403:
         assert b"without a token only clients on this machine are served" in request.body
+
+
+@tool(effect="read")
+def read_row() -> str:
+    raise ConnectionError("cannot connect to postgresql://admin:hunter2@10.0.0.5/db")
+
+
+@tool(effect="write")
+def write_row() -> str:
+    raise ValueError("hunter2")
+
+
+@tool(effect="read")
+def refuse() -> str:
+    raise ToolError("there is no such row")
+
+
+class Unencodable:
+    def model_dump(self, mode):
+        raise RuntimeError("hunter2")
+
+
+@tool(effect="read")
+def unencodable() -> object:
+    return Unencodable()
+
+
+@pytest.mark.finding("Z25")
+@pytest.mark.parametrize("name", ["read_row", "write_row", "unencodable"])
+def test_exceptions_of_tools_stay_in_the_log(name, caplog):
+    async def main():
+        app = HttpApp(Server(read_row, write_row, unencodable))
+        params = {"name": name, "arguments": {}, "_meta": META}
+        headers = {"mcp-protocol-version": LATEST, "mcp-method": "tools/call", "mcp-name": name}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+        return await Request(app, body, headers).run()
+
+    request = asyncio.run(main())
+    text = b"".join(message.get("body", b"") for message in request.sent).decode()
+    assert "hunter2" not in text and "Error" not in text.replace("isError", "")
+    [error_id] = re.findall(r"internal error ([0-9a-f]{8})", text)
+    [record] = [record for record in caplog.records if error_id in record.getMessage()]
+    assert "hunter2" in record.getMessage()
+
+
+@pytest.mark.finding("Z25")
+def test_refusals_of_tools_reach_the_client():
+    async def main():
+        params = {"name": "refuse", "arguments": {}, "_meta": META}
+        headers = {"mcp-protocol-version": LATEST, "mcp-method": "tools/call", "mcp-name": "refuse"}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+        return await Request(HttpApp(Server(refuse)), body, headers).run()
+
+    assert b"there is no such row" in b"".join(message.get("body", b"") for message in asyncio.run(main()).sent)
+
+
+@pytest.mark.finding("Z25")
+def test_exceptions_of_resources_stay_in_the_log(caplog):
+    @resource("row://1")
+    def row() -> str:
+        raise ValueError("hunter2")
+
+    async def main():
+        params = {"uri": "row://1", "_meta": META}
+        headers = {"mcp-protocol-version": LATEST, "mcp-method": "resources/read", "mcp-name": "row://1"}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": params}
+        return await Request(HttpApp(Server(resources=[row])), body, headers).run()
+
+    text = b"".join(message.get("body", b"") for message in asyncio.run(main()).sent).decode()
+    assert "hunter2" not in text
+    [error_id] = re.findall(r"internal error ([0-9a-f]{8})", text)
+    assert any(error_id in record.getMessage() and record.exc_info for record in caplog.records)

@@ -181,3 +181,40 @@ def test_withdrawn_tool_is_refused_with_a_reason_and_not_offered():
     why[0] = None
     assert isinstance(pass_gates(Pending(call, box), GATES), Pending)
     assert len(box.filter_available(box.tools)) == 2
+
+
+@pytest.mark.finding("Z20")
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://evil.org\x00.example.com/",
+        "https://evil.org%00.example.com/",
+        "https://evil.org%2f.example.com/",
+        "https://evil.org .example.com/",
+        "https://evil.org;.example.com/",
+        "https://evil.org&.example.com/",
+        "https://api.example.com:80;evil.org/",
+        "https://api.example.com:&evil.org/",
+        "https://api.example.com:%2f@evil.org/",
+        "https://api.example.com:%00/",
+        "https://api.example.com:80 evil.org/",
+        "https://api.example.com:8o/",
+        "https://api.example.com:123456/",
+        "https://api.example.com:\u0663/",
+        "https://x\u2488example.com/",
+        "https://api.example.com/\x00",
+        "https:api.example.com",
+        "https:///api.example.com",
+    ],
+)
+def test_hosts_refuses_urls_that_clients_may_split_differently(url):
+    for allowed in ("*.example.com", "*example.com*", "api.example.com"):
+        assert isinstance(verdict(Policy(checks=(hosts("url", allowed),)), "forecast", {"url": url}), Deny)
+
+
+@pytest.mark.finding("Z20")
+@pytest.mark.parametrize(
+    "url", ["https://api.example.com:443/a;b&c=%2f%00", "http://API.example.com", "https://api.example.com./"]
+)
+def test_hosts_accepts_plain_urls(url):
+    assert verdict(Policy(checks=(hosts("url", "api.example.com"),)), "forecast", {"url": url}) is None

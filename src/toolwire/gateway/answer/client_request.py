@@ -7,16 +7,21 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
+from ...asgi.offload import LARGE
 from ...bridge.stored import find_stored
 from ...ir.errors import ConfigError, ProtocolError, StoredStateError, ToolwireError
 from ...ir.pointer import Object, join, nearest_existing
 from ...ir.request import Request
+from ...net.endpoint import Endpoint
 from ...stream.strict import parse_object
 from ...wire import get
 from ...wire.protocol import Wire
 from ..routes import Route
+from ..upstreams import ConfiguredUpstream
+from .response_recorder import ResponseRecorder
+from .response_turn import ResponseTurn
 
-__all__ = ["ClientRequest"]
+__all__ = ["ClientRequest", "read_client_request"]
 
 # fields that other gateways read as the address of an upstream, or as its key
 _FORBIDDEN_FIELDS = ("api_base", "base_url", "api_key", "extra_headers", "custom_llm_provider")
@@ -26,10 +31,21 @@ _SAME_WIRE_HEADERS = ("anthropic-beta", "anthropic-version", "openai-beta")
 _CALL_MARKS = (b"tool_use", b"tool_calls", b"unction", b"custom_tool_call")  # of every wire, in any spelling
 
 
+def read_client_request(
+    route: Route, body: bytes, headers: Mapping[str, str], query: Mapping[str, str]
+) -> ClientRequest:
+    """Parse a request. A large one is decoded, too, because later uses are on the event loop."""
+    client_request = ClientRequest(route, body, headers, query)
+    if len(body) > LARGE:
+        _ = client_request.request_or_none
+    return client_request
+
+
 class ClientRequest:
     """A request as bytes, as a document and, on demand, as a value."""
 
     __slots__ = (
+        "_decoded",
         "_request",
         "as_array",
         "body",
@@ -40,6 +56,7 @@ class ClientRequest:
         "model",
         "stream",
         "strict",
+        "turn",
         "wire",
     )
 
@@ -48,7 +65,9 @@ class ClientRequest:
         self.wire: Wire = _client_codec(route.ingress.wire, headers)
         self.body = body.removeprefix(BOM_UTF8)  # an upstream may not accept the byte order mark
         self.document = _parse_document(self.body, headers)
-        self._request: Request | None = None  # decoded on demand
+        self._request: Request | ToolwireError | None = None  # decoded on demand
+        self._decoded: Request | None = None  # before it was rebuilt
+        self.turn: ResponseTurn | None = None  # the stored conversation that this request continues
         self.model = _requested_model(route, self.document)
         if route.stream is None:
             stream = self.document.get("stream", self.ingress.streams_by_default)
@@ -66,9 +85,57 @@ class ClientRequest:
     def request(self) -> Request:
         """The decoded request; ProtocolError with a pointer if it is invalid on its wire."""
         if self._request is None:
-            request = self.wire.decode_request(self.document)
-            self._request = replace(request, model=self.model, stream=self.stream or None)
+            try:
+                request = self.wire.decode_request(self.document)
+            except ToolwireError as error:
+                self._request = error
+            else:
+                self._request = replace(request, model=self.model, stream=self.stream or None)
+        if isinstance(self._request, ToolwireError):
+            raise self._request
         return self._request
+
+    def continue_turn(self, turn: ResponseTurn) -> None:
+        """Continue a stored conversation: from now on, `request` has its messages."""
+        self.turn = turn
+        if turn.is_rebuilt:
+            self._decoded = self.request
+            self._request = turn.rebuild(self.decoded, None)
+
+    @property
+    def decoded(self) -> Request:
+        """The request as the client sent it, without the stored conversation that it continues."""
+        return self.request if self._decoded is None else self._decoded
+
+    @property
+    def is_rebuilt(self) -> bool:
+        """True if the request gets its conversation from the store."""
+        return self.turn is not None and self.turn.is_rebuilt
+
+    def request_for(self, endpoint: Endpoint) -> Request:
+        """Return the request for one endpoint: with the artefacts of stored messages that this server made."""
+        if self.turn is None or not self.turn.is_rebuilt:
+            return self.request
+        return self.turn.rebuild(self.decoded, endpoint.origin)
+
+    @property
+    def size(self) -> int:
+        """The bytes of the body and of the stored conversation, on which the work for the request depends."""
+        return len(self.body) if self.turn is None else self.turn.size
+
+    @property
+    def wants_store(self) -> bool:
+        """True if the answer of OpenAI Responses may be stored, which is the default."""
+        return self.document.get("store") is not False
+
+    def records_at(self, upstream: ConfiguredUpstream) -> bool:
+        """Check whether the gateway stores the answer of an upstream."""
+        return self.turn is not None and self.turn.records_at(upstream)
+
+    def make_recorder(self, upstream: ConfiguredUpstream, model: str) -> ResponseRecorder | None:
+        """Return the recorder for the answer of an upstream; None if the gateway does not store it."""
+        turn = self.turn
+        return None if turn is None or not turn.records_at(upstream) else turn.make_recorder(model)
 
     @property
     def request_or_none(self) -> Request | None:
@@ -88,6 +155,8 @@ class ClientRequest:
 
     def may_have_calls(self) -> bool:
         """Check whether the history may contain calls; a search in the bytes is cheaper than decoding."""
+        if self.is_rebuilt:
+            return True
         return any(mark in self.body for mark in _CALL_MARKS)
 
 

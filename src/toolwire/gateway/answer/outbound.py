@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from time import time
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -24,13 +25,15 @@ from ...ir.pointer import JSON, Object
 from ...ir.request import Request
 from ...ir.response import Fault, Response, UpstreamError, Usage
 from ...ir.text import finite_to_bytes, to_bytes
+from ...net.body_settings import NO_DEFAULTS, RequestDefaults
 from ...net.endpoint import Endpoint
-from ...net.endpoint_request import EndpointRequest, redact_key
+from ...net.endpoint_request import EndpointRequest, redact_secrets
 from ...stream.strict import parse_object
-from ...wire.protocol import StreamEncoder
+from ...wire.protocol import Limits, StreamEncoder
 from .answer_stats import AnswerStats
 from .client_request import ClientRequest
 from .gateway_tools import GatewayTools, TurnEvents, add_usage
+from .response_recorder import RecordingEncoder, ResponseRecorder
 from .routing import Target
 from .streams import PassThroughStream, Stream, TranslatedStream, expected_choices
 
@@ -57,6 +60,10 @@ class OutboundRequest(Protocol):
     def stats(self) -> AnswerStats: ...
     @property
     def repairs(self) -> list[CallRepair]: ...
+    @property
+    def recorder(self) -> ResponseRecorder | None:
+        """The recording of the answer, if the gateway stores it."""
+        ...
 
     def decode_fault(self, status: int, data: bytes, headers: dict[str, str]) -> Fault: ...
 
@@ -68,8 +75,12 @@ class OutboundRequest(Protocol):
         """Accept a whole answer."""
         ...
 
-    async def next_request(self) -> OutboundRequest | None:
-        """Return the request to send after this answer, whole or streamed, before the client's answer ends."""
+    async def run_tools(self) -> bool:
+        """Run the gateway's tools that the answer calls, whole or streamed. Return whether the model is asked again."""
+        ...
+
+    def next_request(self) -> OutboundRequest:
+        """Return the request with the results of the gateway's tools."""
         ...
 
     def encode_answer(self) -> bytes:
@@ -93,23 +104,33 @@ def make_outbound(
     `modified` is the request with additions of the gateway, if there are any; `gateway_tools` runs the gateway's tools.
     """
     endpoint = target.upstream.endpoint(target.model)
+    if modified is None and client_request.is_rebuilt:
+        modified = client_request.request_for(endpoint)
+    keeps_body = _keeps_body(client_request, target, endpoint)
+    if gateway_tools is None and not target.row.retrieve and keeps_body:
+        body = _same_wire_body(client_request, modified, endpoint)
+        if target.row.repair is None and not client_request.records_at(target.upstream):
+            return PassThroughRequest(client_request, endpoint, body)  # which need not be decodable
+    else:
+        body = None
     request = client_request.request if modified is None else modified
-    if gateway_tools is not None or target.row.retrieve or not _keeps_body(client_request, target, endpoint):
-        return TranslatedRequest(client_request, request, target, gateway_tools)
-    body = _same_wire_body(client_request, modified, endpoint)
-    if target.row.repair is None:
-        return PassThroughRequest(client_request, endpoint, body)
-    return TranslatedRequest(client_request, request, target, same_wire_body=body)
+    return TranslatedRequest(client_request, request, target, gateway_tools, same_wire_body=body)
 
 
 def _same_wire_body(client_request: ClientRequest, restored: Request | None, endpoint: Endpoint) -> bytes:
     """Return the client's body for the target's model, with the conversation of `restored` if it is given."""
-    if restored is None:
-        return replace_model(client_request.body, client_request.document, endpoint.model)
-    encoded, _ = client_request.wire.encode_request(restored)
-    conversation = client_request.wire.conversation
-    document = {**client_request.document, conversation: encoded[conversation]}
-    return to_bytes({**document, "model": endpoint.model} if "model" in document else document)
+    document = client_request.document
+    if restored is None and not endpoint.changes_body:
+        return replace_model(client_request.body, document, endpoint.model)
+    if restored is not None:
+        conversation = client_request.wire.conversation
+        encoded, _ = client_request.wire.encode_request(restored)
+        document = {**document, conversation: encoded[conversation]}
+        if client_request.turn is not None and client_request.is_rebuilt:
+            document = client_request.turn.without_references(document, encoded)
+    if "model" in document:
+        document = {**document, "model": endpoint.model}
+    return to_bytes(endpoint.finish_body(document, client_request.headers.get("anthropic-version")))
 
 
 def _keeps_body(client_request: ClientRequest, target: Target, endpoint: Endpoint) -> bool:
@@ -119,9 +140,25 @@ def _keeps_body(client_request: ClientRequest, target: Target, endpoint: Endpoin
         endpoint.wire.name == client_request.wire.name
         and target.row.emulate is None
         and vendor.dialect is None
-        and vendor.id is None
-        and not any(field in client_request.document for field in vendor.fields)
+        and (vendor.id is None or _has_valid_ids(client_request, endpoint.wire.limits))
+        and not any(field in client_request.document for field in endpoint.renamed_fields)
+        and (endpoint.defaults is NO_DEFAULTS or _has_every_default(client_request, endpoint.defaults))
     )
+
+
+def _has_valid_ids(client_request: ClientRequest, limits: Limits) -> bool:
+    """Check that the vendor accepts the ids of the calls in the history."""
+    if not client_request.may_have_calls():
+        return True
+    request = client_request.request_or_none
+    parts = () if request is None else (part for message in request.messages for part in message.parts)
+    ids = [part.id for part in parts if isinstance(part, ToolCall)]
+    return all(len(one) <= limits.id_length and re.fullmatch(limits.id, one) for one in ids)
+
+
+def _has_every_default(client_request: ClientRequest, defaults: RequestDefaults) -> bool:
+    request = client_request.request
+    return defaults.apply(request) is request
 
 
 class PassThroughRequest:
@@ -130,14 +167,16 @@ class PassThroughRequest:
     def __init__(self, client_request: ClientRequest, endpoint: Endpoint, body: bytes) -> None:
         self.endpoint = endpoint
         self.body = body
-        self.headers = {**endpoint.headers, **client_request.headers}
+        self.headers = endpoint.merge_headers(client_request.headers)
         self.losses = Losses()
         self.stats = AnswerStats()
         self.repairs: list[CallRepair] = []
+        self.recorder: ResponseRecorder | None = None  # the client gets the upstream's bytes, and its ids
         self._client_request = client_request
 
     def decode_fault(self, status: int, data: bytes, headers: dict[str, str]) -> Fault:
-        return redact_key(self.endpoint.key, self.endpoint.wire.decode_error(status, _parse_or_raw(data), headers))
+        fault = self.endpoint.wire.decode_error(status, _parse_or_raw(data), headers)
+        return redact_secrets(self.endpoint.known_secrets, fault)
 
     def retry_request(self, data: bytes) -> OutboundRequest | None:
         return None
@@ -146,11 +185,14 @@ class PassThroughRequest:
         self._data = data
         self._response = self.endpoint.wire.decode_response(parse_object(data))
         if self._response.fault is not None:
-            raise UpstreamError(redact_key(self.endpoint.key, self._response.fault))
+            raise UpstreamError(redact_secrets(self.endpoint.known_secrets, self._response.fault))
         self.stats.add_response(self._response)
 
-    async def next_request(self) -> OutboundRequest | None:
-        return None
+    async def run_tools(self) -> bool:
+        return False
+
+    def next_request(self) -> OutboundRequest:
+        raise NotImplementedError("requests with gateway tools are translated")
 
     def encode_answer(self) -> bytes:
         return self._data
@@ -162,7 +204,11 @@ class PassThroughRequest:
     def open_stream(self) -> Stream:
         endpoint, client_request = self.endpoint, self._client_request
         return PassThroughStream(
-            endpoint.wire, client_request.request_or_none, self.stats, client_request.ingress, endpoint.key
+            endpoint.wire,
+            client_request.request_or_none,
+            self.stats,
+            client_request.ingress,
+            endpoint.known_secrets,
         )
 
 
@@ -190,10 +236,13 @@ class TranslatedRequest:
         """
         self.endpoint = target.upstream.endpoint(target.model)
         if self.endpoint.wire.name == client_request.wire.name:
-            self.endpoint = self.endpoint.with_version(client_request.wire.version)
+            self.endpoint = self.endpoint.with_version(client_request.wire.version or "")
         self.losses: Losses = Losses() if previous is None else previous.losses
         self.stats: AnswerStats = AnswerStats() if previous is None else previous.stats
         self.repairs: list[CallRepair] = [] if previous is None else previous.repairs
+        self.recorder: ResponseRecorder | None = (
+            client_request.make_recorder(target.upstream, target.model) if previous is None else previous.recorder
+        )
         self._client_request = client_request
         self._request = request
         self._target = target
@@ -210,12 +259,14 @@ class TranslatedRequest:
             is_alias=True,
             repairer=self._make_repairer(),
             same_wire_body=same_wire_body,
+            capabilities=target.capabilities,
         )
         if client_request.strict:
             require_lossless(self.losses)
         self.body = self._endpoint_request.body
-        is_same_wire = self.endpoint.wire.name == client_request.wire.name
-        self.headers = {**self.endpoint.headers, **client_request.headers} if is_same_wire else self.endpoint.headers
+        self.headers = self._endpoint_request.headers
+        if self.endpoint.wire.name == client_request.wire.name:
+            self.headers = self.endpoint.merge_headers(client_request.headers)
         self._spent_usage: Usage | None = (
             None if emulation is None or previous is None else previous._spent_usage
         )  # on rejected answers
@@ -231,9 +282,20 @@ class TranslatedRequest:
     @property
     def _encoder(self) -> StreamEncoder:
         if self._stream_encoder is None:
-            self._stream_encoder = self._client_request.wire.stream_encoder(self._request)
-            self._stream_encoder.losses = self.losses
+            encoder = self._client_request.wire.stream_encoder(self._repeated_request)
+            encoder.losses = self.losses
+            self._stream_encoder = encoder if self.recorder is None else RecordingEncoder(encoder, self.recorder)
         return self._stream_encoder
+
+    @property
+    def _repeated_request(self) -> Request:
+        """The request as the answer repeats it: `store` is false in an answer of Responses that is stored nowhere."""
+        client_request = self._client_request
+        request = client_request.decoded
+        is_same_wire = self.endpoint.wire.name == client_request.wire.name
+        if client_request.turn is None or self.recorder is not None or is_same_wire:
+            return request
+        return replace(request, params=replace(request.params, store=False))
 
     def decode_fault(self, status: int, data: bytes, headers: dict[str, str]) -> Fault:
         return self._endpoint_request.decode_fault(status, data, headers)
@@ -269,23 +331,23 @@ class TranslatedRequest:
         self._response = response
         self.stats.usage = response.usage if self._gateway_tools is None else self._gateway_tools.total_usage(response)
 
-    async def next_request(self) -> OutboundRequest | None:
-        """Run the gateway's tools that the answer calls.
-
-        Return the next turn's request, or None if the answer is final.
-        """
-        gateway_tools = self._gateway_tools
-        if gateway_tools is None:
-            return None
+    async def run_tools(self) -> bool:
+        if self._gateway_tools is None:
+            return False
         response = self._response if self._events is None or self._events.response is None else self._events.response
-        if not await gateway_tools.run(response):
-            return None
+        return await self._gateway_tools.run(response)
+
+    def next_request(self) -> OutboundRequest:
+        assert self._gateway_tools is not None
         return TranslatedRequest(
-            self._client_request, gateway_tools.request, self._target, gateway_tools, previous=self
+            self._client_request, self._gateway_tools.request, self._target, self._gateway_tools, previous=self
         )
 
     def encode_answer(self) -> bytes:
-        document, new_losses = self._client_request.wire.encode_response(self._make_client_response())
+        response = self._make_client_response()
+        if self.recorder is not None:
+            response = self.recorder.rewrite(response)
+        document, new_losses = self._client_request.wire.encode_response(response, self._repeated_request)
         self.losses.extend(new_losses)
         return finite_to_bytes(document)
 
@@ -297,6 +359,8 @@ class TranslatedRequest:
         response = (
             self._response if self._gateway_tools is None else self._gateway_tools.merged_response(self._response)
         )
+        if response.created is None and self._client_request.wire.capabilities.timestamps:
+            response = replace(response, created=int(time()))
         AnswerReporter(self._client_request.wire.name, self.losses).report_response(response)
         self.stats.add_response(response)
         return response
@@ -307,7 +371,7 @@ class TranslatedRequest:
         is_first = self._gateway_tools is None or self._gateway_tools.turns == 0
         return TranslatedStream(
             self._endpoint_request,
-            self._client_request.wire.name,
+            self._client_request.wire,
             self._encoder,
             self.stats,
             steps,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from fnmatch import fnmatchcase
 from logging import getLogger
 from secrets import token_hex
@@ -17,27 +18,34 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...asgi.http_exchange import HttpExchange, uncancel
+from ...asgi.offload import ClientOffload, Offload
 from ...ir.errors import EncodeError, ProtocolError, ToolwireError
 from ...ir.events import ResponseStart, StreamFault
 from ...ir.losses import LossError, require_lossless
 from ...ir.response import Fault, UpstreamError
 from ...net.http import Reply
+from ...net.key_command import KeyCommandError
 from ...net.replies import drain, is_document, read_reply_body, transport_losses
-from ...net.retry import RetryPolicy, network_fault, resolve_retry_after
+from ...net.retry import RetryPolicy, resolve_retry_after
 from ...net.runner import Runner
 from ...run.observe import Retriever
-from ..faults import as_gateway_fault, fault_from, is_gateway_fault
+from ..faults import as_gateway_fault, fault_from, is_gateway_fault, key_fault_of, network_fault_of
 from ..observe.request_log import RequestLog
 from ..settings import LimitsRow
+from ..shared.memory_bound import MemoryReservation
 from ..shared.turns import MAX_TURN_BYTES, StoredTurn, TurnStore
 from .cache import AnswerCache
 from .client_request import ClientRequest
+from .document_limits import admit_document
 from .downstream import ArrayFrames, Downstream
 from .gateway_tools import GatewayTools
 from .outbound import OutboundRequest, PassThroughRequest, make_outbound
+from .response_state import ResponseState
 from .restore_turns import find_turn_keys, restore_turns, turn_is_incomplete, turn_keys, turn_origin
 from .routing import Router, Target, select_capable_targets
+from .stream_relay import StreamRelay
 from .streams import Stream
+from .upstream_reply import open_reply
 
 __all__ = ["Dependencies", "RequestHandler"]
 
@@ -58,6 +66,8 @@ class Dependencies(Struct, frozen=True):
     limits: LimitsRow
     clock: Callable[[], float]
     cache: AnswerCache
+    responses: ResponseState
+    offload: Offload
     runners: Mapping[str, Runner] = {}  # tools run by the gateway, by model pattern
     retriever: Retriever | None = None
 
@@ -74,23 +84,23 @@ class RequestHandler:
         http_exchange: HttpExchange,
         client_request: ClientRequest,
         request_log: RequestLog,
+        memory: MemoryReservation,
     ) -> None:
         self._dependencies = dependencies
         self._http_exchange = http_exchange
         self._client_request = client_request
         self._request_log = request_log
-        self._plan = select_capable_targets(
-            dependencies.router.plan(client_request.model, tools=client_request.has_tools), client_request
-        )
-        # each target has its own timeout, so a slow one leaves enough time for the next
-        self._deadline = dependencies.clock() + sum(target.upstream.row.timeout for target in self._plan)
+        self._memory = memory
+        self._offload = ClientOffload(dependencies.offload, request_log.caller)
+        self._plan: list[Target] = []
+        self._deadline = 0.0
         self._stored_turns: Mapping[str, StoredTurn] = {}  # turns of the history, by key
         self._stream: Stream | None = None  # the stream being relayed
         self._gateway_tools: GatewayTools | None = None
         self._pending_end = b""  # the end of a stream, held back until the work before it is done
         self._is_fully_sent = False  # the client has received everything up to the last event
-        self._cache_key = self._make_cache_key()
-        self._down = self._open_downstream() if client_request.stream else None
+        self._cache_key: bytes | None = None
+        self._down: Downstream | None = None
 
     async def run(self) -> None:
         """Answer from the cache or from the targets.
@@ -98,6 +108,10 @@ class RequestHandler:
         A failure after the answer has begun is written into it; an earlier one is raised. If the client has
         disconnected, the cancellation goes on.
         """
+        await self._offload.run(self._client_request.size, self._choose_targets)
+        # each target has its own timeout, so a slow one leaves enough time for the next
+        self._deadline = self._dependencies.clock() + sum(target.upstream.row.timeout for target in self._plan)
+        self._down = self._open_downstream() if self._client_request.stream else None
         cached_answer = None if self._cache_key is None else self._dependencies.cache.get(self._cache_key)
         if cached_answer is not None:
             self._request_log.upstream, self._request_log.upstream_model = "cache", self._plan[0].model
@@ -124,6 +138,13 @@ class RequestHandler:
                 self._down.close()
                 self._request_log.first_chunk_seconds = self._down.time_to_first_chunk
 
+    def _choose_targets(self) -> None:
+        """List the targets, and hash the request if its answer may be cached."""
+        client_request = self._client_request
+        plan = self._dependencies.router.plan(client_request.model, tools=client_request.has_tools)
+        self._plan = select_capable_targets(plan, client_request)
+        self._cache_key = self._make_cache_key()
+
     @property
     def _has_run_tools(self) -> bool:
         return self._gateway_tools is not None and self._gateway_tools.has_run_tools
@@ -135,24 +156,32 @@ class RequestHandler:
         return _INTERNAL_FAULT
 
     async def _load_turns(self) -> None:
-        """Load the stored turns of the history. Turns without calls matter only to a target of another wire."""
-        client_request, memory = self._client_request, self._dependencies.memory
-        if not memory.has_any:
-            return
+        """Load the stored turns of the history."""
+        memory = self._dependencies.memory
+        if memory.has_any:
+            keys = await self._offload.run(self._client_request.size, self._find_turn_keys)
+            if keys:
+                self._stored_turns = await memory.load(self._request_log.caller, keys)
+
+    def _find_turn_keys(self) -> list[str]:
+        """List the keys of turns that may be stored. Turns without calls matter only to a target of another wire."""
+        client_request = self._client_request
         crosses_wires = any(
             target.upstream.endpoint(target.model).wire.name != client_request.wire.name for target in self._plan
         )
         if crosses_wires or client_request.may_have_calls():
-            keys = find_turn_keys(client_request.request, by_text=crosses_wires)
-            if keys:
-                self._stored_turns = await memory.load(self._request_log.caller, keys)
+            return find_turn_keys(client_request.request, by_text=crosses_wires)
+        return []
 
     def _make_cache_key(self) -> bytes | None:
         """Return the key of a cacheable request.
 
-        Streams and strict requests are not cached, nor is a model without `cache`.
+        Streams and strict requests are not cached, nor is a model without `cache`, nor a turn of a conversation, which
+        changes with every request.
         """
         client_request = self._client_request
+        if client_request.turn is not None and client_request.turn.conversation_id is not None:
+            return None
         if client_request.stream or client_request.strict or not self._plan[0].row.cache:
             return None
         return AnswerCache.key(
@@ -228,7 +257,7 @@ class RequestHandler:
     async def _attempt(self, target: Target) -> Fault | None:
         """Try one target. Return None if the answer was written, else the fault that occurred before any output."""
         started_at = perf_counter()
-        out = self._make_outbound_request(target)
+        out = await self._offload.run(self._client_request.size, self._make_outbound_request, target)
         request_log = self._request_log
         request_log.upstream, request_log.upstream_model = target.upstream.name, target.model
         request_log.provider = target.upstream.row.provider or out.endpoint.wire.provider
@@ -249,16 +278,18 @@ class RequestHandler:
             self._down.restart_idle_timer()
             return await self._fail_idle(self._down)
         except (TimeoutError, ConnectionError) as error:
-            return network_fault(error, out.endpoint.origin)
+            return network_fault_of(error, target.upstream.name)
         except UpstreamError as error:
             return error.fault
+        except KeyCommandError as error:
+            return key_fault_of(error, target.upstream.name)
         except LossError:
             raise  # the client accepts no losses
         except (ProtocolError, EncodeError) as error:
             message = f"the upstream's answer cannot be passed on: {error.message}"
             return Fault("server", message, 502, "bad_answer", retryable=False)  # it was billed; a retry would be too
         finally:
-            self._record_stats(out)
+            await self._record_stats(out)
 
     def _make_outbound_request(self, target: Target) -> OutboundRequest:
         """Prepare the request for a target.
@@ -268,27 +299,26 @@ class RequestHandler:
         runner = self._dependencies.runner_for(self._client_request.model) if target.row.tools else None
         if runner is None and not self._stored_turns and not target.row.retrieve:
             return make_outbound(self._client_request, None, target)
-        request = self._client_request.request
+        endpoint = target.upstream.endpoint(target.model)
+        request = client_copy = self._client_request.request_for(endpoint)
         if self._stored_turns:
-            request = restore_turns(request, self._stored_turns, turn_origin(target.upstream.endpoint(target.model)))
+            request = restore_turns(request, self._stored_turns, turn_origin(endpoint))
         if target.row.retrieve and self._dependencies.retriever is not None:
             request = replace(request, tools=tuple(self._dependencies.retriever.choose(request, request.tools)))
         if runner is None:
-            return make_outbound(
-                self._client_request, None if request is self._client_request.request else request, target
-            )
+            return make_outbound(self._client_request, None if request is client_copy else request, target)
         self._gateway_tools = GatewayTools(
             runner, request, token_hex(16)
         )  # not the request id, which a client may choose
         return make_outbound(self._client_request, self._gateway_tools.request, target, self._gateway_tools)
 
-    def _record_stats(self, out: OutboundRequest) -> None:
+    async def _record_stats(self, out: OutboundRequest) -> None:
         """Copy the statistics to the request log. Without reported usage, estimate it from the sizes."""
         request_log, stats = self._request_log, out.stats
         request_log.usage, request_log.stop, request_log.calls = stats.reported_usage(), stats.stop, tuple(stats.calls)
         request_log.answer_id, request_log.answer_model = stats.id, stats.model
         if request_log.usage is None:
-            request_log.usage = stats.estimate(out.body)
+            request_log.usage = await self._offload.run(len(out.body), stats.estimate, out.body)
             request_log.is_estimated = request_log.usage is not None
         request_log.losses, request_log.repairs = tuple(out.losses), tuple(out.repairs)
 
@@ -297,61 +327,72 @@ class RequestHandler:
 
         A retry of emulated calls, or the next turn after our own tools, is another request to the same target.
         """
-        endpoint, row = out.endpoint, target.upstream.row
-        url = endpoint.url(stream=self._client_request.stream)
-        seconds = min(self._remaining_seconds(), row.timeout)
         headers = (
             {**out.headers, **self._request_log.forward_headers} if self._request_log.forward_headers else out.headers
         )
-        async with target.upstream.transport.post(url, headers, endpoint.secrets, out.body, seconds) as reply:
+        async with open_reply(
+            target, out, headers, stream=self._client_request.stream, remaining=self._remaining_seconds
+        ) as reply:
             if not 200 <= reply.status < 300:
-                return await _read_fault(reply, out)
-            if endpoint.vendor.transport is not None:
+                return await self._read_fault(reply, out)
+            if out.endpoint.vendor.transport is not None:
                 out.losses.extend(transport_losses(reply))
                 if self._client_request.strict:
                     require_lossless(out.losses)
             if self._down is not None and not is_document(reply):
                 self._stream = out.open_stream()
-                fault = await self._relay(reply, self._stream, self._down, out)
+                fault = await self._relay(reply, self._stream, self._down, target, out)
                 if fault is not None or self._stream.fault is not None:
                     return fault
                 data = None
             else:
-                data = await read_reply_body(reply, self._dependencies.limits.answer)
+                data = await self._read_whole_answer(reply)
         if data is not None:
-            retry = None if self._down is not None else out.retry_request(data)
+            retry = None if self._down is not None else await self._offload.run(len(data), out.retry_request, data)
             if retry is not None:
                 return await self._send_request(target, retry)
-            out.read_answer(data)
+            await self._offload.run(len(data), out.read_answer, data)
         next_outbound = await self._next_request(out)
         if next_outbound is not None:
             await self._write_pending_end()
             return await self._send_request(target, next_outbound)
-        await self._finish_answer(out, is_buffered=data is not None)
+        await self._finish_answer(target, out, buffered_size=None if data is None else len(data))
         return None
 
-    async def _next_request(self, out: OutboundRequest) -> OutboundRequest | None:
-        if self._down is None or self._gateway_tools is None:
-            return await out.next_request()
-        with self._down.suspend_idle_timeout():  # the upstream is idle while our own tools run
-            return await out.next_request()
+    async def _read_whole_answer(self, reply: Reply) -> bytes:
+        """Read a whole answer, within the limits on its size, its number of values and the memory of all requests."""
+        limits = self._dependencies.limits
+        data = await read_reply_body(reply, limits.answer, self._memory.add)
+        await admit_document(data, limits.values, self._offload, self._memory, status=502)
+        return data
 
-    async def _finish_answer(self, out: OutboundRequest, *, is_buffered: bool) -> None:
+    async def _next_request(self, out: OutboundRequest) -> OutboundRequest | None:
+        """Run our own tools. Return the request with their results, or None if the answer is final."""
+        if self._gateway_tools is None:
+            return None
+        # the upstream is idle while our own tools run
+        with nullcontext() if self._down is None else self._down.suspend_idle_timeout():
+            is_asked_again = await out.run_tools()
+        return await self._offload.run(len(out.body), out.next_request) if is_asked_again else None
+
+    async def _finish_answer(self, target: Target, out: OutboundRequest, *, buffered_size: int | None) -> None:
         """Write the rest of a stream, or a whole answer.
 
-        `is_buffered`: the upstream sent a whole answer for a stream.
+        `buffered_size`: the size of a whole answer, also of one that the upstream sent for a stream.
         """
         if self._down is not None:
-            if is_buffered:
-                self._pending_end = out.encode_stream()
+            if buffered_size is not None:
+                self._pending_end = await self._offload.run(buffered_size, out.encode_stream)
             await self._store_turn(out)
+            await self._store_response(target, out, self._pending_end)
             await self._write_pending_end()
             await self._down.end()
             return
         started_at = perf_counter()
-        written = out.encode_answer()
+        written = await self._offload.run(buffered_size or 0, out.encode_answer)
         self._request_log.overhead += perf_counter() - started_at
         await self._store_turn(out)
+        await self._store_response(target, out, written)
         if self._cache_key is not None:
             self._dependencies.cache.put(self._cache_key, written, self._plan[0].row.cache)
         await self._http_exchange.respond(
@@ -374,20 +415,36 @@ class RequestHandler:
         if turn.size <= MAX_TURN_BYTES:
             await self._dependencies.memory.save(self._request_log.caller, dict.fromkeys(turn_keys(turn), turn))
 
+    async def _store_response(self, target: Target, out: OutboundRequest, written: bytes) -> None:
+        """Store a complete answer of OpenAI Responses, or the upstream that stores it itself."""
+        client_request = self._client_request
+        if client_request.turn is None:
+            return
+        if out.recorder is not None:
+            await self._dependencies.responses.save_answer(client_request.turn, out.recorder, out.endpoint, written)
+        elif out.endpoint.wire.name == client_request.wire.name:
+            await self._dependencies.responses.save_pin(
+                client_request.turn, out.stats.id, target.upstream, wants_store=client_request.wants_store
+            )
+
     async def _write_pending_end(self) -> None:
         if self._pending_end and self._down is not None:
             pending, self._pending_end = self._pending_end, b""
             await self._down.write(pending)
 
-    async def _relay(self, reply: Reply, stream: Stream, down: Downstream, out: OutboundRequest) -> Fault | None:
+    async def _relay(
+        self, reply: Reply, stream: Stream, down: Downstream, target: Target, out: OutboundRequest
+    ) -> Fault | None:
         """Relay the upstream's stream except its end. Return a fault if it failed before the first output."""
         down.headers["x-toolwire-losses"] = str(len(out.losses))
         remaining = self._dependencies.limits.answer
+        relay = StreamRelay(reply, stream, self._offload, self._memory)
         while not _is_finished(stream):
             try:
-                data = await reply.read()
+                data = await relay.read()
             except TimeoutError as error:
-                return await self._fail_stream(stream.fail(network_fault(error, out.endpoint.origin)), stream, down)
+                fault = network_fault_of(error, self._request_log.upstream or "")
+                return await self._fail_stream(stream.fail(fault), stream, down)
             except ConnectionError:
                 data = b""  # the decoder decides whether the stream was complete
             if not data:
@@ -395,7 +452,9 @@ class RequestHandler:
             down.note_activity()
             remaining -= len(data)
             output = (
-                stream.feed(data) if remaining >= 0 else stream.fail(_too_large_fault(self._dependencies.limits.answer))
+                await relay.feed(data)
+                if remaining >= 0
+                else stream.fail(_too_large_fault(self._dependencies.limits.answer))
             )
             if stream.fault is not None:
                 return await self._fail_stream(output, stream, down)
@@ -403,13 +462,14 @@ class RequestHandler:
                 self._pending_end = output
                 if self._gateway_tools is None:  # else our tools run first
                     await self._store_turn(out)
+                    await self._store_response(target, out, output)
                     await self._write_pending_end()
                     self._is_fully_sent = stream.ended and not self._client_request.as_array
             elif output:
                 await down.write(output)
         if stream.ended:
             await drain(reply)
-        last = stream.close()
+        last = await relay.close()
         if stream.fault is not None:
             return await self._fail_stream(self._pending_end + last, stream, down)
         self._pending_end += last
@@ -429,6 +489,19 @@ class RequestHandler:
             return _IDLE_FAULT
         return await self._fail_stream(self._stream.fail(_IDLE_FAULT), self._stream, down)
 
+    async def _read_fault(self, reply: Reply, out: OutboundRequest) -> Fault:
+        """Decode an error response. A redirect is not followed, and a body that cannot be read is ignored."""
+        if 300 <= reply.status < 400:
+            message = "the upstream redirects to another address; the key is not sent there"
+            return Fault("server", message, 502, "redirect", retryable=False)
+        try:
+            data = await read_reply_body(reply, _ERROR_LIMIT, self._memory.add)
+        except (ProtocolError, TimeoutError, ConnectionError):
+            data = b""  # the status is enough
+        headers = dict(reply.headers)
+        fault = await self._offload.run(len(data), out.decode_fault, reply.status, data, headers)
+        return resolve_retry_after(fault, headers)
+
     async def _finish_with_fault(self, fault: Fault) -> None:
         """Report a fault, as a status if that is still possible, else as an event."""
         if self._has_run_tools:
@@ -446,19 +519,6 @@ class RequestHandler:
 
 def _is_finished(stream: Stream) -> bool:
     return stream.ended or stream.should_stop
-
-
-async def _read_fault(reply: Reply, out: OutboundRequest) -> Fault:
-    """Decode an error response. A redirect is not followed, and a body that cannot be read is ignored."""
-    if 300 <= reply.status < 400:
-        message = "the upstream redirects to another address; the key is not sent there"
-        return Fault("server", message, 502, "redirect", retryable=False)
-    try:
-        data = await read_reply_body(reply, _ERROR_LIMIT)
-    except (ProtocolError, TimeoutError, ConnectionError):
-        data = b""  # the status is enough
-    headers = dict(reply.headers)
-    return resolve_retry_after(out.decode_fault(reply.status, data, headers), headers)
 
 
 def _too_large_fault(limit: int) -> Fault:

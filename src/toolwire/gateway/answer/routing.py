@@ -3,7 +3,7 @@
 A name is looked up as it is, then by the patterns of the settings, then as `upstream/model`. The targets of a model are
 in random order by weight, followed by those of its fallback models; targets in cooldown come last. A request with tools
 goes only to models that accept tools, natively or by emulation. A request that refers to a conversation stored by a
-provider (`previous_response_id`) goes only to upstreams of its own wire.
+provider (`previous_response_id`) goes only to upstreams of its own wire, and to the one that stores it if it is known.
 """
 
 from __future__ import annotations
@@ -16,9 +16,12 @@ from random import Random
 from msgspec import Struct
 
 from ...ir.errors import ToolwireError
+from ...wire.capability_rows import ModelCapabilities
+from ...wire.profiles import overlay
 from ..settings import ModelRow, TargetRow
 from ..upstreams import ConfiguredUpstream
 from .client_request import ClientRequest
+from .response_records import ResponseStateError
 
 __all__ = ["NoTarget", "Router", "Target", "UnknownModel", "select_capable_targets"]
 
@@ -29,6 +32,7 @@ class UnknownModel(ToolwireError):
     """No row of the settings has this name. The front adds its pointer, and the path that lists the names."""
 
     default_status = 404
+    code = "model_not_found"
 
 
 class NoTarget(ToolwireError):
@@ -43,6 +47,11 @@ class Target(Struct, frozen=True):
     upstream: ConfiguredUpstream
     model: str  # the upstream's name for it
     row: ModelRow
+
+    @property
+    def capabilities(self) -> ModelCapabilities:
+        """The model's capabilities: of the settings, of their capabilities file, and of the built-in rows."""
+        return overlay(self.row.capabilities, self.upstream.endpoint(self.model).capabilities)
 
     @property
     def label(self) -> str:
@@ -73,6 +82,9 @@ class Router:
     @property
     def upstreams(self) -> list[str]:
         return sorted(self._upstreams)
+
+    def find_upstream(self, name: str) -> ConfiguredUpstream | None:
+        return self._upstreams.get(name)
 
     @property
     def names(self) -> list[str]:
@@ -147,6 +159,8 @@ class Router:
 
 def select_capable_targets(plan: list[Target], requested: ClientRequest) -> list[Target]:
     """List the targets that can resolve every reference of the request; StoredStateError if there is none."""
+    if requested.turn is not None and requested.turn.pinned is not None:
+        plan = _select_pinned(plan, requested.turn.pinned, requested.model)
     capable, refused = [], None
     for target in plan:
         wire = target.upstream.endpoint(target.model).wire.name
@@ -158,6 +172,20 @@ def select_capable_targets(plan: list[Target], requested: ClientRequest) -> list
     if refused is not None and not capable:
         raise refused
     return capable
+
+
+def _select_pinned(plan: list[Target], upstream: str, model: str) -> list[Target]:
+    """List the targets at the upstream that stores the conversation; ResponseStateError if there is none."""
+    pinned = [target for target in plan if target.upstream.name == upstream]
+    if not pinned:
+        raise ResponseStateError(
+            f"the previous response is stored by the upstream {upstream!r}, which does not serve {model[:200]!r}",
+            pointer="/previous_response_id",
+            hint="use a model of that upstream, or send the whole conversation in `input`",
+            code="previous_response_not_found",
+            status=404,
+        )
+    return pinned
 
 
 def _split_model_name(model: str) -> tuple[str, str, str]:

@@ -8,14 +8,17 @@ would be billed, and would run its calls, a second time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from time import time
 from typing import Protocol
+
+from msgspec.structs import replace
 
 from ...bridge.report_answer import AnswerReporter
 from ...ir.errors import ToolwireError, TruncatedStream
 from ...ir.events import CallDelta, Event, ResponseEnd, ResponseStart, StreamFault, TextDelta
 from ...ir.request import Request
 from ...ir.response import Fault
-from ...net.endpoint_request import EndpointRequest, redact_key
+from ...net.endpoint_request import EndpointRequest, redact_secrets
 from ...stream.sse import SSEDecoder
 from ...stream.strict import parse_object
 from ...wire.protocol import StreamEncoder, Wire
@@ -59,9 +62,14 @@ class PassThroughStream:
     should_stop = False
 
     def __init__(
-        self, wire: Wire, request: Request | None, stats: AnswerStats, ingress: Ingress, key: str | None = None
+        self,
+        wire: Wire,
+        request: Request | None,
+        stats: AnswerStats,
+        ingress: Ingress,
+        secrets: tuple[str, ...] = (),
     ) -> None:
-        """Create the stream. `key` is removed from errors."""
+        """Create the stream. `secrets`, such as our key, are removed from errors."""
         self.fault: Fault | None = None
         self.ended = False
         self._decoder = wire.stream_decoder()
@@ -69,7 +77,7 @@ class PassThroughStream:
         self._stats = stats
         self._ingress = ingress
         self._choices = expected_choices(request, wire)
-        self._key = key
+        self._secrets = secrets
         self._pending: list[bytes] = []  # the start of an incomplete event
         self._tail = b""  # its last bytes: an end mark may be split
         self._has_forwarded = False  # a complete event was forwarded
@@ -86,7 +94,7 @@ class PassThroughStream:
             self._observe_events(self._decoder.feed(b""))  # raises errors after the last event
         except ToolwireError as error:
             return self.fail(_stream_fault(error))
-        return self._redact_key(self._complete_events(data))
+        return self._redact(self._complete_events(data))
 
     def close(self) -> bytes:
         """Forward the last bytes. If only the end marker is missing, add it, because clients wait for it."""
@@ -101,7 +109,7 @@ class PassThroughStream:
             return self.fail(_stream_fault(error))
         is_late = any(isinstance(event, ResponseEnd) for event in events)
         if not is_late or not self._ingress.end_marker:
-            return self._redact_key(pending)
+            return self._redact(pending)
         return (pending + b"\n\n" if _is_complete_event(pending) else b"") + self._ingress.end_marker
 
     def _complete_events(self, data: bytes) -> bytes:
@@ -121,14 +129,17 @@ class PassThroughStream:
         self._has_forwarded = True
         return out
 
-    def _redact_key(self, data: bytes) -> bytes:
-        return data if self.fault is None or not self._key else data.replace(self._key.encode(), b"[key]")
+    def _redact(self, data: bytes) -> bytes:
+        if self.fault is not None:
+            for secret in self._secrets:
+                data = data.replace(secret.encode(), b"[key]")
+        return data
 
     def _observe_events(self, events: Iterable[Event]) -> None:
         """Add events to the statistics; note the fault of a failed stream and the end of a complete one."""
         for event in events:
             if isinstance(event, StreamFault):
-                self.fault = redact_key(self._key, event.fault)
+                self.fault = redact_secrets(self._secrets, event.fault)
                 continue
             self._stats.add_event(event)
             if isinstance(event, ResponseEnd):
@@ -146,7 +157,7 @@ class TranslatedStream:
     def __init__(
         self,
         endpoint_request: EndpointRequest,
-        wire: str,
+        wire: Wire,
         encoder: StreamEncoder,
         stats: AnswerStats,
         steps: Sequence[Callable[[Event], list[Event]]],
@@ -160,7 +171,8 @@ class TranslatedStream:
         self._endpoint_request = endpoint_request
         self._answer_stream = endpoint_request.open_stream()
         self._encoder = encoder
-        self._reporter = AnswerReporter(wire, endpoint_request.losses)
+        self._reporter = AnswerReporter(wire.name, endpoint_request.losses)
+        self._adds_time = wire.capabilities.timestamps
         self._stats = stats
         self._steps = steps
         self._started = not is_first  # the client has got its ResponseStart
@@ -229,9 +241,12 @@ class TranslatedStream:
         if isinstance(event, StreamFault):
             self.fault = fault = self._endpoint_request.sanitise_fault(event.fault)
             return self._encoder.feed(StreamFault(fault, event.end))
+        if isinstance(event, ResponseStart):
+            self._started = True
+            if event.created is None and self._adds_time:
+                event = replace(event, created=int(time()))
         self._reporter.report_event(event)
         self._stats.add_event(event)
-        self._started = self._started or isinstance(event, ResponseStart)
         return self._encoder.feed(event)
 
     def fail(self, fault: Fault) -> bytes:

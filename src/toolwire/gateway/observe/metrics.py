@@ -10,6 +10,7 @@ Names of models, tools and losses come from outside, so each set of labels is bo
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -93,15 +94,15 @@ class _LabelledCounter:
         self._known_values: dict[str, str] = {}  # labels of the open values, redacted
         self.values: dict[tuple[str, ...], int] = {}
 
-    def add(self, *labels: str) -> None:
-        """Count one event. Labels that have been used before need no check."""
+    def add(self, *labels: str, count: int = 1) -> None:
+        """Count events. Labels that have been used before need no check."""
         found = self.values.get(labels)
         if found is None:
             clean_labels = list(labels)
             clean_labels[self._open_label] = self._label_value(labels[self._open_label])
             labels = tuple(clean_labels)
             found = self.values.get(labels, 0)
-        self.values[labels] = found + 1
+        self.values[labels] = found + count
 
     def _label_value(self, raw_value: str) -> str:
         """Return the label for a value from outside; `other` if too many values are known already."""
@@ -152,8 +153,9 @@ class Metrics:
             self._add_attempts(request_log)
         if request_log.calls:
             self._add_calls(request_log)
-        for loss in request_log.losses:
-            self._losses.add(loss.concept, request_log.ingress, request_log.upstream)
+        if request_log.losses:
+            for concept, count in request_log.count_losses().items():
+                self._losses.add(concept, request_log.ingress, request_log.upstream, count=count)
 
     def _series_for(self, front: str, upstream: str, model: str) -> _SeriesCounts:
         """Find or create the series for these labels. A model beyond the limit shares the series `other`."""
@@ -182,8 +184,8 @@ class Metrics:
         """Count the calls by outcome: ok, repaired, broken (a problem remains), or cut (the answer failed)."""
         repair_status = {repair.name: "broken" if repair.problems else "repaired" for repair in request_log.repairs}
         default_status = "ok" if request_log.error is None else "cut"
-        for name in request_log.calls:
-            self._calls.add(name, repair_status.get(name, default_status))
+        for name, count in Counter(request_log.calls).items():
+            self._calls.add(name, repair_status.get(name, default_status), count=count)
         for repair in request_log.repairs:
             for step in repair.steps:
                 self._repairs.add(step.name)

@@ -19,10 +19,12 @@ from datetime import UTC, datetime
 from itertools import count
 from logging import getLogger
 from pathlib import Path
+from typing import BinaryIO
 from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
+from ...asgi.offload import Offload
 from ...asgi.types import AsgiApp, AsgiMessage, Receive, Scope, Send
 from ...ir.errors import ConfigError
 from ...ir.losses import Loss
@@ -58,6 +60,11 @@ class _SideRecording:
         self.answer_chunks: list[tuple[float, bytes]] = []
         self.error: str | None = None
         self._remaining_bytes = _MAX_RECORDED_BYTES
+
+    @property
+    def size(self) -> int:
+        """The number of bytes of both bodies, recorded or not."""
+        return _MAX_RECORDED_BYTES - self._remaining_bytes
 
     def record_request_data(self, data: bytes) -> None:
         if data and self._reserve(data):
@@ -119,6 +126,11 @@ class _Recording:
         self.secrets: list[str] = []  # keys of the client and the upstreams, to be removed
         self.request_log: RequestLog | None = None  # set at the end of the request
 
+    @property
+    def size(self) -> int:
+        """The number of recorded bytes."""
+        return sum(side.size for side in (self.client_side, *self.upstreams))
+
 
 class Recorder:
     """A recorder, which is also a sink. `save_trace` gets every exchange with a model when it is over."""
@@ -126,6 +138,7 @@ class Recorder:
     def __init__(self, save_trace: Callable[[Trace], None], sanitiser: Sanitiser) -> None:
         self._save_trace = save_trace
         self._sanitiser = sanitiser
+        self._offload = Offload(threads=1)
         self._current_recording: ContextVar[_Recording | None] = ContextVar("toolwire_recording", default=None)
 
     def __call__(self, request_log: RequestLog, /) -> None:
@@ -152,7 +165,7 @@ class Recorder:
             finally:
                 self._current_recording.reset(token)
                 try:
-                    self._save_recording(recording)
+                    await self._offload.run("", recording.size, self._save_recording, recording)
                 except Exception:  # noqa: BLE001  # a full disk must not fail the request
                     _log.exception("cannot record an exchange")
 
@@ -328,13 +341,21 @@ def trace_writer(folder: Path) -> Callable[[Trace], None]:
         """Write the file under a temporary name first, so that a reader never sees an incomplete one."""
         when = trace.recorded.replace(":", "").replace(".", "-")
         stem = f"{when}-{trace.ingress.wire}-{trace.outcome.upstream or 'nowhere'}-{trace.id}".replace("[removed]", "x")
-        path = folder / f"{stem}.json"
-        while path.exists():  # a client may give several requests the same id
-            path = folder / f"{stem}-{next(numbers)}.json"
         data = msgspec.json.format(msgspec.json.encode(trace), indent=2)
-        unfinished = path.with_suffix(".part")
-        with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
+        path = folder / f"{stem}.json"
+        # a client may give several requests the same id, and two threads may write at the same time
+        while path.exists() or (out := _create_exclusively(path.with_suffix(".part"))) is None:
+            path = folder / f"{stem}-{next(numbers)}.json"
+        with out:
             out.write(data + b"\n")
-        unfinished.replace(path)
+        path.with_suffix(".part").replace(path)
 
     return write_trace
+
+
+def _create_exclusively(path: Path) -> BinaryIO | None:
+    """Create a file that only its owner can read; None if it exists."""
+    try:
+        return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+    except FileExistsError:
+        return None

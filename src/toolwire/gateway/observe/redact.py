@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import re
 import traceback
+from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -22,6 +23,7 @@ __all__ = ["REMOVED", "Redactor"]
 REMOVED = "[removed]"
 _SERVER_LOGGERS = ("uvicorn.access", "uvicorn.error", "uvicorn.asgi", "asyncio")
 _MIN_SECRET_LENGTH = 8  # characters; a shorter text is not a secret, and is part of many other texts
+_MAX_TEMPORARY = 64  # access tokens; each is valid for an hour or so
 _WORD = "[A-Za-z0-9_-]"
 
 
@@ -78,6 +80,7 @@ class Redactor:
 
     def __init__(self, secrets: Iterable[str] = (), patterns: Iterable[str] = ()) -> None:
         self._secrets: tuple[str, ...] = ()  # the longest first: one may be the prefix of another
+        self._temporary: deque[str] = deque(maxlen=_MAX_TEMPORARY)
         self._patterns = [re.compile(pattern, re.DOTALL) for pattern in patterns]
         self.add_secrets(secrets)
 
@@ -86,9 +89,15 @@ class Redactor:
         known = {*self._secrets, *(secret for secret in secrets if len(secret) >= _MIN_SECRET_LENGTH)}
         self._secrets = tuple(sorted(known, key=len, reverse=True))
 
+    def add_temporary_secret(self, secret: str) -> None:
+        """Add a secret that expires, such as an access token. Only the latest ones are kept."""
+        if len(secret) >= _MIN_SECRET_LENGTH and secret not in self._temporary:
+            self._temporary.append(secret)
+
     def with_secrets(self, secrets: Iterable[str]) -> Redactor:
         """Return a redactor that knows more secrets, for a single request."""
         copy = Redactor((*self._secrets, *secrets))
+        copy._temporary = self._temporary
         copy._patterns = self._patterns
         return copy
 
@@ -97,7 +106,7 @@ class Redactor:
 
         The cheap search for `mark` avoids most regular expressions.
         """
-        for secret in self._secrets:
+        for secret in (*self._temporary, *self._secrets):
             text = text.replace(secret, REMOVED)
         for pattern in self._patterns:
             text = pattern.sub(REMOVED, text)

@@ -20,6 +20,7 @@ class UnknownKey(ToolwireError):
     """The key is missing or unknown."""
 
     default_status = 401
+    code = "invalid_api_key"
 
 
 class Caller(Struct, frozen=True):

@@ -38,7 +38,8 @@ _BATCH = 100  # requests
 class RedisLink:
     """A connection to Redis, opened on first use."""
 
-    def __init__(self, url: str, clock: Callable[[], float]) -> None:
+    def __init__(self, url: str, clock: Callable[[], float], setting: str = "state.url") -> None:
+        """Prepare the connection. `setting` is the name of the address, for errors."""
         self._url = url
         self._clock = clock
         self._cooldown_until: float | None = None  # set during an outage
@@ -49,7 +50,7 @@ class RedisLink:
             self.client: Any = Redis.from_url(url, socket_timeout=_TIMEOUT, retry=Retry(NoBackoff(), 1))
         except (ValueError, RedisError):
             hint = "use redis://user:password@host:6379/0, rediss:// with TLS, unix:// for a socket"
-            raise ConfigError(f"invalid state.url: {display_name(url)}", hint=hint) from None
+            raise ConfigError(f"invalid {setting}: {display_name(url)}", hint=hint) from None
 
     async def execute(self, *commands: Command) -> list[Any]:
         """Return the replies; StoreError, with a message fit for a client, unless each command has one."""

@@ -1,7 +1,9 @@
-"""The state of a gateway, shared or its own, as configured: limits, turns, usage.
+"""The state of a gateway, shared or its own, as configured: limits, turns, stored responses, usage.
 
 state = open_state(settings, os.environ)
-gateway = Gateway(settings, limiter=state.limiter, memory=state.memory, sinks=state.sinks)
+gateway = Gateway(
+    settings, limiter=state.limiter, memory=state.memory, responses=state.responses, sinks=state.sinks
+)
 …
 await state.aclose()                         # writes pending usage
 """
@@ -16,8 +18,10 @@ from msgspec import Struct
 
 from ...ir.errors import ConfigError
 from ..observe.request_log import Sink
-from ..settings import Settings, StateRow
+from ..settings import Settings, StateRow, resolve_address
 from .limits import InProcessLimiter, Limiter
+from .response_store import ResponseStore
+from .response_stores import open_responses
 from .turns import TurnStore, open_in_memory
 
 __all__ = ["State", "open_state", "usage_address"]
@@ -30,6 +34,7 @@ class State(Struct, frozen=True):
 
     limiter: Limiter
     memory: TurnStore
+    responses: ResponseStore
     sinks: tuple[Sink, ...] = ()
     close_callbacks: tuple[Callable[[], Awaitable[None]], ...] = ()
 
@@ -41,7 +46,7 @@ class State(Struct, frozen=True):
 def open_state(settings: Settings, environment: Mapping[str, str]) -> State:
     """Open the configured state. It connects on first use; ConfigError or MissingExtra if it never could."""
     row = settings.state
-    url = _resolve_address(row.url, row.url_env, "url", environment)
+    url = resolve_address(row.url, row.url_env, "state.url", environment)
     limiter: Limiter = InProcessLimiter(time.monotonic)
     memory: TurnStore = open_in_memory(row)
     close_callbacks: list[Callable[[], Awaitable[None]]] = []
@@ -50,18 +55,20 @@ def open_state(settings: Settings, environment: Mapping[str, str]) -> State:
         close_callbacks.append(close)
     elif row.strict:
         raise ConfigError("state.strict requires state.url", hint="set state.url, or remove state.strict")
+    responses = open_responses(settings.responses, environment)
+    close_callbacks.append(responses.aclose)
     usage = usage_address(settings, environment)
     if usage is None:
-        return State(limiter, memory, (), tuple(close_callbacks))
+        return State(limiter, memory, responses, (), tuple(close_callbacks))
     from ..observe.usage import UsageSink
     from ..observe.usage_stores import open_usage
 
     sink = UsageSink(open_usage(usage))
-    return State(limiter, memory, (sink,), (*close_callbacks, lambda: asyncio.to_thread(sink.close)))
+    return State(limiter, memory, responses, (sink,), (*close_callbacks, lambda: asyncio.to_thread(sink.close)))
 
 
 def usage_address(settings: Settings, environment: Mapping[str, str]) -> str | None:
-    return _resolve_address(settings.state.usage, settings.state.usage_env, "usage", environment)
+    return resolve_address(settings.state.usage, settings.state.usage_env, "state.usage", environment)
 
 
 def _open_shared(
@@ -77,18 +84,6 @@ def _open_shared(
     from .redis_link import RedisLink
     from .redis_turns import RedisTurns
 
-    link = RedisLink(url, time.monotonic)
+    link = RedisLink(url, time.monotonic, "state.url")
     limiter = RedisLimiter(link, None if row.strict else local_limiter)
     return limiter, RedisTurns(link, local_memory, row.turn_seconds, strict=row.strict), link.aclose
-
-
-def _resolve_address(value: str | None, variable: str | None, name: str, environment: Mapping[str, str]) -> str | None:
-    """Return an address of the settings, or that of the environment variable. `name` is the setting, for errors."""
-    if value is not None and variable is not None:
-        raise ConfigError(f"state.{name} and state.{name}_env are both set", hint="remove one of them")
-    if variable is None:
-        return value
-    found = environment.get(variable, "").strip()
-    if not found:
-        raise ConfigError(f"state.{name}_env: environment variable {variable} is not set")
-    return found

@@ -12,7 +12,7 @@ import asyncio
 import secrets
 import webbrowser
 from collections.abc import Awaitable, Callable
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from ...ir.errors import ConfigError
 from ...ir.terminal import neutralise_line
@@ -150,10 +150,9 @@ class Browser:
         redirect_future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
         async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            """Answer one request of the browser. Requests for other paths, such as the favicon, do not end the wait."""
-            line = await reader.readline()
-            target = line.decode("latin-1").split(" ")[1] if line.count(b" ") == 2 else ""
-            is_callback = urlsplit(target).path == self._path
+            """Answer one request of the browser. Other requests, for example of a web page, do not end the wait."""
+            target = await _read_target(reader)
+            is_callback = urlsplit(target).path == self._path and _states(target) == _states(url)
             words = b"You can close this window." if is_callback else b"Not here."
             head = b"HTTP/1.1 200 OK" if is_callback else b"HTTP/1.1 404 Not Found"
             writer.write(head + b"\r\ncontent-type: text/plain\r\nconnection: close\r\n\r\n" + words)
@@ -171,3 +170,18 @@ class Browser:
                 return await asyncio.wait_for(redirect_future, self._seconds)
             except TimeoutError:
                 raise NotAuthorized(f"no redirect from the browser within {self._seconds:g} seconds") from None
+
+
+async def _read_target(reader: asyncio.StreamReader) -> str:
+    """Return the target of a GET request; empty for anything else."""
+    try:
+        line = await asyncio.wait_for(reader.readline(), _TIMEOUT)
+    except (TimeoutError, ValueError):  # too slow, or too long
+        return ""
+    method, _, rest = line.decode("latin-1").partition(" ")
+    return rest.partition(" ")[0] if method == "GET" else ""
+
+
+def _states(url: str) -> list[str]:
+    """Return the values of the parameter `state`, which only the authorization server and this process know."""
+    return parse_qs(urlsplit(url).query).get("state", [])

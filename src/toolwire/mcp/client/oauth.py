@@ -6,7 +6,7 @@ The metadata of the server names its authorization server (RFC 9728), whose own 
 8414, OpenID). Everything is verified on the way: the metadata must belong to this server and to that authorization
 server; the authorization response must carry our state and, if it names its issuer, the right one (RFC 9207); the
 code is bound to this client (PKCE) and the token to the server (RFC 8707). A registration at one authorization server
-is never sent to another.
+is never sent to another. A server elsewhere cannot name addresses of this machine or of a private network.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from urllib.parse import SplitResult, parse_qs, quote, urlencode, urlsplit, urlu
 
 from msgspec.structs import replace
 
-from ...ir.errors import ProtocolError
+from ...ir.errors import ConfigError, ProtocolError
 from ...ir.pointer import JSON, Object
 from ...ir.terminal import neutralise_line
 from ...ir.text import to_bytes
 from ...ir.value import Value
 from ...stream.strict import parse
+from ...wire.loopback import is_loopback, is_private
 from .failures import NotAuthorized
 
 __all__ = [
@@ -82,9 +83,10 @@ class OpenBrowser(Value, frozen=True):
 class OAuthClient(Value, frozen=True):
     """The client application.
 
-    `client_id` and `secret`: an existing registration (`issuer`: at this authorization server only). `metadata_url`:
-    the URL of a client metadata document, for authorization servers that support it. `random` returns a number of
-    unguessable characters.
+    `client_id` and `secret`: an existing registration at the authorization server `issuer`, which a secret requires:
+    the MCP server names an authorization server, and must not be able to name one that collects secrets.
+    `metadata_url`: the URL of a client metadata document, for authorization servers that support it. `random` returns
+    a number of unguessable characters.
     """
 
     redirect: str
@@ -94,6 +96,13 @@ class OAuthClient(Value, frozen=True):
     secret: str | None = None
     issuer: str | None = None
     metadata_url: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.secret is not None and self.issuer is None:
+            raise ConfigError(
+                "a client secret needs the issuer where it was registered",
+                hint='pass issuer="https://…", the URL of that authorization server',
+            )
 
 
 class ClientRegistration(Value, frozen=True):
@@ -121,12 +130,13 @@ class AuthorizationServer(Value, frozen=True):
 
     issuer: str
     document: Object = {}
+    resource: str = ""  # the URL of the MCP server
 
     def endpoint(self, name: str, fallback: str) -> str | None:
         found = self.document.get(name)
         if type(found) is not str:
             return None if self.document else self.issuer + fallback
-        return _require_https(found)
+        return _check_address(found, self.resource)
 
 
 class Grant(Value, frozen=True):
@@ -189,9 +199,12 @@ def _resource_metadata(
     """Return the resource identifier of the server and its metadata, which is empty if there is none."""
     parts = urlsplit(url)
     root = f"{parts.scheme}://{parts.netloc}/.well-known/oauth-protected-resource"
+    if challenge.metadata and _origin(challenge.metadata) != _origin(url):
+        named = neutralise_line(challenge.metadata[:200])
+        raise NotAuthorized(f"the server names metadata of another origin: {named}")
     candidates = [challenge.metadata] if challenge.metadata else [root + parts.path.rstrip("/"), root]
     for candidate in dict.fromkeys(candidates):
-        document = yield from _fetch_metadata(candidate, "metadata of the server")
+        document = yield from _fetch_metadata(candidate, url, "metadata of the server")
         if document is None:
             continue
         resource = document.get("resource")
@@ -203,14 +216,20 @@ def _resource_metadata(
 
 def _covers(resource: str, url: str) -> bool:
     """Return True if `url` is `resource` or below it."""
-    url_parts, resource_parts = urlsplit(url), _split_url(resource)
-    parent_path, child_path = resource_parts.path.rstrip("/"), url_parts.path.rstrip("/")
-    same_origin = (url_parts.scheme, url_parts.netloc.lower()) == (resource_parts.scheme, resource_parts.netloc.lower())
-    return same_origin and (child_path == parent_path or child_path.startswith(f"{parent_path}/"))
+    parent_path, child_path = _split_url(resource).path.rstrip("/"), urlsplit(url).path.rstrip("/")
+    is_below = child_path == parent_path or child_path.startswith(f"{parent_path}/")
+    return is_below and _origin(url) == _origin(resource)
 
 
-def _fetch_metadata(url: str, label: str) -> _Fetching:
-    found = yield Fetch("GET", _require_https(url), {"accept": "application/json"})
+def _origin(url: str) -> tuple[str, str, int | None]:
+    parts = _split_url(url)
+    port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    return parts.scheme, parts.netloc.rpartition("@")[0] + (parts.hostname or ""), port
+
+
+def _fetch_metadata(url: str, resource: str, label: str) -> _Fetching:
+    """Fetch a document that the MCP server at `resource` names; None if it does not exist."""
+    found = yield Fetch("GET", _check_address(url, resource), {"accept": "application/json"})
     assert isinstance(found, FetchResult)
     if found.status != 200:
         return None
@@ -227,16 +246,16 @@ def _find_authorization_server(
     if type(named) is list and named and type(named[0]) is str:
         issuer = named[0]
     for candidate in _well_known(issuer):
-        document = yield from _fetch_metadata(candidate, "metadata of the authorization server")
+        document = yield from _fetch_metadata(candidate, url, "metadata of the authorization server")
         if document is None:
             continue
         if document.get("issuer") != issuer:
             other = neutralise_line(str(document.get("issuer"))[:200])
             raise NotAuthorized(f"the metadata of {issuer} names another issuer: {other}")
-        return AuthorizationServer(issuer, document)
+        return AuthorizationServer(issuer, document, url)
     if resource_metadata:
         raise NotAuthorized(f"{issuer} has no authorization server metadata")
-    return AuthorizationServer(issuer)
+    return AuthorizationServer(issuer, resource=url)
 
 
 def _well_known(issuer: str) -> list[str]:
@@ -249,9 +268,16 @@ def _well_known(issuer: str) -> list[str]:
     return [root + oauth + path, root + openid + path, root + path + openid]
 
 
-def _require_https(url: str) -> str:
-    parts = _split_url(url)
-    if parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOCAL):
+def _check_address(url: str, resource: str) -> str:
+    """Return a URL that the MCP server at `resource` names, if it may be used.
+
+    It must be https, except on this machine. Only a server on this machine or on a private network may name addresses
+    there, because services at such addresses may trust every request.
+    """
+    parts, host = _split_url(url), urlsplit(resource).hostname or ""
+    if is_private(parts.hostname or "") and not is_private(host):
+        raise NotAuthorized(f"{neutralise_line(url[:200])} is not public; {host} must not name it")
+    if parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname or "")):
         return url
     raise NotAuthorized(f"{neutralise_line(url[:200])} is not encrypted; tokens are not sent there")
 

@@ -44,7 +44,9 @@ Emit: TypeAlias = Callable[[RpcMessage], None]
 _LISTS = {"toolsListChanged": "tools", "promptsListChanged": "prompts", "resourcesListChanged": "resources"}
 
 
-def stateless_exchange(work: ServeRequest, emit: Emit, principal: str = "") -> RequestContext:
+def stateless_exchange(
+    work: ServeRequest, emit: Emit, principal: str = "", *, is_remote: bool = False
+) -> RequestContext:
     """Make the context of a stateless request, whose `_meta` describes the client. It cannot send questions."""
     meta = work.meta
     return RequestContext(
@@ -55,6 +57,7 @@ def stateless_exchange(work: ServeRequest, emit: Emit, principal: str = "") -> R
         capabilities=meta.capabilities,
         log_level=meta.log_level,
         principal=principal,
+        is_remote=is_remote,
     )
 
 
@@ -71,6 +74,8 @@ def _client_gone_error() -> ToolError:
 
 class Conversation:
     """`emit` writes messages that belong to no request. Running requests are kept by id, to be cancelled."""
+
+    is_remote = False  # the client is connected over HTTP
 
     def __init__(self, server: Server, emit: Emit, principal: str = "") -> None:
         self.server = server
@@ -137,7 +142,7 @@ class Conversation:
     def make_context(self, work: ServeRequest, emit: Emit) -> RequestContext:
         """Make the context of a request. `initialize` describes the client, or `_meta` in the stateless era."""
         if work.meta.version is not None:
-            return stateless_exchange(work, emit, self.principal)
+            return stateless_exchange(work, emit, self.principal, is_remote=self.is_remote)
         initialize_params = self.peer.initialize_params
         assert initialize_params is not None, "no request is served before initialize"
         return RequestContext(
@@ -149,6 +154,7 @@ class Conversation:
             log_level=self.peer.log_level,
             ask=self._make_asker(emit),
             principal=self.principal,
+            is_remote=self.is_remote,
         )
 
     def _make_asker(self, emit: Emit) -> SendInputRequest:

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 
 from ...asgi.access import AccessDenied, Guard
 from ...asgi.disconnect import DisconnectWatch
-from ...asgi.request import parse_headers, read_request_body
+from ...asgi.request import SLOW_CLIENT, parse_headers, read_request_body
 from ...asgi.types import Receive, Scope, Send
 from ...wire.mcp.versions import HANDSHAKE
 from ..protocol.errors import INVALID_PARAMS, INVALID_REQUEST, RpcError
@@ -34,12 +34,22 @@ _ALLOW: Headers = ((b"allow", b"POST, GET, DELETE"),)
 
 
 class HttpApp:
-    """`path` is the path to serve; None serves every path, for mounting in another app. `guard` controls access."""
+    """`path` is the path to serve; None serves every path, for mounting in another app. `guard` controls access.
+
+    `limit` is the maximum size of a message in bytes, `slow_client` the maximum time for sending it in seconds.
+    """
 
     def __init__(
-        self, server: Server, *, path: str | None = "/mcp", guard: Guard | None = None, limit: int = LIMIT
+        self,
+        server: Server,
+        *,
+        path: str | None = "/mcp",
+        guard: Guard | None = None,
+        limit: int = LIMIT,
+        slow_client: float = SLOW_CLIENT,
     ) -> None:
         self.server = server
+        self._slow_client = slow_client
         self._path = path
         self._guard = guard or Guard()
         self._limit = limit
@@ -106,7 +116,7 @@ class HttpApp:
         reply.accepts_stream = _accepts_type(headers.get("accept"), "text/event-stream")
         if not reply.accepts_stream and not _accepts_type(headers.get("accept"), "application/json"):
             raise AccessDenied(406, "accept must allow application/json or text/event-stream")
-        body = await read_request_body(headers, receive, self._limit)
+        body = await read_request_body(headers, receive, self._limit, self._slow_client)
         if is_batch(body) and SESSION in headers:
             await reply.send_batch(await self._sessions.find(headers[SESSION], principal).handle(body))
             return
@@ -134,7 +144,7 @@ class HttpApp:
             action = SendMessage(failure_from(error, message.id), error.status)
         if isinstance(action, ServeRequest):
             work = action
-            exchange = stateless_exchange(work, reply.emit, principal)
+            exchange = stateless_exchange(work, reply.emit, principal, is_remote=True)
             sent = await watch.run_while_connected(self.server.perform(work, exchange))
             if sent is not None:
                 await reply.finish(sent)

@@ -64,12 +64,14 @@ class RequestContext:
         answers: Object | None = None,
         ask: SendInputRequest | None = None,
         principal: str = "",
+        is_remote: bool = False,
     ) -> None:
         self.meta = meta
         self.version = version
         self.client = client or {}
         self.capabilities = capabilities or {}
         self.principal = principal
+        self.is_remote = is_remote  # the client is connected over HTTP, and must not see the text of exceptions
         self.answers: Object = answers or {}
         self.unanswered: InputRequired | RpcError | None = None  # why the function ended with InputNeeded
         self.listeners = _NO_LISTENERS

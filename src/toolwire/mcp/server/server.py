@@ -32,7 +32,7 @@ from ...net.stores import open_store
 from ...net.threads import ThreadPool
 from ...run.policy import Policy
 from ...run.records import Store
-from ...run.results import error_text, result_code
+from ...run.results import error_text, exception_text, hide_exception, result_code
 from ...run.signature import function_signature
 from ...run.toolbox import Source
 from ...schema.validate import Validator, validator
@@ -123,8 +123,10 @@ class Server:
         except RpcError as error:
             return SendMessage(failure_from(error, number), error.status)
         except Exception as error:  # noqa: BLE001  # the author's own function may raise anything
-            _log.exception("%s failed", work.request.method)
-            return SendMessage(Failure(number, INTERNAL_ERROR, f"{work.request.method} failed: {error_text(error)}"))
+            error_id = secrets.token_hex(4)
+            _log.exception("%s failed (error %s)", work.request.method, error_id)
+            text = f"internal error {error_id}" if exchange.is_remote else error_text(error)
+            return SendMessage(Failure(number, INTERNAL_ERROR, f"{work.request.method} failed: {text}"))
         finally:
             request_context_var.reset(token)
 
@@ -143,6 +145,10 @@ class Server:
             return self._input_required(work, exchange)
         if call.name in self._output_validators and not result.is_error:
             result = self._validate_output(result)
+        if exchange.is_remote and (text := exception_text(result)) is not None:
+            error_id = secrets.token_hex(4)
+            _log.error("%s raised an exception (error %s): %s", call.name, error_id, text)
+            result = hide_exception(result, f"internal error {error_id}")
         return encode_result(result, version=work.version, server=self.catalog.info)
 
     def _validate_output(self, result: ToolResult) -> ToolResult:

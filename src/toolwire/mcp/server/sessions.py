@@ -23,6 +23,8 @@ _IDLE_SECONDS = 3600.0
 class HttpSession(Conversation):
     """One session. Messages that belong to no request go to the stream that the client opened with GET, if any."""
 
+    is_remote = True
+
     def __init__(self, server: Server, principal: str) -> None:
         super().__init__(server, self._emit_unsolicited, principal)
         self._streams: list[ReplyWriter] = []

@@ -14,8 +14,10 @@ from msgspec.structs import replace
 from ...ir.pointer import JSON, Object
 from ...ir.response import Fault, FaultKind
 from ..faults import (
+    CONTEXT_LENGTH,
     FaultTable,
     body_message,
+    context_length_code,
     kind_of_status,
     read_request_id,
     read_retry_after,
@@ -62,13 +64,15 @@ _FAULTS = FaultTable(
 
 
 def read_fault(body: JSON, status: int | None = None, signatures: tuple[Signature, ...] = SIGNATURES) -> Fault:
-    """Read a fault from `body`, the whole envelope."""
+    """Read a fault from `body`, the whole envelope. Vertex AI's own errors may be in a list."""
+    if type(body) is list and body:
+        body = body[0]
     error = body.get("error") if type(body) is dict else None
     if type(error) is not dict:
         return Fault(kind_of_status(status or 500), body_message(body, status or 500), status or 500)
     kind = _FAULTS.kind_of_type(str(error.get("type"))) or kind_of_status(status or 500)
     details = error.get("details")
-    code = details.get("error_code") if type(details) is dict else None
+    code = details.get("error_code") if type(details) is dict else context_length_code(str(error.get("message")))
     own = {key: value for key, value in error.items() if key not in ("type", "message")}
     if error.get("type") != _FAULTS.type_of_kind(kind):
         own["type"] = error.get("type")
@@ -86,7 +90,10 @@ def read_fault(body: JSON, status: int | None = None, signatures: tuple[Signatur
 def write_fault(fault: Fault) -> Object:
     """Return the whole error envelope; the fields that only this wire has are written last."""
     error: Object = {"type": _FAULTS.type_of_kind(fault.kind), "message": fault.message}
-    if fault.code is not None:
+    if fault.code == CONTEXT_LENGTH:  # Anthropic has no code for it: clients search the message
+        if "prompt is too long" not in fault.message:
+            error["message"] = f"prompt is too long: {fault.message}"
+    elif fault.code is not None:
         error["details"] = {"error_code": fault.code}
     out: Object = {"type": "error", "error": {**error, **fault.extra.get(NAME, {})}}
     if fault.request_id is not None:

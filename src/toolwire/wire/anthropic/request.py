@@ -165,7 +165,8 @@ _TYPES = {mode: kind for kind, mode in _MODES.items()}
 
 def _read_format(raw: Object) -> OutputFormat:
     if raw.get("type") == "json_schema":
-        return OutputFormat("json_schema", raw.get("schema"), extra=read_extra(raw, ("type", "schema"), NAME))
+        extra = read_extra(raw, ("type", "schema"), NAME)
+        return OutputFormat("json_schema", raw.get("schema"), strict=True, extra=extra)
     return OutputFormat("text", extra={f"{NAME}/format": raw})
 
 
@@ -303,7 +304,7 @@ def _write_format(output: OutputFormat, config: Object, losses: Losses) -> None:
     elif output.kind == "json_schema":
         config["format"] = write_extra({"type": "json_schema", "schema": output.schema}, output.extra, NAME)
         for concept in ("name", "description", "strict"):
-            if getattr(output, concept) is not None:
+            if getattr(output, concept) not in (None, True):
                 detail = "Anthropic output formats are always enforced and have no name"
                 losses.add(join("output", concept), f"output {concept}", "dropped", detail, "info")
     elif output.kind == "json":

@@ -11,6 +11,7 @@ from ...ir.errors import ProtocolError
 from ...ir.losses import Losses
 from ...ir.parts import CallState, Media, Part, Reasoning, ToolCall
 from ...ir.pointer import JSON, Object
+from ...ir.request import Request
 from ...ir.response import Response, Stop, StopReason, Usage
 from ...ir.text import dumps
 from ...stream.strict import parse_arguments, parse_partial
@@ -184,8 +185,9 @@ def write_usage(usage: Usage, losses: Losses | None = None) -> Object:
     return write_extra(restore_form(out, usage.extra.get(_FORM, {})), usage.extra, NAME)
 
 
-def encode_response(response: Response) -> Encoded:
+def encode_response(response: Response, request: Request | None = None) -> Encoded:
     """Encode a response; other choices and the timestamp are losses."""
+    del request  # no field of an answer depends on it
     losses = Losses()
     content: list[Object] = []
     for number, part in enumerate(response.parts):

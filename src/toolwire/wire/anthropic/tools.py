@@ -81,6 +81,12 @@ _UNWRITABLE: tuple[tuple[str, Severity], ...] = (
 )
 
 
+def _no_arguments(tool: Tool) -> Object:
+    """Return the schema of a tool without parameters, closed if the tool is strict."""
+    closed: Object = {"additionalProperties": False} if tool.strict else {}
+    return {"type": "object", "properties": {}, **closed}
+
+
 def write_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
     """Write a declaration; return None and report the loss for a built-in tool of another provider."""
     if tool.kind == "builtin":
@@ -94,7 +100,7 @@ def write_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
     out: Object = {"name": tool.name}
     if tool.description is not None:
         out["description"] = tool.description
-    out["input_schema"] = {"type": "object", "properties": {}} if tool.input_schema is None else tool.input_schema
+    out["input_schema"] = _no_arguments(tool) if tool.input_schema is None else tool.input_schema
     if tool.strict is not None:
         out["strict"] = tool.strict
     if tool.deferred is not None:

@@ -17,6 +17,7 @@ from ...ir.response import Fault
 from ..faults import (
     FaultTable,
     body_message,
+    context_length_code,
     kind_of_status,
     parse_retry_text,
     parse_seconds,
@@ -98,7 +99,7 @@ def read_fault(body: JSON, status: int | None = None, signatures: tuple[Signatur
         kind,
         str(error.get("message") or body_message(None, status or 500)),
         status or status_of_kind(kind),
-        reason,
+        reason or context_length_code(str(error.get("message"))),
         retry_after=_retry_delay(error.get("details")),
         extra={NAME: own} if own else {},
     )

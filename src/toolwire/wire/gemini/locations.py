@@ -8,9 +8,11 @@ from functools import partial
 from ...ir.pointer import JSON, join, split
 from ...ir.request import Request
 from ...ir.response import Response
+from ...ir.tools import Tool
 from ..detection import declared_tools, scorer
 from ..protocol import Kind
 from .field_names import NAME, single_fields
+from .schemas import document_pointer
 
 __all__ = ["DETECTION", "locator"]
 
@@ -70,7 +72,7 @@ def _request_pointer(request: Request, tools: list[str], path: str) -> str:
         case ["params", name, *_]:
             return join("generationConfig", _FIELDS.get(name, name))
         case ["tools", index, *rest]:
-            return tools[int(index)] + join(*(_FIELDS.get(name, name) for name in rest[:1]), *rest[1:])
+            return tools[int(index)] + _tool_field_pointer(request.tools[int(index)], rest)
         case ["messages", index, *rest]:
             return _message_pointer(request, int(index), rest)
         case ["choice", *rest]:
@@ -78,9 +80,25 @@ def _request_pointer(request: Request, tools: list[str], path: str) -> str:
             return join("toolConfig", "functionCallingConfig", *rest)
         case ["reasoning", *rest]:
             return join("generationConfig", "thinkingConfig", *(_THINKING.get(name, name) for name in rest))
+        case ["output", "schema", *rest] if request.output is not None:
+            original = request.output.extra.get("gemini~", {}).get(":schema")
+            if original is None:
+                return join("generationConfig", "responseJsonSchema", *rest)
+            return join("generationConfig", "responseSchema") + document_pointer(original, rest)
         case ["output", *_]:
             return join("generationConfig", "responseMimeType")
     return path
+
+
+def _tool_field_pointer(tool: Tool, path: list[str]) -> str:
+    """Map a path inside a tool; a schema may have been converted from an OpenAPI field."""
+    match path:
+        case ["input_schema" | "output_schema" as name, *rest]:
+            field = "parameters" if name == "input_schema" else "response"
+            original = tool.extra.get("gemini~", {}).get(f":{field}")
+            if original is not None:
+                return join(field) + document_pointer(original, rest)
+    return join(*(_FIELDS.get(name, name) for name in path[:1]), *path[1:])
 
 
 def _message_pointer(request: Request, index: int, rest: list[str]) -> str:

@@ -14,6 +14,7 @@ from ..params import NO_PARAMS, as_integer, param_table, read_params, restore_sp
 from ..protocol import Encoded
 from .field_names import NAME, read_fields, write_fields
 from .parts import read_part, write_part
+from .schemas import read_schema
 from .tools import read_choice, read_tools, write_choice, write_tools
 
 __all__ = ["decode_request", "encode_request"]
@@ -166,19 +167,21 @@ _LEVELS = ("minimal", "low", "medium", "high")
 
 
 def _read_format(config: Object) -> OutputFormat | None:
-    """Read the output format; `:schema` records that the schema was in `responseSchema`, the OpenAPI subset."""
+    """Read the output format; `:schema` keeps a schema in `responseSchema`, the OpenAPI subset."""
     kind = read_optional_string(config, "responseMimeType")
-    form: Object = {}
-    schema = config.get("responseJsonSchema")
-    if schema is None and config.get("responseSchema") is not None:
-        schema, form = config["responseSchema"], {":schema": "responseSchema"}
-    if schema is not None:
+    schema, raw = config.get("responseJsonSchema"), config.get("responseSchema")
+    field = "responseSchema" if schema is None else "responseJsonSchema"
+    if schema is not None or raw is not None:
         if kind not in (None, "application/json"):  # text/x.enum: one bare value of the schema; no other wire has it
-            extra = {f"{NAME}/format": {"responseMimeType": kind, form.get(":schema", "responseJsonSchema"): schema}}
+            extra = {f"{NAME}/format": {"responseMimeType": kind, field: config[field]}}
             return OutputFormat("text", extra=extra)
-        if kind is None:
-            form[":mime"] = kind
-        return OutputFormat("json_schema", schema, extra={_FORM: form} if form else {})
+        form: Object = {} if kind is not None else {":mime": kind}
+        if schema is None:
+            original = require_object(raw, "responseSchema")
+            form[":schema"], schema = original, read_schema(original)
+        elif raw is not None:
+            form["responseSchema"] = raw  # the API rejects both
+        return OutputFormat("json_schema", schema, strict=True, extra={_FORM: form} if form else {})
     if kind is None:
         return None
     if kind == "application/json":
@@ -291,9 +294,15 @@ def _write_format(output: OutputFormat, out: Object, losses: Losses) -> None:
         mime = form.get(":mime", "application/json")
         if mime is not None:
             out["responseMimeType"] = mime
-        out[form.get(":schema", "responseJsonSchema")] = output.schema
+        original = form.get(":schema")
+        if original is not None and read_schema(original) == output.schema:
+            out["responseSchema"] = original
+        else:
+            out["responseJsonSchema"] = output.schema
+            if "responseSchema" in form:
+                out["responseSchema"] = form["responseSchema"]
         for concept in ("name", "description", "strict"):
-            if getattr(output, concept) is not None:
+            if getattr(output, concept) not in (None, True):
                 detail = "Gemini output formats are always enforced and have no name"
                 losses.add(join("output", concept), f"output {concept}", "dropped", detail, "info")
     else:

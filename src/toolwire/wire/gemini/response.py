@@ -10,6 +10,7 @@ from ...ir.errors import ProtocolError
 from ...ir.losses import Losses
 from ...ir.parts import Extra, Part, Reasoning, Refusal, Text, ToolCall, part_label
 from ...ir.pointer import JSON, Object
+from ...ir.request import Request
 from ...ir.response import Alternative, Fault, Response, Stop, StopReason, Usage
 from ..fields import decode_list, read_integer, read_optional_string, require_object
 from ..protocol import Encoded
@@ -224,8 +225,9 @@ def write_usage(usage: Usage, losses: Losses) -> Object:
     return write_fields(out, usage.extra, NAME)
 
 
-def encode_response(response: Response) -> Encoded:
+def encode_response(response: Response, request: Request | None = None) -> Encoded:
     """Encode a response; a blocked prompt and an empty answer are written without candidates."""
+    del request  # no field of an answer depends on it
     losses = Losses()
     out: Object = {}
     if response.created is not None:

@@ -4,12 +4,13 @@
             {"googleSearch": {}}]
     toolConfig: {"functionCallingConfig": {"mode": AUTO | ANY | NONE | VALIDATED, "allowedFunctionNames": […]}}
 
-A schema is written as `parametersJsonSchema`, which accepts JSON Schema. `parameters`, an OpenAPI subset, is written
-only if the schema was read from it.
+A schema is written as `parametersJsonSchema`, which accepts JSON Schema. `parameters`, an OpenAPI subset, is converted
+to JSON Schema; it is written only if the schema was read from it and is unchanged (schemas.py).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from operator import attrgetter
 
 from ...ir.errors import ProtocolError
@@ -20,6 +21,7 @@ from ...ir.request import Request
 from ...ir.tools import Tool, ToolChoice
 from ..fields import decode_list, read_optional_string, read_string, require_object
 from .field_names import NAME, read_fields, to_camel_case, write_fields
+from .schemas import read_parameters, read_schema
 
 __all__ = ["read_choice", "read_tools", "write_choice", "write_tools"]
 
@@ -84,28 +86,31 @@ def _read_function(raw: JSON) -> Tool:
 
 
 def _read_any_function(raw: JSON) -> Tool:
-    """Read a declaration with any fields; `:schema` and `:output` record the use of the OpenAPI fields."""
+    """Read a declaration with any fields; `:parameters` and `:response` keep the schemas of the OpenAPI fields."""
     extra: Extra = {}
     fields = read_fields(require_object(raw), _FUNCTION, NAME, extra)
     form: Object = {}
-    schema, output = fields.get("parametersJsonSchema"), fields.get("responseJsonSchema")
-    if schema is None and fields.get("parameters") is not None:
-        schema = fields["parameters"]
-        form[":schema"] = "parameters"
-    if output is None and fields.get("response") is not None:
-        output = fields["response"]
-        form[":output"] = "response"
+    schema = _read_schema(fields, "parametersJsonSchema", "parameters", form)
+    output = _read_schema(fields, "responseJsonSchema", "response", form)
     if form:
         extra[_FORM] = {**extra.get(_FORM, {}), **form}
-    return Tool(
-        read_string(fields, "name"),
-        read_optional_string(fields, "description"),
-        None
-        if schema is None
-        else require_object(schema, "parametersJsonSchema" if ":schema" not in form else "parameters"),
-        None if output is None else require_object(output, "response"),
-        extra=extra,
-    )
+    return Tool(read_string(fields, "name"), read_optional_string(fields, "description"), schema, output, extra=extra)
+
+
+def _read_schema(fields: Object, field: str, openapi_field: str, form: Object) -> Object | None:
+    """Read a schema from the field for JSON Schema, or convert it from the OpenAPI field and keep it in `form`."""
+    raw = fields.get(openapi_field)
+    if fields.get(field) is not None:
+        if raw is not None:
+            form[openapi_field] = raw  # the API rejects both
+        return require_object(fields[field], field)
+    if raw is None:
+        return None
+    form[f":{openapi_field}"] = require_object(raw, openapi_field)
+    return _CONVERT[openapi_field](raw)
+
+
+_CONVERT: dict[str, Callable[[Object], Object]] = {"parameters": read_parameters, "response": read_schema}
 
 
 def write_tools(tools: tuple[Tool, ...], losses: Losses, extra: Extra | None = None) -> list[Object]:
@@ -159,11 +164,18 @@ def _write_function(tool: Tool, losses: Losses, path: str) -> Object:
     out: Object = {"name": tool.name}
     if tool.description is not None:
         out["description"] = tool.description
-    if tool.input_schema is not None:
-        out[form.get(":schema", "parametersJsonSchema")] = tool.input_schema
-    if tool.output_schema is not None:
-        out[form.get(":output", "responseJsonSchema")] = tool.output_schema
+    _write_schema(tool.input_schema, out, "parametersJsonSchema", "parameters", form)
+    _write_schema(tool.output_schema, out, "responseJsonSchema", "response", form)
     return write_fields(out, tool.extra, NAME)
+
+
+def _write_schema(schema: Object | None, out: Object, field: str, openapi_field: str, form: Object) -> None:
+    """Write a schema to the field for JSON Schema, or its unchanged original to the OpenAPI field."""
+    original = form.get(f":{openapi_field}")
+    if original is not None and _CONVERT[openapi_field](original) == schema:
+        out[openapi_field] = original
+    elif schema is not None:
+        out[field] = schema
 
 
 def read_choice(config: JSON) -> ToolChoice | None:

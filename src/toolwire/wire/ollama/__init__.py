@@ -43,6 +43,8 @@ CODEC = WireCodec(
     # the server has no rule; such names survive the chat templates of models
     limits=Limits(name=r"[a-zA-Z0-9_.-]+", name_length=128, id=r"[\x21-\x7e]+", id_length=128),
     capabilities=Capabilities(
+        timestamps=True,
+        adjacent_results=True,
         choices=frozenset({"auto", "none"}),
         media=_IMAGE,
         assistant_media=_IMAGE,

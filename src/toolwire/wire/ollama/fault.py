@@ -11,6 +11,7 @@ from ...ir.response import Fault
 from ..faults import (
     FaultTable,
     body_message,
+    context_length_code,
     kind_of_status,
     read_request_id,
     read_retry_after,
@@ -47,7 +48,8 @@ def read_fault(body: JSON, status: int | None = None) -> Fault:
         message = error.get("message") if type(error) is dict else None
     error_text = message if type(message) is str and message else body_message(None, status or 500)
     kind = kind_of_status(status) if status else _FAULTS.kind_of_message(error_text) or "server"
-    return Fault(kind, error_text, status or status_of_kind(kind), extra={NAME: own} if own else {})
+    code = context_length_code(error_text)
+    return Fault(kind, error_text, status or status_of_kind(kind), code, extra={NAME: own} if own else {})
 
 
 def write_fault(fault: Fault) -> Object:

@@ -65,6 +65,8 @@ def _request_pointer(request: Request, locations: dict[int, list[str]], path: st
             if int(index) not in locations:
                 locations[int(index)] = list(_part_locations(request.messages[int(index)].parts))
             return join("messages", index) + locations[int(index)][int(number)] + join(*rest)
+        case ["output", "schema", *rest]:
+            return join("format", *rest)
         case ["reasoning" | "output" as field, *_]:
             return join(_FIELDS[field])
     return path

@@ -116,7 +116,7 @@ def _read_format(value: JSON) -> OutputFormat | None:
     if value == "json":
         return OutputFormat("json")
     if type(value) is dict:
-        return OutputFormat("json_schema", value)
+        return OutputFormat("json_schema", value, strict=True)
     raise type_error('"json" or a JSON Schema', value, "format")
 
 
@@ -192,6 +192,6 @@ def _write_format(output: OutputFormat, out: Object, losses: Losses) -> None:
                 "it is not an object; any JSON is accepted",
             )
     for concept in ("name", "description", "strict"):
-        if getattr(output, concept) is not None:
+        if getattr(output, concept) not in (None, True):
             detail = "Ollama output schemas are always enforced and have no name"
             losses.add(join("output", concept), f"{concept} of the answer", "dropped", detail, "info")

@@ -11,7 +11,7 @@ from ...ir.errors import ProtocolError
 from ...ir.losses import Losses
 from ...ir.parts import Part, ToolCall
 from ...ir.pointer import Object
-from ...ir.request import Message
+from ...ir.request import Message, Request
 from ...ir.response import Response, Stop, StopReason, Usage
 from ..fields import (
     read_extra,
@@ -174,8 +174,9 @@ def write_usage(usage: Usage, losses: Losses) -> Object:
     return {key: count for key, count in counts if count is not None}
 
 
-def encode_response(response: Response) -> Encoded:
+def encode_response(response: Response, request: Request | None = None) -> Encoded:
     """Encode a response; incomplete calls are left out, because a client would execute them."""
+    del request  # no field of an answer depends on it
     losses = Losses()
     if response.id:
         losses.add("/id", "id", "dropped", "Ollama answers have no id", "info")

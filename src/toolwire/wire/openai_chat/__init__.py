@@ -50,6 +50,8 @@ CODEC = WireCodec(
         signatures=SIGNATURES,
     ),
     capabilities=Capabilities(
+        timestamps=True,
+        adjacent_results=True,
         choices=frozenset({"auto", "required", "none", "tool", "allowed"}),
         media=frozenset({"image", "audio", "file"}),
         freeform=True,
@@ -62,6 +64,8 @@ CODEC = WireCodec(
         cache=frozenset({"part"}),
         cache_ttls=("30m", "12h"),
         ordered=False,
+        output_descriptions=True,
+        json_mention="messages",
     ),
     path=fixed_path("/chat/completions"),
     decode_request=decode_request,

@@ -17,14 +17,18 @@ from ..fields import write_extra
 from .content import NAME, is_in_content, write_part
 from .messages import write_call, write_function
 
-__all__ = ["is_own_part", "write_answer"]
+__all__ = ["SECOND_FUNCTION_CALL", "is_own_part", "write_answer"]
 
 _FORM = "openai_chat~"
+SECOND_FUNCTION_CALL = "the request declares `functions`, whose answers have one call; declare `tools` instead"
 _RANKS: dict[type[Part], int] = {Reasoning: 0, Text: 1, Refusal: 2, ToolCall: 3}
 
 
-def write_answer(parts: tuple[Part, ...], form: Object, losses: Losses, path: str) -> Object:
-    """Write the parts of an answer as one message. `form`: how the message was written, if it came from this wire."""
+def write_answer(parts: tuple[Part, ...], form: Object, losses: Losses, path: str, is_legacy: bool = False) -> Object:
+    """Write the parts of an answer as one message.
+
+    `form`: how the message was written, if it came from this wire. `is_legacy`: calls are a `function_call`.
+    """
     out: Object = {"role": "assistant"}
     as_array = form.get(":content") == "list" or any(_needs_array(part) for part in parts)
     content: list[Part] = []
@@ -32,7 +36,9 @@ def write_answer(parts: tuple[Part, ...], form: Object, losses: Losses, path: st
     for number, part in enumerate(parts):
         where = f"{path}/parts/{number}"
         if isinstance(part, ToolCall):
-            if ":call" in part.extra.get(_FORM, {}):
+            if is_legacy and "function_call" in out:
+                losses.add(where, "call", "dropped", SECOND_FUNCTION_CALL, "error")
+            elif is_legacy or ":call" in part.extra.get(_FORM, {}):
                 out["function_call"] = write_extra(write_function(part), part.extra, f"{NAME}/function")
             else:
                 calls.append(write_call(part, losses, where))

@@ -14,6 +14,7 @@ from ...ir.parts import Extra, Media, Opaque, Part, Reasoning, Refusal, Text, To
 from ...ir.pointer import JSON, Object
 from ..fields import decode_list, read_extra, read_optional_string, read_string, require_object, type_error, write_extra
 from ..media import data_url, media_placeholder, split_data_url
+from .cache_control import MARKED, has_cache_control, take_cache_control
 
 __all__ = [
     "NAME",
@@ -203,7 +204,7 @@ def read_cache(raw: Object, extra: Extra) -> str | None:
     """Read the time to live of a cache breakpoint; its other fields go into `extra`."""
     mark = raw.get("prompt_cache_breakpoint")
     if mark is None:
-        return None
+        return take_cache_control(extra)
     ttl = read_optional_string(require_object(mark, "prompt_cache_breakpoint"), "ttl")
     explicit = mark.get("mode") == "explicit"
     read_extra(mark, ("mode", "ttl") if explicit else ("ttl",), _CACHE, extra)
@@ -219,6 +220,8 @@ def write_content(
     if len(parts) == 1 and type(parts[0]) is Text and ":content" not in form:
         only = parts[0]
         if only.cache is None and not only.extra:
+            return only.text
+        if only.extra == {_FORM: MARKED}:  # the message has the mark
             return only.text
     if not parts:
         return [] if form.get(":content") == "list" else form.get("content")
@@ -270,7 +273,7 @@ def write_part(part: Part, losses: Losses, path: str) -> JSON:
 
 def _write_cache(ttl: str | None, extra: Extra) -> Object:
     """Return the cache breakpoint as a field, or no field if there is no time to live."""
-    if ttl is None:
+    if ttl is None or has_cache_control(extra):
         return {}
     mark: Object = {} if ":mode" in extra.get(_FORM, {}) else {"mode": "explicit"}
     if ttl != "default":

@@ -92,11 +92,21 @@ def _request_pointer(request: Request, locations: _PartLocations, path: str) -> 
             return join(field, *(rest[1:] if rest[:1] == ["choice"] else rest))
         case ["reasoning"] if "reasoning" in request.extra.get("openai_chat", {}):
             return path  # OpenRouter's object of that name
-        case ["messages" | "tools", *_]:
+        case ["messages" | "tools" | "max_tokens", *_]:
             return path
+        case ["output", *rest]:
+            return _output_pointer(request, rest)
         case [field, *rest]:
             return join(_FIELDS.get(field, field), *rest)
     return path
+
+
+def _output_pointer(request: Request, path: list[str]) -> str:
+    """Map a path inside the output format; the fields of a schema are in `json_schema`, unless its type is another."""
+    form = {} if request.output is None else request.output.extra.get("openai_chat~", {})
+    if path[:1] in (["schema"], ["name"], ["description"], ["strict"]) and ":type" not in form:
+        return join("response_format", "json_schema", *path)
+    return join("response_format", *path)
 
 
 def _response_pointer(response: Response, locations: _PartLocations, path: str) -> str:

@@ -7,6 +7,8 @@ id, and written back in their original form.
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from ...ir.errors import ProtocolError
 from ...ir.losses import Losses
 from ...ir.parts import Artefact, CallState, Extra, Media, Opaque, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
@@ -15,6 +17,7 @@ from ...ir.request import Message
 from ...stream.strict import parse_arguments
 from ..fields import decode_list, read_extra, read_optional_string, read_string, require_object, type_error, write_extra
 from ..structured_results import structured_as_text
+from .cache_control import MARKED, take_cache_control
 from .content import NAME, is_in_content, read_answer_part, read_content, write_content
 
 __all__ = [
@@ -63,7 +66,18 @@ def read_message(raw: JSON) -> Message:
     form: Object = _missing_content_form(raw)
     parts = read_content(raw, form)
     extra = read_extra(raw, _PLAIN, NAME) if len(raw) > 2 or not parts else {}
+    _mark_last_part(parts, extra)
     return Message(role, tuple(parts), _with_form(extra, form))
+
+
+def _mark_last_part(parts: list[Part], extra: Extra) -> None:
+    """Move the cache mark of a message to its last text or medium: the prompt up to there is cached."""
+    last = parts[-1] if parts else None
+    if extra and isinstance(last, (Text, Media)) and last.cache is None:
+        cache = take_cache_control(extra)
+        if cache is not None:
+            form = {**last.extra.get(_FORM, {}), **MARKED}
+            parts[-1] = replace(last, cache=cache, extra={**last.extra, _FORM: form})
 
 
 def _missing_content_form(raw: Object) -> Object:
@@ -87,7 +101,9 @@ def _read_result(raw: Object, call_id: str, form: Object) -> ToolResult:
     name = read_optional_string(raw, "name")
     if name is not None:
         form[":name"] = True
-    return ToolResult(call_id, name, tuple(map(_to_result_part, parts)), extra=_with_form(extra, form))
+    cache = take_cache_control(extra)
+    result_parts = tuple(map(_to_result_part, parts))
+    return ToolResult(call_id, name, result_parts, cache=cache, extra=_with_form(extra, form))
 
 
 def _to_result_part(part: Part) -> Text | Media | Opaque:
@@ -135,6 +151,7 @@ def _read_any_assistant(raw: Object) -> Message:
     extra = read_extra(raw, known, NAME)
     if raw.get("content", 0) is None:
         _drop_null_content(extra)
+    _mark_last_part(parts, extra)
     return Message("assistant", tuple(parts), _with_form(extra, form))
 
 

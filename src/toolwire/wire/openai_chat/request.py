@@ -66,7 +66,11 @@ def decode_request(body: Object) -> Request:
     if len(body) == 3 and tools and model:
         return Request(model, messages, tools, params=NO_PARAMS)
     params: dict[str, Any] = {}
-    respelled = read_params(body, _PARAMS, params)
+    has_both_limits = body.get("max_completion_tokens") is not None and "max_tokens" in body
+    # `max_tokens` is deprecated; if both are given, it is a field that no other wire has
+    respelled = read_params(
+        {key: value for key, value in body.items() if key != "max_tokens"} if has_both_limits else body, _PARAMS, params
+    )
     extra = _read_extra(body, params)
     if respelled:
         extra[_FORM] = {**extra.get(_FORM, {}), ":spelled": respelled}
@@ -77,7 +81,7 @@ def decode_request(body: Object) -> Request:
         messages,
         (*tools, *decode_list(body, "functions", _read_legacy_tool)),
         _read_choice(body),
-        read_boolean(body, "parallel_tool_calls"),
+        _read_parallel(body, extra),
         Params(**params) if params else NO_PARAMS,
         None if effort is None else _read_effort(effort),
         _read_format(body.get("response_format")),
@@ -88,6 +92,15 @@ def decode_request(body: Object) -> Request:
 
 def _read_legacy_tool(raw: JSON) -> Any:
     return read_function(require_object(raw), {_FORM: {":tool": "function"}})
+
+
+def _read_parallel(body: Object, extra: Extra) -> bool | None:
+    """Read the switch for parallel calls; the deprecated `functions` allow one call at a time, without a switch."""
+    value = read_boolean(body, "parallel_tool_calls")
+    if value is None and body.get("functions") and not body.get("tools"):
+        extra[_FORM] = {**extra.get(_FORM, {}), ":parallel": "implied"}
+        return False
+    return value
 
 
 def _read_choice(body: Object) -> ToolChoice | None:
@@ -166,7 +179,9 @@ def encode_request(request: Request) -> Encoded:
             out.setdefault("tools", []).append(written)
     if request.choice is not None:
         write_choice(request.choice, request.tools, out, losses)
-    if request.parallel is not None:
+    if request.parallel is not None and not (
+        request.parallel is False and ":parallel" in request.extra.get(_FORM, {}) and "functions" in out
+    ):
         out["parallel_tool_calls"] = request.parallel
     if request.params is not NO_PARAMS or request.extra:
         _write_params(request, out, losses)

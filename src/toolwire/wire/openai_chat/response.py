@@ -11,6 +11,7 @@ from ...ir.errors import ProtocolError
 from ...ir.losses import Losses
 from ...ir.parts import Extra, Part, Refusal, ToolCall
 from ...ir.pointer import JSON, Object
+from ...ir.request import Request
 from ...ir.response import Alternative, Fault, Response, Stop, StopReason, Usage
 from ..fields import (
     decode_list,
@@ -28,6 +29,7 @@ from ..protocol import Encoded
 from .answer import write_answer
 from .content import NAME
 from .messages import read_assistant
+from .tools import declares_functions
 
 __all__ = ["decode_response", "encode_response", "make_stop", "read_usage", "stop_fault", "write_stop", "write_usage"]
 
@@ -231,12 +233,13 @@ def write_usage(usage: Usage) -> Object:
     return write_extra(out, usage.extra, NAME)
 
 
-def encode_response(response: Response) -> Encoded:
+def encode_response(response: Response, request: Request | None = None) -> Encoded:
     """Encode a response; an answer that came without choices is written without them."""
     losses = Losses()
-    choices = [_write_choice(0, response, losses, "")]
+    is_legacy = request is not None and declares_functions(request)
+    choices = [_write_choice(0, response, losses, "", is_legacy)]
     for number, other in enumerate(response.alternatives):
-        choices.append(_write_choice(number + 1, other, losses, f"/alternatives/{number}"))
+        choices.append(_write_choice(number + 1, other, losses, f"/alternatives/{number}", is_legacy))
     out: Object = {
         "id": response.id,
         "object": "chat.completion",
@@ -252,14 +255,16 @@ def encode_response(response: Response) -> Encoded:
     return Encoded(write_extra(restore_form(out, form, ("object",)), response.extra, NAME), losses)
 
 
-def _write_choice(index: int, answer: Response | Alternative, losses: Losses, path: str) -> Object:
+def _write_choice(
+    index: int, answer: Response | Alternative, losses: Losses, path: str, is_legacy: bool = False
+) -> Object:
     """Write one choice; its message and its fields are restored to their original form."""
     form = answer.extra.get(f"{_MESSAGE}~", {})
-    message = restore_form(write_answer(answer.parts, form, losses, path), form, ("role",))
+    message = restore_form(write_answer(answer.parts, form, losses, path, is_legacy), form, ("role",))
     message = write_extra(message, answer.extra, _MESSAGE)
     if form.get(":content") != "absent":
         message.setdefault("content", None)
-    word = write_stop(answer.stop, losses, path, "refusal" in message)
+    word = write_stop(answer.stop, losses, path, "refusal" in message, is_legacy)
     out: Object = {"index": index, "message": message, "finish_reason": word}
     restore_form(out, {":absent": form[":choice"]} if ":choice" in form else {})
     if ":message" in form and not answer.parts:
@@ -269,10 +274,15 @@ def _write_choice(index: int, answer: Response | Alternative, losses: Losses, pa
     return out if answer.stop is None else write_extra(out, answer.stop.extra, f"{NAME}/choice")
 
 
-def write_stop(stop: Stop | None, losses: Losses, path: str, refused: bool) -> str | None:
-    """Return the finish reason; report details that it does not express. `refused`: the message has the refusal."""
+def write_stop(stop: Stop | None, losses: Losses, path: str, refused: bool, is_legacy: bool = False) -> str | None:
+    """Return the finish reason; report details that it does not express.
+
+    `refused`: the message has the refusal. `is_legacy`: the request declares `functions`.
+    """
     if stop is None:
         return None
+    if is_legacy and stop.reason == "tool_calls":
+        return "function_call"
     form = stop.extra.get(_FORM)
     if form is not None and ":finish_reason" in form:
         word = form[":finish_reason"]

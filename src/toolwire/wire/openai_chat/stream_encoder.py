@@ -31,9 +31,10 @@ from ...ir.text import to_bytes
 from ..base_encoder import BaseStreamEncoder
 from ..fields import write_extra
 from ..openai_fault import write_fault
-from .answer import is_own_part
+from .answer import SECOND_FUNCTION_CALL, is_own_part
 from .content import NAME, write_part
 from .response import write_stop, write_usage
+from .tools import declares_functions
 
 __all__ = ["ChatStreamEncoder"]
 
@@ -49,6 +50,8 @@ class ChatStreamEncoder(BaseStreamEncoder):
     def __init__(self, request: Request | None = None) -> None:
         super().__init__()
         self._wants_usage = request is None or bool(request.params.include_usage)
+        self._is_legacy = request is not None and declares_functions(request)
+        self._hidden: set[int] = set()  # keys of calls after the first one, which a `function_call` cannot hold
         self._head = b""  # the beginning of every chunk, up to its choices
         self._choices: dict[int, int] = {}  # number of calls by choice
         self._heads: dict[int, bytes] = {}  # by key: all of a delta chunk before the fragment
@@ -166,6 +169,8 @@ class ChatStreamEncoder(BaseStreamEncoder):
             self.losses.add(self._part_path(event.key), "freeform call", "rewritten", detail)
         kind, field = ("custom", "input") if event.kind == "freeform" else ("function", "arguments")
         inner = write_extra({"name": event.name, field: ""}, {NAME: event.extra.get(f"{NAME}/function", {})}, NAME)
+        if self._is_legacy:
+            return opening + self._function_call_start(event, index, inner)
         call: Object = {"index": index, "id": event.id, "type": kind, kind: inner}
         self._calls[event.key] = event.choice, index, kind
         self._heads[event.key] = b'%b{"index":%d,"delta":{"tool_calls":[{"index":%d,"%b":{"%b":"' % (
@@ -180,11 +185,24 @@ class ChatStreamEncoder(BaseStreamEncoder):
             event.choice,
             index,
         )
+        self._tails[event.key] = b'"}}]' + _TAIL
         call = write_extra(call, {NAME: event.extra.get(NAME, {})}, NAME)
         return opening + self._chunk(event.choice, to_bytes({"tool_calls": [call]}))
 
+    def _function_call_start(self, event: CallStart, index: int, function: Object) -> bytes:
+        """Write the first chunk of the deprecated `function_call`, which has no id."""
+        if index:
+            self._hidden.add(event.key)
+            self.losses.add(self._part_path(event.key), "call", "dropped", SECOND_FUNCTION_CALL, "error")
+            return b""
+        self._heads[event.key] = b'%b{"index":%d,"delta":{"function_call":{"arguments":"' % (self._head, event.choice)
+        self._tails[event.key] = b'"}' + _TAIL
+        return self._chunk(event.choice, to_bytes({"function_call": function}))
+
     def _call_delta(self, event: CallDelta) -> bytes:
-        return b"".join((self._heads[event.key], event.escaped, b'"}}]', _TAIL))
+        if event.key in self._hidden:
+            return b""
+        return b"".join((self._heads[event.key], event.escaped, self._tails[event.key]))
 
     def _call_end(self, event: CallEnd) -> bytes:
         """Write `{}` for a call without arguments, then its signature and the fields that only this wire has."""
@@ -192,7 +210,7 @@ class ChatStreamEncoder(BaseStreamEncoder):
         if event.key in self._empty and event.raw is None:
             out = self._call_delta(CallDelta(event.key, b"{}"))
         for artefact in event.artefacts:
-            if artefact.provider == "google":
+            if artefact.provider == "google" and not self._is_legacy:
                 content = to_bytes({"google": {"thought_signature": artefact.data}})
                 out += b'%b"extra_content":%b}]%b' % (self._signed[event.key], content, _TAIL)
             else:
@@ -204,7 +222,7 @@ class ChatStreamEncoder(BaseStreamEncoder):
     def _own_call_fields(self, event: CallEnd) -> bytes:
         """Write the fields of a call that only this wire has, in a delta without arguments."""
         outer, inner = event.extra.get(NAME), event.extra.get(f"{NAME}/function")
-        if not outer and not inner:
+        if (not outer and not inner) or self._is_legacy:
             return b""
         choice, index, kind = self._calls[event.key]
         call: Object = {"index": index, kind: {"input" if kind == "custom" else "arguments": "", **(inner or {})}}
@@ -240,7 +258,7 @@ class ChatStreamEncoder(BaseStreamEncoder):
         tail = b"]}\n\n" if not own else b"]," + to_bytes(own)[1:] + b"\n\n"
         for choice, stop in enumerate(event.stops or (None,)):
             path = f"/alternatives/{choice - 1}" if choice else ""
-            word = write_stop(stop, self.losses, path, choice in self._refused)
+            word = write_stop(stop, self.losses, path, choice in self._refused, self._is_legacy)
             fields: Object = {"index": choice, "delta": {} if choice else delta, "finish_reason": word}
             extra = {} if stop is None else stop.extra
             out += self._head + to_bytes(write_extra(fields, extra, f"{NAME}/choice")) + tail

@@ -15,6 +15,7 @@ from ...ir.errors import ProtocolError
 from ...ir.losses import Losses, Severity
 from ...ir.parts import Extra
 from ...ir.pointer import JSON, Object, join
+from ...ir.request import Request
 from ...ir.tools import ChoiceMode, Grammar, Tool, ToolChoice
 from ..fields import (
     decode_list,
@@ -26,13 +27,27 @@ from ..fields import (
     type_error,
     write_extra,
 )
+from .cache_control import has_cache_control, take_cache_control
 from .content import NAME
 
-__all__ = ["read_choice", "read_function", "read_legacy_choice", "read_tool", "write_choice", "write_tool"]
+__all__ = [
+    "declares_functions",
+    "read_choice",
+    "read_function",
+    "read_legacy_choice",
+    "read_tool",
+    "write_choice",
+    "write_tool",
+]
 
 _OUTER = frozenset({"type", "function", "custom"})
 _FUNCTION = frozenset({"name", "description", "parameters", "strict"})
 _CUSTOM = frozenset({"name", "description", "format"})
+
+
+def declares_functions(request: Request) -> bool:
+    """Return whether a request uses the deprecated `functions`: then its answer has one `function_call`."""
+    return any(":tool" in tool.extra.get(f"{NAME}~", {}) for tool in request.tools)
 
 
 def read_tool(raw: JSON) -> Tool:
@@ -77,7 +92,8 @@ def read_function(function: Object, extra: Extra, *pointer: str) -> Tool:
     known = (description is not None) + (parameters is not None) + (strict is not None) + 1
     if known != len(function):
         extra = read_extra(function, _FUNCTION, f"{NAME}/function", extra)
-    return Tool(name, description, parameters, strict=strict, extra=extra)
+    cache = (take_cache_control(extra) or take_cache_control(extra, f"{NAME}/function")) if extra else None
+    return Tool(name, description, parameters, strict=strict, cache=cache, extra=extra)
 
 
 def _read_custom(raw: Object) -> Tool:
@@ -149,7 +165,7 @@ _UNWRITABLE: tuple[tuple[str, Severity], ...] = (
 
 def _report_unwritable(tool: Tool, losses: Losses, path: str) -> None:
     for concept, severity in _UNWRITABLE:
-        if getattr(tool, concept):
+        if getattr(tool, concept) and not (concept == "cache" and has_cache_control(tool.extra)):
             losses.add(f"{path}/{concept}", concept, "dropped", "Chat declarations have no field for it", severity)
 
 

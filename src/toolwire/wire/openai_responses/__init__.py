@@ -53,8 +53,16 @@ CODEC = WireCodec(
     conversation="input",
     terminal=rb'"type": ?"response\.(?:completed|incomplete|failed)"',
     detection=DETECTION,
-    limits=Limits(name=r"[a-zA-Z0-9_-]+", name_length=128, id=r"[a-zA-Z0-9_-]+", id_length=64, signatures=SIGNATURES),
+    limits=Limits(
+        name=r"[a-zA-Z0-9_-]+",
+        name_length=128,
+        id=r"[a-zA-Z0-9_-]+",
+        id_length=64,
+        min_output=16,  # "Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16"
+        signatures=SIGNATURES,
+    ),
     capabilities=Capabilities(
+        timestamps=True,
         lone_reasoning=False,
         choices=frozenset({"auto", "required", "none", "tool", "allowed"}),
         media=frozenset({"image", "file"}),
@@ -67,6 +75,8 @@ CODEC = WireCodec(
         parallel=True,
         cache=frozenset({"part"}),
         cache_ttls=("30m", "12h"),
+        output_descriptions=True,
+        json_mention="input",
     ),
     path=fixed_path("/responses"),
     decode_request=decode_request,

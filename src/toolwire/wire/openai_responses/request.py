@@ -35,7 +35,8 @@ _PARAMS = param_table(
     prompt_cache_key="cache_key",
     safety_identifier="safety_identifier",
 )
-_KEYS = {row.param: key for key, row in _PARAMS.items()} | {"verbosity": ""}
+_KEYS = {row.param: key for key, row in _PARAMS.items()} | {"verbosity": "", "logprobs": ""}
+_LOGPROBS = "message.output_text.logprobs"  # the entry of `include` that asks for log probabilities
 _STORED_FIELDS = frozenset({"prompt", "previous_response_id", "conversation"})  # fields that make `input` optional
 _KNOWN = frozenset(_PARAMS) | {
     "model",
@@ -60,6 +61,7 @@ def decode_request(body: Object) -> Request:
     keep_own_tier(params, extra, NAME)
     if body.get("store") is None:
         extra[_FORM] = {**extra.get(_FORM, {}), ":store": "absent"}
+    _read_logprobs(body, params, extra)
     output = _read_text(body.get("text"), params, extra)
     return Request(
         read_optional_string(body, "model") or "",
@@ -73,6 +75,15 @@ def decode_request(body: Object) -> Request:
         read_boolean(body, "stream"),
         extra,
     )
+
+
+def _read_logprobs(body: Object, params: dict[str, Any], extra: Extra) -> None:
+    """Read the request for log probabilities, which is an entry of `include`."""
+    included = body.get("include")
+    if isinstance(included, list) and _LOGPROBS in included:
+        params["logprobs"] = True
+    elif "top_logprobs" in params:
+        extra[_FORM] = {**extra.get(_FORM, {}), ":logprobs": "absent"}
 
 
 def _read_input(body: Object, extra: Extra) -> tuple[Message, ...]:
@@ -183,7 +194,16 @@ def encode_request(request: Request) -> Encoded:
         out["text"] = text
     if request.stream is not None:
         out["stream"] = request.stream
-    return Encoded(write_extra(out, request.extra, NAME), losses)
+    return Encoded(_include_logprobs(write_extra(out, request.extra, NAME), request), losses)
+
+
+def _include_logprobs(out: Object, request: Request) -> Object:
+    """Add the entry of `include` without which the provider sends no log probabilities."""
+    params = request.params
+    wanted = params.logprobs or (params.top_logprobs is not None and params.logprobs is None)
+    if wanted and ":logprobs" not in request.extra.get(_FORM, {}) and _LOGPROBS not in out.get("include", ()):
+        out["include"] = [*out.get("include", ()), _LOGPROBS]
+    return out
 
 
 def _write_input(request: Request, out: Object, losses: Losses) -> None:

@@ -6,10 +6,13 @@ no loss elsewhere. A response with HTTP status 200 can have failed; then it has 
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from ...ir.errors import ProtocolError
 from ...ir.losses import Losses
 from ...ir.parts import Extra, Part, Refusal, ToolCall
 from ...ir.pointer import JSON, Object
+from ...ir.request import Request
 from ...ir.response import Fault, Response, Stop, StopReason, Usage
 from ..fields import (
     read_extra,
@@ -25,6 +28,7 @@ from ..openai_fault import fault_code, read_fault
 from ..protocol import Encoded
 from .content import NAME
 from .items import read_output, write_output
+from .request import encode_request
 
 __all__ = [
     "ECHO",
@@ -36,6 +40,7 @@ __all__ = [
     "read_stop",
     "read_usage",
     "write_status",
+    "write_usage",
 ]
 
 ONE_CHOICE = "a Responses answer has one choice"
@@ -173,9 +178,18 @@ def write_usage(usage: Usage) -> Object:
     return write_extra(out, usage.extra, NAME)
 
 
-def make_envelope(response_id: str, model: str, created: int | None, usage: Usage | None) -> Object:
-    """Return every field that a client may rely on, as far as it is known."""
-    return {
+def echo_request(request: Request) -> Object:
+    """Return the fields of a request that its response repeats."""
+    leading = request.messages[:1] if request.messages and request.messages[0].role == "system" else ()
+    body = encode_request(replace(request, messages=leading)).body
+    return {key: value for key, value in body.items() if key in ECHO}
+
+
+def make_envelope(
+    response_id: str, model: str, created: int | None, usage: Usage | None, request: Request | None = None
+) -> Object:
+    """Return every field that a client may rely on, as far as it is known; `request` is the client's request."""
+    envelope = {
         "id": response_id,
         "object": "response",
         "created_at": created or 0,
@@ -193,13 +207,15 @@ def make_envelope(response_id: str, model: str, created: int | None, usage: Usag
         "top_p": None,
         "usage": None if usage is None else write_usage(usage),
     }
+    return envelope if request is None else {**envelope, **echo_request(request)}
 
 
-def encode_response(response: Response) -> Encoded:
+def encode_response(response: Response, request: Request | None = None) -> Encoded:
     """Encode a response; one from another wire gets all the fields that clients of this wire may rely on."""
     losses = Losses()
-    base = make_envelope(response.id, response.model, response.created, response.usage)
     form = response.extra.get(_FORM, {})
+    repeated = None if ":envelope" in form else request
+    base = make_envelope(response.id, response.model, response.created, response.usage, repeated)
     if ":envelope" in form:  # it came from this wire: write only the fields that it had
         base = {key: value for key, value in base.items() if key in _KNOWN and (value is not None or key in form)}
     base["output"] = write_output(response.parts, response.id, losses)

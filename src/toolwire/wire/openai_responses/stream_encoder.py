@@ -39,7 +39,7 @@ from ..fields import write_extra
 from .content import NAME
 from .items import make_call_item, make_message_item, report_foreign, write_output_part
 from .reasoning import write_reasoning
-from .response import ONE_CHOICE, make_envelope, write_status
+from .response import ONE_CHOICE, make_envelope, write_status, write_usage
 
 __all__ = ["ResponsesStreamEncoder"]
 
@@ -72,6 +72,7 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
 
     def __init__(self, request: Request | None = None) -> None:
         super().__init__()
+        self._request = request
         self._sequence = 0
         self._base: Object = {}  # the response in `response.created`
         self._items: dict[int, _WrittenItem] = {}
@@ -109,7 +110,8 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
         return {"item_id": item.id, "output_index": item.index, **fields}
 
     def _start(self, event: ResponseStart) -> bytes:
-        self._base = make_envelope(event.id, event.model, event.created, None)
+        base = make_envelope(event.id, event.model, event.created, None, self._request)
+        self._base = {**base, **event.extra.get(NAME, {})}
         return self._event("response.created", response=self._base) + self._event(
             "response.in_progress", response=self._base
         )
@@ -306,7 +308,7 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
 
     def _final_event(self, stop: Stop | None, fault: Fault | None, extra: Extra) -> bytes:
         """Write the final response with all items; its status gives the event its name, if there is such an event."""
-        base = make_envelope(self._base["id"], self._base["model"], self._base["created_at"], self._usage)
+        base = {**self._base, "usage": None if self._usage is None else write_usage(self._usage)}
         refused = any(getattr(item.start, "refusal", False) for item in self._items.values())
         status = write_status(stop, fault, refused, self.losses)
         if not status or status["status"] == "in_progress":

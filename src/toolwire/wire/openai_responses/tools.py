@@ -215,7 +215,8 @@ def _write_function(tool: Tool, out: Object) -> None:
     if tool.input_schema is not None:
         out["parameters"] = tool.input_schema
     elif tool.namespace is None and {"parameters", ":parameters"}.isdisjoint(tool.extra.get(_FORM, {})):
-        out["parameters"] = {"type": "object", "properties": {}}
+        closed: Object = {"required": [], "additionalProperties": False} if tool.strict else {}
+        out["parameters"] = {"type": "object", "properties": {}, **closed}
     if tool.strict is not None:
         out["strict"] = tool.strict
     elif ":strict" not in tool.extra.get(NAME, {}):

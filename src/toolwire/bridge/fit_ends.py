@@ -1,0 +1,54 @@
+"""Fit the first and the last message of a conversation to the target."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from ..ir.losses import Losses
+from ..ir.parts import Opaque, Text
+from ..ir.pointer import join
+from ..ir.request import Message
+from ..wire.protocol import Capabilities
+from .history import DraftMessage
+from .locations import location_pointer, message_index
+
+__all__ = ["BLANK", "OPENING", "fit_ends"]
+
+BLANK = "[blank message]"
+"""The text of a last user message of which nothing else remains."""
+OPENING = "[The conversation begins with the assistant.]"
+"""The text of a user message before an assistant message at the start."""
+
+
+def fit_ends(turns: list[DraftMessage], can: Capabilities, losses: Losses) -> list[DraftMessage]:
+    """Start with a user message, and end without trailing whitespace, where the target requires it."""
+    if can.starts_with_user:
+        turns = _start_with_user(turns, losses)
+    return turns if can.blank_text else _strip_last_text(turns, losses)
+
+
+def _start_with_user(turns: list[DraftMessage], losses: Losses) -> list[DraftMessage]:
+    """Insert a user message before a conversation that begins with the model."""
+    first = next((i for i, turn in enumerate(turns) if turn.message.role not in ("system", "developer")), len(turns))
+    if first == len(turns) or turns[first].message.role != "assistant":
+        return turns
+    if any(isinstance(part, Opaque) for part in turns[first].parts):
+        return turns  # a block of the provider's own, such as a compaction, may come first
+    opening, location = (Text(OPENING),), turns[first].locations[0]
+    detail = "the target requires a user message first; one was inserted before it"
+    losses.add(join("messages", message_index(location)), "assistant message at the start", "rewritten", detail)
+    return [*turns[:first], DraftMessage(Message("user", opening), opening, [location]), *turns[first:]]
+
+
+def _strip_last_text(turns: list[DraftMessage], losses: Losses) -> list[DraftMessage]:
+    """Remove trailing whitespace from the assistant text that the model is to continue."""
+    last = turns[-1] if turns else None
+    if last is None or last.message.role != "assistant" or not last.parts:
+        return turns
+    part = last.parts[-1]
+    if not isinstance(part, Text) or part.text == part.text.rstrip():
+        return turns
+    detail = "the target refuses whitespace at the end of the last assistant message"
+    losses.add(location_pointer(last.locations[-1]), "trailing whitespace", "dropped", detail, "info")
+    parts = (*last.parts[:-1], replace(part, text=part.text.rstrip()))
+    return [*turns[:-1], DraftMessage(replace(last.message, parts=parts), parts, last.locations)]

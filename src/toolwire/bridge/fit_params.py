@@ -1,0 +1,90 @@
+"""Fit the parameters to the limits of the target and to those that the model accepts."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from ..ir.losses import Losses, Severity
+from ..ir.pointer import join
+from ..ir.request import Params, ReasoningConfig
+from ..wire.capability_rows import ModelCapabilities
+from ..wire.protocol import Limits, Wire
+
+__all__ = ["fit_params"]
+
+# A parameter with its default value changes nothing, so its loss is only information.
+_DEFAULTS: dict[str, object] = {
+    "temperature": 1,
+    "top_p": 1,
+    "n": 1,
+    "presence_penalty": 0,
+    "frequency_penalty": 0,
+    "logprobs": False,
+    "top_logprobs": 0,
+    "stop": (),
+}
+
+
+def fit_params(
+    params: Params, reasoning: ReasoningConfig | None, wire: Wire, model: ModelCapabilities, losses: Losses
+) -> Params:
+    """Drop or change the parameters that the target would reject. `reasoning` is already fitted."""
+    params = _drop_refused(params, _refused_params(reasoning, wire, model), losses)
+    for name in (model.exclusive_params or ())[1:]:
+        first = (model.exclusive_params or ())[0]
+        if getattr(params, first) is not None and getattr(params, name) is not None:
+            losses.add(join("params", name), name, "dropped", f"this model accepts either {first} or {name}")
+            params = replace(params, **{name: None})
+    return _fit_limits(params, wire.limits, losses)
+
+
+def _refused_params(reasoning: ReasoningConfig | None, wire: Wire, model: ModelCapabilities) -> dict[str, str]:
+    """Return the parameters that the model refuses, each with the reason."""
+    refused = dict.fromkeys(model.refused_params or (), "this model does not accept it")
+    if model.refused_when_thinking and _thinks(reasoning, wire, model):
+        for name in model.refused_when_thinking:
+            refused.setdefault(name, "this model does not accept it while it reasons")
+    return refused
+
+
+def _thinks(reasoning: ReasoningConfig | None, wire: Wire, model: ModelCapabilities) -> bool:
+    """Return whether the model reasons in this request, by its settings or by default.
+
+    Where thinking has its own switch (`adaptive` on the wire), an effort alone does not turn it on.
+    """
+    if reasoning is not None and reasoning.mode is not None:
+        return reasoning.mode != "off"
+    if reasoning is not None and (reasoning.effort is not None or reasoning.visible):
+        return bool(reasoning.visible) or not (wire.capabilities.adaptive or wire.capabilities.budgets)
+    return model.default_effort not in (None, "none")
+
+
+def _drop_refused(params: Params, refused: dict[str, str], losses: Losses) -> Params:
+    """Drop the parameters in `refused`."""
+    dropped: dict[str, None] = {}
+    for name, detail in refused.items():
+        value = getattr(params, name)
+        if value is None:
+            continue
+        severity: Severity = "info" if name in _DEFAULTS and value == _DEFAULTS[name] else "warning"
+        losses.add(join("params", name), name, "dropped", detail, severity)
+        dropped[name] = None
+    return replace(params, **dropped) if dropped else params
+
+
+def _fit_limits(params: Params, limits: Limits, losses: Losses) -> Params:
+    """Drop a user field meant for one provider, cut surplus stop sequences, raise `max_tokens` to the minimum."""
+    if params.user is not None and params.user.startswith("{"):
+        # A JSON document (device, account, session) is only for the provider that it was made for.
+        detail = "it contains more than an id and was made for another provider"
+        losses.add(join("params", "user"), "user", "dropped", detail, "info")
+        params = replace(params, user=None)
+    if limits.stops is not None and params.stop is not None and len(params.stop) > limits.stops:
+        detail = f"{len(params.stop)} given; only the first {limits.stops} are sent"
+        losses.add(join("params", "stop"), "stop sequences", "weakened", detail)
+        params = replace(params, stop=params.stop[: limits.stops])
+    if params.max_tokens is not None and params.max_tokens < limits.min_output:
+        detail = f"the target requires at least {limits.min_output}; {params.max_tokens} was raised"
+        losses.add(join("params", "max_tokens"), "max_tokens", "rewritten", detail, "info")
+        params = replace(params, max_tokens=limits.min_output)
+    return params

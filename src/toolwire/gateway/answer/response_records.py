@@ -1,0 +1,238 @@
+"""The entries of the Responses state, their ids, and the documents that clients see of them.
+
+A turn has an unguessable id, `resp_` and 48 hexadecimal digits. Its items have ids with the same digits, so the turn
+of an `item_reference` is known without an index: `msg_DIGITS_0` is an item of the answer, `msg_DIGITS_i0` of the input.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence, Set
+from secrets import token_hex
+
+import msgspec
+from msgspec.structs import replace
+
+from ...ir.errors import StoredStateError
+from ...ir.parts import Artefact, Opaque, Part, Reasoning, Refusal, Text, ToolCall
+from ...ir.pointer import Object
+from ...ir.request import Message
+from ...ir.value import Value
+from ...wire import get
+
+__all__ = [
+    "WIRE",
+    "BoundMessages",
+    "ConversationEntry",
+    "ResponseStateError",
+    "TurnEntry",
+    "UpstreamPin",
+    "conversation_document",
+    "decode_entry",
+    "decode_input",
+    "encode_entry",
+    "input_documents",
+    "item_prefix",
+    "new_digits",
+    "not_found",
+    "opaque_with_id",
+    "turn_digits",
+]
+
+WIRE = "openai_responses"
+_ITEM_PREFIXES = {"message": "msg", "function_call": "fc", "custom_tool_call": "ctc", "reasoning": "rs"}
+_ITEM_ID = re.compile(r"[a-z]+_([0-9a-f]{48})_i?[0-9]+").fullmatch
+
+
+class ResponseStateError(StoredStateError):
+    """A reference to stored state that cannot be used; 404 if the client has no such response."""
+
+    def __init__(
+        self, message: str, *, pointer: str = "", hint: str = "", code: str | None = None, status: int = 400
+    ) -> None:
+        super().__init__(message, pointer=pointer, hint=hint, code=code)
+        self.status = status
+
+
+class BoundMessages(Value, frozen=True):
+    """Messages, and the server that made the artefacts in them; empty if they came from the client."""
+
+    origin: str = ""
+    messages: tuple[Message, ...] = ()
+
+    def for_origin(self, origin: str) -> tuple[Message, ...]:
+        """Return the messages for a server. Another one's artefacts and item ids are marked as foreign.
+
+        The bridge then drops them and reports the loss.
+        """
+        if self.origin in ("", origin):
+            return self.messages
+        return tuple(
+            replace(message, parts=tuple(_as_foreign(part, self.origin) for part in message.parts))
+            for message in self.messages
+        )
+
+
+class TurnEntry(Value, frozen=True, tag_field="kind", tag="turn"):
+    """One response and its own input, without the turns before it (`chain`).
+
+    A turn is never changed, so any number of responses can continue it. `document` is the response as the client got
+    it, without its output; it is empty for items that were added to a conversation directly.
+    """
+
+    id: str
+    created: int
+    chain: tuple[str, ...] = ()  # ids of the turns before it, the oldest first
+    chain_bytes: int = 0  # of these turns
+    items: tuple[Object, ...] = ()  # documents of the input
+    input: tuple[BoundMessages, ...] = ()
+    output: tuple[Object, ...] = ()  # documents of the answer
+    answer: BoundMessages = BoundMessages()
+    answer_items: tuple[str, ...] = ()  # for each part of the answer, the id of its item
+    document: Object = {}
+
+    @property
+    def messages(self) -> tuple[BoundMessages, ...]:
+        return (*self.input, self.answer) if self.answer.messages else self.input
+
+    @property
+    def response(self) -> Object:
+        return {**self.document, "output": list(self.output)}
+
+    def find_items(self, wanted: Set[str]) -> dict[str, tuple[Object, BoundMessages]]:
+        """Return the wanted items of this turn by id, as documents and as messages."""
+        found = {
+            item["id"]: (item, BoundMessages("", decode_input([item])))
+            for item in self.items
+            if item.get("id") in wanted
+        }
+        parts: dict[str, list[Part]] = {}
+        for message in self.answer.messages:
+            for part, item_id in zip(message.parts, self.answer_items, strict=True):
+                parts.setdefault(item_id, []).append(part)
+        for item in self.output:
+            if item.get("id") in wanted:
+                answer = Message("assistant", tuple(parts.get(item["id"], ())))
+                found[item["id"]] = (item, BoundMessages(self.answer.origin, (answer,)))
+        return found
+
+
+class UpstreamPin(Value, frozen=True, tag_field="kind", tag="pin"):
+    """A response that an upstream stores itself."""
+
+    upstream: str
+    owner: str
+
+
+class ConversationEntry(Value, frozen=True, tag_field="kind", tag="conversation"):
+    """A conversation: the ids of its turns, the oldest first."""
+
+    id: str
+    created: int
+    metadata: Object = {}
+    turns: tuple[str, ...] = ()
+    size: int = 0  # bytes of these turns
+
+
+_encoder = msgspec.json.Encoder()  # MessagePack has no integers beyond 64 bits
+_decoder: msgspec.json.Decoder[TurnEntry | UpstreamPin | ConversationEntry] = msgspec.json.Decoder(
+    TurnEntry | UpstreamPin | ConversationEntry
+)
+
+
+def encode_entry(entry: TurnEntry | UpstreamPin | ConversationEntry) -> bytes:
+    return _encoder.encode(entry)
+
+
+def decode_entry(data: bytes) -> TurnEntry | UpstreamPin | ConversationEntry | None:
+    """Decode an entry; None for one that another version has written."""
+    try:
+        return _decoder.decode(data)
+    except msgspec.MsgspecError:
+        return None
+
+
+def new_digits() -> str:
+    return token_hex(24)
+
+
+def turn_digits(item_id: str) -> str | None:
+    """Return the digits of the turn of an item; None for an id that the gateway did not make.
+
+    >>> turn_digits("fc_" + "ab" * 24 + "_2") == "ab" * 24
+    True
+    """
+    match = _ITEM_ID(item_id)
+    return None if match is None else match[1]
+
+
+def item_prefix(part: Part) -> str:
+    """Return the prefix of the id of a part's item, as OpenAI writes it."""
+    if isinstance(part, (Text, Refusal)):
+        return "msg"
+    if isinstance(part, ToolCall):
+        return "ctc" if part.kind == "freeform" else "fc"
+    return "rs" if isinstance(part, Reasoning) else "item"
+
+
+def not_found(noun: str, given: str, pointer: str = "", code: str | None = None) -> ResponseStateError:
+    """Return the error for an id. It is the same for an unknown, an expired and another client's id."""
+    hint = "send the whole conversation in `input`; the gateway stores it for a limited time, for the key that made it"
+    message = f"no stored {noun} has the id {given[:100]!r}"
+    return ResponseStateError(message, pointer=pointer, hint=hint, code=code, status=404)
+
+
+def input_documents(items: Sequence[Object], digits: str) -> tuple[Object, ...]:
+    """Return input items as OpenAI lists them: with an id, a type, and content as a list."""
+    return tuple(_input_document(item, digits, number) for number, item in enumerate(items))
+
+
+def _input_document(item: Object, digits: str, number: int) -> Object:
+    kind = item.get("type") or ("message" if "role" in item else "item")
+    prefix = _ITEM_PREFIXES.get(kind, "item")
+    made = {"id": f"{prefix}_{digits}_i{number}", "type": kind}
+    out = {**made, **{name: value for name, value in item.items() if value is not None}}
+    content = item.get("content")
+    if kind == "message":
+        out.setdefault("status", "completed")
+        if isinstance(content, str):
+            is_answer = item.get("role") == "assistant"
+            text: Object = {"type": "output_text" if is_answer else "input_text", "text": content}
+            out["content"] = [{**text, "annotations": []} if is_answer else text]
+    return out
+
+
+def decode_input(items: Iterable[Object]) -> tuple[Message, ...]:
+    """Decode documents of input items, without the ids and the status that the gateway added."""
+    plain = [
+        {name: value for name, value in item.items() if name not in ("id", "status")}
+        if turn_digits(str(item.get("id"))) is not None
+        else item
+        for item in items
+    ]
+    return get(WIRE).decode_request({"input": plain}).messages
+
+
+def conversation_document(conversation: ConversationEntry) -> Object:
+    return {
+        "id": conversation.id,
+        "object": "conversation",
+        "created_at": conversation.created,
+        "metadata": conversation.metadata,
+    }
+
+
+def _as_foreign(part: Part, origin: str) -> Part:
+    """Bind the artefacts of a part to the server that made them, and remove the fields of its wire, such as ids."""
+    if isinstance(part, (Text, ToolCall, Reasoning)):
+        artefacts = tuple(_bind(artefact, origin) for artefact in part.artefacts)
+        return replace(part, artefacts=artefacts, extra={})
+    return replace(part, extra={}) if isinstance(part, Refusal) else part
+
+
+def _bind(artefact: Artefact, origin: str) -> Artefact:
+    return replace(artefact, provider=f"{artefact.provider} at {origin}")
+
+
+def opaque_with_id(part: Opaque, item_id: str) -> Opaque:
+    return replace(part, value={**part.value, "id": item_id})

@@ -1,0 +1,171 @@
+"""One connection to a SQLite file or to PostgreSQL, for the tables of the gateway. Both are opened on first use.
+
+The methods block, so they are not called on the event loop. The tables are created with the connection.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from ...ir.errors import ConfigError, MissingExtra, StoreError
+from ...net.stores.address import display_name, redact
+
+__all__ = ["PostgresLink", "SqlLink", "SqliteLink"]
+
+_BUSY_TIMEOUT = 10.0  # seconds for the writers of other processes
+_STATEMENT_MILLISECONDS = 10_000  # a statement that waits longer fails
+
+
+class SqlLink(Protocol):
+    """A database. Statements have `?` for their parameters."""
+
+    def execute(self, *statements: tuple[str, Sequence[Any]]) -> list[list[Any]]:
+        """Run statements in one transaction, and return the rows of each; StoreError on failure."""
+        ...
+
+    def insert(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Run one statement for each row, in one transaction; StoreError on failure."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class SqliteLink:
+    """A SQLite file, readable only by its owner. It is safe between processes of one machine."""
+
+    def __init__(self, path: str, tables: Sequence[str]) -> None:
+        self._path = Path(path)
+        self._tables = tables
+        self._connection: sqlite3.Connection | None = None
+        self._lock = threading.Lock()
+
+    def execute(self, *statements: tuple[str, Sequence[Any]]) -> list[list[Any]]:
+        found: list[list[Any]] = self._run(
+            lambda connection: [connection.execute(text, values).fetchall() for text, values in statements]
+        )
+        return found
+
+    def insert(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
+        self._run(lambda connection: connection.executemany(statement, rows))
+
+    def close(self) -> None:
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def _run(self, work: Any) -> Any:
+        """Run `work` on the connection in a transaction; StoreError on failure."""
+        with self._lock:
+            try:
+                if self._connection is None:
+                    self._connection = self._connect()
+                with self._connection:
+                    return work(self._connection)
+            except (sqlite3.Error, OSError) as error:
+                hint = "check that the folder exists and is writable; use SQLite on one machine only"
+                raise StoreError(f"SQLite, {self._path}: {error}", hint=hint) from None
+
+    def _connect(self) -> sqlite3.Connection:
+        """Open the file, readable only by its owner, and create the tables."""
+        os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
+        connection = sqlite3.connect(self._path, timeout=_BUSY_TIMEOUT, check_same_thread=False)
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = NORMAL")
+            for table in self._tables:
+                connection.execute(table)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+class PostgresLink:
+    """A PostgreSQL database, for any number of machines.
+
+    `first` is the table that exists if all exist. `setting` is the name of the address, for errors.
+    """
+
+    def __init__(self, url: str, tables: Sequence[str], first: str, setting: str) -> None:
+        try:
+            import psycopg
+        except ImportError:
+            raise MissingExtra(
+                "the package psycopg is not installed", hint="pip install -e '.[postgres]' in a checkout of toolwire"
+            ) from None
+        self._psycopg: Any = psycopg
+        self._url = url
+        self._tables = tables
+        self._first = first
+        self._connection: Any = None
+        self._lock = threading.Lock()
+        try:
+            psycopg.conninfo.conninfo_to_dict(url)
+        except psycopg.Error:
+            hint = "use postgresql://user:password@host:5432/database"
+            raise ConfigError(f"invalid {setting}: {display_name(url)}", hint=hint) from None
+
+    def execute(self, *statements: tuple[str, Sequence[Any]]) -> list[list[Any]]:
+        found: list[list[Any]] = self._run(
+            lambda cursor: [_fetch_all(cursor.execute(_to_postgres(text), values)) for text, values in statements]
+        )
+        return found
+
+    def insert(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
+        self._run(lambda cursor: cursor.executemany(_to_postgres(statement), rows))
+
+    def close(self) -> None:
+        with self._lock:
+            self._disconnect()
+
+    def _run(self, work: Any) -> Any:
+        """Run `work` on a cursor in a transaction. After a failure, the next call connects anew."""
+        with self._lock:
+            try:
+                if self._connection is None or self._connection.closed:
+                    self._connection = self._connect()
+                with self._connection.transaction(), self._connection.cursor() as cursor:
+                    return work(cursor)
+            except (self._psycopg.Error, OSError) as error:
+                self._disconnect()
+                message = redact(str(error), self._url) or type(error).__name__
+                hint = "check that the server is running and the credentials are valid"
+                raise StoreError(f"PostgreSQL, {display_name(self._url)}: {message}", hint=hint) from None
+
+    def _connect(self) -> Any:
+        """Connect and create the tables. Options in the address take precedence over our timeouts."""
+        options = {
+            "connect_timeout": 3,
+            "tcp_user_timeout": 10_000,
+            "options": f"-c statement_timeout={_STATEMENT_MILLISECONDS}",
+        }
+        parameters = self._psycopg.conninfo.conninfo_to_dict(self._url)
+        connection = self._psycopg.connect(**{**options, **parameters}, autocommit=True)
+        try:
+            found = connection.execute("SELECT to_regclass(%s)::text", (self._first,)).fetchone()[0]
+            if found is None:  # if several processes start at once, one creates the tables and the others wait
+                tables = "; ".join(self._tables)
+                connection.execute(f"SELECT pg_advisory_xact_lock(hashtext('toolwire_tables')); {tables}")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def _fetch_all(cursor: Any) -> list[Any]:
+    return list(cursor.fetchall()) if cursor.description is not None else []
+
+
+def _to_postgres(statement: str) -> str:
+    return statement.replace("?", "%s")

@@ -1,0 +1,202 @@
+"""Resolve the URLs of an endpoint: those of its wire, or of a surface of its vendor with a path of its own.
+
+A surface is chosen by the API version, or by the base URL if it contains the beginning of the surface's path. The base
+URL may also be the complete URL that a vendor's console shows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlunsplit
+
+from ..ir.errors import ConfigError
+from ..ir.value import Value
+from ..wire.protocol import Wire
+from ..wire.vendors import Surface, Vendor
+from .base_url import join_path, origin_of, parse_base_url
+
+__all__ = ["AddressSettings", "EndpointAddress", "resolve_address"]
+
+_is_setting = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}").fullmatch
+_is_version_segment = re.compile(r"v\d+\w*").fullmatch
+_FIELD = re.compile(r"\{(\w+)\}")
+
+
+class AddressSettings(Value, frozen=True):
+    """Settings that determine an address. None: from the environment, or the default."""
+
+    base_url: str | None = None
+    api_version: str | None = None
+    project: str | None = None
+    location: str | None = None
+    insecure: bool = False
+
+
+class EndpointAddress:
+    """The URLs of a model."""
+
+    __slots__ = ("_base", "_paths", "_urls", "origin", "surface")
+
+    def __init__(self, base: SplitResult, surface: Surface | None, paths: tuple[str, str]) -> None:
+        self.origin = origin_of(base)
+        self.surface = surface
+        self._base = base
+        self._paths = paths  # of whole answers and of streams
+        self._urls: dict[bool, str] = {}  # cached, by `stream`
+
+    @property
+    def host(self) -> str:
+        return (self._base.hostname or "").lower()
+
+    def url(self, *, stream: bool) -> str:
+        """Return the URL of requests. The query of the base URL, such as an API version, is kept."""
+        found = self._urls.get(stream)
+        if found is None:
+            path, _, query = self._paths[stream].partition("?")
+            query = "&".join(filter(None, (query, self._base.query)))
+            base = self._base
+            path = join_path(base.path, path) if self.surface is None else base.path + path
+            found = self._urls[stream] = urlunsplit((base.scheme, base.netloc, path, query, ""))
+        return found
+
+
+def resolve_address(
+    vendor: Vendor, wire: Wire, model: str, settings: AddressSettings, environment: Mapping[str, str]
+) -> EndpointAddress:
+    """Resolve the address of a model. Raise ConfigError if a setting is missing, invalid or unknown to the vendor."""
+    surfaces = [surface for surface in vendor.surfaces if surface.wire == wire.name]
+    _refuse_unused(vendor, surfaces, settings)
+    base = parse_base_url(_base_url(vendor, settings, environment), insecure=settings.insecure)
+    if not surfaces:
+        return EndpointAddress(base, None, (wire.path(model, stream=False), wire.path(model, stream=True)))
+    surface, api_version, base = _choose_surface(vendor, surfaces, base, settings, environment)
+    values = {"model": _escape_model(model), "api_version": api_version}
+    paths = tuple(
+        _fill(template, values, vendor, settings, environment)
+        for template in (surface.path, surface.stream_path or surface.path)
+    )
+    if surface.version_query is not None and api_version:
+        query = urlencode({surface.version_query: api_version})
+        paths = tuple(f"{path}{'&' if '?' in path else '?'}{query}" for path in paths)
+    return EndpointAddress(_cut_base(base, surface), surface, (paths[0], paths[1]))
+
+
+def _base_url(vendor: Vendor, settings: AddressSettings, environment: Mapping[str, str]) -> str:
+    """Return the base URL: from the settings, the vendor's variable or the vendor's row, which may have a location."""
+    if settings.base_url is not None:
+        return settings.base_url
+    if vendor.base_variable is not None and (address := environment.get(vendor.base_variable, "").strip()):
+        return address
+    if not vendor.base_url:
+        hint = f"set base_url or the environment variable {vendor.base_variable}"
+        raise ConfigError(f"{vendor.name} has no common address", hint=hint)
+    if "{location}" not in vendor.base_url:
+        return vendor.base_url
+    location = _read_setting("location", vendor, settings, environment)
+    return vendor.base_urls.get(location, vendor.base_url.replace("{location}", location))
+
+
+def _choose_surface(
+    vendor: Vendor,
+    surfaces: list[Surface],
+    base: SplitResult,
+    settings: AddressSettings,
+    environment: Mapping[str, str],
+) -> tuple[Surface, str, SplitResult]:
+    """Choose the surface and its API version. A version in the query of the base URL is moved to the path."""
+    parameter = surfaces[0].version_query
+    query = parse_qsl(base.query)
+    in_query = next((value for name, value in query if name == parameter), None)
+    if in_query is not None:
+        base = base._replace(query=urlencode([(name, value) for name, value in query if name != parameter]))
+    wanted = settings.api_version or in_query
+    in_environment = _from_environment("api_version", vendor, environment)
+    named = [surface for surface in surfaces if _path_start(surface) in f"{base.path}/"]
+    if wanted is None and named:
+        for surface in named:
+            for version in (in_environment, surface.api_version):
+                if version is not None and _has_version(surface, version):
+                    return surface, version, base
+        raise ConfigError(f"{vendor.name} needs an api_version at this base URL", hint=_variables_hint(vendor))
+    wanted = wanted or in_environment
+    for surface in surfaces:
+        version = surface.api_version if wanted is None else wanted
+        if _has_version(surface, version):
+            return surface, version, base
+    raise ConfigError(f"{vendor.name} has no API version {wanted!r}", hint="such as 2024-10-21, or preview")
+
+
+def _has_version(surface: Surface, version: str) -> bool:
+    return re.fullmatch(surface.api_versions, version) is not None
+
+
+def _path_start(surface: Surface) -> str:
+    """Return the first two segments of a path, which distinguish the surfaces of a wire."""
+    return "/".join(surface.path.split("/")[:3]) + "/"
+
+
+def _variables_hint(vendor: Vendor) -> str:
+    return f"set api_version, or {' or '.join(vendor.variables['api_version'])}"
+
+
+def _cut_base(base: SplitResult, surface: Surface) -> SplitResult:
+    """Remove the part of the base URL that the path of the surface repeats."""
+    first = surface.path.split("/")[1]
+    kept: list[str] = []
+    for segment in base.path.rstrip("/").split("/"):
+        if segment == first or (first == "{api_version}" and _is_version_segment(segment)):
+            break
+        kept.append(segment)
+    return base._replace(path="/".join(kept))
+
+
+def _fill(
+    template: str,
+    values: Mapping[str, str],
+    vendor: Vendor,
+    settings: AddressSettings,
+    environment: Mapping[str, str],
+) -> str:
+    def value_of(found: re.Match[str]) -> str:
+        name = found[1]
+        return values[name] if name in values else quote(_read_setting(name, vendor, settings, environment), safe=":")
+
+    return _FIELD.sub(value_of, template)
+
+
+def _read_setting(name: str, vendor: Vendor, settings: AddressSettings, environment: Mapping[str, str]) -> str:
+    """Read the project or the location from the settings, the environment or the vendor's default."""
+    value: str | None = getattr(settings, name)
+    if value is None:
+        value = _from_environment(name, vendor, environment)
+    if value is None and name == "location":
+        value = vendor.location
+    if value is None:
+        hint = f"set {name}, or the environment variable {' or '.join(vendor.variables[name])}"
+        raise ConfigError(f"{vendor.name} needs a {name}", hint=hint)
+    if not _is_setting(value):
+        raise ConfigError(f"{vendor.name}: invalid {name} {value!r}", hint="use letters, digits and . _ : -")
+    return value
+
+
+def _from_environment(name: str, vendor: Vendor, environment: Mapping[str, str]) -> str | None:
+    values = (environment.get(variable, "").strip() for variable in vendor.variables.get(name, ()))
+    return next((value for value in values if value), None)
+
+
+def _escape_model(model: str) -> str:
+    """Escape a model for one segment of a path; refuse segments that a server may resolve as a relative path."""
+    name = model.removeprefix("models/")
+    if name.strip(".") == "":
+        raise ConfigError(f"invalid model name {model!r}")
+    return quote(name, safe="@")
+
+
+def _refuse_unused(vendor: Vendor, surfaces: list[Surface], settings: AddressSettings) -> None:
+    """Refuse a setting that would have no effect."""
+    known = {name for surface in surfaces for name in _FIELD.findall(surface.path)}
+    known.update("api_version" for surface in surfaces if surface.version_query is not None)
+    for name in ("api_version", "project", "location"):
+        if getattr(settings, name) is not None and name not in known:
+            raise ConfigError(f"{vendor.name} takes no {name}", hint="remove it, or choose another provider")

@@ -1,0 +1,7 @@
+"""The check of request bodies, for tests that send requests. Separate because the package loads its names from its own modules."""
+
+from __future__ import annotations
+
+from ..audit.provider_rules import Violation, check_body
+
+__all__ = ["Violation", "check_body"]

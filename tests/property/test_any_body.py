@@ -1,0 +1,74 @@
+"""Every request that is sent passes the provider's documented constraints and the types of its SDK.
+
+Known defects are in `body_failures`: an example of each is expected to fail, and every other violation is an error.
+"""
+
+from collections import Counter
+
+import pytest
+from canonical import requests
+from hypothesis import given
+from hypothesis import strategies as st
+from messy import BODIES
+from msgspec.structs import replace
+from sdk_validation import validate_request
+
+from body_failures import FAILURES, MODELS, translated, unknown_violations, violations
+from toolwire.ir import Reasoning
+from toolwire.ir.text import to_bytes
+from toolwire.stream.strict import parse_object
+
+TARGETS = [(target, model) for target, models in MODELS.items() for model in models]
+
+
+@pytest.mark.parametrize("failure", FAILURES, ids=repr)
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="known defect: remove its row from body_failures.FAILURES when it is fixed",
+)
+def test_known_failure_is_fixed(failure):
+    body = translated(failure.source, failure.target, failure.model)
+    assert body is None or failure.rule not in [one.rule for one in violations(body, failure.target, failure.model)]
+
+
+def check(body, target, model):
+    if body is not None:
+        body = parse_object(to_bytes(body))
+        assert unknown_violations(body, target, model) == []
+        validate_request(target, body)
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize(("target", "model"), TARGETS)
+@given(request=requests())
+def test_random_request_is_accepted(target, model, request):
+    check(translated(distinct(request), target, model), target, model)
+
+
+def distinct(request):
+    """Give every reasoning part an id of its own, as a provider does."""
+    numbers = Counter()
+
+    def renamed(part):
+        if not isinstance(part, Reasoning):
+            return part
+        numbers["rs"] += 1
+        return replace(part, extra={"openai_responses": {"id": f"rs_{numbers['rs']}"}})
+
+    messages = tuple(replace(one, parts=tuple(map(renamed, one.parts))) for one in request.messages)
+    return replace(request, messages=messages)
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("source", BODIES)
+@pytest.mark.parametrize("target", MODELS)
+def test_messy_history_is_accepted(source, target):
+    if source == target:
+        return
+
+    @given(body=BODIES[source], model=st.sampled_from(MODELS[target]))
+    def run(body, model):
+        check(translated((source, body), target, model), target, model)
+
+    run()

@@ -1,0 +1,185 @@
+"""Large work runs in threads, small work does not; clients take turns."""
+
+import asyncio
+import threading
+
+import pytest
+
+from toolwire.asgi.offload import LARGE, ClientOffload, Offload
+from toolwire.gateway.answer.stream_relay import PIECE, StreamRelay
+from toolwire.gateway.shared.memory_bound import MemoryBound, MemoryReservation
+from toolwire.stream.values import count_values
+from waiting import until
+
+
+@pytest.mark.finding("Z11")
+def test_only_large_work_leaves_the_thread_of_the_loop():
+    async def main():
+        offload = Offload()
+        small = await offload.run("a", LARGE, threading.get_ident)
+        large = await offload.run("a", LARGE + 1, threading.get_ident)
+        return small, large
+
+    small, large = asyncio.run(main())
+    assert small == threading.get_ident() != large
+
+
+@pytest.mark.finding("Z11")
+def test_exceptions_of_large_work_are_raised():
+    async def main():
+        with pytest.raises(ZeroDivisionError):
+            await Offload().run("a", LARGE + 1, lambda: 1 / 0)
+
+    asyncio.run(main())
+
+
+@pytest.mark.finding("Z11")
+def test_clients_take_turns():
+    """A client with three waiting calls does not delay the only call of another by all of them."""
+    order = []
+
+    async def main():
+        offload, gate = Offload(threads=1), threading.Event()
+        first = asyncio.ensure_future(offload.run("a", LARGE + 1, gate.wait))
+        await asyncio.sleep(0)
+        calls = [
+            asyncio.ensure_future(offload.run(client, LARGE + 1, order.append, name))
+            for client, name in (("a", "a1"), ("a", "a2"), ("a", "a3"), ("b", "b1"))
+        ]
+        await asyncio.sleep(0)
+        gate.set()
+        await asyncio.gather(first, *calls)
+
+    asyncio.run(main())
+    assert order == ["a1", "b1", "a2", "a3"]
+
+
+@pytest.mark.finding("Z11")
+def test_cancelled_call_ends_with_its_thread():
+    """Otherwise the thread would still use memory that no longer counts as used."""
+    events = []
+
+    async def main():
+        offload, started, gate = Offload(threads=1), threading.Event(), threading.Event()
+
+        def work():
+            started.set()
+            gate.wait()
+            events.append("thread ended")
+
+        call = asyncio.ensure_future(offload.run("a", LARGE + 1, work))
+        waiting = asyncio.ensure_future(offload.run("a", LARGE + 1, events.append, "never called"))
+        await until(started.is_set)
+        call.cancel()
+        waiting.cancel()
+        await asyncio.sleep(0.01)
+        assert not call.done()
+        gate.set()
+        await asyncio.wait({call, waiting})
+        events.append("call ended")
+        assert call.cancelled() and waiting.cancelled()
+        assert await offload.run("a", LARGE + 1, lambda: "free") == "free"
+
+    asyncio.run(main())
+    assert events == ["thread ended", "call ended"]
+
+
+class ChunkedReply:
+    """A reply whose data has arrived: reading it never suspends the task."""
+
+    status, headers = 200, {}
+
+    def __init__(self, *chunks):
+        self.chunks = list(chunks)
+
+    async def read(self):
+        return self.chunks.pop(0) if self.chunks else b""
+
+
+class CollectingStream:
+    """Outputs everything at a line break, and notes the thread of each feed."""
+
+    def __init__(self):
+        self.threads, self.pending = [], b""
+
+    def feed(self, data):
+        self.threads.append(threading.get_ident())
+        self.pending += data
+        if b"\n" not in data:
+            return b""
+        output, self.pending = self.pending, b""
+        return output
+
+    def close(self):
+        return self.pending
+
+
+def relay(*chunks, limit=2**30):
+    """The pieces that were fed, the loop turns meanwhile, the stream and the memory."""
+
+    async def main():
+        turns = 0
+
+        async def tick():
+            nonlocal turns
+            while True:
+                await asyncio.sleep(0)
+                turns += 1
+
+        ticking = asyncio.ensure_future(tick())
+        bound = MemoryBound(limit)
+        memory, stream = MemoryReservation(bound), CollectingStream()
+        relay, pieces, used = StreamRelay(ChunkedReply(*chunks), stream, ClientOffload(Offload(), "a"), memory), [], []
+        while piece := await relay.read():
+            await relay.feed(piece)
+            pieces.append(piece)
+            used.append(bound.used)
+        await relay.close()
+        assert bound.used == 0
+        ticking.cancel()
+        return pieces, turns, stream, used
+
+    return asyncio.run(main())
+
+
+@pytest.mark.finding("Z11")
+def test_relay_yields_after_each_piece():
+    data = b"x\n" * PIECE * 10
+    pieces, turns, stream, _ = relay(data)
+    assert b"".join(pieces) == data
+    assert max(map(len, pieces)) == PIECE and len(pieces) == 20
+    assert turns >= 19
+    assert set(stream.threads) == {threading.get_ident()}
+
+
+@pytest.mark.finding("Z11")
+def test_relay_yields_between_chunks_that_have_arrived():
+    pieces, turns, _, _ = relay(*[b"x\n" * (PIECE // 4)] * 100)
+    assert len(pieces) == 100 and turns >= 49
+
+
+@pytest.mark.finding("Z10", "Z11")
+def test_large_event_is_decoded_in_a_thread_and_counted():
+    pieces, _, stream, used = relay(b"x" * (LARGE + PIECE), b"\n")
+    assert stream.threads[0] == threading.get_ident() != stream.threads[-1]
+    assert max(used) == LARGE and used[-1] == 0
+    assert len(pieces) == LARGE // PIECE + 2
+
+
+@pytest.mark.finding("Z11")
+@pytest.mark.parametrize(
+    ("document", "values"),
+    [
+        (b"{}", 1),
+        (b"[1,2,3]", 3),
+        (rb'{"a": "\\", "b": "\",[{", "c": [1]}', 4),
+        (b'"' + b"," * 1_000_000 + b'"', 0),
+        (b"[" + b"1," * 500_000 + b"1]", 500_001),
+        (b'["' + b"\\\\" * 500_000 + b'",1]', 2),
+        (b'["' + b'\\"' * 500_001 + b'",1,2]', 3),
+        (b'["x' + b'\\",' * 500_001 + b'",1,2]', 3),
+        (b'["' + b"a" * (256 * 1024 - 3) + b'\\",,,",2]', 2),
+    ],
+)
+def test_values_outside_of_strings_are_counted(document, values):
+    assert count_values(document) == values
