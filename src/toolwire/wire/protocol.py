@@ -85,6 +85,7 @@ class Capabilities(Value, frozen=True):
     model_in_path: bool = False  # the model is named in the path, not in the body
     output_schemas: bool = True  # answers that match a JSON Schema
     output_with_tools: bool = True  # a required form of the answer in a request with tools
+    output_descriptions: bool = False  # a description beside the schema of the answer
     json_mode: bool = True  # answers that are JSON, without a schema
     json_mention: Literal["", "messages", "input"] = ""  # where JSON mode requires a mention of JSON
     prefill: bool = True  # continues an assistant message at the end of a request
