@@ -54,7 +54,7 @@ TOOL = Tool("f", input_schema=SCHEMA)
 CALL = ToolCall("call_1", "f", {"city": MARK}, f'{{"city": "{MARK}"}}')
 FREE = ToolCall("call_1", "f", None, MARK, kind="freeform")
 USER = Message("user", (Text("hi"),))
-BASE = Request("m", (USER,), (TOOL,), params=Params(max_tokens=9))
+BASE = Request("m", (USER,), (TOOL,), params=Params(max_tokens=90))
 ANSWER: dict[str, Any] = {
     "type": "object",
     "description": MARK,
@@ -140,7 +140,7 @@ REQUESTS = [
     *(
         Concept(f"params.{name}", BASE, replace(BASE, params=replace(BASE.params, **{name: value})))
         for name, value in (
-            ("max_tokens", 10),
+            ("max_tokens", 100),
             ("temperature", 0.5),
             ("top_p", 0.5),
             ("top_k", 5),
