@@ -169,7 +169,7 @@ def check_system_role(checked: CheckedBody) -> Iterator[Hit]:
 )
 def check_system_position(checked: CheckedBody) -> Iterator[Hit]:
     """Report system messages that are not directly after a user turn, and last or before an assistant turn."""
-    messages = messages_of(checked)
+    messages = messages_of(checked) if checked.model.claude else []
     for index, (at, message) in enumerate(messages):
         if message.get("role") != "system":
             continue
