@@ -430,6 +430,35 @@ async def test_large_conversation_is_limited_by_the_size_of_a_request(store):
 
 
 @run
+async def test_references_are_bounded_in_turns_and_bytes(store):
+    limits = {"body": 400_000}
+    async with world(text_answer("x" * 3000), store=store, responses={"max_turns": 3}, limits=limits) as at:
+        first = await at.client.responses.create(model="anthropic/m", input="?")
+        reference = {"type": "item_reference", "id": first.output[0].id}
+        with pytest.raises(openai.BadRequestError) as caught:  # one item, repeated
+            await at.client.responses.create(model="anthropic/m", input=[reference] * 200)
+        assert "the limit is 400000" in str(caught.value)
+        unknown = [{"type": "item_reference", "id": f"msg_{number:048x}_0"} for number in range(4)]
+        with pytest.raises(openai.BadRequestError) as caught:
+            await at.client.responses.create(model="anthropic/m", input=unknown)
+        assert "items of 4 turns; the limit is 3" in str(caught.value)
+        assert len(at.upstream.heard) == 1
+
+
+@run
+async def test_stored_conversation_counts_as_memory_of_its_request(store):
+    """A request of 100 bytes cannot make the gateway load more than the memory of all requests."""
+    async with world(text_answer("a"), store=store, limits={"memory": 2_500_000}) as at:
+        first = await at.client.responses.create(model="anthropic/m", input="x" * 200_000)
+        assert first.store
+        at.gateway.gateway._memory_bound.limit = 500_000
+        with pytest.raises(openai.InternalServerError) as caught:
+            await at.client.responses.create(model="anthropic/m", input="2", previous_response_id=first.id)
+        assert caught.value.status_code == 503 and "bytes of memory" in str(caught.value)
+        assert at.gateway.gateway._memory_bound.used == 0
+
+
+@run
 async def test_contents_of_stored_turns_are_not_logged(store, caplog):
     caplog.set_level("DEBUG")
     async with world(text_answer("topsecretanswer"), store=store) as at:
