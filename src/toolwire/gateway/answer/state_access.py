@@ -16,7 +16,7 @@ _BATCH = 16  # entries that are loaded at once if their sizes are not known befo
 
 
 class StateAccess:
-    """Loads the entries of `owner`. What is made of them counts as memory of the request."""
+    """Loads the entries of `owner`. They count as memory of the request, like its body."""
 
     __slots__ = ("_max_bytes", "_max_values", "_memory", "offload", "owner", "store")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 
 import openai
 import pytest
@@ -45,6 +46,21 @@ async def test_previous_response_is_continued_over_every_wire(wire, stream, stor
         assert third.output_text == "Sun."
         assert [text for _, text in at.history()] == ["Go on.", "Paris?", "Rain.", "Oslo?", "Snow.", "Rome?"]
         assert len({first.id, second.id, third.id}) == 3
+
+
+@run
+async def test_helper_for_streams_continues_a_response(store):
+    async with world(text_answer("Rain."), text_answer("Snow."), store=store) as at:
+        previous_id = openai.omit
+        for expected in ("Rain.", "Snow."):
+            async with at.client.responses.stream(
+                model="gemini/m", input="Weather?", previous_response_id=previous_id
+            ) as events:
+                text = "".join([event.delta async for event in events if event.type == "response.output_text.delta"])
+                final = await events.get_final_response()
+            assert text == final.output_text == expected
+            previous_id = final.id
+        assert len(at.history()) == 3
 
 
 @MODES
@@ -183,6 +199,8 @@ async def test_deleted_response_is_gone(store):
                 await gone
         assert (await at.client.responses.retrieve(second.id)).output_text == "Snow."
         assert len(at.upstream.heard) == 2
+    data = content_of(store)
+    assert b"Snow." in data and b"Rain." not in data and b"Paris?" not in data
 
 
 @run
@@ -326,6 +344,10 @@ async def test_client_that_disconnects_leaves_no_half_turn(store):
         await stream.close()
         await at.upstream.disconnected()
     assert not stored_ids(store)
+
+
+def content_of(store):
+    return Path(store).read_bytes()
 
 
 def stored_ids(store):
