@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from msgspec.structs import replace
 
 from ..ir.errors import EncodeError
 from ..ir.losses import Losses
-from ..ir.parts import Artefact, Media, Opaque, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
+from ..ir.parts import Artefact, Extra, Media, MediaKind, Opaque, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
 from ..ir.pointer import join
 from ..ir.request import Message, Request, Role
 from ..ir.text import dumps
@@ -77,7 +78,7 @@ def _refuse_prefill(request: Request, wire: Wire) -> None:
     last = request.messages[-1] if request.messages else None
     if last is None or last.role != "assistant" or wire.capabilities.prefill:
         return
-    if all(isinstance(part, Text) for part in last.parts):
+    if all(isinstance(part, (Text, Reasoning, Refusal)) for part in last.parts):
         raise EncodeError(
             f"{request.model} cannot continue an assistant message",
             pointer=join("messages", len(request.messages) - 1),
@@ -361,6 +362,8 @@ class _Fitter:
             detail = f"it is stored by {part.owner} as {part.file_id!r}; other providers cannot read it"
             self._losses.add(path, part.kind, "dropped", detail, "error")
             return media_placeholder(part)
+        if (kind := _content_kind(part)) != part.kind:
+            part = replace(part, kind=kind)
         if part.kind not in self._can.media:
             self._losses.add(path, part.kind, "dropped", f"the target does not support {part.kind}", "error")
             return media_placeholder(part)
@@ -384,7 +387,8 @@ class _Fitter:
             self._losses.add(location_pointer(location), part.type, "rewritten", "the summary is sent as text", "info")
             return summary
         self._losses.add(location_pointer(location), part.type, "dropped", f"specific to {part.wire}", "error")
-        return None
+        # a placeholder, so that the model knows that something is missing
+        return Text(f"[{part.type}: not available]") if self._role == "user" else None
 
     def _fit_refusal(self, part: Refusal, location: PartLocation) -> Refusal:
         report_extra(part.extra, location_pointer(location), self._wire.name, self._losses)
@@ -403,15 +407,28 @@ class _Fitter:
         if len(parts) < len(turn.parts) and _count_reasoning(parts) < _count_reasoning(turn.parts):
             parts[:] = [_without_item_id(part, self._wire.name) for part in parts]
             changed = True
+        return (not self._can.lone_reasoning and self._unlink_reasoning(parts)) or changed
+
+    def _unlink_reasoning(self, parts: list[Part]) -> bool:
+        """Remove the id of reasoning before an item without an id: with it, the provider requires the item's id too.
+
+        Recorded: "Item 'rs_…' of type 'reasoning' was provided without its required following item."
+        """
+        changed = False
+        for number, (part, following) in enumerate(pairwise(list(parts))):
+            if isinstance(part, Reasoning) and _item_id(part, self._wire.name):
+                if not isinstance(following, Opaque) and not _item_id(following, self._wire.name):
+                    parts[number] = _without_id(part, self._wire.name)
+                    changed = True
         return changed
 
     def _sign_first_call(self, turn: DraftMessage, parts: list[Part]) -> bool:
-        """Add the provider's placeholder signature to a turn without signed calls; return whether it was added.
+        """Add the provider's placeholder signature to a turn whose first call is not signed; return whether it was added.
 
         The model requires a signature with its calls, and calls of another provider have none.
         """
-        calls = [number for number, part in enumerate(parts) if type(part) is ToolCall]
-        if not calls or any(getattr(parts[number], "artefacts", ()) for number in calls):
+        number, call = next(((n, part) for n, part in enumerate(parts) if isinstance(part, ToolCall)), (0, None))
+        if call is None or call.artefacts:
             return False
         placeholder = Artefact(self._wire.provider, "thought_signature", self._can.unsigned_call or "")
         first = next(
@@ -419,7 +436,7 @@ class _Fitter:
         )
         detail = "the call is not signed by its model; sent with the documented placeholder"
         self._losses.add(f"{location_pointer(first)}/artefacts", "signature", "rewritten", detail, "info")
-        parts[calls[0]] = replace(parts[calls[0]], artefacts=(placeholder,))
+        parts[number] = replace(call, artefacts=(placeholder,))
         return True
 
 
@@ -431,14 +448,32 @@ def _mark_error(parts: tuple[Text | Media | Opaque, ...]) -> tuple[Text | Media 
     return (Text(ERROR_MARK), *parts)
 
 
+def _content_kind(part: Media) -> MediaKind:
+    """Return the kind of the content: providers reject audio and video as a file, and a document as an image."""
+    media_type = part.media_type or ""
+    if media_type.startswith("audio/"):
+        return "audio"
+    if media_type.startswith("video/"):
+        return "video"
+    return "file" if media_type == "application/pdf" else part.kind
+
+
 def _count_reasoning(parts: Sequence[Part]) -> int:
     return sum(1 for part in parts if type(part) is Reasoning)
 
 
 def _without_item_id(part: Part, wire: str) -> Part:
     """Remove the id of an item whose reasoning was dropped, because the provider would expect the reasoning too."""
-    if type(part) is Reasoning:
-        return part
+    return part if type(part) is Reasoning else _without_id(part, wire)
+
+
+def _item_id(part: Part, wire: str) -> str | None:
+    extra: Extra = getattr(part, "extra", {})
+    found = extra.get(wire, {}).get("id") or extra.get(f"{wire}/item", {}).get("id")
+    return found if isinstance(found, str) else None
+
+
+def _without_id(part: Part, wire: str) -> Part:
     for scope in (wire, f"{wire}/item"):
         fields = getattr(part, "extra", {}).get(scope)
         if fields and "id" in fields:

@@ -60,6 +60,7 @@ _OLD = WireCodec(
         id_length=128,
         max_tokens=DEFAULT_MAX_TOKENS,
         min_budget=1024,
+        cache_marks=4,
         signatures=SIGNATURES,
     ),
     capabilities=Capabilities(
@@ -85,6 +86,7 @@ _OLD = WireCodec(
         effort_and_budget=True,
         adaptive=True,
         forced_with_budget=False,
+        prefill_with_thinking=False,
         json_mode=False,
     ),
     path=fixed_path("/v1/messages"),
@@ -106,7 +108,7 @@ _OLD = WireCodec(
 
 CODEC = replace(
     _OLD,
-    capabilities=replace(_OLD.capabilities, system_anywhere=True),
+    capabilities=replace(_OLD.capabilities, system_after_user=True),
     encode_request=_request_encoder(_NEW_VERSION),
     version=_NEW_VERSION,
     headers={"anthropic-version": _NEW_VERSION},
