@@ -63,6 +63,7 @@ async def test_helper_for_streams_continues_a_response(store):
         assert len(at.history()) == 3
 
 
+@pytest.mark.one_in(3)
 @MODES
 @pytest.mark.parametrize("wire", WIRES)
 @run
@@ -359,6 +360,7 @@ def stored_ids(store):
         return connection.execute("SELECT id FROM toolwire_responses").fetchall()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("fields", "name"),
     [
@@ -392,6 +394,7 @@ async def test_stream_of_a_stored_response_cannot_be_resumed(store):
         assert "background" in str(caught.value)
 
 
+@pytest.mark.one_in(3)
 @MODES
 @pytest.mark.parametrize("wire", ["anthropic", "openai_chat", "openai_responses"])
 @run
