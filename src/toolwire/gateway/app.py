@@ -431,16 +431,19 @@ class Gateway:
     async def _read_client_request(
         self, http_exchange: HttpExchange, route: Route, memory: MemoryReservation
     ) -> ClientRequest:
-        body = await self._read_document(http_exchange, memory)
+        body, size = await self._read_document(http_exchange, memory)
         headers, query = http_exchange.headers, http_exchange.query
-        return await self._offload.run(memory.client, len(body), read_client_request, route, body, headers, query)
+        return await self._offload.run(memory.client, size, read_client_request, route, body, headers, query, size)
 
-    async def _read_document(self, http_exchange: HttpExchange, memory: MemoryReservation) -> bytes:
-        """Read a body that can be parsed within the limits on its size, its values and the memory of all requests."""
+    async def _read_document(self, http_exchange: HttpExchange, memory: MemoryReservation) -> tuple[bytes, int]:
+        """Read a body that can be parsed within the limits on its size, its values and the memory of all requests.
+
+        Return it with the size of the work that it makes.
+        """
         limits = self._settings.limits
         body = await http_exchange.read_body(limits.body, limits.slow_client, memory.add)
-        await admit_document(body, limits.values, ClientOffload(self._offload, memory.client), memory)
-        return body
+        size = await admit_document(body, limits.values, ClientOffload(self._offload, memory.client), memory)
+        return body, size
 
     async def _serve_metadata(
         self, http_exchange: HttpExchange, route: Route, caller: Caller, memory: MemoryReservation
@@ -471,8 +474,8 @@ class Gateway:
         """Describe one model. Ollama's clients name it in the body, all others in the path."""
         name = route.model or ""
         if route.ingress.wire == "ollama":
-            data = await self._read_document(http_exchange, memory)
-            document = await self._offload.run(memory.client, len(data), parse_object, data)
+            data, size = await self._read_document(http_exchange, memory)
+            document = await self._offload.run(memory.client, size, parse_object, data)
             requested_model: JSON = document.get("model", document.get("name"))
             name = requested_model if isinstance(requested_model, str) else ""
         caller.check(name)

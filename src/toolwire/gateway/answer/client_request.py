@@ -32,11 +32,12 @@ _CALL_MARKS = (b"tool_use", b"tool_calls", b"unction", b"custom_tool_call")  # o
 
 
 def read_client_request(
-    route: Route, body: bytes, headers: Mapping[str, str], query: Mapping[str, str]
+    route: Route, body: bytes, headers: Mapping[str, str], query: Mapping[str, str], work_size: int
 ) -> ClientRequest:
     """Parse a request. A large one is decoded, too, because later uses are on the event loop."""
     client_request = ClientRequest(route, body, headers, query)
-    if len(body) > LARGE:
+    client_request.work_size = work_size
+    if work_size > LARGE:
         _ = client_request.request_or_none
     return client_request
 
@@ -58,10 +59,12 @@ class ClientRequest:
         "strict",
         "turn",
         "wire",
+        "work_size",
     )
 
     def __init__(self, route: Route, body: bytes, headers: Mapping[str, str], query: Mapping[str, str]) -> None:
         self.ingress = route.ingress
+        self.work_size = len(body)  # of the work for it, which is large for many values and small for text
         self.wire: Wire = _client_codec(route.ingress.wire, headers)
         self.body = body.removeprefix(BOM_UTF8)  # an upstream may not accept the byte order mark
         self.document = _parse_document(self.body, headers)
