@@ -363,6 +363,9 @@ FINDINGS = {
     "G3b": Entry("calls of Gemini clients are repaired against the JSON Schema of their declarations"),
     "G4": Entry("schemas of structured outputs are JSON Schema, fit the target, and their answers the client"),
     "G12": Entry("emulated tools of Gemini clients are shown as JSON Schema"),
+    "G3a": Entry("calls are repaired for clients of every wire, whole and streamed, before they are checked"),
+    "G15": Entry("a call with a diagnostic of the text parser is never complete; surplus calls are losses"),
+    "G19": Entry("an answer without content and stop reason is an error of the upstream"),
     "G13": Entry("arguments that are null are no arguments, for a tool that needs none"),
     "G1": Entry("system messages keep their position on models that accept it, and move to a legal one elsewhere"),
     "G7": Entry("max_tokens below the minimum of the target is raised to it"),
@@ -373,4 +376,11 @@ FINDINGS = {
         "thinking is left off where the model requires the thinking of its last calls and the history lacks it"
     ),
     "G5": Entry("references to stored conversations are resolved from the gateway's store, or refused across wires"),
+    "S1": Entry("a schema conforms to a dialect exactly if lowering it changes nothing; the audit agrees"),
+    "S2": Entry("an integer with one bound can be any number of digits on the open side, and lifts back as an integer"),
+    "S5": Entry("keywords of a schema that gets another type are translated, or stated and reported"),
+    "S6": Entry("allOf keeps an open object open, and intersects patterns of keys by key"),
+    "S11": Entry("a required property that is not declared is declared, in every dialect that needs it"),
+    "S12": Entry("a description beside $ref survives in dialects without keywords beside it"),
+    "S13": Entry("a loss points at the keyword as written in the source"),
 }

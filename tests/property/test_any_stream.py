@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 from canonical import any_responses, responses
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import toolwire
@@ -16,6 +16,7 @@ from toolwire.ir import CallDelta, CallEnd, Losses, Message, Refusal, Request, T
 from toolwire.testing import differences, same
 from toolwire.testing.stream_checks import decode_stream
 from toolwire.wire import get
+from whole_and_streamed import as_stream, disagreements, is_same_answer
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}, "": {"type": "string"}}}
 REQUEST = Request(
@@ -171,3 +172,18 @@ def test_truncated_stream_raises_or_is_complete(wire, response, place):
         return
     assert same(answer.parts, whole.parts)
     assert same(answer.stop, whole.stop)
+
+
+@pytest.mark.one_in(5)
+@pytest.mark.parametrize("target", WIRES)
+@pytest.mark.parametrize("source", WIRES)
+@given(response=responses)
+def test_whole_and_streamed_answers_have_the_same_translation(source, target, response):
+    if source == target:
+        return
+    codec = get(source)
+    restored = Exchange().restore(response, client=codec.capabilities)
+    assume(restored.fault is None)
+    document, data = codec.encode_response(restored).body, as_stream(codec, restored)
+    assume(is_same_answer(codec, document, data))
+    assert disagreements(document, data, source, target) == []

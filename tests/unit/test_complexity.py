@@ -19,7 +19,6 @@ EXCEPTIONS = {
     "schema/codec.py object_codec": 16,
     "schema/codec.py union_codec": 13,
     "schema/emit.py _emit": 14,
-    "schema/parse.py _parse_node": 13,
     "schema/validation_cost.py _pairs": 13,
 }
 

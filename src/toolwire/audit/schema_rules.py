@@ -1,4 +1,4 @@
-"""TW020 to TW042: schema features that providers reject, ignore or collapse."""
+"""TW020 to TW043: schema features that providers reject, ignore or collapse."""
 
 from __future__ import annotations
 
@@ -121,8 +121,11 @@ schema_rule("TW025", "error", "gemini openai_strict", "array without items", "de
 schema_rule("TW026", "error", "gemini", "required property not declared", "declare it, or remove it from `required`")(
     _dialect_check("gemini", "required property is not declared")
 )
-schema_rule("TW029", "error", "openai_strict gemini_json_schema", "keyword beside $ref", "wrap the reference")(
+schema_rule("TW029", "error", "openai_strict anthropic_strict", "keyword beside $ref", "wrap the reference")(
     _dialect_check("openai_strict", "beside $ref")
+)
+schema_rule("TW043", "error", "gemini_json_schema", "constraint beside $ref", "move it to the definition")(
+    _dialect_check("gemini_json_schema", "beside $ref")
 )
 schema_rule("TW034", "error", "openai_strict", "schema too large for strict mode", "split the tool")(
     _dialect_check(
@@ -171,7 +174,8 @@ def check_optional(schema: AuditedSchema) -> Iterator[Hit]:
 )
 def check_collapsing_map(schema: AuditedSchema) -> Iterator[Hit]:
     for at, node in schema.nodes:
-        if node.get("type") != "object" or not at or node.get("properties"):
+        kind = node.get("type")
+        if (kind != "object" and not (type(kind) is list and "object" in kind)) or not at or node.get("properties"):
             continue
         if node.get("additionalProperties") is not False:
             yield Hit(at, "the keys are not declared")

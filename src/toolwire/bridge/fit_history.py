@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from ..ir.errors import EncodeError
 from ..ir.losses import Losses
-from ..ir.parts import Artefact, Media, Opaque, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
+from ..ir.parts import Artefact, Media, MediaKind, Opaque, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
 from ..ir.pointer import join
 from ..ir.request import Message, Request, Role
 from ..ir.text import dumps
@@ -77,7 +77,7 @@ def _refuse_prefill(request: Request, wire: Wire) -> None:
     last = request.messages[-1] if request.messages else None
     if last is None or last.role != "assistant" or wire.capabilities.prefill:
         return
-    if all(isinstance(part, Text) for part in last.parts):
+    if all(isinstance(part, (Text, Reasoning, Refusal)) for part in last.parts):
         raise EncodeError(
             f"{request.model} cannot continue an assistant message",
             pointer=join("messages", len(request.messages) - 1),
@@ -361,6 +361,8 @@ class _Fitter:
             detail = f"it is stored by {part.owner} as {part.file_id!r}; other providers cannot read it"
             self._losses.add(path, part.kind, "dropped", detail, "error")
             return media_placeholder(part)
+        if (kind := _content_kind(part)) != part.kind:
+            part = replace(part, kind=kind)
         if part.kind not in self._can.media:
             self._losses.add(path, part.kind, "dropped", f"the target does not support {part.kind}", "error")
             return media_placeholder(part)
@@ -406,12 +408,12 @@ class _Fitter:
         return changed
 
     def _sign_first_call(self, turn: DraftMessage, parts: list[Part]) -> bool:
-        """Add the provider's placeholder signature to a turn without signed calls; return whether it was added.
+        """Add the provider's placeholder signature to a turn whose first call is not signed; return whether it was added.
 
         The model requires a signature with its calls, and calls of another provider have none.
         """
-        calls = [number for number, part in enumerate(parts) if type(part) is ToolCall]
-        if not calls or any(getattr(parts[number], "artefacts", ()) for number in calls):
+        number, call = next(((n, part) for n, part in enumerate(parts) if isinstance(part, ToolCall)), (0, None))
+        if call is None or call.artefacts:
             return False
         placeholder = Artefact(self._wire.provider, "thought_signature", self._can.unsigned_call or "")
         first = next(
@@ -419,7 +421,7 @@ class _Fitter:
         )
         detail = "the call is not signed by its model; sent with the documented placeholder"
         self._losses.add(f"{location_pointer(first)}/artefacts", "signature", "rewritten", detail, "info")
-        parts[calls[0]] = replace(parts[calls[0]], artefacts=(placeholder,))
+        parts[number] = replace(call, artefacts=(placeholder,))
         return True
 
 
@@ -429,6 +431,16 @@ def _mark_error(parts: tuple[Text | Media | Opaque, ...]) -> tuple[Text | Media 
     if isinstance(first, Text):
         return (replace(first, text=ERROR_MARK + first.text), *parts[1:])
     return (Text(ERROR_MARK), *parts)
+
+
+def _content_kind(part: Media) -> MediaKind:
+    """Return the kind of the content: providers reject audio and video as a file, and a document as an image."""
+    media_type = part.media_type or ""
+    if media_type.startswith("audio/"):
+        return "audio"
+    if media_type.startswith("video/"):
+        return "video"
+    return "file" if media_type == "application/pdf" else part.kind
 
 
 def _count_reasoning(parts: Sequence[Part]) -> int:

@@ -133,13 +133,21 @@ def _apply_lowered(output: OutputFormat, lowered: Lowered, wire: Wire, losses: L
         losses.add(_SCHEMA + loss.path, loss.concept, loss.action, loss.detail, loss.severity)
     limited = lowered.dialect.optional_parameters is not None
     costs = parameter_counts(lowered.schema) if limited else (0, 0)
-    output = _with_legal_name(output, wire, losses)
-    if lowered.schema == output.schema:  # also if only its losses matter: the wire writes the original back
-        return FittedOutput(output, costs=costs)
-    losses.add(_SCHEMA, "schema", "rewritten", f"converted to the dialect {lowered.dialect.name}", "info")
-    return FittedOutput(
-        replace(output, schema=lowered.schema), lowered if lowered.changes_arguments else None, costs=costs
-    )
+    if lowered.schema != output.schema:  # an equal one is kept: its wire writes the original back
+        losses.add(_SCHEMA, "schema", "rewritten", f"converted to the dialect {lowered.dialect.name}", "info")
+        output = replace(output, schema=lowered.schema)
+    output = _place_description(_with_legal_name(output, wire, losses), wire.capabilities, losses)
+    return FittedOutput(output, lowered if lowered.changes_arguments else None, costs=costs)
+
+
+def _place_description(output: OutputFormat, can: Capabilities, losses: Losses) -> OutputFormat:
+    """Move the description into the schema, on a wire without a field for it."""
+    if output.description is None or can.output_descriptions:
+        return output
+    inner = output.schema.get("description")
+    description = f"{output.description}\n\n{inner}" if isinstance(inner, str) and inner else output.description
+    losses.add(join("output", "description"), "output description", "moved", "moved into the schema", "info")
+    return replace(output, description=None, schema={**output.schema, "description": description})
 
 
 def _with_legal_name(output: OutputFormat, wire: Wire, losses: Losses) -> OutputFormat:

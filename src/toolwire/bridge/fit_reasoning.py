@@ -12,7 +12,7 @@ from ..wire.capability_rows import ModelCapabilities
 from ..wire.protocol import Wire
 from .history import DraftMessage
 
-__all__ = ["fit_reasoning", "require_thinking_before_calls"]
+__all__ = ["drop_thinking_for_prefill", "fit_reasoning", "require_thinking_before_calls"]
 
 _SCALE = ("minimal", "low", "medium", "high", "xhigh", "max")
 _BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 24576, "xhigh": 32768, "max": 65536}
@@ -88,6 +88,22 @@ def require_thinking_before_calls(
     return None
 
 
+def drop_thinking_for_prefill(
+    reasoning: ReasoningConfig | None, turns: list[DraftMessage], wire: Wire, losses: Losses
+) -> ReasoningConfig | None:
+    """Leave thinking off if the model is to continue an assistant message, where the target refuses the two together."""
+    is_prefill = bool(turns) and turns[-1].message.role == "assistant"
+    if (
+        not is_prefill
+        or wire.capabilities.prefill_with_thinking
+        or reasoning is None
+        or reasoning.mode in (None, "off")
+    ):
+        return reasoning
+    losses.add(_REASONING, "thinking", "dropped", "the model cannot think and continue an assistant message")
+    return None if reasoning.effort is None else replace(reasoning, mode=None, budget=None, visible=None)
+
+
 def _turn_off_for_tools(
     reasoning: ReasoningConfig | None, model: ModelCapabilities, losses: Losses
 ) -> ReasoningConfig | None:
@@ -112,16 +128,31 @@ def _fit_off(
         detail = f"this model accepts at most {highest!r} without thinking; {reasoning.effort!r} was lowered"
         losses.add(_EFFORT, "effort", "weakened", detail)
         reasoning = replace(reasoning, effort=highest)
+    if model.thinking_off is not False or model.thinking_off_type is not None:
+        if reasoning.effort is not None and not can.effort_and_budget:
+            losses.add(_EFFORT, "effort", "dropped", "the target accepts no effort while thinking is off", "info")
+            reasoning = replace(reasoning, effort=None)
+        elif reasoning.effort is not None and reasoning.effort not in can.efforts:
+            reasoning = _nearest_effort(reasoning, can.efforts, losses)
     if model.thinking_off is not False:
         return reasoning
-    fitted: ReasoningConfig | None = None
+    return _turn_down(reasoning, wire, model, losses)
+
+
+def _turn_down(
+    reasoning: ReasoningConfig, wire: Wire, model: ModelCapabilities, losses: Losses
+) -> ReasoningConfig | None:
+    """Return the lowest amount of thinking, for a model that cannot turn it off."""
+    efforts = wire.capabilities.efforts
     if model.thinking_off_type is not None:
         extra = {**reasoning.extra, wire.name: {**reasoning.extra.get(wire.name, {}), "type": model.thinking_off_type}}
-        fitted, sent = replace(reasoning, mode="auto", extra=extra), repr(model.thinking_off_type)
-    elif can.efforts:
-        fitted, sent = replace(reasoning, mode=None, effort=can.efforts[0]), f"the effort {can.efforts[0]!r}"
-    elif can.budgets and model.min_budget:
-        fitted, sent = replace(reasoning, mode="budget", budget=model.min_budget), f"{model.min_budget} tokens"
+        fitted, sent = replace(reasoning, mode="auto", visible=None, extra=extra), repr(model.thinking_off_type)
+    elif efforts:
+        fitted = replace(reasoning, mode=None, effort=efforts[0], budget=None)
+        sent = f"the effort {efforts[0]!r}"
+    elif wire.capabilities.budgets and model.min_budget:
+        fitted = replace(reasoning, mode="budget", effort=None, budget=model.min_budget)
+        sent = f"{model.min_budget} tokens"
     else:
         losses.add(_MODE, "thinking off", "dropped", "this model cannot turn thinking off")
         return None

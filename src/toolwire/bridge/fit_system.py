@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..ir.errors import EncodeError
 from ..ir.losses import Losses
-from ..ir.parts import Text
+from ..ir.parts import Reasoning, Refusal, Text
 from ..ir.pointer import join
 from ..ir.request import Message, Request
 from ..wire.protocol import Wire
@@ -31,11 +31,23 @@ def ensure_user_message(turns: list[DraftMessage], request: Request, wire: Wire,
 def fit_system(turns: list[DraftMessage], wire: Wire, losses: Losses) -> list[DraftMessage]:
     """Move system messages to positions that the target allows, with the least change of their order."""
     can = wire.capabilities
-    if can.system_anywhere or not any(turn.message.role in _SYSTEM for turn in turns):
+    if can.system_anywhere or not _has_late_system(turns):
         return turns
     if not can.prefill:
         turns = _answer_last_system(turns, losses)
     return _move_after_user(turns, losses) if can.system_after_user else _hoist(turns, losses)
+
+
+def _has_late_system(turns: list[DraftMessage]) -> bool:
+    """Return whether a system message is anywhere but at the start."""
+    is_start = True
+    for turn in turns:
+        if turn.message.role in _SYSTEM:
+            if not is_start:
+                return True
+        else:
+            is_start = False
+    return False
 
 
 def _as_user(turn: DraftMessage, reason: str, losses: Losses) -> DraftMessage:
@@ -57,7 +69,7 @@ def _answer_last_system(turns: list[DraftMessage], losses: Losses) -> list[Draft
 
 
 def _is_text(turn: DraftMessage) -> bool:
-    return all(isinstance(part, Text) for part in turn.parts)
+    return all(isinstance(part, (Text, Reasoning, Refusal)) for part in turn.parts)
 
 
 def _hoist(turns: list[DraftMessage], losses: Losses) -> list[DraftMessage]:

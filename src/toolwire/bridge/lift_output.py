@@ -15,10 +15,11 @@ from ..ir.errors import ProtocolError
 from ..ir.events import Event, TextDelta, TextEnd
 from ..ir.losses import Losses
 from ..ir.text import dumps
-from ..schema.codec import FieldCodec, apply_codec
+from ..schema.codec import FieldCodec
 from ..schema.lowering import Lowered
 from ..stream.scanner import Scanner
 from ..stream.strict import parse
+from .lift_properties import PropertyLifter
 
 __all__ = ["AnswerLifter", "OutputLifter"]
 
@@ -85,17 +86,17 @@ class OutputLifter:
         return (TextDelta.of(self._key, text),) if text else ()
 
     def end(self, event: TextEnd) -> tuple[Event, ...]:
-        """End the text: emit what is left of it, converted if it is complete."""
+        """End the text: emit the rest of it, converted if it is complete."""
         text = "" if self._convert.failed else self._convert.end(self._pieces)
         if self._convert.failed and "".join(self._pieces).strip(_SPACE):
             self.problem = "the answer is not complete JSON of the requested form; the rest is passed on unchanged"
         return (TextDelta.of(self._key, text), event) if text else (event,)
 
 
-def _make_converter(lowered: Lowered) -> _WholeLifter | _WrapperLifter | _PropertyLifter:
+def _make_converter(lowered: Lowered) -> _WholeLifter | _WrapperLifter | _ObjectLifter:
     codec = lowered.codec
     if codec is not None and codec.properties is not None:
-        return _PropertyLifter(codec.properties)
+        return _ObjectLifter(codec.properties)
     return _WholeLifter(lowered) if codec is None or codec.wrapper is None else _WrapperLifter(codec.wrapper)
 
 
@@ -172,85 +173,33 @@ class _WrapperLifter:
         return text
 
 
-class _PropertyLifter:
+class _ObjectLifter:
     """Converts the text of an object property by property."""
 
-    __slots__ = ("_names", "_properties", "_scanner", "_sent_length", "_started", "_streaming", "_waiting", "failed")
+    __slots__ = ("_fields", "failed")
 
     def __init__(self, properties: dict[str, FieldCodec]) -> None:
         self.failed = False
-        self._properties = properties
-        self._scanner = Scanner()
-        self._names: set[str] = set()  # properties that are complete and converted
-        self._streaming = False  # the value in progress passes through
-        self._waiting = ""  # the name, as JSON, of a value in progress that waits for its end
-        self._sent_length = 0  # length of its part already sent
-        self._started = False  # the opening brace was sent
+        self._fields = PropertyLifter(properties)
 
     def feed(self, pieces: list[str]) -> str:
         """Convert the last piece of the text."""
-        out: list[str] = []
-        try:
-            for name, raw in self._scanner.feed(pieces[-1]):
-                out.append(self._complete_field(name, raw))
-                self._names.add(name)
-            if self._scanner.partial is not None:
-                out.append(self._partial_field(*self._scanner.partial))
-        except ProtocolError:  # the scanner checks only the outline of names and values
-            self.failed = True
-        self.failed = self.failed or self._scanner.invalid
-        if self.failed:
-            out.append(self._rest(pieces))
-        return "".join(out)
+        out = self._fields.feed(pieces[-1])
+        self.failed = self._fields.failed
+        return out + self._rest(pieces) if self.failed else out
 
     def end(self, pieces: list[str]) -> str:
         """Return the closing brace, or the rest of a truncated text as it is."""
-        if self._scanner.complete:
-            return "}" if self._started else "{}"
+        if self._fields.complete:
+            return "}" if self._fields.started else "{}"
         self.failed = True
         return self._rest(pieces)
 
     def _rest(self, pieces: list[str]) -> str:
         """Return the text after the last converted property, or all of it if nothing was sent."""
-        if self._streaming:
+        if self._fields.streaming:
             return ""  # all of it was sent
-        return _text_after(pieces, len(self._names)) if self._started else "".join(pieces)
-
-    def _field_codec(self, name: str) -> FieldCodec:
-        return self._properties.get(name) or FieldCodec(name, name, None, False)
-
-    def _field_prefix(self, field: FieldCodec) -> str:
-        mark, self._started = "," if self._started else "{", True
-        return f"{mark}{dumps(field.name)}:"
-
-    def _complete_field(self, name: str, raw: str) -> str:
-        """Return the text that completes a property; empty if its value means that it is absent."""
-        if self._streaming:
-            self._streaming = False
-            return raw[self._sent_length :]
-        field = self._field_codec(name)
-        value = parse(raw)
-        if field.is_filled and (value is None or value == field.absent):
-            return ""
-        return self._field_prefix(field) + (raw if field.codec is None else dumps(apply_codec(field.codec.lift, value)))
-
-    def _partial_field(self, name_as_json: str, piece: str) -> str:
-        """Return the text of an incomplete property, if its value is carried unchanged and cannot mean absence."""
-        if self._streaming:
-            self._sent_length += len(piece)
-            return piece
-        if name_as_json == self._waiting:
-            return ""
-        name = parse(name_as_json)
-        if name in self._names:  # the second property of this name
-            self.failed = True
-            return ""
-        field = self._field_codec(name)
-        if field.codec is not None or field.absent is not None or piece[:1] not in ('"', "{", "["):
-            self._waiting = name_as_json
-            return ""
-        self._streaming, self._sent_length = True, len(piece)
-        return self._field_prefix(field) + piece
+        return _text_after(pieces, self._fields.count) if self._fields.started else "".join(pieces)
 
 
 def _text_after(pieces: list[str], count: int) -> str:

@@ -25,7 +25,7 @@ from .fit_choice import fit_choice
 from .fit_history import fit_history
 from .fit_output import add_instructions, fit_output
 from .fit_params import fit_params
-from .fit_reasoning import fit_reasoning, require_thinking_before_calls
+from .fit_reasoning import drop_thinking_for_prefill, fit_reasoning, require_thinking_before_calls
 from .fit_rejected import drop_rejected_fields
 from .fit_tools import fit_tools
 from .foreign import report_extra
@@ -89,6 +89,8 @@ def prepare(
     if stored is not None:
         raise stored
     losses = Losses()
+    if model.strict is False and any(tool.strict for tool in request.tools):
+        request = _without_strict(request, losses)
     can = wire.capabilities
     request = drop_rejected_fields(request, can.rejected_fields, losses)
     names = NameMap(wire.limits, can.namespaces)
@@ -100,9 +102,10 @@ def prepare(
         tools = [replace(tool, strict=None) if tool.strict else tool for tool in tools]
     reasoning = fit_reasoning(request, wire, model, losses, has_tools=bool(tools))
     turns = fit_history(request, wire, names, losses, history_model, lifts)
+    reasoning = require_thinking_before_calls(reasoning, turns, model, losses)
+    reasoning = drop_thinking_for_prefill(reasoning, turns, wire, losses)
     if answer.instructions is not None:
         turns = add_instructions(turns, answer.instructions, can)
-    reasoning = require_thinking_before_calls(reasoning, turns, model, losses)
     _report_extras(request, wire.name, losses)
     if request.parallel is False and not tools:
         losses.add(join("parallel"), "one call at a time", "dropped", "no tools are declared", "info")
@@ -120,6 +123,13 @@ def prepare(
     )
     exchange = Exchange(names, request, can.freeform, lifts, wire, indexed_tools, answer.lowered)
     return Prepared(fitted, exchange, losses, turns, indexed_tools)
+
+
+def _without_strict(request: Request, losses: Losses) -> Request:
+    for index, tool in enumerate(request.tools):
+        if tool.strict:
+            losses.add(join("tools", index, "strict"), "strict", "dropped", "this model has no strict tools")
+    return replace(request, tools=tuple([replace(tool, strict=None) for tool in request.tools]))
 
 
 def _report_extras(request: Request, wire: str, losses: Losses) -> None:

@@ -15,11 +15,12 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
+from ..ir.errors import SchemaError
 from ..ir.events import CallEnd, CallStart
 from ..ir.pointer import JSON, Object
 from ..ir.tools import Tool
 from ..ir.value import Value
-from ..schema.repair import RepairPolicy, RepairStep, repair_arguments
+from ..schema.repair import Repair, RepairPolicy, RepairStep, repair_arguments
 from ..schema.validate import Problem
 
 __all__ = ["CallRepair", "CallRepairer", "policy_for"]
@@ -52,7 +53,7 @@ class CallRepairer:
 
     def repair_text(self, start: CallStart, end: CallEnd, schema: JSON) -> CallEnd:
         """Repair text that is not a JSON object, against the schema that was sent; unchanged if that is impossible."""
-        found = repair_arguments(end.raw or "", schema, policy=self._policy_for(start))
+        found = self._repair(start, end.raw or "", schema)
         if found.arguments is None:
             self.repairs.append(CallRepair(start.id, start.name, found.steps, found.problems))
             return end
@@ -68,7 +69,7 @@ class CallRepairer:
         tool = self._tools.get(start.name)
         given: JSON = end.raw if end.arguments is None else end.arguments
         schema = _ANY_OBJECT if tool is None or tool.input_schema is None else tool.input_schema
-        found = repair_arguments(given or "", schema, policy=self._policy_for(start))
+        found = self._repair(start, given or "", schema)
         steps = self._steps.pop(end.key, ()) + found.steps
         if steps or found.arguments is None:
             self.repairs.append(CallRepair(start.id, start.name, steps, found.problems))
@@ -80,5 +81,10 @@ class CallRepairer:
         """Return whether the text of this call, the latest one, could not be repaired."""
         return bool(self.repairs) and self.repairs[-1].call_id == start.id and bool(self.repairs[-1].problems)
 
-    def _policy_for(self, start: CallStart) -> RepairPolicy:
-        return self._policy or policy_for(self._tools.get(start.name))
+    def _repair(self, start: CallStart, given: JSON, schema: JSON) -> Repair:
+        """Repair arguments. If the schema is not a JSON Schema, only the text is repaired: the answer is paid for."""
+        policy = self._policy or policy_for(self._tools.get(start.name))
+        try:
+            return repair_arguments(given, schema, policy=policy)
+        except SchemaError:
+            return repair_arguments(given, _ANY_OBJECT, policy=policy)

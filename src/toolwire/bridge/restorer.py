@@ -12,7 +12,8 @@ Each call takes these steps at its end:
    - Malformed arguments are passed on if the client receives them as text and can check them. If the client would
      receive an object, or plain input, the answer ends in a fault.
 
-The text of a structured output is lifted to the schema of the client (lift_output.py).
+An answer without content and without a stop reason is a fault of the provider, not an answer. The text of a structured
+output is lifted to the schema of the client (lift_output.py).
 """
 
 from __future__ import annotations
@@ -312,7 +313,7 @@ class Restorer:
         if end.state == "truncated":
             self._truncated.setdefault(call.start.choice, (event.key, call.name))
         elif end.state == "invalid" and self._is_damage_hidden(call.start):
-            return self._fail(call.name)
+            return self._fail(_malformed_call(call.name))
         elif end.raw == "" and end.arguments is not None:
             return (replace(end, raw=None),)
         return events
@@ -353,15 +354,16 @@ class Restorer:
         """
         return start.kind == "freeform" or (self._object_arguments and start.choice == 0)
 
-    def _fail(self, name: str) -> tuple[Event, ...]:
-        message = f"the model called {name} with arguments that are not the requested JSON object"
-        self.fault = Fault("malformed_call", message, 502, "malformed_function_call", retryable=True)
-        return (StreamFault(self.fault),)
+    def _fail(self, fault: Fault) -> tuple[Event, ...]:
+        self.fault = fault
+        return (StreamFault(fault),)
 
     def _finish(self, event: ResponseEnd) -> tuple[Event, ...]:
         """Supply missing stops, add the text of a refusal, and adjust the stop of a truncated call."""
+        if not self._sizes.get(0) and (not event.stops or event.stops[0] is None):
+            return self._fail(_EMPTY_ANSWER)
         if self._object_arguments and 0 in self._truncated and self._truncated[0][0] != self._last_key[0]:
-            return self._fail(self._truncated[0][1])
+            return self._fail(_malformed_call(self._truncated[0][1]))
         stops = [self._complete_stop(choice, stop) for choice, stop in enumerate(event.stops)]
         for choice in range(len(stops), max(self._sizes, default=0) + 1):
             stops.append(self._complete_stop(choice, None))
@@ -409,6 +411,14 @@ class Restorer:
         if self._one_call and self._calls[choice] == 2:
             detail = "the request asked for one call at a time; the target has no switch for it, or ignored it"
             self.losses.add(path, "one call at a time", "weakened", detail)
+
+
+_EMPTY_ANSWER = Fault("server", "the answer has neither content nor a stop reason", 502, "empty_answer", retryable=True)
+
+
+def _malformed_call(name: str) -> Fault:
+    message = f"the model called {name} with arguments that are not the requested JSON object"
+    return Fault("malformed_call", message, 502, "malformed_function_call", retryable=True)
 
 
 def _choice_path(choice: int) -> str:

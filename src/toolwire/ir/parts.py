@@ -91,6 +91,11 @@ class Reasoning(Value, frozen=True, tag_field="part", tag="reasoning"):
     artefacts: tuple[Artefact, ...] = ()
     extra: Extra = {}
 
+    @property
+    def joined_text(self) -> str:
+        """The sections of the summary, then the text, for wires whose reasoning is one text."""
+        return "\n\n".join([*self.summary, self.text] if self.text else self.summary) if self.summary else self.text
+
 
 class Refusal(Value, frozen=True, tag_field="part", tag="refusal"):
     """The text of a model's refusal."""

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator
 from ..ir.pointer import JSON, Object, child_pointer
 from ..ir.text import dumps
 from .dialects import Dialect
-from .parse import parse_schema
 from .patterns import is_supported
 from .property_names import is_legal
-from .refs import recursive_definitions
+from .refs import find_cycles
 
 __all__ = [
     "enum_length_problem",
@@ -47,6 +46,7 @@ def _violations(schema: JSON, dialect: Dialect) -> Iterator[str]:
         return
     yield from _root_violations(schema, dialect)
     properties = values = characters = 0
+    refs: list[tuple[str, JSON]] = []
     for at, node, depth in walk(schema):
         for problem in _node_violations(node, dialect, schema, is_arguments=not at and not dialect.output):
             yield f"{at or '/'}: {problem}"
@@ -58,7 +58,9 @@ def _violations(schema: JSON, dialect: Dialect) -> Iterator[str]:
             values += len(node["enum"])
         if dialect.characters is not None:
             characters += _count_characters(node)
-    if not dialect.recursion and dialect.refs == "keep" and _is_recursive(schema):
+        if "$ref" in node:
+            refs.append((at, node["$ref"]))
+    if refs and not dialect.recursion and dialect.refs == "keep" and _is_recursive(refs):
         yield "/: a definition refers to itself"
     optional, unions = parameter_counts(schema) if dialect.optional_parameters is not None else (0, 0)
     for count, maximum, noun in (
@@ -72,12 +74,17 @@ def _violations(schema: JSON, dialect: Dialect) -> Iterator[str]:
             yield f"/: more than {maximum} {noun}"
 
 
-def _is_recursive(schema: Object) -> bool:
-    """Return True if a reference leads back to a schema that contains it."""
-    if not any("$ref" in node for _, node, _ in walk(schema)):
-        return False
-    source = parse_schema(schema)
-    return bool(recursive_definitions(source.root, source.defs))
+def _is_recursive(refs: list[tuple[str, JSON]]) -> bool:
+    """Return True if references lead from a definition back to itself. All outside of `$defs` is one definition."""
+    graph: dict[str, list[str]] = {}
+    for at, ref in refs:
+        if type(ref) is str:
+            graph.setdefault(_definition_name(at), []).append(_definition_name(ref.removeprefix("#")))
+    return bool(find_cycles(graph))
+
+
+def _definition_name(pointer: str) -> str:
+    return pointer.split("/")[2] if pointer.startswith("/$defs/") else ""
 
 
 def _count_characters(node: Object) -> int:
@@ -193,18 +200,18 @@ def _object_violations(node: Object, dialect: Dialect, is_arguments: bool) -> It
     """Check the rules for objects: closed, every property required, legal property names."""
     declared, required = node.get("properties"), node.get("required")
     properties = declared if type(declared) is dict else {}
-    needed = [name for name in required if type(name) is str] if type(required) is list else []
+    needed = {name for name in required if type(name) is str} if type(required) is list else set[str]()
     undeclared = dialect.closed and type(declared) is not dict
     if undeclared or (not properties and not is_arguments and _is_collapsed(node, dialect)):
         yield "an object without properties"
     if dialect.closed and type(declared) is dict and node.get("additionalProperties") is not False:
         yield "additionalProperties is not false"
-    if dialect.optional == "nullable" and set(needed) != set(properties):
+    if dialect.optional == "nullable" and needed != properties.keys():
         yield "not every property is required"
-    if dialect.declared_required and not set(needed) <= set(properties):
+    if dialect.declared_required and not needed <= properties.keys():
         yield "a required property is not declared"
     if dialect.property_name is not None:
-        for name in dict.fromkeys((*properties, *needed)):
+        for name in dict.fromkeys((*properties, *sorted(needed - properties.keys()))):
             if not is_legal(dialect.property_name, name):
                 yield f"the property name {name!r} is not allowed"
 
@@ -232,16 +239,18 @@ def _shape_violations(node: Object, kind: JSON, dialect: Dialect) -> Iterator[st
             yield "an array without items"
         if _TYPE_KEYWORDS.isdisjoint(node):
             yield "a schema without a type"
-        if any(type(subschema) is bool for subschema in _typed_subschemas(node)):
+        if _has_boolean(node):
             yield "a boolean schema is not supported"
 
 
-def _typed_subschemas(node: Object) -> Iterator[JSON]:
-    """Yield the subschemas of values that the model writes, as far as a type is needed for each."""
+def _has_boolean(node: Object) -> bool:
+    """Return True if the schema of a value that the model writes is a boolean."""
+    if type(node.get("items")) is bool:
+        return True
     properties, branches = node.get("properties"), node.get("anyOf")
-    yield from properties.values() if type(properties) is dict else ()
-    yield from branches if type(branches) is list else ()
-    yield node.get("items")
+    if type(properties) is dict and bool in map(type, properties.values()):
+        return True
+    return type(branches) is list and bool in map(type, branches)
 
 
 def _enum_violations(values: list[JSON], kind: JSON, dialect: Dialect) -> Iterator[str]:

@@ -97,7 +97,7 @@ def _wrap_overlapping(emitter: EmitContext, branches: list[Node], emitted: list[
     kinds = [_schema_kinds(one.schema) for one in emitted]
     shared = {kind for kind, times in Counter(kind for each in kinds for kind in each).items() if times > 1}
     out: list[Emitted] = []
-    names = PropertyNames(None, {key for one in emitted for key in one.schema.get("properties", {})})
+    names = PropertyNames(None, {key for one in emitted for key in _property_names(emitter, one.schema)})
     ambiguous_lists = _ambiguous_lists(emitter, branches, emitted)
     for number, (one, own_description) in enumerate(zip(emitted, kinds, strict=True)):
         changed = one.codec is not None and (one.codec.reshapes or number in ambiguous_lists)
@@ -139,6 +139,20 @@ def _definition(emitter: EmitContext, schema: Object) -> Object:
     """Return the emitted definition that a reference points to, as far as it has been emitted."""
     ref = schema.get("$ref")
     return emitter.defs.get(ref.rpartition("/")[2], {}) if type(ref) is str else schema
+
+
+def _property_names(emitter: EmitContext, schema: Object) -> set[str]:
+    """Return the names of the properties of a schema, also of objects in its branches or in a definition that it refers to."""
+    found, pending, seen = set[str](), [schema], set[str]()
+    while pending:
+        item = pending.pop()
+        ref = item.get("$ref")
+        if type(ref) is str and ref not in seen:
+            seen.add(ref)
+            pending.append(_definition(emitter, item))
+        found.update(item.get("properties", ()))
+        pending += item.get("anyOf", ())
+    return found
 
 
 def _flatten_union(schema: Object) -> list[Object]:

@@ -270,7 +270,7 @@ def _origins(left: Node, right: Node, keywords: Iterable[str]) -> dict[str, str]
 
 
 def _require_both_patterns(merged: ObjectNode, left: ObjectNode, right: ObjectNode) -> Node:
-    """Keep as unmodelled what one side requires of keys that match a pattern of the other side only."""
+    """Keep as unmodelled the requirements of one side for keys that match a pattern of the other side only."""
     if left.patterns.keys() == right.patterns.keys() or not (left.patterns and right.patterns):
         return merged
     result: Node = merged

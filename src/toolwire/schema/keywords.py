@@ -15,6 +15,7 @@ __all__ = [
     "KEYWORDS_BY_TYPE",
     "KIND_OF_KEYWORD",
     "MAPS",
+    "MISPLACED",
     "READ_KEYWORDS",
     "TYPED",
     "TYPES",
@@ -72,6 +73,11 @@ KIND_OF_KEYWORD = {
 }
 """The type to whose values a keyword applies."""
 ASSERTING = frozenset(KIND_OF_KEYWORD)
+MISPLACED = {
+    kind: ASSERTING - KEYWORDS_BY_TYPE.get(kind, frozenset()) - {"format"}
+    for kind in (*KEYWORDS_BY_TYPE, "boolean", "null")
+}
+"""Keywords that never apply to values of a type. `format` is also an annotation of numbers."""
 READ_KEYWORDS = DESCRIPTIVE.union(COMBINED, *KEYWORDS_BY_TYPE.values()) | {
     "type",
     "enum",

@@ -233,6 +233,8 @@ def annotate(node: _AnyKind, by: _Base, *, override: bool = False) -> _AnyKind:
     """
     if not by.annotations and not by.unmodelled:
         return node
+    if node.at == by.at and not (by.unmodelled or node.annotations or node.origins or by.origins):
+        return replace(node, annotations=by.annotations)
     taken = by.annotations if override else {k: v for k, v in by.annotations.items() if k not in node.annotations}
     kinds = _kinds(node) if by.unmodelled else None
     applicable = {k: v for k, v in by.unmodelled.items() if kinds is None or KIND_OF_KEYWORD.get(k) in (None, *kinds)}

@@ -32,6 +32,7 @@ from .keywords import (
     DESCRIPTIVE,
     EVALUATING,
     KEYWORDS_BY_TYPE,
+    MISPLACED,
     READ_KEYWORDS,
     TYPED,
     TYPES,
@@ -197,7 +198,7 @@ class _SchemaParser:
     def _own_node(self, schema: Object, at: str, depth: int) -> Node:
         """Read `type`, `enum` and the keywords of the type."""
         types = self._declared_types(schema, at)
-        if types is not None and not ASSERTING.isdisjoint(schema):
+        if types is not None and not MISPLACED[types[0]].isdisjoint(schema):
             self._ignore_misplaced(schema, types, at)
         if "const" in schema or type(schema.get("enum")) is list:
             return self._narrow_enum(self._parse_enum(schema, types, at), schema, types, at, depth)
@@ -208,8 +209,8 @@ class _SchemaParser:
 
     def _ignore_misplaced(self, schema: Object, types: list[str], at: str) -> None:
         """Record keywords of other types than the declared ones: they never apply."""
-        applicable = frozenset({"format"}).union(*(KEYWORDS_BY_TYPE.get(name, ()) for name in types))
-        self.ignored_keywords += [at + join(keyword) for keyword in schema.keys() & ASSERTING - applicable]
+        misplaced = frozenset.intersection(*(MISPLACED[name] for name in types))
+        self.ignored_keywords += [at + join(keyword) for keyword in schema if keyword in misplaced]
 
     def _narrow_enum(self, node: Node, schema: Object, types: list[str] | None, at: str, depth: int) -> Node:
         """Remove the values of an enum that the other keywords of the same schema exclude."""
@@ -275,8 +276,9 @@ class _SchemaParser:
         names = schema.get("required")
         required = frozenset(name for name in names if type(name) is str) if type(names) is list else frozenset()
         patterns = self._parse_schemas(schema, "patternProperties", at, depth)
-        declared = self._parse_schemas(schema, "properties", at, depth)
-        properties = {key: self._with_patterns(key, node, patterns, at) for key, node in declared.items()}
+        properties = self._parse_schemas(schema, "properties", at, depth)
+        if patterns:
+            properties = {key: self._with_patterns(key, node, patterns, at) for key, node in properties.items()}
         keyword = "additionalProperties" if "additionalProperties" in schema else "unevaluatedProperties"
         extra = schema.get(keyword)
         if keyword == "unevaluatedProperties" and not EVALUATING.isdisjoint(schema):
@@ -307,9 +309,10 @@ class _SchemaParser:
     def _parse_schemas(self, schema: Object, keyword: str, at: str, depth: int) -> dict[str, Node]:
         """Read the schemas under a keyword whose value is an object of schemas."""
         values = schema.get(keyword)
+        if type(values) is not dict:
+            return {}
         return {
-            key: self.parse_node(value, child_pointer(at, keyword, key), depth + 1)
-            for key, value in (values.items() if type(values) is dict else ())
+            key: self.parse_node(value, child_pointer(at, keyword, key), depth + 1) for key, value in values.items()
         }
 
     def _with_patterns(self, key: str, node: Node, patterns: dict[str, Node], at: str) -> Node:

@@ -6,16 +6,20 @@ from collections.abc import Mapping
 
 from .nodes import ArrayNode, Node, ObjectNode, RefNode, TupleNode, UnionNode
 
-__all__ = ["recursive_definitions", "refs_in"]
+__all__ = ["find_cycles", "recursive_definitions", "refs_in"]
 
 
 def recursive_definitions(root: Node, definitions: Mapping[str, Node]) -> frozenset[str]:
-    """Return the pointers of the definitions that refer back to themselves; the root is `""`.
+    """Return the pointers of the definitions that refer back to themselves; the root is `""`."""
+    return find_cycles({"": refs_in(root), **{pointer: refs_in(node) for pointer, node in definitions.items()}})
+
+
+def find_cycles(graph: Mapping[str, list[str]]) -> frozenset[str]:
+    """Return the nodes of a graph from which a path leads back to them.
 
     Tarjan's algorithm for strongly connected components, iterative and linear: a chain of references may be longer than
     the recursion limit.
     """
-    graph = {"": refs_in(root), **{pointer: refs_in(node) for pointer, node in definitions.items()}}
     order: dict[str, int] = {}
     low: dict[str, int] = {}
     open_pointers: dict[str, None] = {}  # visited, not yet in a component; in the order of the visits

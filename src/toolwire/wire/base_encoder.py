@@ -65,6 +65,10 @@ class BaseStreamEncoder:
             self._empty.discard(event.key)  # type: ignore[union-attr]
         return self._write(event)
 
+    def _report_alternatives(self, detail: str) -> None:
+        """Report other choices, on a wire that has one."""
+        self.losses.add("/alternatives", "alternatives", "dropped", detail, "error")
+
     def _report_empty(self, event: TextEnd | ReasoningEnd) -> None:
         """Report an item without text, on a wire that has nothing to write for it."""
         if event.key in self._empty:

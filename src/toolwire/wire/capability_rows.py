@@ -20,8 +20,8 @@ from ..ir.value import Value
 
 __all__ = ["UNKNOWN_MODEL", "CapabilityRow", "ModelCapabilities", "check_capabilities", "parse_capability_rows"]
 
-_Count = Annotated[int, Meta(ge=0)]
-_Length = Annotated[int, Meta(ge=1)]
+_NonNegative = Annotated[int, Meta(ge=0)]
+_Positive = Annotated[int, Meta(ge=1)]
 
 
 class ModelCapabilities(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -37,8 +37,8 @@ class ModelCapabilities(Value, frozen=True, kw_only=True, forbid_unknown_fields=
     thinking_off_effort: str | None = None  # the highest effort that is accepted while thinking is off
     adaptive: bool | None = None  # thinking without a fixed amount
     budgets: bool | None = None  # a thinking budget in tokens
-    min_budget: _Count | None = None
-    max_budget: _Count | None = None
+    min_budget: _NonNegative | None = None
+    max_budget: _NonNegative | None = None
     thinking_before_calls: bool | None = None  # with a budget, the last turn with calls must begin with its thinking
     efforts: tuple[str, ...] | None = None  # effort levels, ascending; () if there is no such parameter
     default_effort: str | None = None  # the level of a request without one
@@ -46,16 +46,20 @@ class ModelCapabilities(Value, frozen=True, kw_only=True, forbid_unknown_fields=
     refused_params: tuple[str, ...] | None = None  # names of `Params`
     refused_when_thinking: tuple[str, ...] | None = None  # the same, while the model reasons
     exclusive_params: tuple[str, ...] | None = None  # at most one of these; the first is kept
-    min_output: _Count | None = None  # minimum of max_tokens
+    min_output: _NonNegative | None = None  # minimum of max_tokens
     media: tuple[str, ...] | None = None  # kinds of media in messages
     result_media: tuple[str, ...] | None = None  # kinds of media in tool results
+    strict: bool | None = None  # strict tools
+    output_schemas: bool | None = None  # answers that match a JSON Schema
+    output_with_tools: bool | None = None  # a required form of the answer in a request with tools
+    json_mode: bool | None = None  # answers that are JSON, without a schema
     prefill: bool | None = None  # continues an assistant message at the end of a request
     signed_calls: bool | None = None  # requires its signature back with its calls
     name: str | None = None  # a regular expression for tool names
-    name_length: _Length | None = None
+    name_length: _Positive | None = None
     id: str | None = None  # a regular expression for call ids
-    id_length: _Length | None = None
-    tools: _Count | None = None  # maximum number of tools
+    id_length: _Positive | None = None
+    tools: _NonNegative | None = None  # maximum number of tools
 
 
 UNKNOWN_MODEL = ModelCapabilities()

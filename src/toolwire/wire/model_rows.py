@@ -170,6 +170,13 @@ _CLAUDE = (
         "2026-04-16",
         ModelCapabilities(refused_params=_SAMPLING),
     ),
+    # Structured outputs and strict tools: Opus 4.1, Sonnet 4.5, Haiku 4.5 and later.
+    _claude(
+        ("claude-3*", "claude-*-4", "claude-*-4-[02]*", "claude-4-*", "claude-[12]*", "claude-instant*"),
+        "build-with-claude/structured-outputs",
+        "2026-11-09",
+        ModelCapabilities(strict=False, output_schemas=False),
+    ),
     # "This model does not support assistant message prefill."
     _claude(
         ("claude-*-4-[678]*", *_SINCE_5),
@@ -320,6 +327,12 @@ _GPT = (
         ModelCapabilities(media=("image", "file")),
         (_CHAT,),
     ),
+    _gpt(
+        ("gpt-3.5*", "gpt-4", "gpt-4-*", "gpt-4o-2024-05-13", "o1-mini*", "o1-preview*"),
+        _GPT_DOCS + "guides/structured-outputs#supported-models",
+        "2026-08-22",
+        ModelCapabilities(output_schemas=False),
+    ),
     # gpt-oss on the servers whose documentation lists its levels
     CapabilityRow(
         ("gpt-oss-*",),
@@ -383,6 +396,17 @@ _GEMINI = (
         "2026-11-09",
         ModelCapabilities(thinking=False, efforts=()),
     ),
+    _gemini(
+        ("gemini-3*",), "https://github.com/crewAIInc/crewAI/pull/6973", "2026-08-20", ModelCapabilities(prefill=False)
+    ),
+    # "Function calling with a response mime type: 'application/json' is unsupported" (googleapis/python-genai#867);
+    # recorded: gemini.jsonl, gemini-3-flash-preview with both, status 200.
+    _gemini(
+        ("gemini-1*", "gemini-2*"),
+        _GEMINI_DOCS + "tool-combination",
+        "2026-11-09",
+        ModelCapabilities(output_with_tools=False),
+    ),
     # Thought signatures on function calls are checked since Gemini 3.
     _gemini(
         ("gemini-1*", "gemini-2*", "gemma-*"),
@@ -392,4 +416,16 @@ _GEMINI = (
     ),
 )
 
-ROWS: tuple[CapabilityRow, ...] = (*_CLAUDE, *_GPT, *_GEMINI)
+_OTHERS = (
+    # "This response_format type is unavailable now" (UKGovernmentBEIS/inspect_ai#4916, llm-exe/llm-exe#662)
+    CapabilityRow(
+        ("deepseek*",),
+        ModelCapabilities(output_schemas=False),
+        "https://api-docs.deepseek.com/guides/json_mode",
+        "2026-08-17",
+        ("openai_chat",),
+        ("deepseek",),
+    ),
+)
+
+ROWS: tuple[CapabilityRow, ...] = (*_CLAUDE, *_GPT, *_GEMINI, *_OTHERS)

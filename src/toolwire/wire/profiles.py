@@ -106,7 +106,7 @@ def _fit_features(can: Capabilities, model: ModelCapabilities) -> Capabilities:
     for field in ("media", "result_media"):
         if (kinds := getattr(model, field)) is not None:
             changes[field] = getattr(can, field) & frozenset(kinds)
-    for field in ("adaptive", "budgets", "prefill"):
+    for field in ("adaptive", "budgets", "json_mode", "output_schemas", "output_with_tools", "prefill", "strict"):
         if getattr(model, field) is False:
             changes[field] = False
     if model.signed_calls is False:

@@ -21,6 +21,7 @@ from gateway.hostile import (
     expect_error,
     gateway_to,
     path_of,
+    post,
     read_answer,
     recorded,
     request_bytes,
@@ -110,6 +111,24 @@ async def test_arguments_that_are_not_an_object_are_never_runnable(front, stream
                 _assert_nothing_to_run(answer.body, front, text)
             else:
                 expect_error(answer, front, 502)
+
+
+REPAIRED = {"models": {"mended": {"upstream": "openai_chat", "model": "m", "repair": "safe"}}}
+
+
+@pytest.mark.finding("G3a")
+@every_front
+@pytest.mark.parametrize("stream", [False, True])
+@run
+async def test_calls_are_repaired_before_they_are_checked_for_the_client(front, stream):
+    """A repair that comes after the check is too late for clients that get an object: the check ends in an error."""
+    text = '{"city": "Berlin",}'
+    reply = RawReply(chat_call_stream(text), headers=STREAM) if stream else RawReply(to_bytes(chat_call(text)))
+    async with gateway_to(reply, document=REPAIRED) as (gateway, _):
+        body = body_of(front, NEEDS_CITY, "mended", stream=stream)
+        answer = await post(gateway, path_of(front, "mended", stream=stream), body)
+        came = decode_answer(answer, front, stream=stream)
+    assert [(call.arguments, call.state) for call in came.calls] == [({"city": "Berlin"}, "complete")]
 
 
 @pytest.mark.finding("G13")

@@ -92,6 +92,7 @@ PLANTED = {
         tool(a=text(pattern="(a{1000}){1000}")),
         schema(patternProperties={"(?<!x)y": {"type": "string"}}),
     ],
+    "TW043": [schema(properties={"a": {"$ref": "#/$defs/P", "minLength": 2}}, **{"$defs": {"P": {"type": "string"}}})],
     "TQ01": [tool(description="Gets it.")],
     "TQ02": [tool(a={"type": "string"})],
     "TQ03": [tool()],

@@ -2,12 +2,14 @@
 
 import json
 from html.parser import HTMLParser
+from itertools import zip_longest
 
 import pytest
 
+from random_schemas import CORPUS, published_schemas
 from toolwire.audit.findings import RULES
 from toolwire.audit.targets import applies_to
-from toolwire.audit.tools import audit_tools
+from toolwire.audit.tools import audit_tools, rate_compatibility
 from toolwire.cli.main import main
 from toolwire.ir import Tool
 from toolwire.schema import DIALECTS, lower
@@ -75,6 +77,32 @@ def test_closed_object_is_portable():
         "additionalProperties": False,
     }
     assert portable(x=closed) == set()
+
+
+@pytest.mark.finding("S1")
+def test_schema_with_an_error_for_a_target_is_not_marked_as_accepted():
+    names = ["map", "reference", "undeclared", "list", "any"]
+    bad = [
+        {"type": "object", "properties": {"m": {"type": "object"}}},
+        {
+            "type": "object",
+            "properties": {"u": {"$ref": "#/$defs/u", "description": "text"}},
+            "$defs": {"u": {"type": "string"}},
+        },
+        {"type": "object", "required": ["b"]},
+        {"type": "object", "properties": {"a": {"type": "array"}}},
+        {"type": "object", "properties": {"a": {}}},
+    ]
+    schemas = [*bad, *(published_schemas(41) if CORPUS.exists() else ())]
+    seen = {name: set() for name in names}
+    for name, schema in zip_longest(names, schemas, fillvalue="published"):
+        tool = Tool("f", "Get it.", schema)
+        marks = rate_compatibility(tool)
+        for finding in audit_tools([tool], select=["TW02", "TW03", "TW04"]):
+            for target in RULES[finding.rule].providers if RULES[finding.rule].level == "error" else ():
+                assert target not in marks or marks[target].mark != "✓", (finding, target, schema)
+                seen.setdefault(name, set()).add((finding.rule, target))
+    assert ("TW031", "gemini") in seen["map"] and ("TW026", "gemini") in seen["undeclared"]
 
 
 def test_target_option_selects_columns_and_rules(tmp_path, capsys):

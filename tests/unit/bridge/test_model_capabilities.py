@@ -1,5 +1,6 @@
 """Requests obey the capability rows of their model: every row, every field."""
 
+import itertools
 import re
 
 import pytest
@@ -7,8 +8,8 @@ import pytest
 import toolwire
 from toolwire import Message, Request, Text, Tool, ToolCall, ToolChoice, ToolResult, prepare
 from toolwire.bridge.versions import encode_best_version
-from toolwire.ir import Media
-from toolwire.ir.request import Params, ReasoningConfig
+from toolwire.ir import Artefact, EncodeError, Media, Reasoning
+from toolwire.ir.request import OutputFormat, Params, ReasoningConfig
 from toolwire.wire import ModelCapabilities, capabilities_for, explain_capabilities, get
 from toolwire.wire.capability_rows import UNKNOWN_MODEL
 from toolwire.wire.model_rows import ROWS
@@ -189,7 +190,7 @@ def check_effort_with_tools(wire, known):
 def check_prefill(wire, known):
     messages = (USER, Message("assistant", (Text("a"),)), Message("system", (Text("b"),)))
     body, _ = fitted(wire, Request("m", messages), known)
-    assert known.prefill or body["messages"][-1]["role"] != "assistant"
+    assert known.prefill or body.get("messages", body.get("contents"))[-1]["role"] == "user"
 
 
 def check_signed_calls(wire, known):
@@ -213,6 +214,39 @@ def check_names(wire, known):
     assert len(sent) <= (known.id_length or 64)
 
 
+def check_strict(wire, known):
+    tool = Tool("look", input_schema={"type": "object", "properties": {"a": {"type": "string"}}}, strict=True)
+    body, losses = fitted(wire, Request("m", (USER,), (tool,)), known)
+    assert ("'strict': True" in str(body)) == known.strict
+    assert any("strict" in loss.concept for loss in losses) == (not known.strict)
+
+
+def check_output(wire, known):
+    schema = {"type": "object", "properties": {"a": {"type": "string"}}}
+    for output, tools in itertools.product(
+        (OutputFormat("json"), OutputFormat("json_schema", schema, "a")), ((), (TOOL,))
+    ):
+        body, losses = fitted(wire, Request("m", (USER,), tools, output=output), known)
+        enforced = output_of(wire, body)
+        assert known.output_schemas is not False or enforced != "json_schema"
+        assert known.output_with_tools is not False or not tools or enforced is None
+        assert known.json_mode is not False or enforced != "json"
+        if enforced != output.kind:
+            assert any(loss.path.startswith("/output") for loss in losses)
+
+
+def output_of(wire, body):
+    """The form of the answer that the body requires: None, "json" or "json_schema"."""
+    if wire == "gemini":
+        config = body.get("generationConfig", {})
+        schema = config.get("responseJsonSchema") or config.get("responseSchema")
+        return "json_schema" if schema else "json" if config.get("responseMimeType") == "application/json" else None
+    form = (
+        body.get("response_format") or body.get("text", {}).get("format") or body.get("output_config", {}).get("format")
+    )
+    return None if form is None else {"json_object": "json", "text": None}.get(form["type"], form["type"])
+
+
 CHECKS = {
     "system": check_system,
     "forced_choice": check_forced,
@@ -234,6 +268,10 @@ CHECKS = {
     "min_output": check_min_output,
     "media": check_media,
     "result_media": check_result_media,
+    "strict": check_strict,
+    "output_schemas": check_output,
+    "output_with_tools": check_output,
+    "json_mode": check_output,
     "prefill": check_prefill,
     "signed_calls": check_signed_calls,
     "name": check_names,
@@ -256,6 +294,7 @@ def test_request_obeys_every_known_capability(wire, vendor, model):
 DESCRIBED = {
     "system": ("anthropic", {"system": "after_user"}),
     "result_media": ("gemini", {"result_media": ()}),
+    "json_mode": ("openai_chat", {"json_mode": False}),
     "name": ("openai_chat", {"name": "[a-zA-Z_][a-zA-Z0-9_]*"}),
     "name_length": ("openai_chat", {"name_length": 12}),
     "id": ("openai_chat", {"id": "[a-zA-Z0-9]{9}", "id_length": 9}),
@@ -459,3 +498,55 @@ def test_best_version_carries_sampling_parameters_that_the_model_accepts():
         assert bool([*prepared.losses, *losses]) == (model == "claude-opus-5")
     plain = prepare(Request("claude-sonnet-4-5", (USER,), params=Params(max_tokens=9)), "anthropic").request
     assert encode_best_version(plain, get("anthropic"))[0].version == "2026-10-21"
+
+
+# constraints of the wires that depend on the settings of the request
+
+
+def test_thinking_off_leaves_no_effort_that_the_model_refuses():
+    request = Request("claude-sonnet-4-5", (USER,), reasoning=ReasoningConfig("off", "high"))
+    body, _ = fitted("anthropic", request, None)
+    assert (body["thinking"], "output_config" in body) == ({"type": "disabled"}, False)
+    for model, config in (("gemini-2.5-flash", {"thinkingBudget": 0}), ("gemini-2.5-pro", {"thinkingBudget": 128})):
+        body, _ = fitted("gemini", Request(model, (USER,), reasoning=ReasoningConfig("off", "high")), None)
+        assert body["generationConfig"]["thinkingConfig"] == config
+    request = Request("claude-sonnet-5-5", (USER,), reasoning=ReasoningConfig("off", "max", visible=True))
+    body, _ = fitted("anthropic", request, None)
+    assert (body["thinking"], body["output_config"]) == ({"type": "between_tools"}, {"effort": "high"})
+
+
+def test_thinking_is_left_off_if_an_assistant_message_is_continued():
+    messages = (USER, Message("assistant", (Text("The answer is"),)))
+    body, losses = fitted(
+        "anthropic", Request("claude-sonnet-4-5", messages, reasoning=ReasoningConfig("auto", "low")), None
+    )
+    assert "thinking" not in body
+    assert any(loss.concept == "thinking" and loss.action == "dropped" for loss in losses)
+
+
+def test_assistant_message_before_blank_messages_is_not_left_at_the_end():
+    thinking = Reasoning("b", artefacts=(Artefact("anthropic", "signature", "c2ln"),))
+    for last in ((Text("a"),), (thinking,), (thinking, Text("a"))):
+        messages = (USER, Message("assistant", last), Message("user", ()), Message("system", (Text(""),)))
+        body, losses = fitted("anthropic", Request("claude-opus-4-8", messages), None)
+        assert [message["role"] for message in body["messages"]] == ["user", "assistant", "user"]
+        assert any(loss.action == "rewritten" and loss.path == "/messages/3" for loss in losses)
+
+
+@pytest.mark.parametrize("part", [Text("a"), Reasoning("b")])
+def test_assistant_message_at_the_end_is_refused_where_the_model_cannot_continue_it(part):
+    with pytest.raises(EncodeError, match="cannot continue"):
+        prepare(Request("claude-opus-4-8", (USER, Message("assistant", (part, Text("The answer is"))))), "anthropic")
+
+
+@pytest.mark.parametrize("wire", ["openai_chat", "openai_responses", "anthropic"])
+@pytest.mark.parametrize(
+    ("kind", "media_type", "is_sent"), [("file", "audio/wav", False), ("image", "application/pdf", True)]
+)
+def test_media_are_sent_as_the_kind_of_their_content(wire, kind, media_type, is_sent):
+    model = {"anthropic": "claude-opus-5"}.get(wire, "gpt-5.6")
+    media = Media(kind, media_type, data="aGk=", name="x")
+    body, losses = fitted(wire, Request(model, (Message("user", (Text("see"), media)),)), None)
+    assert ("aGk=" in str(body)) == is_sent
+    assert "image" not in str(body)
+    assert bool([loss for loss in losses if loss.severity == "error"]) == (not is_sent)

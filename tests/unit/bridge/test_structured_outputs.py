@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from output_schemas import SCHEMAS
 
 from toolwire import translate, translate_stream
+from toolwire.audit import check_body
 from toolwire.bridge.lift_output import OutputLifter
 from toolwire.bridge.preparation import prepare
 from toolwire.ir.events import ResponseEnd, ResponseStart, StreamFault, TextDelta, TextEnd, TextStart
@@ -25,7 +26,7 @@ from toolwire.schema.fits import json_equal
 from toolwire.schema.lowering import lower
 from toolwire.testing.instances import instances
 from toolwire.testing.preservation import check_preservation
-from toolwire.wire import get
+from toolwire.wire import capabilities_for, get
 
 WIRES = ("anthropic", "gemini", "ollama", "openai_chat", "openai_responses")
 PAIRS = [(source, target) for source in WIRES for target in WIRES if source != target]
@@ -73,6 +74,7 @@ def lift(lowered, text: str, size: int) -> tuple[str, bool]:
 
 
 @pytest.mark.finding("G4")
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", SCHEMAS)
 @pytest.mark.parametrize(("source", "target"), PAIRS)
 def test_sent_schemas_conform_to_the_target(source: str, target: str, name: str) -> None:
@@ -84,6 +86,32 @@ def test_sent_schemas_conform_to_the_target(source: str, target: str, name: str)
         assert violations(sent["schema"], dialect) == []
         for loss in translation.losses:
             resolve(body, loss.path)  # every pointer exists
+
+
+TARGET_MODELS = {
+    "anthropic": ("claude-opus-4-8", "claude-sonnet-4-5", "claude-sonnet-4-0"),
+    "gemini": ("gemini-3-pro", "gemini-2.5-flash"),
+    "ollama": ("llama3.3",),
+    "openai_chat": ("gpt-5", "gpt-4o"),
+    "openai_responses": ("gpt-5", "gpt-4o"),
+}
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize(("source", "target"), PAIRS)
+def test_no_provider_rejects_the_form_of_the_answer(source: str, target: str) -> None:
+    """`check_body` has the documented constraints of the providers, written independently of the dialects."""
+    outputs = [
+        OutputFormat("json_schema", schema, "a b", "c", strict)
+        for schema in SCHEMAS.values()
+        for strict in (True, None)
+    ]
+    for output in (OutputFormat("json"), *outputs):
+        for tools in ((), (Tool("f", input_schema=SCHEMAS["plain"], strict=True),)):
+            body = body_of(source, output, tools=tools)
+            for model in TARGET_MODELS[target]:
+                sent = translate(body, source=source, target=target, model=model).body
+                assert check_body(sent, target, model) == []
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
@@ -374,6 +402,47 @@ def test_a_form_that_excludes_tools_is_stated_in_the_instructions() -> None:
 
 
 @pytest.mark.parametrize(
+    ("target", "vendor", "model", "enforced"),
+    [
+        ("anthropic", None, "claude-sonnet-4-5", True),
+        ("anthropic", None, "claude-opus-4-1", True),
+        ("anthropic", None, "claude-opus-5-5", True),
+        ("anthropic", None, "claude-opus-4-20250514", False),
+        ("anthropic", None, "claude-sonnet-4-0", False),
+        ("anthropic", None, "claude-3-7-sonnet-latest", False),
+        ("anthropic", None, "my-model", True),
+        ("openai_chat", "deepseek", "deepseek-chat", False),
+        ("openai_chat", "groq", "deepseek-r1", True),
+        ("gemini", None, "gemini-2.5-flash", True),
+    ],
+)
+def test_models_without_structured_outputs_get_instructions(
+    target: str, vendor: str | None, model: str, enforced: bool
+) -> None:
+    capabilities = capabilities_for(target, model, vendor=vendor)
+    request = Request(model, USER, output=OutputFormat("json_schema", SCHEMAS["plain"], strict=True))
+    prepared = prepare(request, target, capabilities=capabilities)
+    assert (prepared.request.output == request.output) is enforced
+    assert (len(prepared.request.messages) == 1) is enforced
+
+
+@pytest.mark.parametrize(("model", "enforced"), [("gemini-2.5-flash", False), ("gemini-3-pro", True), ("other", True)])
+def test_gemini_accepts_a_form_of_the_answer_with_tools_since_version_3(model: str, enforced: bool) -> None:
+    tools = (Tool("f", input_schema=SCHEMAS["plain"]),)
+    for output in (OutputFormat("json"), OutputFormat("json_schema", SCHEMAS["plain"], strict=True)):
+        prepared = prepare(Request(model, USER, tools, output=output), "gemini")
+        assert prepared.request.output == (output if enforced else None)
+
+
+def test_strict_tools_of_models_that_have_none_are_relaxed() -> None:
+    tool = Tool("f", input_schema=SCHEMAS["plain"], strict=True)
+    prepared = prepare(Request("claude-3-7-sonnet-latest", USER, (tool,)), "anthropic")
+    assert prepared.request.tools[0].strict is None
+    assert [loss.path for loss in prepared.losses] == ["/tools/0/strict"]
+    assert prepare(Request("claude-sonnet-4-5", USER, (tool,)), "anthropic").request.tools[0].strict is True
+
+
+@pytest.mark.parametrize(
     ("name", "legal"), [("my schema", False), ("x" * 90, False), ("größe", False), ("ok_1-2", True)]
 )
 @pytest.mark.parametrize("target", ["openai_chat", "openai_responses"])
@@ -384,6 +453,16 @@ def test_names_are_legal_on_openai(target: str, name: str, legal: bool) -> None:
     assert sent.isascii() and 1 <= len(sent) <= 64 and " " not in sent
     assert (sent == name) is legal
     assert [loss.path for loss in prepared.losses] == ([] if legal else ["/output/name"])
+
+
+@pytest.mark.parametrize("target", WIRES)
+def test_the_description_reaches_the_model(target: str) -> None:
+    schema = {**SCHEMAS["plain"], "description": "Of one city."}
+    prepared = prepare(Request("m", USER, output=OutputFormat("json_schema", schema, "a", "A forecast.")), target)
+    sent = json.dumps(get(target).encode_request(prepared.request).body)
+    assert "A forecast." in sent and "Of one city." in sent
+    moved = [loss.path for loss in prepared.losses if loss.action == "moved"]
+    assert moved == ([] if target.startswith("openai") else ["/output/description"])
 
 
 def test_optional_properties_of_answer_and_tools_share_one_budget() -> None:

@@ -32,14 +32,14 @@ def assert_agreement(schema):
         assert row.whole or not serious, (row.name, schema, serious)
 
 
-@pytest.mark.case("S1")
+@pytest.mark.finding("S1")
 @settings(max_examples=40)
 @given(schema=documents())
 def test_random_schema_conforms_only_if_lowering_changes_nothing(schema):
     assert_agreement(schema)
 
 
-@pytest.mark.case("S1")
+@pytest.mark.finding("S1")
 def test_published_schema_conforms_only_if_lowering_changes_nothing():
     if not CORPUS.exists():
         pytest.skip("the corpus is not here")
@@ -47,7 +47,7 @@ def test_published_schema_conforms_only_if_lowering_changes_nothing():
         assert_agreement(schema)
 
 
-@pytest.mark.case("S1")
+@pytest.mark.finding("S1")
 @pytest.mark.parametrize("root", [{}, {"additionalProperties": False}])
 def test_free_form_object_becomes_entries_for_gemini(root):
     schema = {"type": "object", "properties": {"m": {"type": "object"}}, **root}
@@ -57,7 +57,7 @@ def test_free_form_object_becomes_entries_for_gemini(root):
     assert lowered.losses
 
 
-@pytest.mark.case("S1")
+@pytest.mark.finding("S1")
 @pytest.mark.parametrize(
     ("inner", "names"),
     [
@@ -90,7 +90,7 @@ def test_recursive_definition_does_not_conform_to_anthropic_strict():
     assert "$ref" not in json.dumps(lower(schema, "anthropic_strict").schema)
 
 
-@pytest.mark.case("S11")
+@pytest.mark.finding("S11")
 @pytest.mark.parametrize("row", [row for row in ROWS if row.declared_required], ids=lambda row: row.name)
 @pytest.mark.parametrize("properties", [{}, {"properties": {}}, {"properties": {"a": {"type": "string"}}}])
 def test_undeclared_required_property_is_declared(properties, row):
@@ -112,7 +112,7 @@ REFERENCE = {"$ref": "#/$defs/unit", "description": "the unit of the answer"}
 UNIT = {"type": "string", "enum": ["C", "F"], "description": "a unit"}
 
 
-@pytest.mark.case("S12")
+@pytest.mark.finding("S12")
 @pytest.mark.parametrize("row", [row for row in ROWS if not row.ref_siblings], ids=lambda row: row.name)
 @pytest.mark.parametrize(
     "definition",
@@ -144,7 +144,7 @@ def test_description_beside_a_reference_survives(definition, row):
         assert "$ref" not in lowered.schema["properties"]["u"]
 
 
-@pytest.mark.case("S12")
+@pytest.mark.finding("S12")
 def test_assertion_beside_a_kept_reference_is_stated_and_reported():
     schema = {
         "type": "object",
@@ -159,7 +159,7 @@ def test_assertion_beside_a_kept_reference_is_stated_and_reported():
         assert [loss.path for loss in lowered.losses if loss.severity == "warning"] == ["/properties/u/not"]
 
 
-@pytest.mark.case("S12")
+@pytest.mark.finding("S12")
 def test_reference_at_the_root_is_accepted_for_answers_of_gemini():
     """Recorded with status 200: a root with `$ref`, `title` and `$defs`."""
     tree = {

@@ -67,7 +67,7 @@ def test_patterns_are_intersected_by_key(schema, value, name):
     assert_round_trip(schema, value, name)
 
 
-@pytest.mark.case("S6")
+@pytest.mark.finding("S6")
 @pytest.mark.parametrize("name", STRICT)
 @pytest.mark.parametrize(
     ("schema", "value"),
@@ -96,7 +96,7 @@ def test_open_object_stays_open(schema, value, name):
     assert_round_trip(schema, value, name)
 
 
-@pytest.mark.case("S6")
+@pytest.mark.finding("S6")
 @pytest.mark.parametrize("name", STRICT)
 def test_closed_object_stays_closed(name):
     schema = of({"properties": {"a": WHOLE}, "additionalProperties": False}, {"additionalProperties": True})
@@ -137,7 +137,7 @@ def random_object(chance):
     return out
 
 
-@pytest.mark.case("S6")
+@pytest.mark.finding("S6")
 @pytest.mark.parametrize("seed", range(40))
 def test_random_intersection_is_exact_or_reported(seed):
     """Keys that no part mentions are left out: an object with properties is meant to have no others."""

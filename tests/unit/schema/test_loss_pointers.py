@@ -20,14 +20,14 @@ def assert_exact(schema):
                 assert split(loss.path)[-1:] == [loss.concept], (name, str(loss), schema)
 
 
-@pytest.mark.case("S13")
+@pytest.mark.finding("S13")
 @settings(max_examples=40)
 @given(schema=documents())
 def test_losses_of_random_schemas_point_at_their_keyword(schema):
     assert_exact(schema)
 
 
-@pytest.mark.case("S13")
+@pytest.mark.finding("S13")
 def test_losses_of_published_schemas_point_at_their_keyword():
     if not CORPUS.exists():
         pytest.skip("the corpus is not here")
@@ -35,7 +35,7 @@ def test_losses_of_published_schemas_point_at_their_keyword():
         assert_exact(schema)
 
 
-@pytest.mark.case("S13")
+@pytest.mark.finding("S13")
 @pytest.mark.parametrize(
     ("schema", "name", "path"),
     [

@@ -21,7 +21,7 @@ def warnings(lowered):
     return {loss.path for loss in lowered.losses if loss.severity == "warning"}
 
 
-@pytest.mark.case("S5")
+@pytest.mark.finding("S5")
 @settings(max_examples=40)
 @given(schema=documents())
 def test_every_keyword_applies_to_the_type_beside_it(schema):
@@ -36,7 +36,7 @@ def test_every_keyword_applies_to_the_type_beside_it(schema):
             assert set(node.get("required", ())) <= set(node.get("properties", ())), (row.name, at)
 
 
-@pytest.mark.case("S5")
+@pytest.mark.finding("S5")
 @pytest.mark.parametrize("name", ["gemini", "openai_strict", "gemini_output"])
 def test_bounds_of_a_map_become_bounds_of_its_entries(name):
     counts = {"type": "object", "additionalProperties": {"type": "integer"}, "minProperties": 1, "maxProperties": 4}
@@ -47,7 +47,7 @@ def test_bounds_of_a_map_become_bounds_of_its_entries(name):
     assert not warnings(lowered)
 
 
-@pytest.mark.case("S5")
+@pytest.mark.finding("S5")
 def test_bounds_of_a_map_that_entries_cannot_express_are_reported():
     counts = {"type": "object", "additionalProperties": {"type": "integer"}, "minProperties": 2, "maxProperties": 4}
     assert warnings(lower(of(counts), "gemini")) == {"/properties/v/minProperties"}  # a repeated key counts twice
@@ -56,7 +56,7 @@ def test_bounds_of_a_map_that_entries_cannot_express_are_reported():
     assert "maxProperties: 4" in lowered.schema["properties"]["v"]["description"]
 
 
-@pytest.mark.case("S5")
+@pytest.mark.finding("S5")
 def test_bounds_of_an_object_with_a_list_for_other_keys_are_reported():
     counts = {
         "type": "object",
@@ -69,7 +69,7 @@ def test_bounds_of_an_object_with_a_list_for_other_keys_are_reported():
     assert warnings(lowered) == {"/properties/v/minProperties"}
 
 
-@pytest.mark.case("S5")
+@pytest.mark.finding("S5")
 @pytest.mark.parametrize("name", STRICT)
 def test_length_of_a_tuple_is_kept_in_its_object(name):
     pair = {
@@ -89,7 +89,7 @@ def test_length_of_a_tuple_is_kept_in_its_object(name):
     assert lowered.lift(lowered.encode({"v": [1, "a", "b"]})) == {"v": [1, "a", "b"]}
 
 
-@pytest.mark.case("S5")
+@pytest.mark.finding("S5")
 @pytest.mark.parametrize(
     ("schema", "default"),
     [
@@ -109,7 +109,7 @@ def test_default_has_the_form_of_the_rewritten_value(schema, default, name):
     assert lowered.lift({"v": written["default"]}) == {"v": default}
 
 
-@pytest.mark.case("S5")
+@pytest.mark.finding("S5")
 def test_annotations_of_a_union_without_a_place_are_reported():
     union = {"anyOf": [{"type": "string"}, {"type": "integer"}], "title": "T", "default": 1, "description": "text"}
     lowered = lower(of(union), "gemini")
@@ -117,7 +117,7 @@ def test_annotations_of_a_union_without_a_place_are_reported():
     assert "/properties/v/title" in {loss.path for loss in lowered.losses}
 
 
-@pytest.mark.case("S5")
+@pytest.mark.finding("S5")
 def test_keyword_of_another_type_is_dropped_with_a_loss():
     lowered = lower(
         of({"type": "array", "items": {"type": "string"}, "minProperties": 2, "uniqueItems": True}), "gemini"
@@ -134,7 +134,7 @@ def test_values_of_an_enum_that_other_keywords_exclude_are_not_sent():
 BIG = 1234567890123456789012
 
 
-@pytest.mark.case("S2")
+@pytest.mark.finding("S2")
 @pytest.mark.parametrize(
     ("bounds", "accepted", "refused"),
     [
@@ -162,7 +162,7 @@ def test_open_side_of_an_integer_stays_open(bounds, accepted, refused):
     assert not warnings(lowered)
 
 
-@pytest.mark.case("S2")
+@pytest.mark.finding("S2")
 @pytest.mark.parametrize(
     "schema",
     [

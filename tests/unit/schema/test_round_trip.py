@@ -169,3 +169,15 @@ def test_assertions_about_a_renamed_property_are_reported_as_a_loss(assertion):
     assert Validator(schema).accepts(value)
     assert round_trip(schema, value, "anthropic") == value
     assert any(loss.severity == "warning" for loss in lower(schema, "anthropic").losses)
+
+
+@pytest.mark.parametrize("name", [*STRICT, "portable"])
+def test_wrapper_of_null_does_not_collide_with_a_property_of_a_nested_union(name):
+    inner = {"type": "object", "properties": {"value": {"type": "string", "nullable": True}}, "required": ["value"]}
+    schema = {
+        "type": "object",
+        "properties": {"v": {"oneOf": [{"type": "string"}, inner], "nullable": True}},
+        "required": ["v"],
+    }
+    for value in (None, "a", {"value": "null"}, {"value": None}):
+        assert round_trip(schema, {"v": value}, name) == {"v": value}

@@ -192,8 +192,17 @@ def test_overlapping_token_counts_keep_their_sum_on_anthropic():
 
 
 def test_response_without_a_stop_reason_gets_one_on_another_wire():
-    queued = {"id": "r", "object": "response", "created_at": 1, "model": "m", "status": "queued", "output": []}
-    translation = toolwire.translate(queued, source="openai_responses", target="openai_chat", kind="response")
+    content = [{"type": "output_text", "text": "It will", "annotations": []}]
+    item = {"type": "message", "id": "i", "role": "assistant", "status": "in_progress", "content": content}
+    running = {
+        "id": "r",
+        "object": "response",
+        "created_at": 1,
+        "model": "m",
+        "status": "in_progress",
+        "output": [item],
+    }
+    translation = toolwire.translate(running, source="openai_responses", target="openai_chat", kind="response")
     assert translation.body["choices"][0]["finish_reason"] == "stop"
     assert "stop reason unknown" in {loss.concept for loss in translation.losses}
 

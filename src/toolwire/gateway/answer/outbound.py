@@ -104,14 +104,17 @@ def make_outbound(
     `modified` is the request with additions of the gateway, if there are any; `gateway_tools` runs the gateway's tools.
     """
     endpoint = target.upstream.endpoint(target.model)
-    request = client_request.request_for(endpoint) if modified is None else modified
-    if gateway_tools is not None or target.row.retrieve or not _keeps_body(client_request, target, endpoint):
-        return TranslatedRequest(client_request, request, target, gateway_tools)
-    is_changed = modified is not None or client_request.is_rebuilt
-    body = _same_wire_body(client_request, request if is_changed else None, endpoint)
-    if target.row.repair is None and not client_request.records_at(target.upstream):
-        return PassThroughRequest(client_request, endpoint, body)
-    return TranslatedRequest(client_request, request, target, same_wire_body=body)
+    if modified is None and client_request.is_rebuilt:
+        modified = client_request.request_for(endpoint)
+    keeps_body = _keeps_body(client_request, target, endpoint)
+    if gateway_tools is None and not target.row.retrieve and keeps_body:
+        body = _same_wire_body(client_request, modified, endpoint)
+        if target.row.repair is None and not client_request.records_at(target.upstream):
+            return PassThroughRequest(client_request, endpoint, body)  # which need not be decodable
+    else:
+        body = None
+    request = client_request.request if modified is None else modified
+    return TranslatedRequest(client_request, request, target, gateway_tools, same_wire_body=body)
 
 
 def _same_wire_body(client_request: ClientRequest, restored: Request | None, endpoint: Endpoint) -> bytes:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
+from msgspec.structs import replace
+
 from ...ir.errors import ProtocolError
 from ...ir.events import (
     ArgumentEnd,
@@ -51,7 +53,7 @@ _MAX_DIAGNOSTICS = 100
 
 
 _ItemKind: TypeAlias = Literal["", "text", "reasoning"]
-_Checkpoint: TypeAlias = tuple[int, int, _ItemKind, int, list[str], int]
+_Checkpoint: TypeAlias = tuple[int, int, _ItemKind, int, list[str], int, int]
 
 
 class Diagnostic(Value, frozen=True):
@@ -70,6 +72,8 @@ class EventBuilder:
         self.diagnostics: list[Diagnostic] = []
         self.calls = 0
         self.in_call = False
+        self.holds_ends = False  # calls end with the turn, because text after them may show that they are invalid
+        self._ends: list[CallEnd] = []  # of complete calls, held
         self._first_call = first_call  # the number in the first generated id
         self._events: list[Event] = []
         self._items = 0  # number of items so far; the key of the next one
@@ -92,7 +96,8 @@ class EventBuilder:
 
     def hold(self) -> None:
         """Hold the following events, because they may have to be dropped."""
-        state = (self._items, self._key, self._open, self.calls, list(self._space), len(self.diagnostics))
+        notes, ends = len(self.diagnostics), len(self._ends)
+        state = (self._items, self._key, self._open, self.calls, list(self._space), notes, ends)
         self._held = (self._events, state)
         self._events = []
 
@@ -106,8 +111,9 @@ class EventBuilder:
         """Drop the held events, as if they had never been written."""
         assert self._held is not None
         self._events, state = self._held
-        self._items, self._key, self._open, self.calls, self._space, notes = state
+        self._items, self._key, self._open, self.calls, self._space, notes, ends = state
         del self.diagnostics[notes:]
+        del self._ends[ends:]
         self._held = None
 
     def add_diagnostic(self, code: DiagnosticCode, position: int, detail: str) -> None:
@@ -236,6 +242,11 @@ class EventBuilder:
             self._open = "text"
             self._events += (TextStart(self._key), TextDelta.of(self._key, "".join(self._space)))
         self._end_item()
+        self._events += self._ends
+
+    def invalidate_calls(self) -> None:
+        """Mark the calls so far as invalid: their values are not those that the model meant."""
+        self._ends = [replace(end, arguments=None, raw=_text_of(end), state="invalid") for end in self._ends]
 
     def _final_state(self, state: CallState, position: int) -> CallState:
         """Return `invalid` for a complete call that `mark_invalid` marked, with a diagnostic."""
@@ -250,7 +261,10 @@ class EventBuilder:
             self.add_diagnostic("truncated", position, "the text ends inside a call")
         elif end.state == "invalid" and not self._flaw:
             self.add_diagnostic("invalid_arguments", position, "the arguments are not a JSON object")
-        self._events.append(end)
+        if self.holds_ends and end.state == "complete":
+            self._ends.append(end)
+        else:
+            self._events.append(end)
         self.in_call = False
 
     def _emit_delta(self, piece: str) -> None:
@@ -267,3 +281,7 @@ class EventBuilder:
         elif self._open == "reasoning":
             self._events.append(ReasoningEnd(self._key))
         self._open = ""
+
+
+def _text_of(end: CallEnd) -> str:
+    return dumps(end.arguments or {}) if end.raw is None else end.raw

@@ -64,6 +64,7 @@ class _TurnParser:
         own = (*self.strong, *self.opens, *self.opens.values(), *form.noise, *form.halts)
         self.foreign = foreign_markers(own)  # tags of other formats, which are reported
         self.closers = form.calls.closers()
+        turn.writer.holds_ends = bool(self.closers)
         inline = form.calls.inline_openers(turn.offered)
         self.bare_json = _BARE_JSON if turn.offered and not {"{", "["} & set(self.weak) else ()
         thoughts = (*self.opens, *self.opens.values())
@@ -114,10 +115,18 @@ class _TurnParser:
         if found in self.foreign:
             writer.add_diagnostic("other_format", reader.position, f"{found!r} belongs to another format")
         elif found in self.closers and writer.calls:
-            writer.add_diagnostic(
-                "malformed", reader.position, f"{found!r} closes nothing; a value may have been truncated before it"
-            )
+            self._report_stray_closer(found)
         self._emit_text(found)
+
+    def _report_stray_closer(self, found: str) -> None:
+        """Report a closer outside a call. A value contained the format's own tags, so the calls before it are invalid."""
+        writer = self.turn.writer
+        writer.add_diagnostic(
+            "malformed",
+            self.turn.reader.position,
+            f"{found!r} closes nothing; a value may have been truncated before it",
+        )
+        writer.invalidate_calls()
 
     def _read_bare_json(self, opening: str) -> Parsing[None]:
         """Report an object that names an offered tool, in a format whose calls do not look like that."""
@@ -223,6 +232,8 @@ class _TurnParser:
         dropped: list[str] = []
         yield from self.turn.reader.read_until(terminals(), dropped.append)
         text = "".join(dropped)
+        if stray := next((closer for closer in self.closers if closer in text), None):
+            self._report_stray_closer(stray)
         if text.strip():
             self.turn.writer.add_diagnostic(
                 "after_stop", self.turn.reader.position - len(text), f"{reason}: {text[:200]!r}"

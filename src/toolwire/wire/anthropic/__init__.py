@@ -85,6 +85,7 @@ _OLD = WireCodec(
         effort_and_budget=True,
         adaptive=True,
         forced_with_budget=False,
+        prefill_with_thinking=False,
         json_mode=False,
     ),
     path=fixed_path("/v1/messages"),
@@ -106,7 +107,7 @@ _OLD = WireCodec(
 
 CODEC = replace(
     _OLD,
-    capabilities=replace(_OLD.capabilities, system_anywhere=True),
+    capabilities=replace(_OLD.capabilities, system_after_user=True),
     encode_request=_request_encoder(_NEW_VERSION),
     version=_NEW_VERSION,
     headers={"anthropic-version": _NEW_VERSION},

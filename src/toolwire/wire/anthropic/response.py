@@ -30,6 +30,7 @@ from .blocks import NAME, read_block, write_block
 from .fault import read_fault
 
 __all__ = [
+    "ONE_CHOICE",
     "decode_response",
     "encode_response",
     "read_stop",
@@ -41,6 +42,7 @@ __all__ = [
     "write_usage",
 ]
 
+ONE_CHOICE = "an Anthropic answer has only one choice"
 _FORM = "anthropic~"
 _KNOWN = frozenset({"id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "stop_details", "usage"})
 _CONSTANT = ("type", "role")
@@ -197,8 +199,7 @@ def encode_response(response: Response, request: Request | None = None) -> Encod
     if response.created is not None:
         losses.add("/created", "created", "dropped", "Anthropic answers have no timestamp", "info")
     if response.alternatives:
-        detail = "an Anthropic answer has only one choice"
-        losses.add("/alternatives", "alternatives", "dropped", detail, "error")
+        losses.add("/alternatives", "alternatives", "dropped", ONE_CHOICE, "error")
     out: Object = {
         "id": response.id,
         "type": "message",
@@ -221,8 +222,8 @@ def write_answer_block(part: Part, losses: Losses, path: str) -> Object | None:
         return None
     if isinstance(part, Reasoning) and not any(artefact.provider == NAME for artefact in part.artefacts):
         if part.artefacts:
-            losses.add(f"{path}/artefacts", "artefact of reasoning", "dropped", "it belongs to another provider")
-        text = part.text or "\n\n".join(part.summary)
+            losses.add(f"{path}/artefacts", "artefact", "dropped", "it belongs to another provider")
+        text = part.joined_text
         if part.summary:
             losses.add(f"{path}/summary", "reasoning summary", "rewritten", "Anthropic thinking is plain text", "info")
         if not text:

@@ -34,7 +34,7 @@ from ..base_encoder import BaseStreamEncoder
 from ..fields import write_extra
 from .blocks import NAME, PROVIDER
 from .fault import write_fault
-from .response import report_last_call, report_truncated, write_answer_block, write_stop, write_usage
+from .response import ONE_CHOICE, report_last_call, report_truncated, write_answer_block, write_stop, write_usage
 
 __all__ = ["MessagesStreamEncoder"]
 
@@ -110,8 +110,7 @@ class MessagesStreamEncoder(BaseStreamEncoder):
         if type(event) in _STARTS:
             if self._positions[event.key][0]:  # type: ignore[union-attr]
                 self._dropped.add(event.key)  # type: ignore[union-attr]
-                detail = "an Anthropic answer has only one choice"
-                self.losses.add("/alternatives", "alternatives", "dropped", detail, "error")
+                self._report_alternatives(ONE_CHOICE)
             else:
                 self._last_key = key
         if key in self._dropped:
@@ -189,7 +188,11 @@ class MessagesStreamEncoder(BaseStreamEncoder):
         """Write a thinking fragment; the first one opens the block, a new summary section adds a blank line."""
         if event.section is not None:
             self.losses.add(
-                self._part_path(event.key), "reasoning summary", "rewritten", "Anthropic thinking is plain text", "info"
+                f"{self._part_path(event.key)}/summary",
+                "reasoning summary",
+                "rewritten",
+                "Anthropic thinking is plain text",
+                "info",
             )
         opening, gap = b"", b""
         if not self._delta_prefix:
@@ -222,7 +225,9 @@ class MessagesStreamEncoder(BaseStreamEncoder):
         """Open a `tool_use` block; an empty `_delta_prefix` makes `_call_delta` collect the text of a freeform call."""
         self._freeform = []
         if event.namespace is not None:
-            self.losses.add(self._part_path(event.key), "namespace", "dropped", "Anthropic calls have no namespace")
+            self.losses.add(
+                f"{self._part_path(event.key)}/namespace", "namespace", "dropped", "Anthropic calls have no namespace"
+            )
         block = {"type": "tool_use", "id": event.id, "name": event.name, "input": {}}
         out = self._open_block(write_extra(block, event.extra, NAME), b"input_json_delta", b"partial_json")
         if event.kind == "freeform":
@@ -262,13 +267,17 @@ class MessagesStreamEncoder(BaseStreamEncoder):
 
     def _report_foreign(self, event: TextEnd | ReasoningEnd | CallEnd) -> None:
         if any(artefact.provider != PROVIDER for artefact in event.artefacts):
-            self.losses.add(self._part_path(event.key), "artefact", "dropped", "it belongs to another provider")
+            self.losses.add(
+                f"{self._part_path(event.key)}/artefacts", "artefact", "dropped", "it belongs to another provider"
+            )
 
     def _fail(self, event: StreamFault) -> bytes:
         return b"event: error\ndata: " + to_bytes(write_fault(event.fault)) + b"\n\n"
 
     def _end(self, event: ResponseEnd) -> bytes:
         """Write `message_delta` with stop reason and usage, then `message_stop`; `container` is in the delta."""
+        if len(event.stops) > 1:
+            self._report_alternatives(ONE_CHOICE)
         stop = event.stops[0] if event.stops else None
         if (call := self._last_call) is not None and call.key == self._last_key:
             report_last_call(call.state, stop, self.losses, self._part_path(call.key))

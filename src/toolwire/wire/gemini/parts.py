@@ -31,7 +31,7 @@ from ..fields import decode_list, read_boolean, read_optional_string, read_strin
 from ..media import guess_media_type
 from .field_names import NAME, read_fields, to_camel_case, write_fields
 
-__all__ = ["PROVIDER", "read_part", "read_signature", "write_part", "write_result"]
+__all__ = ["PROVIDER", "read_part", "read_signature", "report_foreign", "write_part", "write_result"]
 
 PROVIDER = "google"
 _FORM = "gemini~"
@@ -119,6 +119,8 @@ def _read_text(raw: Object) -> Text | Reasoning:
     extra: Extra = {}
     fields = read_fields(raw, _TEXT, NAME, extra)
     text = read_optional_string(fields, "text") or ""
+    if not text:
+        extra[_FORM] = {**extra.get(_FORM, {}), ":empty": True}
     if read_boolean(fields, "thought"):
         return Reasoning(text, (), read_signature(fields), extra)
     return Text(text, None, read_signature(fields), extra)
@@ -250,7 +252,7 @@ def write_part(part: Part, losses: Losses, path: str) -> Object | None:
     if isinstance(part, ToolResult):
         return write_result(part, losses, path)
     if isinstance(part, Reasoning):
-        content = part.text or "\n\n".join(part.summary)
+        content = part.joined_text
         if part.summary:
             losses.add(f"{path}/summary", "reasoning summary", "rewritten", "Gemini thoughts are plain text", "info")
         return write_fields(
@@ -274,11 +276,15 @@ def _add_signature(
     for artefact in artefacts:
         if artefact.provider == PROVIDER:
             out["thoughtSignature"] = artefact.data
-        else:
-            losses.add(f"{path}/artefacts", "artefact", "dropped", "it belongs to another provider")
+    report_foreign(artefacts, losses, path)
     if cache is not None:
         losses.add(f"{path}/cache", "cache", "dropped", "Gemini has no cache marks", "info")
     return out
+
+
+def report_foreign(artefacts: tuple[Artefact, ...], losses: Losses, path: str) -> None:
+    if any(artefact.provider != PROVIDER for artefact in artefacts):
+        losses.add(f"{path}/artefacts", "artefact", "dropped", "it belongs to another provider")
 
 
 def _write_call(call: ToolCall, losses: Losses, path: str) -> Object:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ...ir.errors import ProtocolError
 from ...ir.losses import Losses
-from ...ir.parts import Extra, Part, ToolCall
+from ...ir.parts import Extra, Part, Reasoning, Refusal, Text, ToolCall, part_label
 from ...ir.pointer import JSON, Object
 from ...ir.request import Request
 from ...ir.response import Alternative, Fault, Response, Stop, StopReason, Usage
@@ -16,7 +16,7 @@ from ..fields import decode_list, read_integer, read_optional_string, require_ob
 from ..protocol import Encoded
 from .fault import read_fault
 from .field_names import NAME, read_fields, write_fields
-from .parts import read_part, write_part
+from .parts import PROVIDER, read_part, report_foreign, write_part
 
 __all__ = [
     "blocked_stop",
@@ -256,6 +256,10 @@ def _write_candidate(index: int, answer: Response | Alternative, losses: Losses)
             report_incomplete_call(part, losses, f"{path}/parts/{number}")
             stop = stop_without_call(part, stop, losses)
             continue
+        if _is_empty(part):
+            report_foreign(getattr(part, "artefacts", ()), losses, f"{path}/parts/{number}")
+            losses.add(f"{path}/parts/{number}", part_label(part), "dropped", "it has no text", "info")
+            continue
         written = write_part(part, losses, f"{path}/parts/{number}")
         if written is not None:
             parts.append(written)
@@ -272,6 +276,16 @@ def _write_candidate(index: int, answer: Response | Alternative, losses: Losses)
     if stop is None or ":index" not in stop.extra.get(_FORM, {}):
         out["index"] = index
     return out if stop is None else write_fields(out, stop.extra, _CANDIDATE)
+
+
+def _is_empty(part: Part) -> bool:
+    """Return whether a part has no text and nothing else that Gemini carries; one of its own is written back."""
+    if isinstance(part, Refusal):
+        return not part.text
+    if not isinstance(part, (Text, Reasoning)) or part.text or NAME in part.extra or _FORM in part.extra:
+        return False
+    is_signed = any(artefact.provider == PROVIDER for artefact in part.artefacts)
+    return not is_signed and not getattr(part, "summary", ())
 
 
 def report_incomplete_call(call: ToolCall, losses: Losses, path: str) -> None:

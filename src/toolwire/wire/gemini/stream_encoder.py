@@ -35,7 +35,7 @@ from ...ir.text import to_bytes, unescape
 from ..base_encoder import BaseStreamEncoder
 from .fault import write_fault
 from .field_names import NAME, write_fields
-from .parts import PROVIDER, write_part
+from .parts import PROVIDER, report_foreign, write_part
 from .response import report_incomplete_call, stop_without_call, write_stop, write_usage
 
 __all__ = ["GeminiStreamEncoder"]
@@ -104,7 +104,11 @@ class GeminiStreamEncoder(BaseStreamEncoder):
         """Write a thought fragment; a new section of a summary begins after a blank line."""
         if event.section is not None:
             self.losses.add(
-                self._part_path(event.key), "reasoning summary", "rewritten", "Gemini thoughts are plain text", "info"
+                f"{self._part_path(event.key)}/summary",
+                "reasoning summary",
+                "rewritten",
+                "Gemini thoughts are plain text",
+                "info",
             )
         previous_section = self._sections.setdefault(event.key, event.section)
         self._sections[event.key] = event.section
@@ -136,8 +140,7 @@ class GeminiStreamEncoder(BaseStreamEncoder):
         return self._chunk(start.choice, to_bytes(write_part(part, self.losses, self._part_path(start.key))))
 
     def _own_artefacts(self, event: TextEnd | ReasoningEnd | CallEnd) -> tuple[Artefact, ...]:
-        if any(artefact.provider != PROVIDER for artefact in event.artefacts):
-            self.losses.add(self._part_path(event.key), "artefact", "dropped", "it belongs to another provider")
+        report_foreign(event.artefacts, self.losses, self._part_path(event.key))
         return tuple(artefact for artefact in event.artefacts if artefact.provider == PROVIDER)
 
     def _call_delta(self, event: CallDelta) -> bytes:

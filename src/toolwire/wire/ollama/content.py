@@ -103,7 +103,8 @@ _FIELD_ORDER: dict[type[Part], int] = {Reasoning: 0, Media: 1, Text: 2, Refusal:
 
 def report_order(parts: Sequence[LocatedPart], losses: Losses) -> None:
     """Report the order of parts and the boundaries of texts, which the fields of a message do not preserve."""
-    ranks = [_FIELD_ORDER.get(type(part), 2) for _, part in parts]
+    parts = [(path, part) for path, part in parts if type(part) in _FIELD_ORDER]  # the others are dropped
+    ranks = [_FIELD_ORDER[type(part)] for _, part in parts]
     counts = Counter(ranks)
     highest = list(accumulate(ranks, max))
     lowest = list(accumulate(reversed(ranks), min))[::-1]
@@ -120,7 +121,7 @@ def reasoning_text(part: Reasoning, path: str, losses: Losses) -> str:
         losses.add(f"{path}/artefacts", "artefact", "dropped", "Ollama has no field for it")
     if part.summary:
         losses.add(f"{path}/summary", "reasoning summary", "rewritten", "Ollama thinking is plain text", "info")
-    text = part.text or "\n\n".join(part.summary)
+    text = part.joined_text
     if not text:
         losses.add(path, "reasoning", "dropped", "it has no text", "info")
     return text

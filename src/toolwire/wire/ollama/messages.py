@@ -155,7 +155,8 @@ def write_assistant(
         if isinstance(part, ToolCall):
             calls.append(write_call(part, losses, where, len(calls) if numbered else None))
         elif isinstance(part, Reasoning):
-            reasoning.append(reasoning_text(part, where, losses))
+            if text := reasoning_text(part, where, losses):
+                reasoning.append(text)
         elif isinstance(part, ToolResult):
             losses.add(where, "result", "dropped", "assistant messages have no tool results", "error")
         else:

@@ -31,6 +31,7 @@ from .messages import read_assistant, write_assistant
 __all__ = [
     "KNOWN",
     "MESSAGE",
+    "ONE_CHOICE",
     "decode_response",
     "encode_response",
     "read_created",
@@ -44,6 +45,7 @@ __all__ = [
 ]
 
 MESSAGE = "ollama/message"
+ONE_CHOICE = "an Ollama answer has only one choice"
 KNOWN = frozenset({"model", "created_at", "message", "done", "done_reason", "prompt_eval_count", "eval_count"})
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _REASONS: dict[str, StopReason] = {
@@ -179,7 +181,7 @@ def encode_response(response: Response, request: Request | None = None) -> Encod
     if response.id:
         losses.add("/id", "id", "dropped", "Ollama answers have no id", "info")
     if response.alternatives:
-        losses.add("/alternatives", "alternatives", "dropped", "an Ollama answer has only one choice", "error")
+        losses.add("/alternatives", "alternatives", "dropped", ONE_CHOICE, "error")
     form = response.extra.get(FORM, {})
     stop = response.stop
     parts: list[LocatedPart] = []

@@ -10,6 +10,7 @@ from ...ir.events import (
     Ping,
     ReasoningDelta,
     ReasoningEnd,
+    ReasoningStart,
     ResponseEnd,
     ResponseStart,
     StreamFault,
@@ -19,17 +20,25 @@ from ...ir.events import (
     UsageUpdate,
     WholePart,
 )
-from ...ir.parts import ToolCall
+from ...ir.parts import Part, Reasoning, Refusal, Text, ToolCall
 from ...ir.pointer import Object
 from ...ir.request import Request
 from ...ir.response import Usage
 from ...ir.text import to_bytes, unescape
 from ..base_encoder import BaseStreamEncoder
 from ..fields import write_extra
-from .content import FORM, NAME, write_content
+from .content import FORM, NAME, LocatedPart, report_order, write_content
 from .fault import write_fault
 from .messages import write_call
-from .response import MESSAGE, report_incomplete_call, stop_without_call, write_created, write_stop, write_usage
+from .response import (
+    MESSAGE,
+    ONE_CHOICE,
+    report_incomplete_call,
+    stop_without_call,
+    write_created,
+    write_stop,
+    write_usage,
+)
 
 __all__ = ["OllamaStreamEncoder"]
 
@@ -45,7 +54,8 @@ class OllamaStreamEncoder(BaseStreamEncoder):
         self._inputs: dict[int, list[bytes]] = {}  # input of open freeform calls so far
         self._calls: dict[int, bytes | None] = {}  # in start order: the line of an ended call, or None
         self._has_calls = 0  # number of calls written so far, the index of the next one
-        self._last: tuple[type[Event], int] | None = None  # kind and key of the text written last
+        self._parts: dict[int, LocatedPart] = {}  # by key: the items that reach the client
+        self._thinking_key: int | None = None  # the reasoning written last
         self._sections: dict[int, int | None] = {}  # by key: the summary section of the last fragment
         self._broken: ToolCall | None = None  # the first incomplete call, which was left out
         self._usage: Usage | None = None
@@ -54,7 +64,7 @@ class OllamaStreamEncoder(BaseStreamEncoder):
         """Write an event of the first choice; an answer on this wire has no other."""
         key = getattr(event, "key", None)
         if key is not None and self._positions[key][0]:
-            self.losses.add("/alternatives", "alternatives", "dropped", "an Ollama answer has only one choice", "error")
+            self._report_alternatives(ONE_CHOICE)
             return b""
         return super()._write(event)
 
@@ -75,31 +85,29 @@ class OllamaStreamEncoder(BaseStreamEncoder):
             self.losses.add(
                 self._part_path(event.key), "refusal", "rewritten", "Ollama has no refusal field; sent as text", "info"
             )
+        return self._add_part(event.key, Refusal("") if event.refusal else Text(""))
+
+    def _reasoning_start(self, event: ReasoningStart) -> bytes:
+        return self._add_part(event.key, Reasoning())
+
+    def _add_part(self, key: int, part: Part) -> bytes:
+        self._parts[key] = self._part_path(key), part
         return b""
 
     def _text_delta(self, event: TextDelta) -> bytes:
-        self._report_joined(TextDelta, event.key)
         return self._message_line(event.escaped)
 
     def _reasoning_delta(self, event: ReasoningDelta) -> bytes:
-        """Write a thinking fragment; a new section of a summary begins after a blank line."""
-        self._report_joined(ReasoningDelta, event.key)
+        """Write a thinking fragment; other reasoning and a new section of a summary begin after a blank line."""
         if event.section is not None:
             detail = "Ollama thinking is plain text"
-            self.losses.add(self._part_path(event.key), "reasoning summary", "rewritten", detail, "info")
+            self.losses.add(f"{self._part_path(event.key)}/summary", "reasoning summary", "rewritten", detail, "info")
         previous_section = self._sections.setdefault(event.key, event.section)
         self._sections[event.key] = event.section
-        gap = b"" if previous_section == event.section else b"\\n\\n"
+        is_continued = previous_section == event.section and self._thinking_key in (None, event.key)
+        gap = b"" if is_continued else b"\\n\\n"
+        self._thinking_key = event.key
         return self._message_line(b"", b',"thinking":"%b%b"' % (gap, event.escaped))
-
-    def _report_joined(self, kind: type[Event], key: int) -> None:
-        """Report two consecutive items of the same kind, which become one on this wire."""
-        last, self._last = self._last, (kind, key)
-        if last is not None and last[0] is kind and last[1] != key:
-            for joined in (last[1], key):
-                self.losses.add(
-                    self._part_path(joined), "words", "rewritten", "joined, because nothing separates them", "info"
-                )
 
     def _text_end(self, event: TextEnd | ReasoningEnd) -> bytes:
         if event.artefacts:
@@ -111,6 +119,7 @@ class OllamaStreamEncoder(BaseStreamEncoder):
     def _call_start(self, event: CallStart) -> bytes:
         self._starts[event.key] = event
         self._calls[event.key] = None
+        self._add_part(event.key, ToolCall("", ""))
         return b""
 
     def _call_delta(self, event: CallDelta) -> bytes:
@@ -140,6 +149,7 @@ class OllamaStreamEncoder(BaseStreamEncoder):
             report_incomplete_call(call, self.losses, path)
             self._broken = self._broken or call
             self._calls[event.key] = b""
+            del self._parts[event.key]
         else:
             written = to_bytes(write_call(call, self.losses, path, self._has_calls))
             self._has_calls += 1
@@ -151,15 +161,14 @@ class OllamaStreamEncoder(BaseStreamEncoder):
         out = b""
         while self._calls and (written := next(iter(self._calls.values()))) is not None:
             out += written
-            self._last = None
             del self._calls[next(iter(self._calls))]
         return out
 
     def _whole_part(self, event: WholePart) -> bytes:
+        self._add_part(event.key, event.part)
         fields = write_content([(self._part_path(event.key), event.part)], {}, self.losses, "")
         if not fields.get("content") and "images" not in fields:
             return b""
-        self._last = None
         return to_bytes({**self._head, "message": {"role": "assistant", **fields}, "done": False}) + b"\n"
 
     def _update_usage(self, event: UsageUpdate) -> bytes:
@@ -174,6 +183,9 @@ class OllamaStreamEncoder(BaseStreamEncoder):
 
     def _end(self, event: ResponseEnd) -> bytes:
         """Write the last line: the stop reason, the counts, and the fields that only this wire has."""
+        report_order(list(self._parts.values()), self.losses)
+        if len(event.stops) > 1:
+            self._report_alternatives(ONE_CHOICE)
         stop = event.stops[0] if event.stops else None
         if self._broken is not None:
             stop = stop_without_call(self._broken, stop, self.losses)
@@ -192,6 +204,7 @@ OllamaStreamEncoder.handlers = {
     TextStart: OllamaStreamEncoder._text_start,
     TextDelta: OllamaStreamEncoder._text_delta,
     TextEnd: OllamaStreamEncoder._text_end,
+    ReasoningStart: OllamaStreamEncoder._reasoning_start,
     ReasoningDelta: OllamaStreamEncoder._reasoning_delta,
     ReasoningEnd: OllamaStreamEncoder._text_end,
     CallStart: OllamaStreamEncoder._call_start,

@@ -64,6 +64,7 @@ CODEC = WireCodec(
         cache=frozenset({"part"}),
         cache_ttls=("30m", "12h"),
         ordered=False,
+        output_descriptions=True,
         json_mention="messages",
     ),
     path=fixed_path("/chat/completions"),

@@ -77,7 +77,7 @@ def _write_reasoning(part: Reasoning, out: Object, losses: Losses, path: str) ->
     _report_artefacts(part, losses, path)
     if part.summary:
         losses.add(f"{path}/summary", "reasoning summary", "rewritten", "Chat reasoning is plain text", "info")
-    text = part.text or "\n\n".join(part.summary)
+    text = part.joined_text
     if not text:
         losses.add(path, "reasoning", "dropped", "it has no text", "info")
         return
@@ -94,9 +94,14 @@ def _report_order(parts: Sequence[Part], as_array: bool, losses: Losses, path: s
     """Report the structure that a message does not keep: the order of the parts, and parts joined into one string."""
     if len(parts) < 2:
         return
-    ranks = [1 if as_array and is_own_part(part) else _RANKS.get(type(part), 1) for part in parts]
+    numbered = [
+        (number, part, 1 if as_array and is_own_part(part) else _RANKS[type(part)])
+        for number, part in enumerate(parts)
+        if type(part) in _RANKS or (as_array and is_own_part(part))
+    ]
+    ranks = [rank for _, _, rank in numbered]
     joined = {rank for rank, count in Counter(ranks).items() if count > 1} - {1 if as_array else 3, 3}
-    for number, (part, rank, highest) in enumerate(zip(parts, ranks, accumulate(ranks, max), strict=True)):
+    for (number, part, rank), highest in zip(numbered, accumulate(ranks, max), strict=True):
         where = f"{path}/parts/{number}"
         if highest > rank:
             detail = "a Chat message holds reasoning, text and calls in this order"

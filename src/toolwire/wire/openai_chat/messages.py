@@ -37,7 +37,7 @@ _PLAIN = frozenset({"role", "content"})
 _RESULT = frozenset({"role", "tool_call_id", "content", "name"})
 NO_ID = "null"
 """The string that Mistral's servers send as the id of a call without one."""
-_CALL = frozenset({"id", "type", "function", "custom"})
+_CALL = frozenset({"index", "id", "type", "function", "custom"})
 _FUNCTION = frozenset({"name", "arguments"})
 _CUSTOM = frozenset({"name", "input"})
 REASONING_FIELDS = ("reasoning_content", "reasoning")
@@ -198,6 +198,8 @@ def _read_any_call(raw: JSON) -> ToolCall:
     extra = read_extra(raw, (*_CALL, "extra_content") if artefacts else _CALL, NAME)
     extra = read_extra(function, _FUNCTION, f"{NAME}/function", extra)
     form: Object = {":type": "absent"} if raw.get("type") is None else {}
+    if "index" in raw:
+        form[":index"] = raw["index"]
     if kind not in ("function", None):  # Moonshot's "builtin_function"
         extra.setdefault(NAME, {})["type"] = kind
     if raw.get("id") == NO_ID:
@@ -213,7 +215,9 @@ def _read_custom_call(raw: Object, call_id: str) -> ToolCall:
     """Read a call of a freeform tool, whose input is plain text."""
     custom = require_object(raw.get("custom"), "custom")
     extra = read_extra(custom, _CUSTOM, f"{NAME}/function", read_extra(raw, _CALL, NAME))
-    form = {":type": "absent"} if raw.get("type") is None else {}
+    form: Object = {":type": "absent"} if raw.get("type") is None else {}
+    if "index" in raw:
+        form[":index"] = raw["index"]
     extra = _with_form(extra, form if call_id else {**form, ":id": "absent"})
     try:
         return ToolCall(
@@ -360,23 +364,26 @@ def write_call(call: ToolCall, losses: Losses, path: str) -> Object:
         losses.add(f"{path}/namespace", "namespace", "dropped", "Chat calls have no namespace")
     if call.kind == "freeform":
         custom: Object = write_extra({"name": call.name, "input": call.raw or ""}, call.extra, f"{NAME}/function")
-        return write_extra(
-            _drop_absent_fields({"id": call.id, "type": "custom", "custom": custom}, call), call.extra, NAME
-        )
+        return write_extra(_restore_fields({"id": call.id, "type": "custom", "custom": custom}, call), call.extra, NAME)
     out: Object = {"id": call.id, "type": "function", "function": write_function(call)}
     for artefact in call.artefacts:
         if artefact.provider == "google":
             out["extra_content"] = {"google": {"thought_signature": artefact.data}}
+        else:
+            losses.add(f"{path}/artefacts", "artefact", "dropped", "Chat has no field for it")
     if call.extra:
         out["function"] = write_extra(out["function"], call.extra, f"{NAME}/function")
-        out = _drop_absent_fields(out, call)
+        out = _restore_fields(out, call)
     return write_extra(out, call.extra, NAME)
 
 
-def _drop_absent_fields(out: Object, call: ToolCall) -> Object:
-    """Remove the fields that a call from this wire did not have; a null is kept in its form."""
-    if ":type" in call.extra.get(_FORM, {}):
+def _restore_fields(out: Object, call: ToolCall) -> Object:
+    """Restore the form of a call from this wire: remove the fields that it did not have, and write its index."""
+    form = call.extra.get(_FORM, {})
+    if ":type" in form:
         del out["type"]
+    if ":index" in form:
+        out["index"] = form[":index"]
     if not call.id and call.extra:
         del out["id"]
     return out

@@ -116,7 +116,7 @@ class ChatStreamEncoder(BaseStreamEncoder):
         before = self._last.get((event.choice, field))
         self._last[event.choice, field] = event.key
         if before is not None:
-            kind = "reasoning" if is_reasoning else field.decode()
+            kind = "reasoning" if is_reasoning else "refusal" if field == b"refusal" else "text"
             self.losses.add(self._part_path(before), kind, "rewritten", _JOINED_DETAIL, "info")
             self.losses.add(path, kind, "rewritten", _JOINED_DETAIL, "info")
 
@@ -127,7 +127,11 @@ class ChatStreamEncoder(BaseStreamEncoder):
         """Write a reasoning fragment; a new section of a summary begins after a blank line."""
         if event.section is not None:
             self.losses.add(
-                self._part_path(event.key), "reasoning summary", "rewritten", "Chat reasoning is plain text", "info"
+                f"{self._part_path(event.key)}/summary",
+                "reasoning summary",
+                "rewritten",
+                "Chat reasoning is plain text",
+                "info",
             )
         before = self._sections.setdefault(event.key, event.section)
         self._sections[event.key] = event.section
@@ -136,7 +140,9 @@ class ChatStreamEncoder(BaseStreamEncoder):
 
     def _text_end(self, event: TextEnd | ReasoningEnd) -> bytes:
         if event.artefacts:
-            self.losses.add(self._part_path(event.key), "artefact", "dropped", "Chat has no field for it")
+            self.losses.add(
+                f"{self._part_path(event.key)}/artefacts", "artefact", "dropped", "Chat has no field for it"
+            )
         self._report_empty(event)
         return self._own_fields(event.key, event.extra)
 
@@ -155,7 +161,9 @@ class ChatStreamEncoder(BaseStreamEncoder):
         index = self._choices[event.choice]
         self._choices[event.choice] += 1
         if event.namespace is not None:
-            self.losses.add(self._part_path(event.key), "namespace", "dropped", "Chat calls have no namespace")
+            self.losses.add(
+                f"{self._part_path(event.key)}/namespace", "namespace", "dropped", "Chat calls have no namespace"
+            )
         if event.kind == "freeform":
             detail = "Chat's documented stream has no such delta; clients may not read it"
             self.losses.add(self._part_path(event.key), "freeform call", "rewritten", detail)
@@ -206,7 +214,9 @@ class ChatStreamEncoder(BaseStreamEncoder):
                 content = to_bytes({"google": {"thought_signature": artefact.data}})
                 out += b'%b"extra_content":%b}]%b' % (self._signed[event.key], content, _TAIL)
             else:
-                self.losses.add(self._part_path(event.key), "artefact", "dropped", "Chat has no field for it")
+                self.losses.add(
+                    f"{self._part_path(event.key)}/artefacts", "artefact", "dropped", "Chat has no field for it"
+                )
         return out + self._own_call_fields(event)
 
     def _own_call_fields(self, event: CallEnd) -> bytes:

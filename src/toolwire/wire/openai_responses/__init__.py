@@ -75,6 +75,7 @@ CODEC = WireCodec(
         parallel=True,
         cache=frozenset({"part"}),
         cache_ttls=("30m", "12h"),
+        output_descriptions=True,
         json_mention="input",
     ),
     path=fixed_path("/responses"),

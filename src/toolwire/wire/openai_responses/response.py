@@ -32,6 +32,7 @@ from .request import encode_request
 
 __all__ = [
     "ECHO",
+    "ONE_CHOICE",
     "decode_response",
     "encode_response",
     "make_envelope",
@@ -42,6 +43,7 @@ __all__ = [
     "write_usage",
 ]
 
+ONE_CHOICE = "a Responses answer has one choice"
 _FORM = "openai_responses~"
 _KNOWN = frozenset({"id", "object", "created_at", "model", "output", "status", "incomplete_details", "error", "usage"})
 _DEFAULT_HEADERS = ("id", "object", "created_at", "model")
@@ -225,7 +227,7 @@ def encode_response(response: Response, request: Request | None = None) -> Encod
     if base.get("status") == "absent":
         del base["status"]
     if response.alternatives:
-        losses.add("/alternatives", "alternatives", "dropped", "a Responses answer has one choice", "error")
+        losses.add("/alternatives", "alternatives", "dropped", ONE_CHOICE, "error")
     return Encoded(write_extra(restore_form(base, form, ("object",)), response.extra, NAME), losses)
 
 

@@ -39,7 +39,7 @@ from ..fields import write_extra
 from .content import NAME
 from .items import make_call_item, make_message_item, report_foreign, write_output_part
 from .reasoning import write_reasoning
-from .response import make_envelope, write_status, write_usage
+from .response import ONE_CHOICE, make_envelope, write_status, write_usage
 
 __all__ = ["ResponsesStreamEncoder"]
 
@@ -90,7 +90,7 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
                 return self._fragment(item, event.escaped)  # type: ignore[union-attr]
         if getattr(event, "choice", 0):
             self._dropped.add(event.key)  # type: ignore[union-attr]
-            self.losses.add("/alternatives", "alternatives", "dropped", "a Responses answer has one choice", "error")
+            self._report_alternatives(ONE_CHOICE)
         if getattr(event, "key", None) in self._dropped:
             return b""
         return super()._write(event)
@@ -302,19 +302,23 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
         return start + self._final_event(None, event.fault, {})
 
     def _end(self, event: ResponseEnd) -> bytes:
+        if len(event.stops) > 1:
+            self._report_alternatives(ONE_CHOICE)
         return self._final_event(event.stops[0] if event.stops else None, None, event.extra)
 
     def _final_event(self, stop: Stop | None, fault: Fault | None, extra: Extra) -> bytes:
-        """Write the final response with all items; its status gives the event its name."""
+        """Write the final response with all items; its status gives the event its name, if there is such an event."""
         base = {**self._base, "usage": None if self._usage is None else write_usage(self._usage)}
         refused = any(getattr(item.start, "refusal", False) for item in self._items.values())
         status = write_status(stop, fault, refused, self.losses)
         if not status or status["status"] == "in_progress":
             status = {"status": "completed"}
         base.update(status, output=[self._output[index] for index in sorted(self._output)])
-        return self._event(f"response.{base['status']}", response=write_extra(base, {NAME: extra.get(NAME, {})}, NAME))
+        name = base["status"] if base["status"] in _FINAL_STATUSES else "completed"
+        return self._event(f"response.{name}", response=write_extra(base, {NAME: extra.get(NAME, {})}, NAME))
 
 
+_FINAL_STATUSES = frozenset({"completed", "incomplete", "failed"})
 _CALL_EVENTS = {"function": "function_call_arguments", "freeform": "custom_tool_call_input"}
 ResponsesStreamEncoder.handlers = {
     ResponseStart: ResponsesStreamEncoder._start,
