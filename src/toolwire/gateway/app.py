@@ -34,6 +34,7 @@ from ..wire import get
 from .answer.cache import AnswerCache
 from .answer.client_request import ClientRequest, read_client_request
 from .answer.document_limits import admit_document
+from .answer.known_tools import KnownTools
 from .answer.request_handler import Dependencies, RequestHandler
 from .answer.response_records import WIRE
 from .answer.response_state import ResponseState
@@ -172,6 +173,7 @@ class Gateway:
             cache,
             state,
             self._offload,
+            KnownTools(),
             self._runners,
             self._retriever,
         )
@@ -433,7 +435,7 @@ class Gateway:
         """Answer a request about stored responses or conversations, within the limits of its key."""
         if caller.name:
             await self._limiter.admit(caller)
-        body = await self._read_document(http_exchange, memory)
+        body, _ = await self._read_document(http_exchange, memory)
         offload = ClientOffload(self._offload, caller.name)
         access = self._dependencies.responses.access(caller.name, memory, offload)
         state_request = StateRequest(access, route.entry_id, http_exchange.query, body)
