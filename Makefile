@@ -9,7 +9,7 @@ WORKERS ?= auto
 # Tests start hundreds of processes; without cached bytecode each of them compiles the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-all test-soak test-mcp test-clients check bench docs format clean
+.PHONY: help demo test test-all test-soak test-mcp test-clients check bench docs format lock advisories clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,6 +77,14 @@ bench: $(VENV)/core ## run the benchmarks, with peers in their own environments;
 docs: $(VENV)/core ## regenerate the generated pages of docs/
 	$(BIN)/python docs/generate.py
 
+lock: $(VENV)/test ## write deploy/requirements.lock, the packages of the image, from the environment of the tests
+	$(BIN)/python deploy/lock.py
+
+advisories: $(VENV)/core ## look for known vulnerabilities in the packages of the image; needs network
+	test -x .advisories/bin/pip-audit || $(PYTHON) -m venv .advisories
+	.advisories/bin/python -m pip --quiet --disable-pip-version-check install 'pip-audit>=2.9'
+	.advisories/bin/pip-audit --requirement deploy/requirements.lock --no-deps --disable-pip
+
 clean: ## delete everything that can be generated again
-	rm -rf $(VENV) .clients bench/.venv bench/.venv-schemas bench/.venv-repair bench/.venv-text bench/.venv-stores bench/.venv-local bench/.venv-mcp .node bench/gateway/.work .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .advisories .clients bench/.venv bench/.venv-schemas bench/.venv-repair bench/.venv-text bench/.venv-stores bench/.venv-local bench/.venv-mcp .node bench/gateway/.work .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +

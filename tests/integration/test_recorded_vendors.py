@@ -11,6 +11,7 @@ import pytest
 from recorded_traffic import require_recordings, wire_exchanges
 
 import toolwire
+from toolwire.audit import check_body
 from toolwire.ir.losses import Losses
 from toolwire.net.endpoint import resolve
 from toolwire.net.endpoint_request import EndpointRequest
@@ -85,6 +86,9 @@ def test_prepared_body_differs_only_where_a_loss_or_a_call_id_explains_it(exchan
     recorded = {name for name in exchange.request if name not in ("stream", "n")}
     added = {"store"} if exchange.wire == "openai_responses" else set()
     assert recorded <= set(body) <= recorded | {"stream", "stream_options", "n"} | added
+    assert not [
+        finding for finding in check_body(body, exchange.provider, model_of(exchange)) if finding.severity == "error"
+    ]
 
 
 @pytest.mark.parametrize("exchange", ACCEPTED, ids=repr)

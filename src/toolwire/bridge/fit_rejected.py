@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -24,39 +26,67 @@ def drop_rejected_fields(request: Request, rejected: frozenset[tuple[str, str]],
 
     No part and no tool is removed, so all paths stay valid.
     """
-    if not rejected:
+    if not rejected or not _has_rejected_fields(request, _names_by_group(rejected)):
         return request
     dropper = _FieldDropper(rejected, losses)
     request = dropper.drop(request, "")
-    changes: dict[str, object] = {}
-    if request.choice is not None and request.choice.extra:
-        changes["choice"] = dropper.drop(request.choice, "/choice")
-    if any(tool.extra for tool in request.tools):
-        changes["tools"] = tuple([dropper.drop_from_tool(tool, f"/tools/{i}") for i, tool in enumerate(request.tools)])
+    choice = None if request.choice is None else dropper.drop(request.choice, "/choice")
+    tools = [dropper.drop_from_tool(tool, f"/tools/{index}") for index, tool in enumerate(request.tools)]
     messages = [dropper.drop_from_message(message, f"/messages/{i}") for i, message in enumerate(request.messages)]
-    if any(new is not old for new, old in zip(messages, request.messages, strict=True)):
-        changes["messages"] = tuple(messages)
-    return replace(request, **changes) if changes else request
+    return replace(request, choice=choice, tools=tuple(tools), messages=tuple(messages))
+
+
+def _has_rejected_fields(request: Request, names: Mapping[str, frozenset[str]]) -> bool:
+    """Check for any rejected field first, because almost no request has one."""
+    if _is_affected(request.extra, names) or (request.choice is not None and _is_affected(request.choice.extra, names)):
+        return True
+    for tool in request.tools:
+        if tool.extra and _is_affected(tool.extra, names):
+            return True
+    for message in request.messages:
+        for part in message.parts:
+            if not isinstance(part, Opaque) and part.extra and _is_affected(part.extra, names):
+                return True
+    return False
+
+
+def _is_affected(extra: Extra, names: Mapping[str, frozenset[str]]) -> bool:
+    for group, fields in extra.items():
+        rejected = names.get(group)
+        if rejected is not None and not rejected.isdisjoint(fields):
+            return True
+    return False
+
+
+@lru_cache(16)
+def _names_by_group(rejected: frozenset[tuple[str, str]]) -> dict[str, frozenset[str]]:
+    """Return the first step to each field, by key of `extra`."""
+    steps = _steps_by_group(rejected)
+    return {group: frozenset(first for first, *_ in fields) for group, fields in steps.items()}
+
+
+@lru_cache(16)
+def _steps_by_group(rejected: frozenset[tuple[str, str]]) -> dict[str, list[list[str]]]:
+    """Return the steps to each field, by key of `extra`."""
+    steps: dict[str, list[list[str]]] = {}
+    for group, field in sorted(rejected):
+        steps.setdefault(group, []).append(field.split("/"))
+    return steps
 
 
 class _FieldDropper:
     """Drops fields, and adds a loss for each."""
 
     def __init__(self, rejected: frozenset[tuple[str, str]], losses: Losses) -> None:
-        self._steps: dict[str, list[list[str]]] = {}  # by key of `extra`
-        for group, field in sorted(rejected):
-            self._steps.setdefault(group, []).append(field.split("/"))
+        self._steps = _steps_by_group(rejected)
         self._losses = losses
 
     def drop_from_message(self, message: Message, path: str) -> Message:
-        """Return a message whose parts have no rejected fields, or the message itself."""
+        """Return a message whose parts have no rejected fields."""
         parts: list[Part] = []
         for index, part in enumerate(message.parts):
-            parts.append(
-                part if isinstance(part, Opaque) or not part.extra else self.drop(part, f"{path}/parts/{index}")
-            )
-        is_unchanged = all(new is old for new, old in zip(parts, message.parts, strict=True))
-        return message if is_unchanged else replace(message, parts=tuple(parts))
+            parts.append(part if isinstance(part, Opaque) else self.drop(part, f"{path}/parts/{index}"))
+        return replace(message, parts=tuple(parts))
 
     def drop_from_tool(self, tool: Tool, path: str) -> Tool:
         """Return a tool without rejected fields. The path of a built-in tool includes the object under its name."""
@@ -64,10 +94,12 @@ class _FieldDropper:
 
     def drop(self, value: _Extensible, path: str, enclosing: str | None = None) -> _Extensible:
         """Return a value without the rejected fields of its `extra`, or the value itself."""
+        groups = self._steps.keys() & value.extra.keys()
+        if not groups:
+            return value
         extra: Extra = dict(value.extra)
-        for group, steps_of_fields in self._steps.items():
-            if group not in extra:
-                continue
+        for group in sorted(groups):
+            steps_of_fields = self._steps[group]
             scope = group.partition("/")[2]
             for steps in steps_of_fields:
                 label = " ".join([scope, *steps]).strip()

@@ -169,7 +169,7 @@ def _load_settings(arguments: argparse.Namespace) -> Settings:
 def _print_banner(listener: socket, settings: Settings) -> None:
     host, port = listener.getsockname()[:2]
     host = f"[{host}]" if ":" in host else host
-    url = f"http://{host}:{port}"
+    url = f"{'http' if settings.server.certificate is None else 'https'}://{host}:{port}"
     print(f"{paint('toolwire', 'bold')} listens on {paint(url, 'green')}   (Ctrl-C stops it)\n")
     for line in serve_client.client_commands(url, *(["$YOUR_KEY"] if settings.keys else [])):
         print(line)

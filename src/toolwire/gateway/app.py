@@ -163,7 +163,7 @@ class Gateway:
         self._origin_policy = OriginPolicy(server.hosts, server.origins, open_to_all=len(keys) > 0 and not server.hosts)
         cache = AnswerCache(time.monotonic)  # requests on the old settings keep the old cache
         self._memory_bound.limit = settings.limits.memory
-        state = ResponseState(self._responses, self._responses_row, settings.limits.body, time.time)
+        state = ResponseState(self._responses, self._responses_row, settings.limits, time.time)
         self._dependencies = Dependencies(
             router,
             self._memory,
@@ -393,7 +393,7 @@ class Gateway:
         if caller.name:
             await self._limiter.admit(caller)
         self._notify_begin(request_log, client_request, http_exchange.headers)
-        await self._open_turn(client_request, caller)
+        await self._open_turn(client_request, caller, memory)
         http_exchange.watch()
         try:
             await RequestHandler(self._dependencies, http_exchange, client_request, request_log, memory).run()
@@ -404,7 +404,7 @@ class Gateway:
             if caller.name and request_log.usage is not None:
                 await self._limiter.spend(caller, request_log.usage.total)
 
-    async def _open_turn(self, client_request: ClientRequest, caller: Caller) -> None:
+    async def _open_turn(self, client_request: ClientRequest, caller: Caller, memory: MemoryReservation) -> None:
         """Resolve references of OpenAI Responses to stored state."""
         if client_request.wire.name != WIRE:
             return
@@ -413,10 +413,19 @@ class Gateway:
             plan = self._router.plan(client_request.model, tools=client_request.has_tools)
             return any(target.upstream.keeps_responses for target in plan)
 
-        turn = await self._dependencies.responses.open_turn(
-            client_request.document, lambda: client_request.request, caller.name, may_keep
+        state, offload = self._dependencies.responses, ClientOffload(self._offload, caller.name)
+        turn = await state.open_turn(
+            state.access(caller.name, memory, offload),
+            client_request.document,
+            len(client_request.body),
+            lambda: client_request.request,
+            may_keep,
         )
-        client_request.continue_turn(turn)
+        try:
+            await offload.run(turn.size, client_request.continue_turn, turn)
+        except BaseException:
+            await state.close_turn(turn)
+            raise
 
     async def _serve_state(
         self, http_exchange: HttpExchange, route: Route, caller: Caller, memory: MemoryReservation
@@ -425,7 +434,9 @@ class Gateway:
         if caller.name:
             await self._limiter.admit(caller)
         body = await self._read_document(http_exchange, memory)
-        state_request = StateRequest(caller.name, route.entry_id, http_exchange.query, body)
+        offload = ClientOffload(self._offload, caller.name)
+        access = self._dependencies.responses.access(caller.name, memory, offload)
+        state_request = StateRequest(access, route.entry_id, http_exchange.query, body)
         await http_exchange.respond(200, _JSON, await self._responses_api.answer(route.action, state_request))
 
     async def _read_client_request(

@@ -8,8 +8,9 @@ from msgspec.structs import replace
 
 from ..ir.errors import ToolwireError
 from ..ir.response import Fault, FaultKind, UpstreamError
+from ..net.key_command import KeyCommandError
 
-__all__ = ["RateLimited", "as_gateway_fault", "fault_from", "is_gateway_fault", "network_fault_of"]
+__all__ = ["RateLimited", "as_gateway_fault", "fault_from", "is_gateway_fault", "key_fault_of", "network_fault_of"]
 
 _log = getLogger("toolwire.gateway")
 
@@ -52,6 +53,13 @@ def network_fault_of(error: TimeoutError | ConnectionError, upstream: str) -> Fa
     if isinstance(error, TimeoutError):
         return Fault("timeout", f"no response from the upstream {upstream} in time", 504, "timeout")
     return Fault("server", f"no connection to the upstream {upstream}", 502, "connection")
+
+
+def key_fault_of(error: KeyCommandError, upstream: str) -> Fault:
+    """Convert a failure of a key command to a fault without its details, which are for the operator."""
+    _log.error("upstream %s: %s", upstream, error)
+    message = f"the gateway has no key for the upstream {upstream}; see its log"
+    return Fault("server", message, 502, "key_command", retryable=False)
 
 
 def is_gateway_fault(fault: Fault) -> bool:

@@ -22,6 +22,7 @@ from ..net.listening import refuse_open
 from .app import Gateway
 from .process_settings import apply_process_settings
 from .settings import Settings
+from .tls import check_certificate, load_certificate
 
 if TYPE_CHECKING:
     import uvicorn
@@ -96,6 +97,7 @@ async def serve(
     async def apply_reload() -> None:
         """Load and apply the current settings."""
         new_settings = settings if reload is None else reload()
+        load_certificate(server.config.ssl, new_settings.server)
         _check_exposure(new_settings, host)  # the last key may be gone, while the listening address is unchanged
         if apply is None:
             gateway.apply(new_settings)
@@ -103,8 +105,9 @@ async def serve(
             await apply(new_settings)
 
     reloader = _Reloader(apply_reload)
+    server = _make_server(gateway, settings, reloader.request_reload, ready, app or gateway)
     try:
-        await _make_server(gateway, settings, reloader.request_reload, ready, app or gateway).serve(sockets=[listener])
+        await server.serve(sockets=[listener])
     finally:
         await reloader.aclose()
 
@@ -157,6 +160,8 @@ def _make_server(
             "the gateway needs uvicorn", hint="pip install -e '.[gateway]' in a checkout of toolwire"
         ) from None
 
+    check_certificate(settings.server)
+
     class _UvicornServer(uvicorn.Server):
         @contextmanager
         def capture_signals(self) -> Iterator[None]:
@@ -180,6 +185,8 @@ def _make_server(
     return _UvicornServer(
         uvicorn.Config(
             app,
+            ssl_certfile=settings.server.certificate,
+            ssl_keyfile=settings.server.private_key,
             http=make_limited_protocol(lambda: gateway.limits),  # type: ignore[arg-type]  # uvicorn only calls it
             ws="none",
             lifespan="on",

@@ -49,6 +49,8 @@ class ServerRow(Row, frozen=True):
     hosts: tuple[str, ...] = ()  # host names that clients may use, besides those of this machine
     origins: tuple[str, ...] = ()  # origins of web pages that may send requests
     drain: float = 30.0  # seconds for in-flight requests when the server stops
+    certificate: str | None = None  # a PEM file with the certificate chain; then clients use https
+    private_key: str | None = None  # a PEM file; default: in the same file as the certificate
 
 
 class UpstreamRow(Row, frozen=True):
@@ -261,6 +263,8 @@ def _check_numbers(row: Row, location: str) -> None:
 
 def _check(settings: Settings) -> None:  # noqa: C901
     """Check the rules that types cannot express: ranges, references between tables, and formats."""
+    if settings.server.private_key is not None and settings.server.certificate is None:
+        raise ConfigError("server.private_key needs a certificate", hint="set server.certificate, too")
     for section in ("server", "limits", "state", "responses"):
         _check_numbers(getattr(settings, section), section)
     for name, upstream in settings.upstreams.items():

@@ -55,7 +55,7 @@ class ConfiguredUpstream:
             return False
         if self.row.keeps_responses is not None:
             return self.row.keeps_responses
-        return self._vendor.keeps_responses and self._vendor.base_url.startswith(f"{endpoint.origin}/")
+        return self._vendor.keeps_responses and endpoint.is_own_origin
 
     def endpoint(self, model: str) -> Endpoint:
         """Return the endpoint of `model`."""

@@ -104,6 +104,11 @@ class Endpoint:
         return self._address.origin
 
     @property
+    def is_own_origin(self) -> bool:
+        """True if the address is one of the vendor's own, not that of another server with its API."""
+        return _is_own_origin(self.vendor, self._address, self.origin)
+
+    @property
     def key(self) -> str | None:
         """The key, or the latest key of the command."""
         if self.key_command is not None:

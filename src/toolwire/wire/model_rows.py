@@ -170,6 +170,7 @@ _CLAUDE = (
         "2026-04-16",
         ModelCapabilities(refused_params=_SAMPLING),
     ),
+    # Structured outputs and strict tools: Opus 4.1, Sonnet 4.5, Haiku 4.5 and later.
     _claude(
         ("claude-3*", "claude-*-4", "claude-*-4-[02]*", "claude-4-*", "claude-[12]*", "claude-instant*"),
         "build-with-claude/structured-outputs",
@@ -398,7 +399,8 @@ _GEMINI = (
     _gemini(
         ("gemini-3*",), "https://github.com/crewAIInc/crewAI/pull/6973", "2026-08-20", ModelCapabilities(prefill=False)
     ),
-    # The API rejects functions together with the response type application/json before Gemini 3.
+    # "Function calling with a response mime type: 'application/json' is unsupported" (googleapis/python-genai#867);
+    # recorded: gemini.jsonl, gemini-3-flash-preview with both, status 200.
     _gemini(
         ("gemini-1*", "gemini-2*"),
         _GEMINI_DOCS + "tool-combination",

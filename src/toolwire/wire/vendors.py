@@ -132,6 +132,7 @@ _AZURE = Vendor(
         ApiKey("AZURE_OPENAI_API_KEY", "api-key", ""),
     ),
     base_variable="AZURE_OPENAI_ENDPOINT",
+    keeps_responses=True,
     # "string too long. Expected a string with maximum length 40": still enforced here (2026-07)
     id="[a-zA-Z0-9_-]+",
     id_length=40,

@@ -8,17 +8,20 @@ import os
 import re
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 
 from toolwire import Response, Text, ToolCall, ToolResult
 from toolwire.gateway.serve import bind
-from toolwire.gateway.settings import Settings
+from toolwire.gateway.settings import ServerRow, Settings, parse_settings
+from toolwire.gateway.tls import check_certificate
 from toolwire.ir.errors import ConfigError
 from toolwire.ir.response import Stop, Usage
 from toolwire.mcp.client import McpServers
@@ -43,7 +46,7 @@ def process(folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[st
     assert running.stdout is not None
     try:
         first = running.stdout.readline()
-        found = re.search(r"http://\S+", first)
+        found = re.search(r"https?://\S+", first)
         assert found is not None, first + running.stdout.read()
         yield running, found[0]
     finally:
@@ -425,3 +428,68 @@ def test_stray_bytes_after_a_request_do_not_break_its_answer(tmp_path: Path, str
         assert b"data: [DONE]" in answer
 
     asyncio.run(check())
+
+
+TLS = Path(__file__).parent.parent.parent / "fixtures" / "tls"
+
+
+@pytest.mark.finding("Z26")
+def test_clients_can_use_tls_and_the_certificate_is_read_again(tmp_path: Path) -> None:
+    """A body above the size of one TLS record, a stream, and an invalid certificate at a reload."""
+    for name in ("cert.pem", "key.pem"):
+        (tmp_path / name).write_bytes((TLS / name).read_bytes())
+    trusted = ssl.create_default_context(cadata=(TLS / "ca.pem").read_text())
+
+    async def post_encrypted(url: str, body: dict[str, object]) -> bytes:
+        port = int(url.rpartition(":")[2])
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusted, server_hostname="localhost")
+        data = json.dumps(body).encode()
+        writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n")
+        writer.write(b"content-length: %d\r\n\r\n" % len(data) + data)
+        answer = await reader.read()
+        writer.close()
+        return answer
+
+    async def check() -> None:
+        async with Upstream(*[ANSWER] * 3) as upstream:
+            config(tmp_path, upstream.url, more='[server]\ncertificate = "cert.pem"\nprivate_key = "key.pem"\n')
+            with process(tmp_path, "--port", "0") as (running, url):
+                assert url.startswith("https://")
+                large = {**ask(), "messages": [{"role": "user", "content": "x" * 300_000}]}
+                assert b"ten" in await post_encrypted(url, large)
+                assert b"ten" in await post_encrypted(url, ask(stream=True))
+                (tmp_path / "cert.pem").write_text("not a certificate")
+                running.send_signal(signal.SIGHUP)
+                assert running.stdout is not None
+                await asyncio.to_thread(_read_until, running.stdout, "cannot use the certificate cert.pem")
+                assert b"ten" in await post_encrypted(url, ask())
+
+    asyncio.run(check())
+
+
+def _read_until(lines: TextIO, text: str) -> None:
+    for line in lines:
+        if text in line:
+            return
+    pytest.fail(f"the process ended without {text!r}")
+
+
+@pytest.mark.finding("Z26")
+@pytest.mark.parametrize(
+    ("server", "problem"),
+    [
+        ({"certificate": "missing.pem"}, "cannot read missing.pem"),
+        ({"certificate": str(TLS / "cert.pem"), "private_key": "missing.pem"}, "missing.pem: No such file"),
+        ({"certificate": str(TLS / "ca.pem"), "private_key": str(TLS / "key.pem")}, "KEY_VALUES_MISMATCH"),
+        ({"certificate": __file__}, "cannot use the certificate"),
+    ],
+)
+def test_unusable_certificate_is_refused_at_start(server, problem):
+    with pytest.raises(ConfigError, match=problem):
+        check_certificate(ServerRow(**server))
+
+
+@pytest.mark.finding("Z26")
+def test_private_key_without_certificate_is_refused():
+    with pytest.raises(ConfigError, match="needs a certificate"):
+        parse_settings({"server": {"private_key": "key.pem"}})

@@ -162,6 +162,22 @@ async def test_settings_of_an_upstream_reach_its_requests():
             assert (heard.headers["x-team-token"], heard.headers["x-title"]) == ("team-secret-value", "tests")
 
 
+@pytest.mark.parametrize("version", [None, "2023-06-01", "2026-10-21"])
+@in_loop
+async def test_version_header_is_that_of_the_body_with_defaults(version):
+    """Only 2023-06-01 has a temperature. A client without a version uses the newest one."""
+    async with Upstream(HELLO) as upstream:
+        rows = {"claude": {"provider": "anthropic", "base_url": upstream.url, "key_env": "UPSTREAM_KEY"}}
+        rows["claude"]["defaults"] = {"temperature": 0.5}
+        async with serving({"upstreams": rows}, environment=ENVIRONMENT) as served:
+            headers = {} if version is None else {"anthropic-version": version}
+            assert (await post(served.url, MESSAGES_PATH, MESSAGES, headers))[0] == 200
+        (heard,) = upstream.heard
+        has_temperature = "temperature" in json.loads(heard.body)
+        assert has_temperature is (version == "2023-06-01")
+        assert heard.headers["anthropic-version"] == ("2023-06-01" if has_temperature else "2026-10-21")
+
+
 @in_loop
 async def test_request_with_every_default_and_extra_body_passes_unknown_fields():
     async with Upstream(HELLO) as upstream:

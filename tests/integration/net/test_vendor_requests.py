@@ -25,8 +25,8 @@ from toolwire.testing import RawReply, Upstream
 
 KEY = "secret-key-0123456789"
 HELLO = Response(parts=(Text("Hello"),), stop=Stop("stop"))
-REQUEST = Request(messages=(Message("user", (Text("hi"),)),), params=Params(max_tokens=9))
-CHAT = {"messages": [{"role": "user", "content": "hi"}], "max_completion_tokens": 9}
+REQUEST = Request(messages=(Message("user", (Text("hi"),)),), params=Params(max_tokens=99))
+CHAT = {"messages": [{"role": "user", "content": "hi"}], "max_completion_tokens": 99}
 AUTHENTICATION = ("authorization", "api-key", "x-api-key", "x-goog-api-key", "anthropic-version")
 
 
@@ -94,7 +94,7 @@ def test_responses_request_equals_that_of_the_azure_sdk():
             max_retries=0,
         )
         items = [{"role": "user", "content": "hi"}]
-        azure.responses.create(model="d", input=items, max_output_tokens=9, store=False)
+        azure.responses.create(model="d", input=items, max_output_tokens=99, store=False)
 
     settings = {"base_url": "https://r.openai.azure.com", "api_version": "2025-04-01-preview"}
     assert ours("azure-responses/d", key=KEY, **settings) == captured(ask)
@@ -117,7 +117,7 @@ def test_gemini_request_equals_that_of_the_vertex_sdk(location, stream):
         vertex = genai.Client(
             vertexai=True, project="p-1", location=location, credentials=Credentials(KEY), http_options=options
         )
-        config = types.GenerateContentConfig(max_output_tokens=9)
+        config = types.GenerateContentConfig(max_output_tokens=99)
         if stream:
             list(vertex.models.generate_content_stream(model="gemini-2.5-flash", contents="hi", config=config))
         else:
@@ -139,7 +139,7 @@ def test_claude_request_equals_that_of_the_vertex_sdk(location, stream):
             region=location, project_id="p-1", access_token=KEY, http_client=client, max_retries=0
         )
         options = {"stream": True} if stream else {}
-        vertex.messages.create(model=model, max_tokens=9, messages=[{"role": "user", "content": "hi"}], **options)
+        vertex.messages.create(model=model, max_tokens=99, messages=[{"role": "user", "content": "hi"}], **options)
 
     url, headers, body = captured(ask)
     settings = {"project": "p-1", "location": location, "key": KEY, "stream": stream}
@@ -194,7 +194,7 @@ async def test_options_of_the_client_reach_the_request(monkeypatch):
     assert json.loads(heard.body) == {
         "model": "m",
         "messages": [{"role": "user", "content": "hi"}],
-        "max_tokens": 9,
+        "max_tokens": 99,
         "temperature": 0.25,
         "provider": {"sort": "price"},
     }

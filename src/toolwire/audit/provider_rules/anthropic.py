@@ -307,15 +307,17 @@ def check_thinking_first(checked: CheckedBody) -> Iterator[Hit]:
 @constraint("TW125", _WIRE, "https://platform.claude.com/docs/en/build-with-claude/prompt-caching (2026)",
             error="A maximum of 4 blocks with cache_control may be provided. Found 5.")  # fmt: skip
 def check_cache(checked: CheckedBody) -> Iterator[Hit]:
-    queue: list[tuple[str, JSON]] = [(f"/{key}", checked.body.get(key)) for key in ("tools", "system", "messages")]
     found = [""] if checked.body.get("cache_control") else []
-    while queue:
-        at, value = queue.pop(0)
-        if type(value) is list:
-            queue[:0] = [(f"{at}/{index}", one) for index, one in enumerate(value)]
-        elif type(value) is dict:
-            if value.get("cache_control") is not None:
-                found.append(at)
-            queue[:0] = [(f"{at}/{key}", value[key]) for key in ("content",) if key in value]
+    for key in ("tools", "system", "messages"):
+        found += _cached(checked.body.get(key), f"/{key}")
     if len(found) > 4:
         yield Hit(f"{found[4]}/cache_control", f"at most 4 blocks may have cache_control, got {len(found)}")
+
+
+def _cached(value: JSON, at: str, depth: int = 0) -> Iterator[str]:
+    """Yield the pointers of the blocks with cache_control: messages contain blocks, and results contain blocks."""
+    for where, block in objects_of(value, at):
+        if block.get("cache_control") is not None:
+            yield where
+        if depth < 2:
+            yield from _cached(block.get("content"), f"{where}/content", depth + 1)

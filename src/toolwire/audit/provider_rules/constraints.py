@@ -9,6 +9,7 @@ from ...ir.pointer import Object
 from ...ir.value import Value
 from ..findings import Hit
 from .models import ModelName
+from .shapes import ShapeProblem
 
 __all__ = ["CONSTRAINTS", "CheckedBody", "Constraint", "Violation", "constraint"]
 
@@ -21,6 +22,8 @@ class CheckedBody(NamedTuple):
     wire: str
     model: ModelName
     version: str | None = None
+    problems: tuple[ShapeProblem, ...] = ()
+    """Differences from the shapes of the wire, for a provider that checks them."""
 
 
 BodyCheck: TypeAlias = Callable[[CheckedBody], Iterable[Hit]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 from ...ir.pointer import JSON, Object
@@ -216,7 +217,9 @@ def _turns(checked: CheckedBody) -> list[tuple[str, list[tuple[str, Object]]]]:
     for at, content in _contents(checked):
         kind, before = _kind(content, at), found[-1][0] if found else ""
         if kind == before == "results" or {kind, before} <= _MODEL_KINDS:
-            found[-1] = ("calls" if "calls" in (kind, before) else kind, [*found[-1][1], *_parts(content, at)])
+            parts = found[-1][1]
+            parts += _parts(content, at)
+            found[-1] = ("calls" if "calls" in (kind, before) else kind, parts)
         else:
             found.append((kind, _parts(content, at)))
     return found
@@ -245,12 +248,12 @@ def check_pairs(checked: CheckedBody) -> Iterator[Hit]:
 def _compare_names(called: list[JSON], results: list[tuple[str, Object]]) -> Iterator[Hit]:
     if len(called) != len(results):
         yield Hit(results[0][0], f"{len(called)} calls need as many results, got {len(results)}")
-    left = list(called)
+    left = Counter(name for name in called if type(name) is str)
     for at, part in results:
         key, result = _object(part, "functionResponse")
-        if result.get("name") in left:
-            left.remove(result["name"])
-        else:
+        name = str(result.get("name"))
+        left[name] -= 1
+        if left[name] < 0:
             yield Hit(f"{at}/{key}", f"no call of the turn before has the name {shorten(result.get('name'))}")
 
 

@@ -148,7 +148,7 @@ def check_call_ids(checked: CheckedBody) -> Iterator[Hit]:
                 yield Hit(f"{where}/id", f"an id has 1 to {most} characters, got {len(call_id)}")
 
 
-@constraint("TW130", _WIRE, "https://github.com/mistralai/client-python/issues (code 3280), 2024-2026", vendors="mistral",
+@constraint("TW130", _WIRE, "client-python issues of Mistral, error code 3280 (2024-2026)", vendors="mistral",
             error="Tool call id was … but must be a-z, A-Z, 0-9, with a length of 9.")  # fmt: skip
 def check_mistral_ids(checked: CheckedBody) -> Iterator[Hit]:
     for at, message in _messages(checked):

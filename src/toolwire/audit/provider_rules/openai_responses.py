@@ -28,6 +28,7 @@ _SDK = "openai 3.49.0 (2026-11)"
 _RECORDED = "recorded exchanges of pydantic-ai 4fda3898 (2026-08)"
 _CALLS = {"function_call": "function_call_output", "custom_tool_call": "custom_tool_call_output"}
 _OUTPUTS = {output: call for call, output in _CALLS.items()}
+_INPUT_ROLES = ("user", "system", "developer")
 _PREFIXES = {"reasoning": "rs", "function_call": "fc", "custom_tool_call": "ctc", "message": "msg"}
 
 
@@ -192,13 +193,13 @@ def check_item_ids(checked: CheckedBody) -> Iterator[Hit]:
             error="Item 'rs_1' of type 'reasoning' was provided without its required following item.")  # fmt: skip
 def check_reasoning(checked: CheckedBody) -> Iterator[Hit]:
     """Report reasoning items with an id whose next item is missing, or was not sent back with its own id."""
-    items = _items(checked)
-    for index, (at, item) in enumerate(items):
-        if item.get("type") != "reasoning" or not item.get("id"):
+    following: Object | None = None
+    for at, item in reversed(_items(checked)):
+        if item.get("type") != "reasoning":
+            following = item
+        elif not item.get("id"):
             continue
-        rest = [after for _, after in items[index + 1 :] if after.get("type") != "reasoning"]
-        following = rest[0] if rest else {}
-        if not rest or following.get("role") in ("user", "system", "developer") or following.get("type") in _OUTPUTS:
+        elif following is None or following.get("role") in _INPUT_ROLES or following.get("type") in _OUTPUTS:
             yield Hit(at, f"the item after the reasoning {shorten(item['id'])} is missing")
         elif following.get("role") == "assistant" and not following.get("id"):
             yield Hit(at, f"the message after the reasoning {shorten(item['id'])} is not the provider's: it has no id")

@@ -7,11 +7,13 @@ from functools import cache
 from importlib import import_module
 
 from ...ir.errors import ConfigError
-from ...ir.pointer import Object
+from ...ir.pointer import Object, nearest_existing
 from ..findings import Hit
 from .catalogue import BODY_RULES, TOOL_RULES
 from .constraints import CONSTRAINTS, CheckedBody, Constraint, Violation
 from .models import parse_model
+from .openai_shared import NATIVE
+from .shapes import ShapeProblem, check_shape
 
 __all__ = ["PROVIDERS", "check_body", "list_constraints"]
 
@@ -60,13 +62,22 @@ def check_body(body: Object, provider: str, model: str | None = None, *, version
         wire,
         parse_model(named if type(named) is str else ""),
         stated if type(stated) is str and stated[:2] == "20" else None,
+        _shape_problems(body, wire, provider),
     )
     found: dict[tuple[str, Hit], Violation] = {}
     for row in list_constraints()[wire]:
         if not row.vendors or provider in row.vendors:
             for hit in row.check(checked):
-                found.setdefault((row.rule, hit), _violation(row, provider, hit))
+                located = Hit(nearest_existing(body, hit.path), hit.message)
+                found.setdefault((row.rule, located), _violation(row, provider, located))
     return list(found.values())
+
+
+def _shape_problems(body: Object, wire: str, provider: str) -> tuple[ShapeProblem, ...]:
+    """Compare the body with the shapes of its wire. Other vendors of OpenAI's wires have fields of their own."""
+    if wire == "ollama" or (wire.startswith("openai_") and provider not in NATIVE.split()):
+        return ()
+    return tuple(check_shape(body, wire))
 
 
 def _violation(row: Constraint, provider: str, hit: Hit) -> Violation:

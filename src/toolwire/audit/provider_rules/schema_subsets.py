@@ -53,6 +53,7 @@ _OPENAPI_KEYWORDS = frozenset(
 _VERTEX_KEYWORDS = _OPENAPI_KEYWORDS | {"additionalProperties", "ref", "defs", "$ref", "$defs"}
 _OPENAPI_TYPES = frozenset({"STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT", "NULL"})
 _DEPTH = 200
+_DEFINITION = re.compile(r"/(?:\$defs|definitions)/[^/]+")
 
 
 def subschemas(schema: JSON, at: str = "", depth: int = 0) -> Iterator[tuple[str, Object]]:
@@ -152,28 +153,28 @@ def _strict_scalars(at: str, node: Object, formats: frozenset[str]) -> Iterator[
 
 def _recursion(schema: JSON) -> Iterator[Hit]:
     """Report definitions that contain a reference to themselves, directly or through others."""
-    nodes = dict(subschemas(schema))
     targets: dict[str, set[str]] = {}
-    for at in nodes:
-        targets[at] = (
-            {
-                node["$ref"][1:]
-                for inner, node in nodes.items()
-                if (inner == at or inner.startswith(f"{at}/")) and type(node.get("$ref")) is str
-            }
-            if at == "" or re.fullmatch(r"/(?:\$defs|definitions)/[^/]+", at)
-            else set()
-        )
-    for at, direct in targets.items():
-        seen: set[str] = set()
-        queue = list(direct) if at else [one for one in direct if one == ""]
-        while queue:
-            one = queue.pop()
-            if one not in seen:
-                seen.add(one)
-                queue += targets.get(one, ())
-        if at in seen:
-            yield Hit(at, "a schema must not be recursive")
+    for at, node in subschemas(schema):
+        definition = _DEFINITION.match(at)
+        reference = node.get("$ref")
+        if type(reference) is str:
+            targets.setdefault(definition[0] if definition else "", set()).add(reference[1:])
+    open_targets: dict[str, bool] = {}  # True while the definition is on the path of the search
+    for start, first in targets.items():
+        path = [(start, iter(first))] if start not in open_targets else []
+        open_targets.setdefault(start, bool(path))
+        while path:
+            at, references = path[-1]
+            one = next(references, None)
+            if one is None:
+                open_targets[at] = False
+                path.pop()
+            elif open_targets.get(one):
+                yield Hit(one, "a schema must not be recursive")
+                return
+            elif one in targets and one not in open_targets:
+                open_targets[one] = True
+                path.append((one, iter(targets[one])))
 
 
 def anthropic_property_names(schema: JSON) -> Iterator[Hit]:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from ..findings import Hit
 from .constraints import CheckedBody, constraint
 from .openai_shared import NATIVE
-from .shapes import check_shape
 
 __all__: list[str] = []
 
@@ -30,7 +29,7 @@ _KINDS = {"TW100": "unknown", "TW101": "missing", "TW102": "type", "TW103": "tag
 
 def _make_check(kind: str) -> Callable[[CheckedBody], Iterator[Hit]]:
     def check(checked: CheckedBody) -> Iterator[Hit]:
-        for problem in check_shape(checked.body, checked.wire):
+        for problem in checked.problems:
             if problem.kind == kind and not _is_in_path(checked, problem.kind, problem.path, problem.message):
                 yield Hit(problem.path, problem.message)
 

@@ -119,6 +119,11 @@ class ClientRequest:
         return self.turn.rebuild(self.decoded, endpoint.origin)
 
     @property
+    def size(self) -> int:
+        """The bytes of the body and of the stored conversation, on which the work for the request depends."""
+        return len(self.body) if self.turn is None else self.turn.size
+
+    @property
     def wants_store(self) -> bool:
         """True if the answer of OpenAI Responses may be stored, which is the default."""
         return self.document.get("store") is not False

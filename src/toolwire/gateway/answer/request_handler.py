@@ -29,7 +29,7 @@ from ...net.replies import drain, is_document, read_reply_body, transport_losses
 from ...net.retry import RetryPolicy, resolve_retry_after
 from ...net.runner import Runner
 from ...run.observe import Retriever
-from ..faults import as_gateway_fault, fault_from, is_gateway_fault, network_fault_of
+from ..faults import as_gateway_fault, fault_from, is_gateway_fault, key_fault_of, network_fault_of
 from ..observe.request_log import RequestLog
 from ..settings import LimitsRow
 from ..shared.memory_bound import MemoryReservation
@@ -108,7 +108,7 @@ class RequestHandler:
         A failure after the answer has begun is written into it; an earlier one is raised. If the client has
         disconnected, the cancellation goes on.
         """
-        await self._offload.run(len(self._client_request.body), self._choose_targets)
+        await self._offload.run(self._client_request.size, self._choose_targets)
         # each target has its own timeout, so a slow one leaves enough time for the next
         self._deadline = self._dependencies.clock() + sum(target.upstream.row.timeout for target in self._plan)
         self._down = self._open_downstream() if self._client_request.stream else None
@@ -159,7 +159,7 @@ class RequestHandler:
         """Load the stored turns of the history."""
         memory = self._dependencies.memory
         if memory.has_any:
-            keys = await self._offload.run(len(self._client_request.body), self._find_turn_keys)
+            keys = await self._offload.run(self._client_request.size, self._find_turn_keys)
             if keys:
                 self._stored_turns = await memory.load(self._request_log.caller, keys)
 
@@ -257,7 +257,7 @@ class RequestHandler:
     async def _attempt(self, target: Target) -> Fault | None:
         """Try one target. Return None if the answer was written, else the fault that occurred before any output."""
         started_at = perf_counter()
-        out = await self._offload.run(len(self._client_request.body), self._make_outbound_request, target)
+        out = await self._offload.run(self._client_request.size, self._make_outbound_request, target)
         request_log = self._request_log
         request_log.upstream, request_log.upstream_model = target.upstream.name, target.model
         request_log.provider = target.upstream.row.provider or out.endpoint.wire.provider
@@ -282,9 +282,7 @@ class RequestHandler:
         except UpstreamError as error:
             return error.fault
         except KeyCommandError as error:
-            _log.error("upstream %s: %s", target.upstream.name, error)
-            message = f"the gateway has no key for the upstream {target.upstream.name}; see its log"
-            return Fault("server", message, 502, "key_command", retryable=False)
+            return key_fault_of(error, target.upstream.name)
         except LossError:
             raise  # the client accepts no losses
         except (ProtocolError, EncodeError) as error:

@@ -48,7 +48,7 @@ class ResponseRecorder:
     def __init__(self, digits: str, model: str, max_bytes: int, make_echo: Callable[[int], Object]) -> None:
         self.parts: tuple[Part, ...] | None = None  # set at the end of a complete answer
         self.item_ids: tuple[str, ...] = ()  # for each part, the id of its item
-        self.size = 0  # bytes
+        self.is_stored = False  # the answer repeats `store` as true
         self._digits = digits
         self._model = model
         self._max_bytes = max_bytes
@@ -75,21 +75,22 @@ class ResponseRecorder:
                 item_id = f"{item_prefix(part)}_{self._digits}_{number}"
                 message_id = item_id if isinstance(part, (Text, Refusal)) else ""
             item_ids.append(message_id or item_id)
-        self._finish(response.parts, item_ids)
+        echo = self._finish(response.parts, item_ids)
         parts = tuple(_part_with_id(part, item_id) for part, item_id in zip(response.parts, item_ids, strict=True))
-        return replace(
-            response,
-            id=f"resp_{self._digits}",
-            parts=parts,
-            extra=_with_fields(response.extra, WIRE, self._make_echo(self.size)),
-        )
+        extra = _with_fields(response.extra, WIRE, echo)
+        return replace(response, id=f"resp_{self._digits}", parts=parts, extra=extra)
 
-    def _finish(self, parts: tuple[Part, ...], item_ids: list[str]) -> None:
-        """Keep the parts, with their artefacts bound to the model that made them."""
+    def _finish(self, parts: tuple[Part, ...], item_ids: list[str]) -> Object:
+        """Keep the parts, with their artefacts bound to their model. Return the fields that describe their storage."""
         self.parts = tuple(_bind_to_model(part, self._model) for part in parts)
         self.item_ids = tuple(item_ids)
         answer = BoundMessages(messages=(Message("assistant", parts),))
-        self.size = len(encode_entry(TurnEntry("", 0, answer=answer)))
+        return self._echo(len(encode_entry(TurnEntry("", 0, answer=answer))))
+
+    def _echo(self, size: int) -> Object:
+        echo = self._make_echo(size)
+        self.is_stored = bool(echo["store"])
+        return echo
 
     def _with_ids(self, event: Event) -> Event:
         if isinstance(event, ResponseStart):
@@ -104,13 +105,9 @@ class ResponseRecorder:
     def _end_recording(self) -> Object:
         """Collect the parts of a stream, unless it is too large; return the fields that describe its storage."""
         if self._delta_bytes > self._max_bytes:
-            self.size = self._delta_bytes
-        else:
-            ended = [
-                (part, item_id) for key, item_id in self._ids.items() if (part := self._folder.part(key)) is not None
-            ]
-            self._finish(tuple(part for part, _ in ended), [item_id for _, item_id in ended])
-        return self._make_echo(self.size)
+            return self._echo(self._delta_bytes)
+        ended = [(part, item_id) for key, item_id in self._ids.items() if (part := self._folder.part(key)) is not None]
+        return self._finish(tuple(part for part, _ in ended), [item_id for _, item_id in ended])
 
     def _item_event(self, event: Event) -> Event:
         """Replace the item id of a start or an end."""

@@ -7,7 +7,7 @@ of an `item_reference` is known without an index: `msg_DIGITS_0` is an item of t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from secrets import token_hex
 
 import msgspec
@@ -99,21 +99,22 @@ class TurnEntry(Value, frozen=True, tag_field="kind", tag="turn"):
     def response(self) -> Object:
         return {**self.document, "output": list(self.output)}
 
-    def find_item(self, item_id: str) -> tuple[Object, BoundMessages] | None:
-        """Return an item as a document and as messages; None if this turn has no such item."""
-        for number, item in enumerate(self.items):
-            if item.get("id") == item_id:
-                return item, BoundMessages("", decode_input([self.items[number]]))
-        parts = [
-            part
-            for message in self.answer.messages
-            for part, known_id in zip(message.parts, self.answer_items, strict=True)
-            if known_id == item_id
-        ]
-        found = next((item for item in self.output if item.get("id") == item_id), None)
-        if found is None:
-            return None
-        return found, BoundMessages(self.answer.origin, (Message("assistant", tuple(parts)),))
+    def find_items(self, wanted: Set[str]) -> dict[str, tuple[Object, BoundMessages]]:
+        """Return the wanted items of this turn by id, as documents and as messages."""
+        found = {
+            item["id"]: (item, BoundMessages("", decode_input([item])))
+            for item in self.items
+            if item.get("id") in wanted
+        }
+        parts: dict[str, list[Part]] = {}
+        for message in self.answer.messages:
+            for part, item_id in zip(message.parts, self.answer_items, strict=True):
+                parts.setdefault(item_id, []).append(part)
+        for item in self.output:
+            if item.get("id") in wanted:
+                answer = Message("assistant", tuple(parts.get(item["id"], ())))
+                found[item["id"]] = (item, BoundMessages(self.answer.origin, (answer,)))
+        return found
 
 
 class UpstreamPin(Value, frozen=True, tag_field="kind", tag="pin"):

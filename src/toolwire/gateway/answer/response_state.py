@@ -9,64 +9,72 @@ gateway stores every turn, if `responses.store` is set, and sends the whole conv
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from logging import getLogger
 from secrets import token_hex
 
 from msgspec.structs import replace
 
-from ...ir.errors import StoreError, ToolwireError
-from ...ir.pointer import JSON, Object, join
-from ...ir.request import Message, Request
+from ...asgi.offload import ClientOffload
+from ...ir.errors import ProtocolError, StoreError, ToolwireError
+from ...ir.pointer import Object, join
+from ...ir.request import Request
 from ...ir.text import to_bytes
 from ...net.endpoint import Endpoint
 from ...stream.sse import SSEDecoder
 from ...stream.strict import parse_object
-from ..settings import ResponsesRow
+from ..settings import LimitsRow, ResponsesRow
+from ..shared.memory_bound import MemoryReservation
 from ..shared.response_store import ResponseStore
 from ..upstreams import ConfiguredUpstream
+from .input_items import find_items, input_items, resolve_input
 from .response_recorder import ResponseRecorder
 from .response_records import (
-    BoundMessages,
     ConversationEntry,
     ResponseStateError,
     TurnEntry,
     UpstreamPin,
     decode_entry,
-    decode_input,
     encode_entry,
-    input_documents,
     new_digits,
     not_found,
-    turn_digits,
 )
 from .response_turn import ResponseTurn
+from .state_access import StateAccess
 
 __all__ = ["ResponseState"]
 
 _log = getLogger("toolwire.gateway")
 _RESTART = "start again with a shorter conversation in `input`"
 _PIN_SECONDS = 30 * 24 * 3600.0  # OpenAI keeps a response for 30 days
-_LOOP_BYTES = 256 * 1024  # entries beyond it are decoded in a thread, so that the event loop serves other clients
 _LOCK_SECONDS = 900.0  # renewed before the end of a turn; bounds the effect of a crash
 
 
 class ResponseState:
     """The Responses state of a gateway."""
 
-    def __init__(self, store: ResponseStore, row: ResponsesRow, max_request: int, clock: Callable[[], float]) -> None:
-        self.store = store
+    def __init__(self, store: ResponseStore, row: ResponsesRow, limits: LimitsRow, clock: Callable[[], float]) -> None:
+        self._store = store
         self.keeps_turns = row.store is not None or row.store_env is not None
         self._row = row
-        self._max_request = max_request
+        self._limits = limits
         self._clock = clock
 
     def now(self) -> int:
         return int(self._clock())
 
+    def access(self, owner: str, memory: MemoryReservation, offload: ClientOffload) -> StateAccess:
+        """Return the access of one request."""
+        limits = self._limits
+        return StateAccess(self._store, owner, memory, offload, max_bytes=limits.body, max_values=limits.values)
+
     async def open_turn(
-        self, document: Object, request: Callable[[], Request], owner: str, may_keep: Callable[[], bool]
+        self,
+        access: StateAccess,
+        document: Object,
+        request_bytes: int,
+        request: Callable[[], Request],
+        may_keep: Callable[[], bool],
     ) -> ResponseTurn:
         """Resolve the references of a request; ResponseStateError if one cannot be resolved.
 
@@ -78,11 +86,13 @@ class ResponseState:
             raise ResponseStateError("background responses are not supported", pointer="/background", hint=hint)
         previous_id, conversation_id = _read_references(document)
         stores = self.keeps_turns and document.get("store") is not False
-        turn = ResponseTurn(owner, new_digits(), stores, self._row.max_turn_bytes, previous_id, conversation_id)
+        turn = ResponseTurn(
+            access, new_digits(), stores, self._row.max_turn_bytes, request_bytes, previous_id, conversation_id
+        )
         turn.has_instructions = bool(document.get("instructions"))
         if not self.keeps_turns:
             if previous_id is not None:
-                turn.pinned = await self._find_unstored_pin(owner, previous_id)
+                turn.pinned = await self._find_unstored_pin(access, previous_id)
             return turn
         if conversation_id is not None:
             await self._open_conversation(turn, document, conversation_id)
@@ -96,17 +106,17 @@ class ResponseState:
             raise
         return turn
 
-    async def _find_unstored_pin(self, owner: str, response_id: str) -> str | None:
+    async def _find_unstored_pin(self, access: StateAccess, response_id: str) -> str | None:
         """Return the upstream of a response if it is known. Without a store, an unknown id goes on unchecked."""
-        pin = (await self._load("", [response_id])).get(response_id)
+        pin = (await access.load([response_id], namespace="")).get(response_id)
         if not isinstance(pin, UpstreamPin):
             return None
-        if pin.owner != owner:
+        if pin.owner != access.owner:
             raise not_found("response", response_id, "/previous_response_id", "previous_response_not_found")
         return pin.upstream
 
     async def _continue_response(self, turn: ResponseTurn, previous_id: str) -> None:
-        data = (await self.store.load(turn.owner, [previous_id])).get(previous_id, b"")
+        data = (await turn.access.load_bytes([previous_id])).get(previous_id, b"")
         entry = decode_entry(data)
         if isinstance(entry, UpstreamPin):
             turn.pinned = entry.upstream
@@ -124,23 +134,25 @@ class ResponseState:
                 "a conversation stores its items, which `store: false` forbids", pointer="/store", hint=hint
             )
         token = token_hex(16)
-        await self.lock_conversation(turn.owner, conversation_id, token, "/conversation")
+        await self.lock_conversation(turn.access, conversation_id, token, "/conversation")
         turn.lock_token = token
         try:
-            conversation = await self.find_conversation(turn.owner, conversation_id, "/conversation")
+            conversation = await self.find_conversation(turn.access, conversation_id, "/conversation")
             await self._load_history(turn, conversation.turns, conversation.size, "/conversation")
         except BaseException:
             await self.close_turn(turn)
             raise
 
-    async def lock_conversation(self, owner: str, conversation_id: str, token: str, pointer: str = "") -> None:
-        if not await self.store.lock(owner, conversation_id, token, _LOCK_SECONDS):
+    async def lock_conversation(self, access: StateAccess, conversation_id: str, token: str, pointer: str = "") -> None:
+        if not await self._store.lock(access.owner, conversation_id, token, _LOCK_SECONDS):
             message = f"another request is writing to the conversation {conversation_id[:100]!r}"
             hint = "retry after that request has ended"
             raise ResponseStateError(message, pointer=pointer, hint=hint, code="conversation_locked", status=409)
 
-    async def find_conversation(self, owner: str, conversation_id: str, pointer: str = "") -> ConversationEntry:
-        entry = (await self._load(owner, [conversation_id])).get(conversation_id)
+    async def find_conversation(
+        self, access: StateAccess, conversation_id: str, pointer: str = ""
+    ) -> ConversationEntry:
+        entry = (await access.load([conversation_id], self._row.seconds)).get(conversation_id)
         if not isinstance(entry, ConversationEntry):
             raise not_found("conversation", conversation_id, pointer)
         return entry
@@ -148,10 +160,8 @@ class ResponseState:
     async def _load_history(self, turn: ResponseTurn, chain: tuple[str, ...], size: int, pointer: str) -> None:
         """Load the turns of a conversation, within the limits for its length and its size."""
         self._check_length(len(chain), pointer)
-        if size > self._max_request:
-            message = f"the stored conversation has {size} bytes; the limit is {self._max_request}"
-            raise ResponseStateError(message, pointer=pointer, hint=_RESTART)
-        turns = await self.load_turns(turn.owner, chain, pointer)
+        turn.access.check_bytes(size, pointer)
+        turns = await self.load_turns(turn.access, chain, pointer)
         turn.chain, turn.chain_bytes, turn.is_rebuilt = chain, size, True
         turn.history = tuple(bound for stored in turns for bound in stored.messages)
 
@@ -160,9 +170,9 @@ class ResponseState:
             message = f"the stored conversation has {turns} turns; the limit is {self._row.max_turns}"
             raise ResponseStateError(message, pointer=pointer, hint=_RESTART)
 
-    async def load_turns(self, owner: str, chain: Sequence[str], pointer: str = "") -> list[TurnEntry]:
+    async def load_turns(self, access: StateAccess, chain: Sequence[str], pointer: str = "") -> list[TurnEntry]:
         """Load turns in order, and renew them; not found if one has expired or was deleted."""
-        entries = await self._load(owner, chain)
+        entries = await access.load(chain, self._row.seconds)
         turns = [entry for turn_id in chain if isinstance(entry := entries.get(turn_id), TurnEntry)]
         if len(turns) < len(chain):
             missing = next(turn_id for turn_id in chain if not isinstance(entries.get(turn_id), TurnEntry))
@@ -173,19 +183,18 @@ class ResponseState:
         self, turn: ResponseTurn, document: Object, request: Callable[[], Request], may_keep: Callable[[], bool]
     ) -> None:
         """Read the input of a request, with its references to items resolved."""
+        access = turn.access
         try:
-            messages = request().messages[int(turn.has_instructions) :]
+            decoded = await access.offload.run(turn.request_bytes, request)
         except ToolwireError:
             if turn.is_rebuilt:
                 raise
             turn.stores = False  # an upstream of this wire may accept it, unchanged
             return
-        given = document.get("input")
-        items: list[Object] = [{"role": "user", "content": given}] if isinstance(given, str) else list(given or ())
-        found = await self._find_items(turn.owner, items, may_keep)
+        items, messages = input_items(document), decoded.messages[int(turn.has_instructions) :]
+        found = await find_items(access, items, self._row.seconds, self._row.max_turns, may_keep)
         turn.is_rebuilt = turn.is_rebuilt or bool(found)
-        turn.input, resolved = _resolve_input(items, found, messages)
-        turn.items = input_documents(resolved, turn.digits)
+        await access.offload.run(turn.request_bytes, turn.set_input, *resolve_input(items, found, messages))
         if turn.conversation_id is not None:
             self.check_size(turn.items, "/input")
 
@@ -196,28 +205,6 @@ class ResponseState:
             hint = "send smaller items, or set responses.max_turn_bytes"
             raise ResponseStateError(message, pointer=pointer, hint=hint, status=413)
 
-    async def _find_items(
-        self, owner: str, items: Sequence[JSON], may_keep: Callable[[], bool]
-    ) -> dict[int, tuple[Object, BoundMessages]]:
-        """Find the items that `input` refers to, by their position.
-
-        An id that the gateway did not make stays if an upstream may know it.
-        """
-        references = dict(_item_references(items))
-        digits = {item_id: turn_digits(item_id) for item_id in references.values()}
-        own = {known for known in digits.values() if known is not None}
-        entries = await self._load(owner, [f"{kind}_{known}" for known in own for kind in ("resp", "turn")])
-        found = {}
-        for number, item_id in references.items():
-            turns = [entries.get(f"{kind}_{digits[item_id]}") for kind in ("resp", "turn")]
-            items_found = [turn.find_item(item_id) for turn in turns if isinstance(turn, TurnEntry)]
-            match = next((item for item in items_found if item is not None), None)
-            if match is not None:
-                found[number] = match
-            elif digits[item_id] is not None or not may_keep():
-                raise not_found("item", item_id, join("input", number))
-        return found
-
     async def save_answer(
         self, turn: ResponseTurn, recorder: ResponseRecorder, endpoint: Endpoint, written: bytes
     ) -> None:
@@ -225,44 +212,33 @@ class ResponseState:
 
         A failure of the store is logged; the client gets its answer.
         """
-        document = _final_document(written)
-        if turn.is_saved or recorder.parts is None or document is None or not document.get("store"):
+        if turn.is_saved or recorder.parts is None or not recorder.is_stored:
             return
         turn.is_saved = True
-        output, answer = document.get("output"), Message("assistant", recorder.parts)
-        stored = TurnEntry(
-            f"resp_{turn.digits}",
-            self.now(),
-            turn.chain,
-            turn.chain_bytes,
-            turn.items,
-            turn.input,
-            tuple(output or ()),
-            BoundMessages(endpoint.origin, (answer,)),
-            recorder.item_ids,
-            {**document, "output": []},
-        )
+        access = turn.access
         try:
-            await self.save(turn.owner, stored.id, stored)
+            document = await access.offload.run(len(written), _final_document, written)
+            stored = turn.make_entry(self.now(), document, recorder, endpoint.origin)
+            await self.save(access, stored.id, stored)
             if turn.conversation_id is not None:
-                await self.append_turn(turn.owner, turn.conversation_id, turn.lock_token, stored)
+                await self.append_turn(access, turn.conversation_id, turn.lock_token, stored)
         except ToolwireError as error:
             _log.error("cannot store a response: %s", error)
 
-    async def append_turn(self, owner: str, conversation_id: str, token: str, turn: TurnEntry) -> None:
+    async def append_turn(self, access: StateAccess, conversation_id: str, token: str, turn: TurnEntry) -> None:
         """Append a turn to a locked conversation, as an entry of its own: deleting the response does not change it."""
-        await self.lock_conversation(owner, conversation_id, token)
-        conversation = await self.find_conversation(owner, conversation_id)
+        await self.lock_conversation(access, conversation_id, token)
+        conversation = await self.find_conversation(access, conversation_id)
         self._check_length(len(conversation.turns), "")
         segment = replace(turn, id=f"turn_{turn.id.partition('_')[2]}", document={})
-        size = await self.save(owner, segment.id, segment)
+        size = await self.save(access, segment.id, segment)
         changed = replace(conversation, turns=(*conversation.turns, segment.id), size=conversation.size + size)
-        await self.save(owner, conversation_id, changed)
+        await self.save(access, conversation_id, changed)
 
-    async def save(self, owner: str, entry_id: str, entry: TurnEntry | ConversationEntry) -> int:
+    async def save(self, access: StateAccess, entry_id: str, entry: TurnEntry | ConversationEntry) -> int:
         """Save an entry, and return its size in bytes."""
         data = encode_entry(entry)
-        await self.store.save(owner, entry_id, data, self._row.seconds)
+        await self._store.save(access.owner, entry_id, data, self._row.seconds)
         return len(data)
 
     async def save_pin(
@@ -277,9 +253,10 @@ class ResponseState:
         if self.keeps_turns and not upstream.keeps_responses:
             return
         turn.is_saved = True
-        data = encode_entry(UpstreamPin(upstream.name, turn.owner))
+        owner = turn.access.owner
+        data = encode_entry(UpstreamPin(upstream.name, owner))
         try:
-            await self.store.save(turn.owner if self.keeps_turns else "", response_id, data, _PIN_SECONDS)
+            await self._store.save(owner if self.keeps_turns else "", response_id, data, _PIN_SECONDS)
         except StoreError as error:
             _log.error("cannot store the upstream of a response: %s", error)
 
@@ -287,38 +264,26 @@ class ResponseState:
         """Release the conversation."""
         if turn.lock_token and turn.conversation_id is not None:
             token, turn.lock_token = turn.lock_token, ""
-            try:
-                await self.store.unlock(turn.owner, turn.conversation_id, token)
-            except StoreError as error:
-                _log.error("cannot unlock a conversation: %s", error)
+            await self.unlock_conversation(turn.access, turn.conversation_id, token)
 
-    async def find_response(self, owner: str, response_id: str) -> TurnEntry | UpstreamPin:
+    async def unlock_conversation(self, access: StateAccess, conversation_id: str, token: str) -> None:
+        """Release a lock. A failure is logged: the lock expires by itself."""
+        try:
+            await self._store.unlock(access.owner, conversation_id, token)
+        except StoreError as error:
+            _log.error("cannot unlock a conversation: %s", error)
+
+    async def find_response(self, access: StateAccess, response_id: str) -> TurnEntry | UpstreamPin:
         """Return a response of this owner, or its upstream."""
-        namespace = owner if self.keeps_turns else ""
-        entry = (await self._load(namespace, [response_id], renew=False)).get(response_id)
-        if isinstance(entry, UpstreamPin) and entry.owner == owner:
+        entry = (await access.load([response_id], namespace=None if self.keeps_turns else "")).get(response_id)
+        if isinstance(entry, UpstreamPin) and entry.owner == access.owner:
             return entry
         if isinstance(entry, TurnEntry) and entry.document:
             return entry
         raise not_found("response", response_id)
 
-    async def delete(self, owner: str, entry_ids: Sequence[str]) -> None:
-        await self.store.delete(owner if self.keeps_turns else "", entry_ids)
-
-    async def _load(
-        self, owner: str, entry_ids: Sequence[str], *, renew: bool = True
-    ) -> Mapping[str, TurnEntry | UpstreamPin | ConversationEntry]:
-        seconds = self._row.seconds if renew and self.keeps_turns else None
-        loaded = await self.store.load(owner, entry_ids, seconds)
-        if sum(map(len, loaded.values())) > _LOOP_BYTES:
-            return await asyncio.to_thread(_decode_entries, loaded)
-        return _decode_entries(loaded)
-
-
-def _decode_entries(loaded: Mapping[str, bytes]) -> dict[str, TurnEntry | UpstreamPin | ConversationEntry]:
-    """Decode entries; those that another version has written are left out."""
-    decoded = {entry_id: decode_entry(data) for entry_id, data in loaded.items()}
-    return {entry_id: entry for entry_id, entry in decoded.items() if entry is not None}
+    async def delete(self, access: StateAccess, entry_ids: Sequence[str]) -> None:
+        await self._store.delete(access.owner if self.keeps_turns else "", entry_ids)
 
 
 def _read_references(document: Object) -> tuple[str | None, str | None]:
@@ -335,37 +300,8 @@ def _read_references(document: Object) -> tuple[str | None, str | None]:
     return previous_id, conversation_id
 
 
-def _item_references(items: Sequence[JSON]) -> Iterator[tuple[int, str]]:
-    for number, item in enumerate(items):
-        if isinstance(item, dict) and isinstance(item.get("id"), str):
-            kind = item.get("type")
-            if kind == "item_reference" or (kind is None and "role" not in item):
-                yield number, item["id"]
-
-
-def _resolve_input(
-    items: Sequence[Object], found: Mapping[int, tuple[Object, BoundMessages]], messages: tuple[Message, ...]
-) -> tuple[tuple[BoundMessages, ...], list[Object]]:
-    """Return the input as messages and as documents, with the items found in place of their references."""
-    if not found:
-        return (BoundMessages("", messages),), list(items)
-    bound: list[BoundMessages] = []
-    run: list[Object] = []  # items between two references
-    for number, item in enumerate(items):
-        if number not in found:
-            run.append(item)
-            continue
-        if run:
-            bound.append(BoundMessages("", decode_input(run)))
-            run = []
-        bound.append(found[number][1])
-    if run:
-        bound.append(BoundMessages("", decode_input(run)))
-    return tuple(bound), [found[number][0] if number in found else item for number, item in enumerate(items)]
-
-
-def _final_document(written: bytes) -> Object | None:
-    """Return the response in an answer, whole or at the end of a stream; None if it has failed."""
+def _final_document(written: bytes) -> Object:
+    """Return the response in a complete answer, whole or at the end of a stream."""
     if written.startswith(b"{"):
         return parse_object(written)
     for _, payload in SSEDecoder().feed(written):
@@ -373,4 +309,4 @@ def _final_document(written: bytes) -> Object | None:
         if event.get("type") in ("response.completed", "response.incomplete"):
             response: Object = event["response"]
             return response
-    return None
+    raise ProtocolError("the answer has no final response")

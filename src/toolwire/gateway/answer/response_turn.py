@@ -12,7 +12,8 @@ from ...ir.request import Message, Request
 from ...ir.text import to_bytes
 from ..upstreams import ConfiguredUpstream
 from .response_recorder import ResponseRecorder
-from .response_records import WIRE, BoundMessages
+from .response_records import WIRE, BoundMessages, TurnEntry, input_documents
+from .state_access import StateAccess
 
 __all__ = ["ResponseTurn"]
 
@@ -22,10 +23,11 @@ _REFERENCES = ("previous_response_id", "conversation")
 class ResponseTurn(Struct):
     """The state of one request. `history` is the conversation before its input."""
 
-    owner: str
+    access: StateAccess
     digits: str
     stores: bool  # the gateway stores the answer, unless the upstream does
     max_bytes: int  # of input and answer together; a larger turn is not stored
+    request_bytes: int  # of the client's body
     previous_id: str | None = None
     conversation_id: str | None = None
     pinned: str | None = None  # the upstream that stores the conversation itself
@@ -65,6 +67,29 @@ class ResponseTurn(Struct):
         """
         moved = () if "instructions" in encoded else ("instructions",)
         return {name: value for name, value in document.items() if name not in (*_REFERENCES, *moved)}
+
+    @property
+    def size(self) -> int:
+        """The bytes of the request with its conversation."""
+        return self.request_bytes + self.chain_bytes
+
+    def set_input(self, messages: tuple[BoundMessages, ...], items: Sequence[Object]) -> None:
+        self.input, self.items = messages, input_documents(items, self.digits)
+
+    def make_entry(self, now: int, document: Object, recorder: ResponseRecorder, origin: str) -> TurnEntry:
+        """Return the turn to store: its input, and the answer in `document` by the server `origin`."""
+        return TurnEntry(
+            f"resp_{self.digits}",
+            now,
+            self.chain,
+            self.chain_bytes,
+            self.items,
+            self.input,
+            tuple(document.get("output") or ()),
+            BoundMessages(origin, (Message("assistant", recorder.parts or ()),)),
+            recorder.item_ids,
+            {**document, "output": []},
+        )
 
     def make_recorder(self, model: str) -> ResponseRecorder:
         """Return the recorder for an answer of `model`."""

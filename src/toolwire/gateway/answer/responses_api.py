@@ -19,9 +19,10 @@ from ...ir.response import UpstreamError
 from ...ir.text import to_bytes
 from ...net.endpoint_request import redact_secrets
 from ...net.http import Reply
+from ...net.key_command import KeyCommandError
 from ...net.replies import read_reply_body
 from ...stream.strict import parse_object
-from ..faults import as_gateway_fault, network_fault_of
+from ..faults import as_gateway_fault, key_fault_of, network_fault_of
 from .response_records import (
     BoundMessages,
     ConversationEntry,
@@ -36,6 +37,7 @@ from .response_records import (
 )
 from .response_state import ResponseState
 from .routing import Router
+from .state_access import StateAccess
 
 __all__ = ["ResponsesApi", "SendAny", "StateRequest"]
 
@@ -53,12 +55,12 @@ class SendAny(Protocol):
 
 
 class StateRequest:
-    """A request about stored state: its owner, the id in its path, its query and its body."""
+    """A request about stored state: the access of its client, the id in its path, its query and its body."""
 
-    __slots__ = ("body", "entry_id", "owner", "query")
+    __slots__ = ("access", "body", "entry_id", "query")
 
-    def __init__(self, owner: str, entry_id: str, query: Mapping[str, str], body: bytes) -> None:
-        self.owner = owner
+    def __init__(self, access: StateAccess, entry_id: str, query: Mapping[str, str], body: bytes) -> None:
+        self.access = access
         self.entry_id = entry_id
         self.query = query
         self.body = body
@@ -103,17 +105,17 @@ class ResponsesApi:
                 hint = "read the finished response without it"
                 message = f"{name} is not supported: the stream of a stored response cannot be resumed"
                 raise ResponseStateError(message, pointer=join(name), hint=hint)
-        entry = await self._state.find_response(request.owner, request.entry_id)
+        entry = await self._state.find_response(request.access, request.entry_id)
         if isinstance(entry, UpstreamPin):
             return await self._forward("GET", entry, request)
         return to_bytes(entry.response)
 
     async def _delete_response(self, request: StateRequest) -> bytes:
-        entry = await self._state.find_response(request.owner, request.entry_id)
+        entry = await self._state.find_response(request.access, request.entry_id)
         deleted = to_bytes({"id": request.entry_id, "object": "response", "deleted": True})
         if isinstance(entry, UpstreamPin):
             deleted = await self._forward("DELETE", entry, request)
-        await self._state.delete(request.owner, [request.entry_id])
+        await self._state.delete(request.access, [request.entry_id])
         return deleted
 
     async def _cancel_response(self, request: StateRequest) -> bytes:
@@ -122,10 +124,10 @@ class ResponsesApi:
 
     async def _list_input(self, request: StateRequest) -> bytes:
         """List the items that a response was made from: those of the turns before it, then its own input."""
-        entry = await self._state.find_response(request.owner, request.entry_id)
+        entry = await self._state.find_response(request.access, request.entry_id)
         if isinstance(entry, UpstreamPin):
             return await self._forward("GET", entry, request, "/input_items")
-        turns = await self._state.load_turns(request.owner, entry.chain)
+        turns = await self._state.load_turns(request.access, entry.chain)
         return _page([*_turn_items(turns), *entry.items], request.query)
 
     async def _forward(self, method: str, pin: UpstreamPin, request: StateRequest, path: str = "") -> bytes:
@@ -138,15 +140,16 @@ class ResponsesApi:
         query = "&".join(filter(None, (base.query, urlencode(_public_query(request.query)))))
         url = urlunsplit((base.scheme, base.netloc, f"{base.path}/{quote(request.entry_id, safe='')}{path}", query, ""))
         try:
-            async with self._transport.send(
-                method, url, endpoint.headers, await endpoint.authorise(), b"", upstream.row.timeout
-            ) as reply:
+            secrets = await endpoint.authorise()
+            async with self._transport.send(method, url, endpoint.headers, secrets, b"", upstream.row.timeout) as reply:
                 data = await read_reply_body(reply, self._max_answer)
                 if 200 <= reply.status < 300:
                     return data
                 fault = endpoint.wire.decode_error(reply.status, _parse_or_text(data), dict(reply.headers))
         except (TimeoutError, ConnectionError) as error:
             fault = network_fault_of(error, upstream.name)
+        except KeyCommandError as error:
+            fault = key_fault_of(error, upstream.name)
         raise UpstreamError(as_gateway_fault(redact_secrets(endpoint.known_secrets, fault), upstream.name))
 
     async def _create_conversation(self, request: StateRequest) -> bytes:
@@ -154,36 +157,36 @@ class ResponsesApi:
         metadata = _read_metadata(document)
         turn = self._make_items(document.get("items") or [])
         conversation = ConversationEntry(f"conv_{new_digits()}", self._state.now(), metadata)
-        await self._state.save(request.owner, conversation.id, conversation)
+        await self._state.save(request.access, conversation.id, conversation)
         if turn is not None:
-            await self._append(request.owner, conversation.id, turn)
+            await self._append(request.access, conversation.id, turn)
         return to_bytes(conversation_document(conversation))
 
     async def _get_conversation(self, request: StateRequest) -> bytes:
-        return to_bytes(conversation_document(await self._state.find_conversation(request.owner, request.entry_id)))
+        return to_bytes(conversation_document(await self._state.find_conversation(request.access, request.entry_id)))
 
     async def _update_conversation(self, request: StateRequest) -> bytes:
         """Replace the metadata of a conversation."""
         metadata = _read_metadata(parse_object(request.body))
         token = token_hex(16)
-        await self._state.lock_conversation(request.owner, request.entry_id, token)
+        await self._state.lock_conversation(request.access, request.entry_id, token)
         try:
-            found = await self._state.find_conversation(request.owner, request.entry_id)
+            found = await self._state.find_conversation(request.access, request.entry_id)
             changed = replace(found, metadata=metadata)
-            await self._state.save(request.owner, changed.id, changed)
+            await self._state.save(request.access, changed.id, changed)
         finally:
-            await self._state.store.unlock(request.owner, request.entry_id, token)
+            await self._state.unlock_conversation(request.access, request.entry_id, token)
         return to_bytes(conversation_document(changed))
 
     async def _delete_conversation(self, request: StateRequest) -> bytes:
         """Delete a conversation and its items. Responses that were made in it stay."""
-        conversation = await self._state.find_conversation(request.owner, request.entry_id)
-        await self._state.delete(request.owner, [conversation.id, *conversation.turns])
+        conversation = await self._state.find_conversation(request.access, request.entry_id)
+        await self._state.delete(request.access, [conversation.id, *conversation.turns])
         return to_bytes({"id": conversation.id, "object": "conversation.deleted", "deleted": True})
 
     async def _list_items(self, request: StateRequest) -> bytes:
-        conversation = await self._state.find_conversation(request.owner, request.entry_id)
-        turns = await self._state.load_turns(request.owner, conversation.turns)
+        conversation = await self._state.find_conversation(request.access, request.entry_id)
+        turns = await self._state.load_turns(request.access, conversation.turns)
         return _page(_turn_items(turns), request.query)
 
     async def _create_items(self, request: StateRequest) -> bytes:
@@ -192,16 +195,16 @@ class ResponsesApi:
         turn = self._make_items(items)
         if turn is None:
             raise ProtocolError("expected at least one item", pointer="/items")
-        await self._append(request.owner, request.entry_id, turn)
+        await self._append(request.access, request.entry_id, turn)
         return _page(list(turn.items), {"order": "asc", "limit": str(_MAX_PAGE)})
 
-    async def _append(self, owner: str, conversation_id: str, turn: TurnEntry) -> None:
+    async def _append(self, access: StateAccess, conversation_id: str, turn: TurnEntry) -> None:
         token = token_hex(16)
-        await self._state.lock_conversation(owner, conversation_id, token)
+        await self._state.lock_conversation(access, conversation_id, token)
         try:
-            await self._state.append_turn(owner, conversation_id, token, turn)
+            await self._state.append_turn(access, conversation_id, token, turn)
         finally:
-            await self._state.store.unlock(owner, conversation_id, token)
+            await self._state.unlock_conversation(access, conversation_id, token)
 
     def _make_items(self, items: JSON) -> TurnEntry | None:
         """Return a turn with these items; None if there are none."""

@@ -155,11 +155,15 @@ async def test_conversation_of_the_gateway_continues_at_an_upstream_that_stores(
         ({"provider": "openai", "keeps_responses": False}, False),
         ({"provider": "openai", "base_url": "http://localhost:8000/v1"}, False),
         ({"provider": "openai-chat"}, False),
+        ({"provider": "azure", "base_url": "https://me.openai.azure.com", "wire": "openai_responses"}, True),
+        ({"provider": "azure", "base_url": "https://proxy.example", "wire": "openai_responses"}, False),
         ({"base_url": "http://localhost:8000/v1", "wire": "openai_responses"}, False),
         ({"base_url": "http://localhost:8000/v1", "wire": "openai_responses", "keeps_responses": True}, True),
         ({"base_url": "http://localhost:8000/v1", "wire": "anthropic", "keeps_responses": True}, False),
     ],
 )
 def test_upstreams_that_store_responses(row, keeps):
-    upstream = ConfiguredUpstream("u", UpstreamRow(**row), None, {"OPENAI_API_KEY": "sk-openai"})
+    upstream = ConfiguredUpstream(
+        "u", UpstreamRow(**row), None, {"OPENAI_API_KEY": "sk-openai", "AZURE_OPENAI_API_KEY": "azure-key"}
+    )
     assert upstream.keeps_responses is keeps
