@@ -364,6 +364,7 @@ FINDINGS = {
     "G3b": Entry("calls of Gemini clients are repaired against the JSON Schema of their declarations"),
     "G4": Entry("schemas of structured outputs are JSON Schema, fit the target, and their answers the client"),
     "G12": Entry("emulated tools of Gemini clients are shown as JSON Schema"),
+    "S14": Entry("losses of nested fields that only one wire has point at the field"),
     "G3a": Entry("calls are repaired for clients of every wire, whole and streamed, before they are checked"),
     "G15": Entry("a call with a diagnostic of the text parser is never complete; surplus calls are losses"),
     "G19": Entry("an answer without content and stop reason is an error of the upstream"),

@@ -98,7 +98,8 @@ def _apply_lowered(tool: Tool, lowered: Lowered, index: int, lifts: dict[str, Lo
         return _move_description(tool, lowered.dialect, index, losses)
     path = f"/tools/{index}/input_schema"
     for loss in lowered.losses:
-        losses.add(path + loss.path, loss.concept, loss.action, loss.detail, loss.severity)
+        target = None if loss.target is None else path + loss.target
+        losses.extend([replace(loss, path=path + loss.path, target=target)])
     if lowered.schema != tool.input_schema:
         detail = f"converted to the dialect {lowered.dialect.name}"
         losses.add(path, "schema", "rewritten", detail, "info")

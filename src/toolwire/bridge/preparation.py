@@ -31,7 +31,7 @@ from .fit_rejected import drop_rejected_fields
 from .fit_tools import fit_tools
 from .foreign import report_extra
 from .history import DraftMessage
-from .locations import location_pointer, message_index
+from .locations import location_pointer, message_index, message_locations
 from .names import NameMap
 from .stored import find_stored
 
@@ -67,6 +67,31 @@ class Prepared:
             case ["tools", index, *rest] if int(index) < len(self._tools):
                 return join("tools", self._tools[int(index)][1], *rest)
         return path
+
+    def destination(self, path: str) -> str | None:
+        """Return the path in the fitted request of the value at `path` in the original one; None if it has none."""
+        match split(path):
+            case ["messages", index, "parts", number, *rest]:
+                return self._find_part(int(index), int(number), rest)
+            case ["messages", index, *rest]:
+                return self._find_message(int(index), rest)
+            case ["tools", index, *rest]:
+                fitted = next((new for new, (_, old) in enumerate(self._tools) if old == int(index)), None)
+                return None if fitted is None else join("tools", fitted, *rest)
+        return path
+
+    def _find_part(self, index: int, number: int, rest: list[str]) -> str | None:
+        location = message_locations(index, number + 1)[number]
+        for new, turn in enumerate(self._turns):
+            if location in turn.locations and (fitted := turn.locations.index(location)) < len(turn.message.parts):
+                return join("messages", new, "parts", fitted, *rest)
+        return self._find_message(index, [])
+
+    def _find_message(self, index: int, rest: list[str]) -> str | None:
+        for new, turn in enumerate(self._turns):
+            if any(message_index(location) == index for location in turn.locations):
+                return join("messages", new, *rest)
+        return None
 
 
 def prepare(
