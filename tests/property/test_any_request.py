@@ -9,6 +9,7 @@ from hypothesis import given
 from sdk_validation import validate_request
 
 import toolwire
+from loss_pointers import unresolved
 from recordings import WIRES
 from toolwire.ir import ToolCall, ToolResult, ToolwireError
 from toolwire.ir.text import to_bytes
@@ -68,3 +69,17 @@ def test_preparing_twice_equals_preparing_once(wire, request):
     except ToolwireError:
         return
     assert toolwire.prepare(once, codec).request == once
+
+
+@pytest.mark.one_in(5)
+@pytest.mark.parametrize("target", WIRES)
+@pytest.mark.parametrize("source", WIRES)
+@given(request=requests())
+def test_pointers_of_losses_resolve(source, target, request):
+    codec = get(source)
+    try:
+        document = codec.encode_request(toolwire.prepare(request, codec).request).body
+        translation = toolwire.translate_request(document, source=source, target=target, model="m")
+    except ToolwireError:
+        return
+    assert unresolved(document, translation) == []

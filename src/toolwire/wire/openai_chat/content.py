@@ -72,6 +72,8 @@ def read_part(raw: JSON) -> Part:
         return _read_audio(raw)
     if kind == "file":
         return _read_file(raw)
+    if kind == "document_url":
+        return _read_document(raw)
     if kind == "refusal":
         extra = read_extra(raw, ("type", "refusal"), NAME)
         return Refusal(read_string(raw, "refusal"), {**extra, _FORM: {**extra.get(_FORM, {}), **_IN_CONTENT}})
@@ -174,6 +176,17 @@ def _read_image(raw: Object) -> Media | Opaque:
         extra[_FORM] = {**extra.get(_FORM, {}), **form}
     detail = read_optional_string(image, "detail")
     return Media("image", media_type, data, url, detail=detail, cache=read_cache(raw, extra), extra=extra)
+
+
+def _read_document(raw: Object) -> Media | Opaque:
+    """Read a document by URL or inline (Mistral's API, DocumentURLChunk)."""
+    address, name = raw.get("document_url"), raw.get("document_name")
+    if type(address) is not str or not address or type(name) not in (str, type(None)):
+        return Opaque(NAME, "document_url", raw)
+    media_type, data, url = split_data_url(address)
+    extra = read_extra(raw, _MARKED | {"document_url", "document_name"}, NAME)
+    extra[_FORM] = {**extra.get(_FORM, {}), ":type": "document_url"}
+    return Media("file", media_type, data, url, name=name, cache=read_cache(raw, extra), extra=extra)
 
 
 def _read_file(raw: Object) -> Media | Opaque:
@@ -299,6 +312,10 @@ def _write_media(part: Media) -> Object | None:
         return (
             None if audio.get("format", "wav") is None and not form else {"type": "input_audio", "input_audio": audio}
         )
+    if form.get(":type") == "document_url" and (part.url or part.data is not None):
+        location = part.url or data_url(part.media_type or "application/pdf", part.data or "")
+        name = {} if part.name is None else {"document_name": part.name}
+        return {"type": "document_url", "document_url": location, **name}
     address = part.url if ":file_data" in form else None
     if part.kind == "file" and (part.data is not None or part.file_id or address):
         file: Object = {}
