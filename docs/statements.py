@@ -191,7 +191,7 @@ def read_extra(request: Request) -> list[Any]:
     """Return the fields that only one wire has, of the request and of its built-in tools and parts."""
     return [
         *[fields for name, fields in request.extra.items() if not name.endswith("~")],
-        *[list(tool.extra.items())[0] for tool in request.tools if tool.kind == "builtin"],
+        *[next(iter(tool.extra.items())) for tool in request.tools if tool.kind == "builtin"],
         *[part.value for part in read_parts(request, Opaque)],
     ]
 
