@@ -156,6 +156,8 @@ CASES = {
     "long call id of Azure": ("azure", chat(USER, call("x" * 50), result("x" * 50)), "TW130", "/messages/1/tool_calls/0/id"),
     "call id of Mistral": ("mistral", chat(USER, call(), result()), "TW130", "/messages/1/tool_calls/0/id"),
     "call id of Responses": ("openai", responses({"type": "function_call", "call_id": "x" * 65, "name": "f", "arguments": ""}, {"type": "function_call_output", "call_id": "x" * 65, "output": ""}), "TW130", "/input/0/call_id"),
+    "last role of Mistral": ("mistral", chat(USER, {"role": "assistant", "content": "hi"}), "TW120", "/messages/1/role"),
+    "output tokens of gpt-4o": ("openai", {**chat(max_tokens=32000), "model": "gpt-4o"}, "TW134", "/max_tokens"),
     "same tool twice": ("anthropic", anthropic(tools=[tool(), tool()]), "TW001", "/tools/1/name"),
     "same function twice": ("gemini", gemini(tools=[{"functionDeclarations": [{"name": "f"}, {"name": "f"}]}]), "TW001", "/tools/0/functionDeclarations/1/name"),
     "name of Chat": ("openai", chat(tools=[function("a.b")]), "TW002", "/tools/0/function/name"),
@@ -235,6 +237,8 @@ def test_unknown_provider_is_an_error_with_a_suggestion():
     with pytest.raises(ConfigError, match="unknown provider 'antropic'") as caught:
         check_body({}, "antropic")
     assert caught.value.hint == "did you mean anthropic?"
+    with pytest.raises(ConfigError, match="must be a JSON object, got list"):
+        check_body([], "anthropic")
 
 
 @pytest.mark.parametrize(
