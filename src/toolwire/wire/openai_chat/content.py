@@ -254,8 +254,9 @@ def write_part(part: Part, losses: Losses, path: str) -> JSON:
     if isinstance(part, Media):
         out = _write_media(part)
         if out is None:
-            label = part.media_type or part.kind
-            losses.add(path, part.kind, "dropped", f"Chat accepts images, WAV, MP3 and files, not {label}", "error")
+            source = " by URL" if part.url else " by file id" if part.file_id else ""
+            detail = f"Chat does not accept {part.media_type or part.kind}{source}"
+            losses.add(path, part.kind, "dropped", detail, "error")
             out = {"type": "text", "text": media_placeholder(part).text}
         else:
             if part.name is not None and part.kind != "file":
