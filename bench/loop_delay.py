@@ -65,6 +65,10 @@ def tools(schema: object, size: int) -> list[dict]:
     ]
 
 
+def properties(count: int, schema: Callable[[int], dict]) -> dict:
+    return {"type": "object", "properties": {f"p{n}": schema(n) for n in range(count)}}
+
+
 def nested(depth: int) -> dict:
     value: dict = {"type": "string"}
     for _ in range(depth):
@@ -162,6 +166,36 @@ def attacks(large: bool) -> dict[str, Attack]:
             "gemini",
             lambda: chat(tools=tools({"type": "object", "properties": {"p": {"enum": list(range(size // 8))}}}, 1)),
         ),
+        "60 KB: new patterns": Attack(
+            CHAT, "anthropic", lambda: chat(tools=tools(properties(2_000, lambda n: {"pattern": f"a{n}"}), 1))
+        ),
+        "60 KB: new allOf": Attack(
+            CHAT,
+            "gemini",
+            lambda: chat(tools=tools({"allOf": [{"properties": {f"a{n}": {}}} for n in range(1_800)]}, 1)),
+        ),
+        "60 KB: new anyOf": Attack(
+            CHAT,
+            "gemini",
+            lambda: chat(
+                tools=tools(
+                    properties(700, lambda n: {"anyOf": [{"type": "string"}, {"type": "null"}, {"const": n}]}), 1
+                )
+            ),
+        ),
+        "7 KB: new allOf": Attack(
+            CHAT, "gemini", lambda: chat(tools=tools({"allOf": [{"properties": {f"b{n}": {}}} for n in range(210)]}, 1))
+        ),
+        "60 KB: results without calls": Attack(
+            CHAT,
+            "anthropic",
+            lambda: chat([{"role": "tool", "tool_call_id": f"c{n}", "content": "x"} for n in range(1_100)]),
+        ),
+        "7 KB: results without calls": Attack(
+            CHAT,
+            "anthropic",
+            lambda: chat([{"role": "tool", "tool_call_id": f"c{n}", "content": "x"} for n in range(130)]),
+        ),
         "losses": Attack(
             CHAT,
             "gemini",
@@ -197,6 +231,12 @@ def attacks(large: bool) -> dict[str, Attack]:
     if large:
         rows |= {
             "120,000 messages": Attack(CHAT, "anthropic", lambda: chat([{"role": "user", "content": "x"}] * 120_000)),
+            "31 MB of dense numbers": Attack(
+                CHAT, "anthropic", lambda: chat()[:-1] + b',"x":[' + b"1," * 15_000_000 + b"1]}"
+            ),
+            "2 MB of empty lists": Attack(
+                CHAT, "anthropic", lambda: chat()[:-1] + b',"x":[' + b"[]," * 700_000 + b"1]}"
+            ),
             "31 MB of numbers": Attack(CHAT, "anthropic", lambda: chat(x=list(range(10)) * 1_000_000)),
             "31 MB of numbers, same wire": Attack(CHAT, "openai_chat", lambda: chat(x=list(range(10)) * 1_000_000)),
             "31 MB of text": Attack(CHAT, "anthropic", lambda: chat([{"role": "user", "content": "x" * 31_000_000}])),

@@ -358,6 +358,7 @@ FINDINGS = {
     "S3": Entry("results directly follow the message with their calls on Chat and Ollama"),
     "S7": Entry("blank text and trailing whitespace of a prefill are not sent to Anthropic"),
     "S8": Entry("a history that begins with the assistant gets a user message first where the target requires it"),
+    "S15": Entry("prefill is refused only where the row of the target's model refuses it"),
     "S16": Entry("the lost token limit, a missing schema and a missing model are reported as such"),
     "S18": Entry("results are alone in their message on Gemini"),
     "G3b": Entry("calls of Gemini clients are repaired against the JSON Schema of their declarations"),

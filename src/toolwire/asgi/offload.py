@@ -20,8 +20,8 @@ from ..net.threads import ThreadPool
 
 __all__ = ["LARGE", "ClientOffload", "Offload"]
 
-LARGE = 64 * 1024
-"""Bytes; the work for a larger document leaves the event loop. The worst document of this size takes about 40 ms."""
+LARGE = 32 * 1024
+"""Bytes; the work for a larger document leaves the event loop."""
 _THREADS = 4
 
 WorkParameters = ParamSpec("WorkParameters")

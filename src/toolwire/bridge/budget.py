@@ -14,7 +14,6 @@ __all__ = ["ParameterCounts", "select_affordable"]
 ParameterCounts: TypeAlias = tuple[int, int]
 
 
-@lru_cache(256)
 def select_affordable(
     costs: tuple[ParameterCounts, ...], limits: ParameterCounts, count: int | None
 ) -> tuple[int, ...]:
@@ -23,6 +22,10 @@ def select_affordable(
     >>> select_affordable(((5, 0), (20, 0), (10, 0)), (24, 16), 20)
     (0, 2)
     """
+    return (_select_cached if len(costs) <= _MAX_CACHED else _select)(costs, limits, count)
+
+
+def _select(costs: tuple[ParameterCounts, ...], limits: ParameterCounts, count: int | None) -> tuple[int, ...]:
     max_count = len(costs) if count is None else min(count, len(costs))
     if max_count == len(costs) and _sum(costs, 0) <= limits[0] and _sum(costs, 1) <= limits[1]:
         return tuple(range(max_count))
@@ -37,6 +40,10 @@ def select_affordable(
                 kept[after] = (*chosen, number)
                 best = max(best, kept[after], key=len)
     return best
+
+
+_MAX_CACHED = 256  # tools; the number of entries is no bound for the memory of longer lists
+_select_cached = lru_cache(256)(_select)
 
 
 def _sum(costs: tuple[ParameterCounts, ...], part: int) -> int:

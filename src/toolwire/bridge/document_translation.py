@@ -15,7 +15,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from ..ir.errors import ConfigError, ProtocolError, StoredStateError
+from ..ir.errors import ConfigError, EncodeError, ProtocolError
 from ..ir.losses import Loss, Losses, require_lossless
 from ..ir.pointer import JSON, Object, join, nearest_existing
 from ..ir.request import Request
@@ -138,7 +138,7 @@ def _translate_request(document: Object, source: str, target: str, model: str | 
         canonical = replace(canonical, params=replace(canonical.params, include_usage=True))
     try:
         prepared = prepare(canonical, writer, history_model=history_model or None)
-    except StoredStateError as error:
+    except EncodeError as error:
         error.pointer = nearest_existing(document, reader.locator(canonical)(error.pointer))
         raise
     encoded, encode_losses = writer.encode_request(prepared.request)

@@ -28,9 +28,7 @@ def fit_schemas(
 ) -> tuple[list[IndexedTool], dict[str, Lowered]]:
     """Return the tools with fitted schemas, and, by name, the encoding of arguments that change shape."""
     default_dialect = DIALECTS[wire.dialect]
-    strict = DIALECTS.get(f"{wire.dialect}_strict")
-    if strict is not None and not wire.capabilities.strict:
-        tools, strict = [(_without_strict(tool, index, losses), index) for tool, index in tools], None
+    strict = DIALECTS.get(f"{wire.dialect}_strict") if wire.capabilities.strict else None
     relaxed = frozenset[int]() if strict is None else _select_relaxed(tools, strict, reserved, losses)
     fitted: list[IndexedTool] = []
     lifts: dict[str, Lowered] = {}
@@ -47,14 +45,6 @@ def fit_schemas(
             continue
         fitted.append((_apply_lowered(tool, lowered, index, lifts, losses), index))
     return fitted, lifts
-
-
-def _without_strict(tool: Tool, index: int, losses: Losses) -> Tool:
-    """Remove strictness for a model that does not have it, on a wire that does."""
-    if not tool.strict:
-        return tool
-    losses.add(f"/tools/{index}/strict", "strict", "dropped", "the model has no strict tools")
-    return replace(tool, strict=None)
 
 
 def _has_schema(tool: Tool, index: int) -> bool:

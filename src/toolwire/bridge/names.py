@@ -61,6 +61,10 @@ class NameMap:
         raise AssertionError("no free name found for this tool")
 
 
-@lru_cache(4096)
 def _is_legal(pattern: str, length: int, name: str) -> bool:
-    return len(name) <= length and re.fullmatch(pattern, name) is not None
+    return len(name) <= length and _fits_pattern(pattern, name)
+
+
+@lru_cache(4096)
+def _fits_pattern(pattern: str, name: str) -> bool:
+    return re.fullmatch(pattern, name) is not None

@@ -20,6 +20,7 @@ from ..wire.capability_rows import UNKNOWN_MODEL, ModelCapabilities
 from ..wire.codec import WireCodec
 from ..wire.profiles import fit_codec, match_capabilities
 from ..wire.protocol import Wire
+from .cache import limit_marks
 from .exchange import Exchange
 from .fit_choice import fit_choice
 from .fit_history import fit_history
@@ -127,6 +128,7 @@ def prepare(
         tools = [replace(tool, strict=None) if tool.strict else tool for tool in tools]
     reasoning = fit_reasoning(request, wire, model, losses, has_tools=bool(tools))
     turns = fit_history(request, wire, names, losses, history_model, lifts)
+    tools = limit_marks(turns, tools, wire.limits.cache_marks, losses)
     reasoning = require_thinking_before_calls(reasoning, turns, model, losses)
     reasoning = drop_thinking_for_prefill(reasoning, turns, wire, losses)
     if answer.instructions is not None:

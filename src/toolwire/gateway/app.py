@@ -34,6 +34,7 @@ from ..wire import get
 from .answer.cache import AnswerCache
 from .answer.client_request import ClientRequest, read_client_request
 from .answer.document_limits import admit_document
+from .answer.known_tools import KnownTools
 from .answer.request_handler import Dependencies, RequestHandler
 from .answer.response_records import WIRE
 from .answer.response_state import ResponseState
@@ -88,7 +89,8 @@ class Gateway:
     """The ASGI application for the upstreams of `settings`. Every sink is called at the end of every request.
 
     `transports` replaces the transport of an upstream, by name, for example with a model in this process. `runners` are
-    tools run by the gateway, by model pattern. `retriever` chooses among a client's tools for a model with `retrieve`.
+    tools run by the gateway, by model pattern. `responses` stores conversations of OpenAI Responses; without it, the
+    store of the settings is opened. `retriever` chooses among a client's tools for a model with `retrieve`.
     `publish` is the server for MCP clients at `/mcp`. `publish_for` is the model pattern that a key must allow to use
     it. `on_key` is called with every key that a key command prints, for redaction.
     """
@@ -172,6 +174,7 @@ class Gateway:
             cache,
             state,
             self._offload,
+            KnownTools(),
             self._runners,
             self._retriever,
         )
@@ -433,7 +436,7 @@ class Gateway:
         """Answer a request about stored responses or conversations, within the limits of its key."""
         if caller.name:
             await self._limiter.admit(caller)
-        body = await self._read_document(http_exchange, memory)
+        body, _ = await self._read_document(http_exchange, memory)
         offload = ClientOffload(self._offload, caller.name)
         access = self._dependencies.responses.access(caller.name, memory, offload)
         state_request = StateRequest(access, route.entry_id, http_exchange.query, body)
@@ -442,16 +445,19 @@ class Gateway:
     async def _read_client_request(
         self, http_exchange: HttpExchange, route: Route, memory: MemoryReservation
     ) -> ClientRequest:
-        body = await self._read_document(http_exchange, memory)
+        body, size = await self._read_document(http_exchange, memory)
         headers, query = http_exchange.headers, http_exchange.query
-        return await self._offload.run(memory.client, len(body), read_client_request, route, body, headers, query)
+        return await self._offload.run(memory.client, size, read_client_request, route, body, headers, query, size)
 
-    async def _read_document(self, http_exchange: HttpExchange, memory: MemoryReservation) -> bytes:
-        """Read a body that can be parsed within the limits on its size, its values and the memory of all requests."""
+    async def _read_document(self, http_exchange: HttpExchange, memory: MemoryReservation) -> tuple[bytes, int]:
+        """Read a body that can be parsed within the limits on its size, its values and the memory of all requests.
+
+        Return it with the size of the work that it makes.
+        """
         limits = self._settings.limits
         body = await http_exchange.read_body(limits.body, limits.slow_client, memory.add)
-        await admit_document(body, limits.values, ClientOffload(self._offload, memory.client), memory)
-        return body
+        size = await admit_document(body, limits.values, ClientOffload(self._offload, memory.client), memory)
+        return body, size
 
     async def _serve_metadata(
         self, http_exchange: HttpExchange, route: Route, caller: Caller, memory: MemoryReservation
@@ -482,8 +488,8 @@ class Gateway:
         """Describe one model. Ollama's clients name it in the body, all others in the path."""
         name = route.model or ""
         if route.ingress.wire == "ollama":
-            data = await self._read_document(http_exchange, memory)
-            document = await self._offload.run(memory.client, len(data), parse_object, data)
+            data, size = await self._read_document(http_exchange, memory)
+            document = await self._offload.run(memory.client, size, parse_object, data)
             requested_model: JSON = document.get("model", document.get("name"))
             name = requested_model if isinstance(requested_model, str) else ""
         caller.check(name)

@@ -205,6 +205,8 @@ def parse_settings(document: JSON) -> Settings:
         settings = msgspec.convert(document, Settings)
     except msgspec.ValidationError as error:
         raise ConfigError(_format_validation_error(str(error)), hint="see the example in docs/gateway.md") from None
+    if settings.server.private_key is not None and settings.server.certificate is None:
+        raise ConfigError("server.private_key needs a certificate", hint="set server.certificate, too")
     _check(settings)
     return settings
 
@@ -263,8 +265,6 @@ def _check_numbers(row: Row, location: str) -> None:
 
 def _check(settings: Settings) -> None:  # noqa: C901
     """Check the rules that types cannot express: ranges, references between tables, and formats."""
-    if settings.server.private_key is not None and settings.server.certificate is None:
-        raise ConfigError("server.private_key needs a certificate", hint="set server.certificate, too")
     for section in ("server", "limits", "state", "responses"):
         _check_numbers(getattr(settings, section), section)
     for name, upstream in settings.upstreams.items():

@@ -13,7 +13,7 @@ schema, so arguments that it forbids are still rejected. The input is never chan
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import partial
 
 from ..ir.errors import ProtocolError
 from ..ir.losses import Loss, Losses
@@ -22,6 +22,7 @@ from ..ir.text import to_bytes
 from ..stream.strict import parse
 from .codec import Codec, apply_codec
 from .conform import is_conforming, violations, walk
+from .content_cache import content_cache
 from .dialects import DIALECTS, OUTPUT_DIALECTS, Dialect, dialect
 from .emit import Emitter
 from .emit_context import Emitted
@@ -82,18 +83,18 @@ def lower_all(schema: JSON, names: Sequence[str]) -> list[Lowered]:
         return [_lower(schema, row, partial(parse_schema, schema, output=row.output)) for row in rows]
 
 
-@lru_cache(4096)
+@content_cache(4 * 1024 * 1024)
 def _lower_cached(content: bytes, name: str) -> Lowered:
     row = dialect(name)
     return _lower(_parse_cached(content), row, lambda: _read_cached(content, row.output))
 
 
-@lru_cache(64)
+@content_cache(1024 * 1024)
 def _parse_cached(content: bytes) -> JSON:
     return parse(content)
 
 
-@lru_cache(64)
+@content_cache(1024 * 1024)
 def _read_cached(content: bytes, output: bool) -> ParsedSchema:
     return parse_schema(_parse_cached(content), output=output)
 

@@ -38,9 +38,16 @@ class PropertyNames:
         return candidate
 
 
-@lru_cache(4096)
 def is_legal(pattern: str, name: str) -> bool:
+    return _is_legal_cached(pattern, name) if len(name) <= _MAX_CACHED_NAME else _is_legal(pattern, name)
+
+
+def _is_legal(pattern: str, name: str) -> bool:
     return re.fullmatch(pattern, name) is not None
+
+
+_MAX_CACHED_NAME = 256  # characters; the number of entries is no bound for the memory of longer names
+_is_legal_cached = lru_cache(4096)(_is_legal)
 
 
 def mentions_illegal(pattern: str | None, schema: JSON) -> bool:

@@ -22,6 +22,7 @@ from ..stream.repair import Repaired, interpretations, repair_json
 from ..stream.strict import parse, type_label
 from .brackets import bracket_placements
 from .coerce import Coercion, coercion_budget
+from .content_cache import content_cache
 from .fits import fits
 from .nodes import Node, ObjectNode
 from .parse import parse_schema
@@ -64,12 +65,12 @@ def repair_arguments(given: JSON, schema: JSON, *, policy: RepairPolicy = "safe"
     return repairer.from_text(given, policy, finished)
 
 
-@lru_cache(1024)
+@content_cache(4 * 1024 * 1024)
 def _repairer(schema: bytes) -> _Repairer:
     return _Repairer(parse(schema))
 
 
-_large_repairer = lru_cache(16)(_repairer.__wrapped__)  # like the cache of the validator that it holds
+_large_repairer = lru_cache(16)(_repairer.uncached)  # like the cache of the validator that it holds
 
 
 class _Repairer:

@@ -16,6 +16,7 @@ from ..ir.pointer import JSON, join
 from ..ir.text import dumps, to_bytes
 from ..ir.value import Value
 from ..stream.strict import parse
+from .content_cache import content_cache
 from .formats import format_checks
 from .matching import PatternCost
 from .nullable import replace_nullable
@@ -137,18 +138,18 @@ def validator(schema: JSON) -> Validator:
     return _validator_cached_large(content) if has_large_patterns(content) else _validator_cached(content)
 
 
-@lru_cache(1024)
+@content_cache(4 * 1024 * 1024)
 def has_large_patterns(content: bytes) -> bool:
     """Return True if the patterns of a schema take so much memory that only few such schemas are cached."""
     return b'"pattern' in content and total_size(parse(content)) > _LARGE_PATTERNS
 
 
-@lru_cache(1024)
+@content_cache(4 * 1024 * 1024)
 def _validator_cached(content: bytes) -> Validator:
     return Validator(parse(content))
 
 
-_validator_cached_large = lru_cache(16)(_validator_cached.__wrapped__)
+_validator_cached_large = lru_cache(16)(_validator_cached.uncached)
 
 
 def _compile(schema: JSON) -> jsonschema_rs.Validator:

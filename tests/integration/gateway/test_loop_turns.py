@@ -11,6 +11,7 @@ import gzip
 import json
 import re
 import sys
+import threading
 from contextlib import asynccontextmanager
 
 import pytest
@@ -20,6 +21,7 @@ from gateway.serving import serving, upstream_rows
 from toolwire import Message, Request, Response, Text, Tool, ToolCall
 from toolwire.ir.response import Stop, Usage
 from toolwire.ir.text import to_bytes
+from toolwire.net import endpoint_request
 from toolwire.testing import RawReply
 from toolwire.wire import get
 
@@ -80,6 +82,11 @@ ATTACKS = {
 CALL = Response(parts=(ToolCall("c1", "t0", {"city": "a" * 40 + "!"}),), stop=Stop("tool_calls"), usage=Usage(12, 9))
 
 
+def new_tool(number, size):
+    schema = {"type": "object", "allOf": [{"properties": {f"a{number}_{n}": {}}} for n in range(size)]}
+    return {"type": "function", "function": {"name": f"t{number}", "parameters": schema}}
+
+
 MOST_CALLS_OF_LARGE_WORK = 200_000
 """The same for work that leaves the event loop: only the relaying is left."""
 MEGABYTE = 1024 * 1024
@@ -91,6 +98,11 @@ LARGE_REQUESTS = {
         ]
     },
     "losses": {"messages": [{"role": "user", "content": "x", "name": "n"}] * (MEGABYTE // 46)},
+    "new schemas in 60 KB": {"tools": [new_tool(0, 1_800)]},
+    "new schemas in 7 KB": {"tools": [new_tool(1, 200)]},
+    "messages of 60 KB": {
+        "messages": [{"role": "tool", "tool_call_id": f"c{n}", "content": "x"} for n in range(1_100)]
+    },
     "refused": {"messages": [{"role": "user", "content": "x"}] * (MEGABYTE // 33) + [{"role": 1}]},
 }
 STREAM = {"content-type": "text/event-stream"}
@@ -129,7 +141,7 @@ LARGE_ANSWERS = {
 
 
 @asynccontextmanager
-async def gateway_to_bytes(*replies):
+async def gateway_to_bytes(*replies, **document):
     """A gateway whose upstream only sends these bytes: one that decodes requests would do so on the same event loop."""
     remaining = list(replies)
 
@@ -146,7 +158,7 @@ async def gateway_to_bytes(*replies):
     server = await asyncio.start_server(answer, "127.0.0.1", 0, limit=2**25)
     async with server:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        async with serving({"upstreams": upstream_rows(url)}) as gateway:
+        async with serving({"upstreams": upstream_rows(url), **document}) as gateway:
             yield gateway
 
 
@@ -184,12 +196,62 @@ async def test_large_answers_are_relayed_in_pieces(attack, front):
     assert longest <= MOST_CALLS_OF_LARGE_WORK
 
 
+@pytest.mark.finding("G5", "Z11")
+@pytest.mark.parametrize("wire", ["anthropic", "openai_responses"])
+@run
+async def test_large_stored_conversations_are_not_rebuilt_on_the_event_loop(wire, tmp_path):
+    """Requests that continue a conversation of 18,000 messages, by its id and by references to items."""
+    responses = {"store": str(tmp_path / "responses.db"), "max_turn_bytes": 4 * MEGABYTE}
+    first = {"model": f"{wire}/m", "input": [{"role": "user", "content": "x"}] * 18_000}
+    async with gateway_to_bytes(*[whole(wire)] * 6, responses=responses) as gateway:
+        answer = await post(gateway, "/v1/responses", json.dumps({**first, "input": "x"}).encode())
+        assert answer.status == 200  # everything is imported and connected
+        answer = await post(gateway, "/v1/responses", json.dumps(first).encode())
+        assert answer.document["store"] is True
+        continued = {"model": f"{wire}/m", "input": "x", "previous_response_id": answer.document["id"]}
+        reference = {"type": "item_reference", "id": answer.document["output"][0]["id"]}
+        digits = answer.document["id"].removeprefix("resp_")
+        many = [{"type": "item_reference", "id": f"msg_{digits}_i{number}"} for number in range(9_000)]
+        for body in (continued, *({"model": f"{wire}/m", "input": items} for items in ([reference], many))):
+            async with Turns() as turns:
+                assert (await post(gateway, "/v1/responses", json.dumps(body).encode())).status == 200
+            assert turns.longest <= MOST_CALLS_OF_LARGE_WORK
+
+
 @pytest.mark.finding("Z11")
 @run
 async def test_small_requests_stay_in_the_thread_of_the_loop():
     async with gateway_to(TEXT_ANSWER, TEXT_ANSWER) as (gateway, _):
         for stream in (False, True):
             assert (await ask(gateway, "anthropic", stream=stream)).status == 200
+        assert not gateway.gateway._offload._pool._threads
+
+
+@pytest.mark.finding("Z11")
+@run
+async def test_only_the_first_request_with_new_tools_needs_a_thread(monkeypatch):
+    threads = []
+    prepare = endpoint_request.prepare
+    monkeypatch.setattr(
+        endpoint_request,
+        "prepare",
+        lambda *args, **options: threads.append(threading.get_ident()) or prepare(*args, **options),
+    )
+    schema = record(**{f"field_{number}": {"type": "string", "pattern": f"^{number}$"} for number in range(50)})
+    async with gateway_to(*[TEXT_ANSWER] * 3) as (gateway, _):
+        for _ in range(2):
+            body = tool_request(schema).replace(b'"model":"m"', b'"model":"anthropic/m"')
+            assert (await post(gateway, path_of("openai_chat"), body)).status == 200
+    assert threads[0] != threading.get_ident() == threads[1]
+
+
+@pytest.mark.finding("Z11")
+@run
+async def test_large_text_stays_in_the_thread_of_the_loop():
+    """Text costs little, so a switch of threads would cost more."""
+    request = Request(messages=(Message("user", (Text("word, " * 30_000),)),))
+    async with gateway_to(TEXT_ANSWER) as (gateway, _):
+        assert (await ask(gateway, "anthropic", request)).status == 200
         assert not gateway.gateway._offload._pool._threads
 
 

@@ -136,8 +136,8 @@ async def test_one_key_leaves_memory_for_others():
 @run
 async def test_memory_is_released_after_errors_and_disconnects():
     async with gateway_to(*[TEXT_ANSWER] * 3, document=LIMITS) as (gateway, _):
-        for body in (b"[]", b"{", b'{"model":"unknown"}', b'{"model":"openai_chat/m","messages":[{"role":1}]}'):
-            assert (await post(gateway, path_of("openai_chat"), body * 1)).status in (200, 400, 404)
+        for body in (b"[]", b"{", b'{"model":"unknown"}', b'{"model":"anthropic/m","messages":[{"role":1}]}'):
+            assert (await post(gateway, path_of("openai_chat"), body)).status in (200, 400, 404)
         await ask(gateway, "anthropic", text_request(400_000))
         await ask(gateway, "anthropic", text_request(400_000), stream=True)
         _, writer = await connect(gateway)

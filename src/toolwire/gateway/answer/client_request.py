@@ -32,11 +32,12 @@ _CALL_MARKS = (b"tool_use", b"tool_calls", b"unction", b"custom_tool_call")  # o
 
 
 def read_client_request(
-    route: Route, body: bytes, headers: Mapping[str, str], query: Mapping[str, str]
+    route: Route, body: bytes, headers: Mapping[str, str], query: Mapping[str, str], work_size: int
 ) -> ClientRequest:
     """Parse a request. A large one is decoded, too, because later uses are on the event loop."""
     client_request = ClientRequest(route, body, headers, query)
-    if len(body) > LARGE:
+    client_request.own_work = work_size
+    if work_size > LARGE:
         _ = client_request.request_or_none
     return client_request
 
@@ -54,6 +55,7 @@ class ClientRequest:
         "headers",
         "ingress",
         "model",
+        "own_work",
         "stream",
         "strict",
         "turn",
@@ -62,6 +64,7 @@ class ClientRequest:
 
     def __init__(self, route: Route, body: bytes, headers: Mapping[str, str], query: Mapping[str, str]) -> None:
         self.ingress = route.ingress
+        self.own_work = len(body)  # of the work for it, without a stored conversation
         self.wire: Wire = _client_codec(route.ingress.wire, headers)
         self.body = body.removeprefix(BOM_UTF8)  # an upstream may not accept the byte order mark
         self.document = _parse_document(self.body, headers)
@@ -119,9 +122,9 @@ class ClientRequest:
         return self.turn.rebuild(self.decoded, endpoint.origin)
 
     @property
-    def size(self) -> int:
-        """The bytes of the body and of the stored conversation, on which the work for the request depends."""
-        return len(self.body) if self.turn is None else self.turn.size
+    def work_size(self) -> int:
+        """The size of the work for it, with its stored conversation: large for many values, and small for text."""
+        return self.own_work if self.turn is None else self.own_work + self.turn.chain_bytes
 
     @property
     def wants_store(self) -> bool:

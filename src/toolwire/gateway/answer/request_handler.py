@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...asgi.http_exchange import HttpExchange, uncancel
-from ...asgi.offload import ClientOffload, Offload
+from ...asgi.offload import LARGE, ClientOffload, Offload
 from ...ir.errors import EncodeError, ProtocolError, ToolwireError
 from ...ir.events import ResponseStart, StreamFault
 from ...ir.losses import LossError, require_lossless
@@ -39,6 +39,7 @@ from .client_request import ClientRequest
 from .document_limits import admit_document
 from .downstream import ArrayFrames, Downstream
 from .gateway_tools import GatewayTools
+from .known_tools import KnownTools
 from .outbound import OutboundRequest, PassThroughRequest, make_outbound
 from .response_state import ResponseState
 from .restore_turns import find_turn_keys, restore_turns, turn_is_incomplete, turn_keys, turn_origin
@@ -68,6 +69,7 @@ class Dependencies(Struct, frozen=True):
     cache: AnswerCache
     responses: ResponseState
     offload: Offload
+    known_tools: KnownTools
     runners: Mapping[str, Runner] = {}  # tools run by the gateway, by model pattern
     retriever: Retriever | None = None
 
@@ -97,6 +99,7 @@ class RequestHandler:
         self._stored_turns: Mapping[str, StoredTurn] = {}  # turns of the history, by key
         self._stream: Stream | None = None  # the stream being relayed
         self._gateway_tools: GatewayTools | None = None
+        self._extra_work = 0  # for each piece of the stream
         self._pending_end = b""  # the end of a stream, held back until the work before it is done
         self._is_fully_sent = False  # the client has received everything up to the last event
         self._cache_key: bytes | None = None
@@ -108,7 +111,7 @@ class RequestHandler:
         A failure after the answer has begun is written into it; an earlier one is raised. If the client has
         disconnected, the cancellation goes on.
         """
-        await self._offload.run(self._client_request.size, self._choose_targets)
+        await self._offload.run(self._client_request.work_size // 8, self._choose_targets)  # it only reads the request
         # each target has its own timeout, so a slow one leaves enough time for the next
         self._deadline = self._dependencies.clock() + sum(target.upstream.row.timeout for target in self._plan)
         self._down = self._open_downstream() if self._client_request.stream else None
@@ -159,7 +162,7 @@ class RequestHandler:
         """Load the stored turns of the history."""
         memory = self._dependencies.memory
         if memory.has_any:
-            keys = await self._offload.run(self._client_request.size, self._find_turn_keys)
+            keys = await self._offload.run(self._client_request.work_size, self._find_turn_keys)
             if keys:
                 self._stored_turns = await memory.load(self._request_log.caller, keys)
 
@@ -257,7 +260,11 @@ class RequestHandler:
     async def _attempt(self, target: Target) -> Fault | None:
         """Try one target. Return None if the answer was written, else the fault that occurred before any output."""
         started_at = perf_counter()
-        out = await self._offload.run(self._client_request.size, self._make_outbound_request, target)
+        known_tools = self._dependencies.known_tools
+        tools_key = known_tools.key(self._client_request, target.label)
+        work_size = self._client_request.work_size if known_tools.has(tools_key) else LARGE + 1
+        out = await self._offload.run(work_size, self._make_outbound_request, target)
+        known_tools.add(tools_key)
         request_log = self._request_log
         request_log.upstream, request_log.upstream_model = target.upstream.name, target.model
         request_log.provider = target.upstream.row.provider or out.endpoint.wire.provider
@@ -341,6 +348,7 @@ class RequestHandler:
                     require_lossless(out.losses)
             if self._down is not None and not is_document(reply):
                 self._stream = out.open_stream()
+                self._extra_work = self._schema_work(target)
                 fault = await self._relay(reply, self._stream, self._down, target, out)
                 if fault is not None or self._stream.fault is not None:
                     return fault
@@ -351,7 +359,7 @@ class RequestHandler:
             retry = None if self._down is not None else await self._offload.run(len(data), out.retry_request, data)
             if retry is not None:
                 return await self._send_request(target, retry)
-            await self._offload.run(len(data), out.read_answer, data)
+            await self._offload.run(len(data) + self._schema_work(target), out.read_answer, data)
         next_outbound = await self._next_request(out)
         if next_outbound is not None:
             await self._write_pending_end()
@@ -365,6 +373,10 @@ class RequestHandler:
         data = await read_reply_body(reply, limits.answer, self._memory.add)
         await admit_document(data, limits.values, self._offload, self._memory, status=502)
         return data
+
+    def _schema_work(self, target: Target) -> int:
+        """Return the size of the work that schemas make for an answer: repair compiles those of the tools."""
+        return self._client_request.work_size if target.row.repair is not None else 0
 
     async def _next_request(self, out: OutboundRequest) -> OutboundRequest | None:
         """Run our own tools. Return the request with their results, or None if the answer is final."""
@@ -438,7 +450,7 @@ class RequestHandler:
         """Relay the upstream's stream except its end. Return a fault if it failed before the first output."""
         down.headers["x-toolwire-losses"] = str(len(out.losses))
         remaining = self._dependencies.limits.answer
-        relay = StreamRelay(reply, stream, self._offload, self._memory)
+        relay = StreamRelay(reply, stream, self._offload, self._memory, extra_work=self._extra_work)
         while not _is_finished(stream):
             try:
                 data = await relay.read()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 
-from ...asgi.offload import ClientOffload
+from ...asgi.offload import LARGE, ClientOffload
 from ...net.http import Reply
 from ..shared.memory_bound import MemoryReservation
 from .streams import Stream
@@ -17,19 +17,31 @@ from .streams import Stream
 __all__ = ["PIECE", "StreamRelay"]
 
 PIECE = 8 * 1024
-"""Bytes that are fed at once: at most about a thousand events."""
+"""Bytes that are fed at once: at most about a thousand events. More is fed if it has few."""
+_FEW_LINES = 600  # an event of a provider has two to four lines
 
 
 class StreamRelay:
     """Reads a reply in pieces, and feeds them to a stream. Bytes of an incomplete event count as memory in use."""
 
-    def __init__(self, reply: Reply, stream: Stream, offload: ClientOffload, memory: MemoryReservation) -> None:
+    def __init__(
+        self,
+        reply: Reply,
+        stream: Stream,
+        offload: ClientOffload,
+        memory: MemoryReservation,
+        *,
+        extra_work: int = 0,
+    ) -> None:
+        """Create the relay. `extra_work` is the size of the work for a piece besides its own size."""
+        self._extra_work = extra_work
         self._reply = reply
         self._stream = stream
         self._offload = offload
         self._memory = memory
         self._chunk = b""  # received, and not yet read to its end
         self._position = 0
+        self._piece_size = PIECE
         self._since_yield = 0  # bytes
         self._held = 0  # bytes fed since the last output
 
@@ -40,8 +52,9 @@ class StreamRelay:
             await asyncio.sleep(0)
         if self._position >= len(self._chunk):
             self._chunk, self._position = await self._reply.read(), 0
-        piece = self._chunk if len(self._chunk) <= PIECE else self._chunk[self._position : self._position + PIECE]
-        self._position += PIECE
+            self._piece_size = len(self._chunk) if _has_few_events(self._chunk) else PIECE
+        piece = self._chunk[self._position : self._position + self._piece_size]
+        self._position += self._piece_size
         self._since_yield += len(piece)
         return piece
 
@@ -51,7 +64,7 @@ class StreamRelay:
         if held > PIECE:
             self._memory.add(held - max(self._held, PIECE))
         self._held = held
-        output = await self._offload.run(held, self._stream.feed, piece)
+        output = await self._offload.run(held + self._extra_work, self._stream.feed, piece)
         if output:
             self._free_held()
         return output
@@ -59,10 +72,16 @@ class StreamRelay:
     async def close(self) -> bytes:
         """End the stream, and return the last output for the client."""
         try:
-            return await self._offload.run(self._held, self._stream.close)
+            return await self._offload.run(self._held + self._extra_work, self._stream.close)
         finally:
             self._free_held()
 
     def _free_held(self) -> None:
         self._memory.subtract(max(0, self._held - PIECE))
         self._held = 0
+
+
+def _has_few_events(chunk: bytes) -> bool:
+    """Check by its lines whether a chunk can be fed at once."""
+    size = len(chunk)
+    return size <= PIECE or (size <= LARGE and chunk.count(b"\n") + chunk.count(b"\r") <= _FEW_LINES)

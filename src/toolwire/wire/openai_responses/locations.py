@@ -67,6 +67,8 @@ def _locate(tools: list[str], items: list[str], parts: list[list[str]], path: st
     match split(path):
         case ["params", "verbosity"]:
             return join("text", "verbosity")
+        case ["params", "logprobs"]:
+            return join("include")
         case ["params", name, *_]:
             return join(_FIELDS.get(name, name))
         case ["tools", index, "namespace", *rest] if "/tools/" in tools[int(index)][1:]:

@@ -1,0 +1,52 @@
+"""A cache of results by document, bounded by the bytes of the documents.
+
+Clients choose the documents, so a number of entries is no bound: a schema may have a megabyte, and its results many times
+that. There are two generations instead of an order of use, so that threads need no lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, ParamSpec, TypeVar
+
+__all__ = ["content_cache"]
+
+_OVERHEAD = 500  # bytes of an entry besides its document
+
+CachedParameters = ParamSpec("CachedParameters")
+Cached = TypeVar("Cached")
+
+
+def content_cache(
+    max_bytes: int,
+) -> Callable[[Callable[CachedParameters, Cached]], ContentCache[CachedParameters, Cached]]:
+    """Cache a function of a document (its first argument). A document above an eighth of `max_bytes` is not cached."""
+    return lambda function: ContentCache(function, max_bytes)
+
+
+class ContentCache(Generic[CachedParameters, Cached]):
+    """A function with its cached results."""
+
+    def __init__(self, function: Callable[CachedParameters, Cached], max_bytes: int) -> None:
+        self.uncached = function
+        self._max_bytes = max_bytes
+        self._young: dict[Any, Cached] = {}
+        self._old: dict[Any, Cached] = {}  # results that have not been used since the last change of generations
+        self._young_size = 0
+
+    def cache_clear(self) -> None:
+        self._old, self._young, self._young_size = {}, {}, 0
+
+    def __call__(self, *arguments: CachedParameters.args, **options: CachedParameters.kwargs) -> Cached:
+        """Return the cached result, or call the function."""
+        young = self._young
+        if arguments in young:
+            return young[arguments]
+        result = self._old[arguments] if arguments in self._old else self.uncached(*arguments, **options)
+        size = _OVERHEAD + len(arguments[0])  # type: ignore[arg-type]
+        if size <= self._max_bytes // 8:
+            if self._young_size + size > self._max_bytes // 2:
+                self._old, self._young, self._young_size = self._young, {}, 0
+            self._young[arguments] = result
+            self._young_size += size
+        return result
