@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from io import BytesIO
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl
 
@@ -98,19 +99,24 @@ class HttpExchange:
     async def _read_remaining_body(
         self, first: bytes, limit: int, seconds: float, reserve: Callable[[int], None]
     ) -> bytes:
-        """Read the rest of a body that arrives in several messages; `seconds` limits all of them together."""
-        pieces, size = [first], len(first)
+        """Read the rest of a body that arrives in several messages; `seconds` limits all of them together.
+
+        One growing buffer fragments the memory less than a list of pieces.
+        """
+        buffer, size = BytesIO(), len(first)
+        buffer.write(first)
         deadline = asyncio.get_running_loop().time() + seconds
         has_more = True
         while has_more:
             message = await self._receive_within(deadline - asyncio.get_running_loop().time())
-            pieces.append(message.get("body", b""))
-            size += len(pieces[-1])
+            piece = message.get("body", b"")
+            size += len(piece)
             if size > limit:
                 raise BodyTooLarge(f"the body has more than {limit} bytes")
-            reserve(len(pieces[-1]))
+            reserve(len(piece))
+            buffer.write(piece)
             has_more = message.get("more_body", False)
-        return b"".join(pieces)
+        return buffer.getvalue()
 
     async def _receive_within(self, seconds: float, call_later: _CallLater | None = None) -> AsgiMessage:
         message = await self._await_message(seconds, call_later)

@@ -16,7 +16,8 @@ _SWITCH_INTERVAL = 0.001  # seconds; how long a worker thread may delay the even
 _GC_THRESHOLDS = (2_000, 10, 100)
 # The allocator keeps freed blocks below this size for reuse. Its default grows with the largest block that was freed, up
 # to 32 MB, and then the bodies of past requests stay in the memory of the process.
-_MMAP_THRESHOLD = 64 * 1024
+_MMAP_THRESHOLD = 256 * 1024
+_TRIM_THRESHOLD = 4 * 1024 * 1024  # free memory at the end of the heap that is kept
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of mallopt(3)
 
 
@@ -29,4 +30,4 @@ def apply_process_settings() -> None:
     except (AttributeError, OSError, TypeError):  # another C library
         return
     mallopt(_M_MMAP_THRESHOLD, _MMAP_THRESHOLD)
-    mallopt(_M_TRIM_THRESHOLD, 2 * _MMAP_THRESHOLD)
+    mallopt(_M_TRIM_THRESHOLD, _TRIM_THRESHOLD)

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolwire.audit import check_body
+from toolwire.audit.explain import examples
 from toolwire.audit.provider_rules.catalogue import BODY_RULES, TOOL_RULES
 from toolwire.audit.provider_rules.models import ModelName, parse_model
 from toolwire.audit.provider_rules.providers import PROVIDERS, list_constraints
@@ -308,12 +309,38 @@ json_values = st.recursive(
 FIELDS = "messages input contents tools tool_choice toolConfig generationConfig thinking text response_format system metadata stop".split()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("provider", PROVIDERS)
 @given(fields=st.dictionaries(st.sampled_from(FIELDS), json_values, max_size=5), model=st.sampled_from(["", "gpt-5", "claude-opus-5-5", "gemini-3-pro"]))  # fmt: skip
 def test_any_object_is_checked_without_an_exception_and_pointers_exist(provider, fields, model):
     for violation in check_body(fields, provider, model):
         resolve(fields, violation.path)
         assert violation.message and violation.fix and violation.source
+
+
+JUNK = (None, True, -1, 1.5, "", [], [None], [{}], {}, {"type": 1})
+
+
+def pointers(value, at=()):
+    """Every place below the root of a document, as keys and indexes."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, one in inner:
+        yield (*at, key)
+        yield from pointers(one, (*at, key))
+
+
+@pytest.mark.one_in(5)
+@pytest.mark.parametrize("rule", BODY_RULES)
+def test_wrong_value_at_any_place_raises_no_exception(rule):
+    example = examples()[rule]
+    for place in pointers(json.loads(example.good)):
+        for junk in JUNK:
+            body = inner = json.loads(example.good)
+            for key in place[:-1]:
+                inner = inner[key]
+            inner[place[-1]] = junk
+            for violation in check_body(body, example.provider, example.model or None):
+                resolve(body, violation.path)
 
 
 def chain(size):

@@ -180,3 +180,14 @@ def test_long_prompts_are_recognised_on_every_wire(source):
         assert "prompt is too long" in error["message"]
     wire = get(source)
     assert wire.encode_error(wire.decode_error(400, TOO_LONG[source])).body == TOO_LONG[source]
+
+
+def test_assistant_message_with_calls_and_no_content_is_kept():
+    call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    messages = [
+        {"role": "user", "content": "x"},
+        {"role": "assistant", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "ok"},
+    ]
+    codec = get("openai_chat")
+    assert codec.encode_request(codec.decode_request({"messages": messages})).body["messages"] == messages

@@ -8,7 +8,18 @@ from collections.abc import Iterator
 from ...ir.pointer import JSON, Object
 from ..findings import Hit
 from .constraints import CheckedBody, constraint
-from .documents import CallRef, CallTurn, ResultRef, child_object, items_of, objects_of, repeated, shorten, unpaired
+from .documents import (
+    CallRef,
+    CallTurn,
+    ResultRef,
+    child_object,
+    items_of,
+    names_in,
+    objects_of,
+    repeated,
+    shorten,
+    unpaired,
+)
 from .openai_shared import (
     CALL_ID_LENGTHS,
     NATIVE,
@@ -99,7 +110,7 @@ def check_strict(checked: CheckedBody) -> Iterator[Hit]:
 @constraint("TW053", _WIRE, f"{_SDK}: ChatCompletionNamedToolChoiceParam", vendors=NATIVE)
 def check_choice(checked: CheckedBody) -> Iterator[Hit]:
     choice = checked.body.get("tool_choice")
-    declared = {tool.get("name") for _, tool in _tools(checked)}
+    declared = names_in(_tools(checked))
     if type(choice) is not dict or not declared:
         return
     entries = [("/tool_choice", choice)]

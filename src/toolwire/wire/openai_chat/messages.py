@@ -266,7 +266,7 @@ def write_message(message: Message, path: str, out: list[Object], losses: Losses
     """Append a message to `out`; each result in a user message becomes a `tool` message of its own."""
     if message.role == "assistant":
         written = write_assistant(message.parts, message.extra, path, losses)
-        if written.get("content") is not None or len(written) > 2 or not message.parts:
+        if written.get("content") is not None or not written.keys() <= {"role", "content"} or not message.parts:
             out.append(written)  # else nothing of it can be written, and an empty message is refused
         return
     rest: list[Part] = []
