@@ -137,11 +137,13 @@ class _Fitter:
         self._deferred = DeferredMedia()
         self._role: Role = "user"  # of the current turn
         self._last: DraftMessage | None = None  # the last turn, which must not disappear
+        self._is_alone = False  # the conversation is one message
 
     def fit_all(self, turns: list[DraftMessage]) -> list[DraftMessage]:
         """Fit all turns of a conversation."""
         fitted: list[DraftMessage] = []
         self._last = turns[-1] if turns else None
+        self._is_alone = len(turns) == 1
         for turn in turns:
             if self._deferred and turn.parts and type(turn.parts[0]) is not ToolResult:
                 fitted.append(self._deferred.take_message())
@@ -171,7 +173,7 @@ class _Fitter:
                 locations.append(location)
         if message.role == "assistant":
             changed = self._finish_assistant(turn, parts) or changed
-        elif not parts and turn.parts and turn is self._last:
+        elif not parts and turn.parts and turn is self._last and all(type(part) is Text for part in turn.parts):
             parts, locations, changed = [Text(BLANK)], [turn.locations[0]], True
             detail = f"nothing of the last message remains for the target; sent as {BLANK!r}"
             self._losses.add(location_pointer(turn.locations[0]), "blank text", "rewritten", detail)
@@ -387,8 +389,8 @@ class _Fitter:
             self._losses.add(location_pointer(location), part.type, "rewritten", "the summary is sent as text", "info")
             return summary
         self._losses.add(location_pointer(location), part.type, "dropped", f"specific to {part.wire}", "error")
-        # a placeholder, so that the model knows that something is missing
-        return Text(f"[{part.type}: not available]") if self._role == "user" else None
+        # a placeholder, so that the model knows that something is missing; a conversation of nothing else is refused
+        return Text(f"[{part.type}: not available]") if self._role == "user" and not self._is_alone else None
 
     def _fit_refusal(self, part: Refusal, location: PartLocation) -> Refusal:
         report_extra(part.extra, location_pointer(location), self._wire.name, self._losses)

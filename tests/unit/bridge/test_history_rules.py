@@ -185,10 +185,13 @@ def test_turn_of_which_nothing_can_be_written_is_left_out_on_chat():
 
 
 def test_foreign_part_of_a_user_message_leaves_a_placeholder():
-    body = chat({"role": "user", "content": [{"type": "hologram", "data": "x"}]})
+    shown = {"role": "user", "content": [{"type": "hologram", "data": "x"}]}
+    body = chat({"role": "user", "content": "hi"}, {"role": "assistant", "content": "Show me."}, shown)
     translation = translate(body, source="openai_chat", target="anthropic")
-    assert translation.body["messages"] == [{"role": "user", "content": "[hologram: not available]"}]
-    assert [(loss.path, loss.severity) for loss in translation.losses if loss.concept == "hologram"] == [("/messages/0/content/0", "error")]  # fmt: skip
+    assert translation.body["messages"][-1] == {"role": "user", "content": "[hologram: not available]"}
+    assert [(loss.path, loss.severity) for loss in translation.losses if loss.concept == "hologram"] == [("/messages/2/content/0", "error")]  # fmt: skip
+    with pytest.raises(EncodeError, match="no message to answer"):
+        translate(chat(shown), source="openai_chat", target="anthropic")
 
 
 @pytest.mark.parametrize("address", ["https://example.com/a.pdf", "data:application/pdf;base64,JVBERi0="])
