@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 from msgspec.structs import replace
@@ -161,8 +160,11 @@ class _Fitter:
         parts: list[Part] = []
         locations: list[PartLocation] | None = None  # created when the first part is dropped
         changed = turn.parts is not message.parts
-        for part, location in zip(turn.parts, turn.locations, strict=True):
-            fitted = _FITTERS[type(part)](self, part, location)
+        links_reasoning = not self._can.lone_reasoning
+        for number, (part, location) in enumerate(zip(turn.parts, turn.locations, strict=True)):
+            fitted: Part | None = None
+            if not (links_reasoning and type(part) is Reasoning and self._is_unlinked(turn.parts, number, location)):
+                fitted = _FITTERS[type(part)](self, part, location)
             if fitted is not part:
                 changed = True
             if fitted is None:
@@ -409,20 +411,21 @@ class _Fitter:
         if len(parts) < len(turn.parts) and _count_reasoning(parts) < _count_reasoning(turn.parts):
             parts[:] = [_without_item_id(part, self._wire.name) for part in parts]
             changed = True
-        return (not self._can.lone_reasoning and self._unlink_reasoning(parts)) or changed
+        return changed
 
-    def _unlink_reasoning(self, parts: list[Part]) -> bool:
-        """Remove the id of reasoning before an item without an id: with it, the provider requires the item's id too.
+    def _is_unlinked(self, parts: Sequence[Part], number: int, location: PartLocation) -> bool:
+        """Return whether a part is reasoning with an id before an item without one, and report it as dropped.
 
         Recorded: "Item 'rs_…' of type 'reasoning' was provided without its required following item."
         """
-        changed = False
-        for number, (part, following) in enumerate(pairwise(list(parts))):
-            if isinstance(part, Reasoning) and _item_id(part, self._wire.name):
-                if not isinstance(following, Opaque) and not _item_id(following, self._wire.name):
-                    parts[number] = _without_id(part, self._wire.name)
-                    changed = True
-        return changed
+        following = parts[number + 1] if number + 1 < len(parts) else None
+        if following is None or isinstance(following, (Opaque, Reasoning)):
+            return False
+        if not _item_id(parts[number], self._wire.name) or _item_id(following, self._wire.name):
+            return False
+        detail = "the target accepts reasoning only together with the item that followed it, by its id"
+        self._losses.add(location_pointer(location), "reasoning", "dropped", detail)
+        return True
 
     def _sign_first_call(self, turn: DraftMessage, parts: list[Part]) -> bool:
         """Add the provider's placeholder signature to a turn whose first call is not signed; return whether it was added.
