@@ -13,19 +13,19 @@ __all__ = ["content_cache"]
 
 _OVERHEAD = 500  # bytes of an entry besides its document
 
-Arguments = ParamSpec("Arguments")
+CacheArguments = ParamSpec("CacheArguments")
 Cached = TypeVar("Cached")
 
 
-def content_cache(max_bytes: int) -> Callable[[Callable[Arguments, Cached]], ContentCache[Arguments, Cached]]:
+def content_cache(max_bytes: int) -> Callable[[Callable[CacheArguments, Cached]], ContentCache[CacheArguments, Cached]]:
     """Cache a function of a document (its first argument). A document above an eighth of `max_bytes` is not cached."""
     return lambda function: ContentCache(function, max_bytes)
 
 
-class ContentCache(Generic[Arguments, Cached]):
+class ContentCache(Generic[CacheArguments, Cached]):
     """A function with its cached results."""
 
-    def __init__(self, function: Callable[Arguments, Cached], max_bytes: int) -> None:
+    def __init__(self, function: Callable[CacheArguments, Cached], max_bytes: int) -> None:
         self.uncached = function
         self._max_bytes = max_bytes
         self._young: dict[Any, Cached] = {}
@@ -35,7 +35,7 @@ class ContentCache(Generic[Arguments, Cached]):
     def cache_clear(self) -> None:
         self._old, self._young, self._young_size = {}, {}, 0
 
-    def __call__(self, *arguments: Arguments.args, **options: Arguments.kwargs) -> Cached:
+    def __call__(self, *arguments: CacheArguments.args, **options: CacheArguments.kwargs) -> Cached:
         """Return the cached result, or call the function."""
         young = self._young
         if arguments in young:
