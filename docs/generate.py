@@ -1,6 +1,7 @@
 """Generate the pages of the docs that are derived from the code.
 
 docs/wires.md          from the codecs: each concept is encoded on each wire, and the new fields are its location
+docs/translation.md    from `translate`: each statement of a request, for each pair of wires (translation_table.py)
 docs/architecture.svg  from the import contracts (picture.py)
 docs/rules/            from the rules of the audit: one page per rule, and an index
 docs/violations.md     from every dialect (violations.py)
@@ -11,35 +12,29 @@ python docs/generate.py --check    exit 1 if a page is out of date
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from format_table import TABLE, format_table
 from msgspec.structs import replace
 from picture import PICTURE, draw
+from request_statements import LOCATED
+from statements import CALL, FREE, MARK, Statement
+from translation_table import TRANSLATION_PAGE, translation_page
 from violations import VIOLATIONS_PAGE, violations_page
 
 from toolwire.audit.explain import list_rules, render_page
 from toolwire.bridge.preparation import prepare
 from toolwire.ir import (
     Alternative,
-    Grammar,
     Loss,
-    Media,
-    Message,
-    OutputFormat,
-    Params,
     Reasoning,
-    ReasoningConfig,
     Refusal,
     Request,
     Response,
     Stop,
     Text,
-    Tool,
-    ToolCall,
-    ToolChoice,
     Usage,
 )
 from toolwire.ir.pointer import join
@@ -48,127 +43,21 @@ from toolwire.wire.protocol import Wire
 
 PAGE = Path(__file__).with_name("wires.md")
 RULES = Path(__file__).with_name("rules")
-MARK = "MARK"  # the text of a concept; its position in the output is the location of the concept
-SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
-TOOL = Tool("f", input_schema=SCHEMA)
-CALL = ToolCall("call_1", "f", {"city": MARK}, f'{{"city": "{MARK}"}}')
-FREE = ToolCall("call_1", "f", None, MARK, kind="freeform")
-USER = Message("user", (Text("hi"),))
-BASE = Request("m", (USER,), (TOOL,), params=Params(max_tokens=9))
-ANSWER: dict[str, Any] = {
-    "type": "object",
-    "description": MARK,
-    "properties": {},
-    "required": [],
-    "additionalProperties": False,
-}
-IMAGE = Media("image", "image/png", MARK)
 
 
 class Concept(NamedTuple):
+    """A concept of a response: two responses that differ in it."""
+
     name: str
-    before: Any
-    after: Any
+    before: Response
+    after: Response
+    implied: tuple[str, ...] = ()
+
+    def on(self, _: str) -> Response:
+        return self.after
 
 
-def with_tool(**fields: Any) -> Request:
-    return replace(BASE, tools=(replace(TOOL, **fields),))
-
-
-def with_user(*parts: Any) -> Request:
-    return replace(BASE, messages=(Message("user", (Text("hi"), *parts)),))
-
-
-def with_turn(call: ToolCall, result: Any, *before: Any) -> Request:
-    turn = (USER, Message("assistant", (*before, call)), Message("user", (result,)))
-    kind = "freeform" if call.kind == "freeform" else "function"
-    return replace(BASE, messages=turn, tools=(replace(TOOL, kind=kind),))
-
-
-PLAIN_TURN = with_turn(CALL, CALL.result("ok"))
-REQUESTS = [
-    Concept("tool", replace(BASE, tools=()), with_tool(name=MARK)),
-    Concept("tool.description", BASE, with_tool(description=MARK)),
-    Concept("tool.strict", BASE, with_tool(strict=True)),
-    Concept("tool.output_schema", BASE, with_tool(output_schema={"type": MARK})),
-    Concept("tool.examples", BASE, with_tool(examples=({"city": MARK},))),
-    Concept("tool.deferred", BASE, with_tool(deferred=True)),
-    Concept("tool.namespace", BASE, with_tool(namespace=MARK)),
-    Concept("tool.cache", BASE, with_tool(cache="default")),
-    Concept("freeform tool", replace(BASE, tools=()), with_tool(name=MARK, kind="freeform", input_schema=None)),
-    Concept(
-        "freeform tool.grammar",
-        with_tool(kind="freeform", input_schema=None),
-        with_tool(kind="freeform", input_schema=None, grammar=Grammar("lark", MARK)),
-    ),
-    *(
-        Concept(f"choice {mode}", BASE, replace(BASE, choice=ToolChoice(mode, names)))
-        for mode, names in (("auto", ()), ("required", ()), ("none", ()), ("tool", ("f",)), ("validated", ()))
-    ),
-    Concept("choice allowed", BASE, replace(BASE, choice=ToolChoice("allowed", ("f",)))),
-    Concept("one call at a time", BASE, replace(BASE, parallel=False)),
-    Concept("system message", BASE, replace(BASE, messages=(Message("system", (Text(MARK),)), USER))),
-    Concept("developer message", BASE, replace(BASE, messages=(Message("developer", (Text(MARK),)), USER))),
-    Concept(
-        "system message between others",
-        replace(BASE, messages=(USER, USER)),
-        replace(BASE, messages=(USER, Message("system", (Text(MARK),)), USER)),
-    ),
-    Concept("text", BASE, replace(BASE, messages=(Message("user", (Text(MARK),)),))),
-    Concept("text.cache", BASE, replace(BASE, messages=(Message("user", (Text("hi", cache="default"),)),))),
-    Concept("image, inline", BASE, with_user(IMAGE)),
-    Concept("image by URL", BASE, with_user(Media("image", url=f"https://example.com/{MARK}.png"))),
-    Concept("image.detail", with_user(IMAGE), with_user(replace(IMAGE, detail="high"))),
-    Concept("PDF, inline", BASE, with_user(Media("file", "application/pdf", MARK, name="a.pdf"))),
-    Concept("PDF by URL", BASE, with_user(Media("file", "application/pdf", url=f"https://example.com/{MARK}.pdf"))),
-    Concept("audio", BASE, with_user(Media("audio", "audio/wav", MARK))),
-    Concept("video", BASE, with_user(Media("video", "video/mp4", MARK))),
-    Concept("call", BASE, PLAIN_TURN),
-    Concept("freeform call", BASE, with_turn(FREE, FREE.result("ok"))),
-    Concept("call.cache", PLAIN_TURN, with_turn(replace(CALL, cache="default"), CALL.result("ok"))),
-    Concept("text before a call", PLAIN_TURN, with_turn(CALL, CALL.result("ok"), Text(f"{MARK}2"))),
-    Concept("result that failed", PLAIN_TURN, with_turn(CALL, CALL.result(f"{MARK}2", is_error=True))),
-    Concept(
-        "result, structured", with_turn(CALL, CALL.result("")), with_turn(CALL, CALL.result({"celsius": f"{MARK}2"}))
-    ),
-    Concept(
-        "result with an image",
-        PLAIN_TURN,
-        with_turn(CALL, replace(CALL.result("ok"), parts=(Text("ok"), replace(IMAGE, data=f"{MARK}2")))),
-    ),
-    Concept("result.cache", PLAIN_TURN, with_turn(CALL, replace(CALL.result("ok"), cache="default"))),
-    *(
-        Concept(f"params.{name}", BASE, replace(BASE, params=replace(BASE.params, **{name: value})))
-        for name, value in (
-            ("max_tokens", 10),
-            ("temperature", 0.5),
-            ("top_p", 0.5),
-            ("top_k", 5),
-            ("stop", ("END",)),
-            ("seed", 7),
-            ("n", 2),
-            ("presence_penalty", 0.1),
-            ("frequency_penalty", 0.1),
-            ("logprobs", True),
-            ("top_logprobs", 3),
-            ("user", "u"),
-            ("metadata", {"k": "v"}),
-            ("store", True),
-            ("service_tier", "flex"),
-            ("cache_key", "k"),
-            ("safety_identifier", "s"),
-            ("verbosity", "low"),
-        )
-    ),
-    Concept("reasoning.effort", BASE, replace(BASE, reasoning=ReasoningConfig("auto", "high"))),
-    Concept("reasoning.budget", BASE, replace(BASE, reasoning=ReasoningConfig("budget", budget=2048))),
-    Concept("reasoning off", BASE, replace(BASE, reasoning=ReasoningConfig("off"))),
-    Concept("reasoning.visible", BASE, replace(BASE, reasoning=ReasoningConfig(visible=True))),
-    Concept("answer as JSON", BASE, replace(BASE, output=OutputFormat("json"))),
-    Concept("answer by a schema", BASE, replace(BASE, output=OutputFormat("json_schema", ANSWER))),
-    Concept("stream", BASE, replace(BASE, stream=True)),
-]
-
+CALLS_STOP = ("gemini", "ollama", "openai_responses")  # an answer with calls needs no reason there
 DONE = Response("r", "m", (Text("a"),), Stop("stop"), Usage(9, 9))
 
 
@@ -185,7 +74,7 @@ RESPONSES = [
     Concept("reasoning summary", DONE, answer(Reasoning(summary=(MARK,)), Text("a"))),
     Concept("refusal", answer(), answer(Refusal(MARK), stop="refusal")),
     *(
-        Concept(f"stop {reason}", DONE, answer(Text("a"), stop=reason))
+        Concept(f"stop {reason}", DONE, answer(Text("a"), stop=reason), CALLS_STOP if reason == "tool_calls" else ())
         for reason in ("tool_calls", "length", "content_filter", "refusal", "pause", "context_window")
     ),
     Concept("which stop sequence", DONE, replace(DONE, stop=Stop("stop_sequence", MARK))),
@@ -203,10 +92,10 @@ class Finding(NamedTuple):
     cell: str
 
 
-def find(concept: Concept, wire: Wire, encode: Callable[[Any, Wire], tuple[Any, list[Loss]]]) -> Finding:
+def find(concept: Concept | Statement, wire: Wire, encode: Callable[[Any, Wire], tuple[Any, list[Loss]]]) -> Finding:
     """Find the location of the concept on the wire, or its loss."""
     before, old = encode(concept.before, wire)
-    after, new = encode(concept.after, wire)
+    after, new = encode(concept.on(wire.name), wire)
     known = {(loss.concept, loss.action) for loss in old}
     fresh = [loss for loss in new if (loss.concept, loss.action) not in known and loss.concept != "signature"]
     places = _places(before, after)
@@ -214,10 +103,8 @@ def find(concept: Concept, wire: Wire, encode: Callable[[Any, Wire], tuple[Any, 
         gone = [join(key) for key in before if key not in after]
         if gone and any(loss.action == "rewritten" for loss in fresh):
             return Finding("rewritten", f"*no `{gone[0]}`*")
-        is_default = any(loss.action in _KEPT and loss.severity != "error" for loss in fresh) or concept.name in (
-            "stop tool_calls",
-            "choice auto",
-        )
+        is_kept = any(loss.action in _KEPT and loss.severity != "error" for loss in fresh)
+        is_default = is_kept or wire.name in concept.implied
         return Finding("rewritten", "*default*") if is_default else Finding("lost", "–")
     if any(loss.action == "dropped" and loss.severity != "info" for loss in fresh):
         return Finding("lost", "–")
@@ -261,7 +148,7 @@ def encode_response(response: Response, wire: Wire) -> tuple[Any, list[Loss]]:
 
 
 def table(
-    concepts: list[Concept], encode: Callable[[Any, Wire], tuple[Any, list[Loss]]]
+    concepts: Sequence[Concept | Statement], encode: Callable[[Any, Wire], tuple[Any, list[Loss]]]
 ) -> tuple[list[str], list[str]]:
     """Return the lines of the table, and for each wire the concepts that only it supports natively."""
     wires = [get(name) for name in names()]
@@ -293,7 +180,7 @@ def limits() -> list[str]:
 
 
 def page() -> str:
-    requests, alone_in_requests = table(REQUESTS, encode_request)
+    requests, alone_in_requests = table(LOCATED, encode_request)
     responses, alone_in_responses = table(RESPONSES, encode_response)
     return "\n".join(
         [
@@ -302,6 +189,7 @@ def page() -> str:
             "Generated by `make docs` from the codecs: every concept is encoded on every wire, and the fields that appear are its",
             "location. A pointer in `code` is native; in *italics*, the concept is represented in another way (*default*: by the",
             "wire's default, without a field); – means that it is lost, and reported as a loss. `*` is a position in a list.",
+            "[Translations](translation.md) shows the outcome for each pair of wires.",
             "",
             "## Requests",
             "",
@@ -348,7 +236,14 @@ def rules_pages() -> dict[Path, str]:
 
 
 def main() -> int:
-    made = {PAGE: page(), PICTURE: draw(), VIOLATIONS_PAGE: violations_page(), TABLE: format_table(), **rules_pages()}
+    made = {
+        PAGE: page(),
+        TRANSLATION_PAGE: translation_page(),
+        PICTURE: draw(),
+        VIOLATIONS_PAGE: violations_page(),
+        TABLE: format_table(),
+        **rules_pages(),
+    }
     gone = [path for path in RULES.glob("*") if path not in made]
     if "--check" not in sys.argv:
         RULES.mkdir(exist_ok=True)
@@ -356,9 +251,8 @@ def main() -> int:
             path.unlink()
         for path, text in made.items():
             path.write_text(text, encoding="utf-8")
-        print(
-            f"wrote {PAGE.name}, {PICTURE.name}, {VIOLATIONS_PAGE.name}, {TABLE.name} and {len(made) - 4} pages in {RULES.name}/"
-        )
+        others = ", ".join(path.name for path in made if path.parent != RULES)
+        print(f"wrote {others} and {len([path for path in made if path.parent == RULES])} pages in {RULES.name}/")
         return 0
     stale = [path for path, text in made.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
     for path in [*stale, *gone]:

@@ -1,7 +1,7 @@
 """Compare the translations of an answer in its two forms: a document, and a stream."""
 
 import toolwire
-from toolwire.ir.pointer import nearest_existing
+from toolwire.bridge.loss_pointers import SourceDocument, locate
 from toolwire.stream.strict import parse_partial
 from toolwire.testing.compare import differences, plain, strip_extra
 from toolwire.testing.stream_checks import decode_stream
@@ -71,8 +71,8 @@ def _join_neighbours(parts):
     return joined
 
 
-def rows(losses, locate=lambda path: path):
-    return {(locate(loss.path), loss.concept, loss.action, loss.severity) for loss in losses}
+def rows(losses):
+    return {(loss.path, loss.concept, loss.action, loss.severity) for loss in losses}
 
 
 def disagreements(document, data, source, target):
@@ -89,8 +89,7 @@ def disagreements(document, data, source, target):
             {row for row in rows(losses) if row[1] == "answer"} for losses in (translated.losses, stream.losses)
         ]
         return found + sorted(map(str, mine ^ other))
-    locate = get(source).locator(get(source).decode_response(document))
-    of_whole = rows(translated.losses)
-    of_stream = rows(stream.losses, lambda path: nearest_existing(document, locate(path)))
+    source_document = SourceDocument(document, get(source).locator(get(source).decode_response(document)))
+    of_whole, of_stream = rows(translated.losses), rows(locate(stream.losses, source_document))
     of_stream = {row for row in of_stream if row in of_whole or (target, *row[1:]) not in STREAM_ONLY}
     return found + sorted(f"only in {'stream' if row in of_stream else 'whole'}: {row}" for row in of_whole ^ of_stream)

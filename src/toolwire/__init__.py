@@ -14,7 +14,13 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from . import text, wire
     from .bridge.detection import detect
-    from .bridge.document_translation import translate
+    from .bridge.document_translation import (
+        translate,
+        translate_error,
+        translate_request,
+        translate_response,
+        translate_tools,
+    )
     from .bridge.emulation import emulate
     from .bridge.preparation import prepare
     from .bridge.shortcuts import calls, list_tools, results
@@ -38,7 +44,13 @@ else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
-            "bridge.document_translation": ("translate",),
+            "bridge.document_translation": (
+                "translate",
+                "translate_error",
+                "translate_request",
+                "translate_response",
+                "translate_tools",
+            ),
             "bridge.stream_translation": ("translate_stream",),
             "bridge.detection": ("detect",),
             "bridge.shortcuts": ("calls", "list_tools", "results"),
@@ -119,7 +131,11 @@ __all__ = [
     "text",
     "tool",
     "translate",
+    "translate_error",
+    "translate_request",
+    "translate_response",
     "translate_stream",
+    "translate_tools",
     "unfold",
     "wire",
 ]

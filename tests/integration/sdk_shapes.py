@@ -78,7 +78,8 @@ class Shapes:
             found = [one for each in inner for one in self.alternatives(each)]
             return [one for one in found if not (one.startswith("'") and "str" in found)]
         if origin in (typing.Literal, typing_extensions.Literal):
-            return [f"'{one}'" if isinstance(one, str) else _PLAIN[type(one)] for one in inner]
+            # sorted: equal literals share one object, whose order depends on the order of the imports
+            return sorted(f"'{one}'" if isinstance(one, str) else _PLAIN[type(one)] for one in inner)
         if isinstance(origin, type) and issubclass(origin, Mapping):
             return ["object"]
         if isinstance(origin, type) and issubclass(origin, (Iterable, Sequence, list)):

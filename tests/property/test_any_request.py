@@ -6,14 +6,17 @@ from collections import Counter
 import pytest
 from canonical import requests
 from hypothesis import given
+from msgspec.structs import replace
 from sdk_validation import validate_request
 
 import toolwire
+from loss_pointers import unresolved
 from recordings import WIRES
 from toolwire.ir import ToolCall, ToolResult, ToolwireError
+from toolwire.ir.request import Params
 from toolwire.ir.text import to_bytes
 from toolwire.stream.strict import parse_object
-from toolwire.wire import get
+from toolwire.wire import ModelCapabilities, get
 
 
 @pytest.mark.one_in(3)
@@ -68,3 +71,35 @@ def test_preparing_twice_equals_preparing_once(wire, request):
     except ToolwireError:
         return
     assert toolwire.prepare(once, codec).request == once
+
+
+@pytest.mark.one_in(5)
+@pytest.mark.parametrize("target", WIRES)
+@pytest.mark.parametrize("source", WIRES)
+@given(request=requests())
+def test_pointers_of_losses_resolve(source, target, request):
+    codec = get(source)
+    try:
+        document = codec.encode_request(toolwire.prepare(request, codec).request).body
+        translation = toolwire.translate_request(document, source=source, target=target, model="m")
+    except ToolwireError:
+        return
+    assert unresolved(document, translation) == []
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("wire", WIRES)
+@given(request=requests())
+def test_unknown_model_loses_nothing_to_capability_rows(wire, request):
+    """No rule about a model applies to a model without a row; only those of the wire do."""
+    request = replace(request, model="house-7b")
+    try:
+        prepared = toolwire.prepare(request, wire)
+        without_rows = toolwire.prepare(request, wire, capabilities=ModelCapabilities())
+    except ToolwireError:
+        return
+    assert prepared.request == without_rows.request
+    assert not [loss for loss in prepared.losses if "this model" in loss.detail]
+    for name in Params.__struct_fields__:
+        if name not in ("user", "stop", "max_tokens", "include_usage"):  # these have limits on the wires
+            assert getattr(prepared.request.params, name) == getattr(request.params, name)

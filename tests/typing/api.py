@@ -99,8 +99,16 @@ def translated() -> None:
     assert_type(toolwire.wire.names(), list[str])
     assert_type(toolwire.wire.get("anthropic"), Wire)
     there = toolwire.translate({}, source="anthropic", target="openai_chat", kind="request")
-    assert_type(there, Translation)
+    assert_type(there, Translation[Any])
     assert_type(there.losses, tuple[Loss, ...])
+    wires = ("anthropic", "openai_chat")
+    asked = toolwire.translate_request({}, source=wires[0], target=wires[1], model="m", strict=True)
+    assert_type(asked, Translation[dict[str, Any]])
+    assert_type(toolwire.translate_response(b"{}", source=wires[1], target=wires[0], request={}).status, int)
+    assert_type(toolwire.translate_error("", source=wires[1], target=wires[0]).body, dict[str, Any])
+    tools = toolwire.translate_tools([], source=wires[1], target="mcp")
+    assert_type(tools.body, list[dict[str, Any]] | dict[str, Any])
+    toolwire.translate_request({}, source="anthropic", target="openai_chat", request={})  # type: ignore[call-arg]
     toolwire.translate({}, source="anthropic", target="openai_chat", kind="stream")  # type: ignore[arg-type]
     stream = toolwire.translate_stream(source="anthropic", target="openai_chat", request=b"{}")
     assert_type(stream, StreamTranslation)

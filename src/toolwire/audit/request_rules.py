@@ -18,7 +18,7 @@ from .findings import RULES, Finding, Hit, SourceLocation, is_selected, make_fin
 from .provider_rules.catalogue import BODY_RULES
 from .provider_rules.documents import is_blank
 from .provider_rules.openai_shared import CALL_ID_LENGTHS
-from .provider_rules.providers import check_body
+from .provider_rules.providers import PROVIDERS, check_body
 
 __all__ = ["REQUEST_CHECKS", "audit_body", "audit_request"]
 
@@ -50,7 +50,7 @@ def audit_request(
                 make_finding(location, rule_id, "", location.at + locate(hit.path), hit.message)
                 for hit in check(request)
             ]
-    for violation in check_body(body, wire.name, request.model or None):
+    for violation in check_body(body, wire.name, request.model or None) if wire.name in PROVIDERS else ():
         # audit_tools reports the tool rules
         if violation.rule in BODY_RULES and is_selected(violation.rule, select, ignore, targets):
             found.append(make_finding(location, violation.rule, "", location.at + violation.path, violation.message))

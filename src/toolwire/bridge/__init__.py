@@ -8,19 +8,33 @@ TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
     from .detection import Detected, detect
-    from .document_translation import Translation, translate
+    from .document_translation import (
+        translate,
+        translate_error,
+        translate_request,
+        translate_response,
+        translate_tools,
+    )
     from .emulation import Emulation, emulate
     from .exchange import Exchange
     from .preparation import Prepared, prepare
     from .shortcuts import calls, list_tools, results
     from .stream_translation import StreamTranslation, translate_stream
+    from .translation import Translation
     from .versions import encode_best_version
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
             "preparation": ("Prepared", "prepare"),
-            "document_translation": ("Translation", "translate"),
+            "document_translation": (
+                "translate",
+                "translate_error",
+                "translate_request",
+                "translate_response",
+                "translate_tools",
+            ),
+            "translation": ("Translation",),
             "stream_translation": ("StreamTranslation", "translate_stream"),
             "emulation": ("Emulation", "emulate"),
             "detection": ("Detected", "detect"),
@@ -45,5 +59,9 @@ __all__ = [
     "prepare",
     "results",
     "translate",
+    "translate_error",
+    "translate_request",
+    "translate_response",
     "translate_stream",
+    "translate_tools",
 ]

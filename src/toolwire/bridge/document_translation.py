@@ -1,71 +1,44 @@
-"""Translate documents from one wire to another.
+"""Translate documents from one wire to another: a function for each kind of document.
 
-    translate(body, source="anthropic", target="openai_chat", kind="request").body
-    translate(answer, source="openai_chat", target="anthropic", kind="response", request=body).body
+    translate_request(body, source="anthropic", target="openai_chat").body
+    translate_response(answer, source="openai_chat", target="anthropic", request=body).body
 
 For an answer or an error, `request` is the client's original request, on the target wire. It rebuilds the Exchange,
 which restores the client's names and ids. A document whose source and target wire are the same is left untouched.
+`translate` takes the kind as an argument, for programs that learn it at run time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Literal
 
 from msgspec.structs import replace
 
-from ..ir.errors import ConfigError, ProtocolError, StoredStateError
+from ..ir.errors import ConfigError, EncodeError, ProtocolError
 from ..ir.losses import Loss, Losses, require_lossless
-from ..ir.pointer import JSON, Object, join, nearest_existing, split
+from ..ir.pointer import JSON, Object, join, nearest_existing
 from ..ir.request import Request
 from ..ir.response import Fault, Response
-from ..ir.text import to_bytes
-from ..stream.strict import as_bytes, parse, parse_object, type_label
-from ..wire import get, mcp
+from ..stream.strict import parse
+from ..wire import get
 from ..wire.protocol import Wire
 from .answer_converter import convert_response
 from .exchange import Exchange
-from .fit_tools import fit_tools
 from .foreign import report_extra
-from .names import NameMap
+from .loss_pointers import SourceDocument, TargetDocument, WrittenRequest, locate
 from .preparation import Prepared, prepare
-from .readable import decode_readable_tools
 from .stored import drop_stored
+from .tools_translation import translate_tools
+from .translation import Translation, parse_body, pass_through, typed_errors
 
-__all__ = ["Translation", "parse_body", "translate"]
-
-
-class Translation:
-    """A document on another wire. `status` and `headers` belong to it over HTTP; `model` is the model that it names."""
-
-    __slots__ = ("_losses", "_raw", "body", "headers", "model", "status")
-
-    def __init__(
-        self,
-        body: JSON,
-        losses: tuple[Loss, ...] | Callable[[], tuple[Loss, ...]] = (),
-        status: int = 200,
-        model: str = "",
-        headers: Mapping[str, str] | None = None,
-        raw: bytes | None = None,
-    ) -> None:
-        self.body = body
-        self.headers = headers or {}
-        self._raw = raw
-        self.status = status
-        self.model = model
-        self._losses = losses
-
-    @property
-    def losses(self) -> tuple[Loss, ...]:
-        """The losses, with pointers into the source document."""
-        if callable(self._losses):
-            self._losses = self._losses()
-        return self._losses
-
-    def __bytes__(self) -> bytes:
-        return to_bytes(self.body) if self._raw is None else self._raw
+__all__ = [
+    "translate",
+    "translate_error",
+    "translate_request",
+    "translate_response",
+    "translate_tools",
+]
 
 
 def translate(
@@ -77,68 +50,82 @@ def translate(
     request: JSON | bytes | str | None = None,
     model: str | None = None,
     strict: bool = False,
-) -> Translation:
-    """Translate `body` to `target`, and list the losses.
+) -> Translation[JSON]:
+    """Translate a document of any kind, with the function for its kind."""
+    if kind not in ("request", "response", "tools", "error"):
+        raise ConfigError(f"unknown kind {kind!r}", hint="use one of request, response, tools, error")
+    if kind == "request":
+        return translate_request(body, source=source, target=target, model=model, strict=strict)
+    if kind == "response":
+        return translate_response(body, source=source, target=target, request=request, strict=strict)
+    if kind == "tools":
+        return translate_tools(body, source=source, target=target, strict=strict)
+    return translate_error(body, source=source, target=target, request=request, strict=strict)
 
-    `model` is for requests: the model to use, if it is another one or, as on Gemini, not in the body. `strict` raises
-    LossError if a loss is more severe than `info`.
+
+def translate_request(
+    body: JSON | bytes | str, *, source: str, target: str, model: str | None = None, strict: bool = False
+) -> Translation[Object]:
+    """Translate a request, and list the losses.
+
+    `model` is the model to use, if it is another one or, as on Gemini, not in the body. If that changes the model, the
+    history is of another model, whose signatures are dropped. `strict` raises LossError if a loss is more severe than
+    `info`.
     """
-    if kind not in list(_TRANSLATORS):
-        raise ConfigError(f"unknown kind {kind!r}", hint=f"use one of {', '.join(_TRANSLATORS)}")
     if source == target and model is None:
-        return _pass_through(body, source, kind)
-    try:
-        translation = _TRANSLATORS[kind](body, source, target, request if kind in ("response", "error") else model)
-    except RecursionError:
-        raise ProtocolError("the document is nested too deeply") from None
-    except (AttributeError, TypeError):
-        require_json(body)
-        raise
+        return pass_through(body, source, is_object=True)
+    with typed_errors(body):
+        translation = _translate_request(parse_body(body), source, target, model)
     if strict:
         require_lossless(translation.losses)
     return translation
 
 
-def parse_body(body: JSON | bytes | str) -> Object:
-    if isinstance(body, (bytes, str)):
-        return parse_object(body)
-    if type(body) is not dict:
-        raise ProtocolError(f"expected a JSON object, got {type_label(body)}")
-    return body
+def translate_response(
+    body: JSON | bytes | str,
+    *,
+    source: str,
+    target: str,
+    request: JSON | bytes | str | None = None,
+    strict: bool = False,
+) -> Translation[Object]:
+    """Translate an answer, and list the losses. If it ends in a fault, the result is an error document.
 
-
-def require_json(value: JSON, path: str = "") -> None:
-    """Refuse parsed values that JSON cannot represent: keys that are not strings, and values of other types."""
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            if not isinstance(key, str):
-                raise ProtocolError(f"not JSON: key {key!r} is not a string", pointer=path)
-            require_json(inner, path + join(key))
-    elif isinstance(value, list):
-        for index, inner in enumerate(value):
-            require_json(inner, path + join(index))
-    elif value is not None and not isinstance(value, (str, bytes, bool, int, float)):
-        raise ProtocolError(f"not JSON: value of type {type(value).__name__}", pointer=path)
-
-
-def _pass_through(body: JSON, wire: str, kind: str) -> Translation:
-    """Check that a document whose source and target are the same is a valid document."""
-    if wire != mcp.NAME:
-        get(wire)
-    if isinstance(body, (bytes, str)):
-        document = parse(body) if kind in ("tools", "error") else parse_object(body)
-        return Translation(document, raw=as_bytes(body))
-    if kind == "tools" and type(body) not in (dict, list):
-        raise ProtocolError(f"expected an array of tools, got {type_label(body)}")
-    return Translation(parse_body(body) if kind in ("request", "response") else body)
-
-
-def _translate_request(body: JSON, source: str, target: str, model: JSON) -> Translation:
-    """Translate a request; `model` replaces the model that it names.
-
-    If that changes the model, the history is of another model, whose signatures are dropped (`history_model`).
+    `request` is the client's request on the target wire. `strict` raises LossError if a loss is more severe than
+    `info`.
     """
-    document = parse_body(body)
+    if source == target:
+        return pass_through(body, source, is_object=True)
+    with typed_errors(body):
+        translation = _translate_response(parse_body(body), source, target, request)
+    if strict:
+        require_lossless(translation.losses)
+    return translation
+
+
+def translate_error(
+    body: JSON | bytes | str,
+    *,
+    source: str,
+    target: str,
+    request: JSON | bytes | str | None = None,
+    strict: bool = False,
+) -> Translation[Object]:
+    """Translate an error. A body that is not JSON, such as a proxy's error page, is kept as text.
+
+    `request` is the client's request on the target wire. `strict` raises LossError if a loss is more severe than
+    `info`.
+    """
+    if source == target:
+        return pass_through(body, source, is_object=False)
+    with typed_errors(body):
+        translation = _translate_error(body, source, target, request)
+    if strict:
+        require_lossless(translation.losses)
+    return translation
+
+
+def _translate_request(document: Object, source: str, target: str, model: str | None) -> Translation[Object]:
     reader, writer = get(source), get(target)
     canonical = reader.decode_request(document)
     history_model = None
@@ -151,7 +138,7 @@ def _translate_request(body: JSON, source: str, target: str, model: JSON) -> Tra
         canonical = replace(canonical, params=replace(canonical.params, include_usage=True))
     try:
         prepared = prepare(canonical, writer, history_model=history_model or None)
-    except StoredStateError as error:
+    except EncodeError as error:
         error.pointer = nearest_existing(document, reader.locator(canonical)(error.pointer))
         raise
     encoded, encode_losses = writer.encode_request(prepared.request)
@@ -161,51 +148,51 @@ def _translate_request(body: JSON, source: str, target: str, model: JSON) -> Tra
     if not len(prepared.losses) and not len(encode_losses):
         return Translation(encoded, model=canonical.model)
     # The pointers are looked up only when they are needed.
-    losses = partial(_locate_losses, prepared, encode_losses, document, reader, canonical)
+    origin = SourceDocument(document, reader.locator(canonical))
+    losses = partial(_locate_losses, prepared, encode_losses, origin, encoded, writer)
     return Translation(encoded, losses, model=canonical.model)
 
 
 def _locate_losses(
-    prepared: Prepared, encode_losses: Losses, document: Object, reader: Wire, canonical: Request
+    prepared: Prepared, encode_losses: Losses, origin: SourceDocument, encoded: Object, writer: Wire
 ) -> tuple[Loss, ...]:
-    """Merge the losses of fitting and of encoding, with pointers into the client's document.
+    """Merge the losses of fitting and of encoding, with pointers into both documents.
 
-    Losses of encoding point into the fitted request, so `prepared.origin` maps them back first.
+    Losses of fitting have paths of the request, those of encoding have paths of the fitted request.
     """
-    locate = reader.locator(canonical)
-    merged = Losses()
-    _locate_all(prepared.losses, document, locate, merged)
-    _locate_all(encode_losses, document, lambda path: locate(prepared.origin(path)), merged)
-    return tuple(merged)
+    write = WrittenRequest(prepared.request, encoded, writer).locate
+
+    def write_fitted(path: str) -> str | None:
+        fitted = prepared.destination(path)
+        return None if fitted is None else write(fitted)
+
+    fitted_origin = SourceDocument(origin.document, lambda path: origin.locate(prepared.origin(path)))
+    merged = locate(prepared.losses, origin, TargetDocument(encoded, write_fitted))
+    merged += locate(encode_losses, fitted_origin, TargetDocument(encoded, write))
+    return tuple(Losses(merged))
 
 
-def _locate_answer_losses(found_losses: Losses, document: Object, reader: Wire, answer: Response) -> tuple[Loss, ...]:
-    merged = Losses()
-    _locate_all(found_losses, document, reader.locator(answer), merged)
-    return tuple(merged)
+def _locate_answer_losses(
+    found_losses: Losses, document: Object, reader: Wire, answer: Response, destination: TargetDocument | None
+) -> tuple[Loss, ...]:
+    return tuple(Losses(locate(found_losses, SourceDocument(document, reader.locator(answer)), destination)))
 
 
-def _locate_all(losses: Iterable[Loss], document: Object, locate: Callable[[str], str], into: Losses) -> None:
-    """Add the losses to `into`, with pointers into the source document."""
-    for loss in losses:
-        into.add(nearest_existing(document, locate(loss.path)), loss.concept, loss.action, loss.detail, loss.severity)
-
-
-def _translate_response(body: JSON, source: str, target: str, request: JSON) -> Translation:
-    """Translate an answer. If it ends in a fault, the result is an error document of the target."""
-    document = parse_body(body)
+def _translate_response(document: Object, source: str, target: str, request: JSON) -> Translation[Object]:
     reader, writer = get(source), get(target)
     answer = reader.decode_response(document)
     found_losses = Losses()
     canonical = _decode_client_request(request, writer)
     response = convert_response(answer, _make_exchange(canonical, reader), writer, found_losses)
     if response.fault is not None:
-        return _write_fault(response.fault, writer, found_losses)
+        before = _locate_answer_losses(found_losses, document, reader, answer, None)
+        return _write_fault(response.fault, writer, document, before)
     encoded, encode_losses = writer.encode_response(response, canonical)
     found_losses.extend(encode_losses)
     if not len(found_losses):
         return Translation(encoded, model=response.model)
-    losses = partial(_locate_answer_losses, found_losses, document, reader, answer)
+    destination = TargetDocument(encoded, writer.locator(response))
+    losses = partial(_locate_answer_losses, found_losses, document, reader, answer, destination)
     return Translation(encoded, losses, model=response.model)
 
 
@@ -217,23 +204,23 @@ def _make_exchange(request: Request | None, upstream: Wire) -> Exchange:
     return Exchange() if request is None else prepare(drop_stored(request, upstream.name), upstream).exchange
 
 
-def _write_fault(fault: Fault, writer: Wire, losses: Losses | None = None) -> Translation:
-    """Write an error document, and report the fields that its wire cannot carry."""
+def _write_fault(fault: Fault, writer: Wire, document: JSON, before: tuple[Loss, ...] = ()) -> Translation[Object]:
+    """Write an error document, and report the fields that its wire cannot carry, after the losses `before`."""
     if fault.breach is not None:
         # No wire has a field for it, and another provider's message does not refer to the client's document.
         fault = replace(fault, message=f"{fault.message} ({fault.breach})")
     status, body, headers = writer.encode_error(fault)
     told = writer.decode_error(status, body, headers)
-    losses = Losses() if losses is None else losses
+    losses = Losses()
     report_extra(fault.extra, "/error", writer.name, losses, as_info=True, scoped=False)
     for field in ("code", "param"):
         if getattr(fault, field) not in (None, getattr(told, field)):
             losses.add(f"/error/{field}", field, "dropped", f"errors of {writer.name} have no such field", "info")
-    return Translation(body, tuple(losses), status, headers=headers)
+    located = locate(losses, SourceDocument(document, lambda path: path))
+    return Translation(body, tuple(Losses((*before, *located))), status, headers=headers)
 
 
-def _translate_error(body: JSON, source: str, target: str, request: JSON) -> Translation:
-    """Translate an error. A body that is not JSON, such as a proxy's error page, is kept as text."""
+def _translate_error(body: JSON, source: str, target: str, request: JSON) -> Translation[Object]:
     if isinstance(body, (bytes, str)):
         try:
             body = parse(body)
@@ -242,50 +229,4 @@ def _translate_error(body: JSON, source: str, target: str, request: JSON) -> Tra
     reader, writer = get(source), get(target)
     fault = reader.decode_error(None, body)
     exchange = _make_exchange(_decode_client_request(request, writer), reader)
-    return _write_fault(exchange.restore_fault(fault), writer)
-
-
-def _translate_tools(body: JSON, source: str, target: str, _: JSON) -> Translation:
-    """Translate tool declarations, in an array or under the key `tools`; unreadable ones are skipped."""
-    document = parse(body) if isinstance(body, (bytes, str)) else body
-    losses, fit_losses = Losses(), Losses()
-    tools, indices = decode_readable_tools(_declarations(document, source), source, losses)
-    if target != mcp.NAME:
-        writer = get(target)
-        names = NameMap(writer.limits, writer.capabilities.namespaces)
-        fitted, _ = fit_tools(Request(tools=tools), writer, names, fit_losses)
-        tools = tuple(tool for tool, _ in fitted)
-        encoded, encode_losses = writer.encode_tools(tools)
-    else:
-        encoded, encode_losses = mcp.encode_tools(tools)
-    fit_losses.extend(encode_losses)
-    for loss in fit_losses:
-        losses.add(_document_path(loss.path, indices), loss.concept, loss.action, loss.detail, loss.severity)
-    wrapped = type(document) is dict and "tools" in document
-    return Translation({"tools": encoded} if wrapped else encoded, tuple(losses))
-
-
-def _declarations(document: JSON, source: str) -> list[JSON]:
-    """Return the array of declarations: of an MCP result, under `tools`, the document itself, or a single tool."""
-    if source == mcp.NAME and type(document) is dict and "result" in document:
-        return mcp.declarations(document)
-    declared = document.get("tools", [document]) if type(document) is dict else document
-    if type(declared) is not list:
-        raise ProtocolError(f"expected an array of tools, got {type_label(declared)}", pointer="/tools")
-    return declared
-
-
-def _document_path(path: str, indices: list[int]) -> str:
-    """Replace the index by the tool's index in the document, where unreadable tools were skipped."""
-    match split(path):
-        case ["tools", index, *rest] if int(index) < len(indices):
-            return join("tools", indices[int(index)], *rest)
-    return path
-
-
-_TRANSLATORS = {
-    "request": _translate_request,
-    "response": _translate_response,
-    "tools": _translate_tools,
-    "error": _translate_error,
-}
+    return _write_fault(exchange.restore_fault(fault), writer, body)

@@ -5,25 +5,30 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from ..ir.losses import Losses
-from ..ir.parts import Opaque, Text
+from ..ir.parts import Opaque, Reasoning, Refusal, Text
 from ..ir.pointer import join
 from ..ir.request import Message
 from ..wire.protocol import Capabilities
 from .history import DraftMessage
 from .locations import location_pointer, message_index
 
-__all__ = ["BLANK", "OPENING", "fit_ends"]
+__all__ = ["BLANK", "CLOSING", "OPENING", "fit_ends"]
 
 BLANK = "[blank message]"
 """The text of a last user message of which nothing else remains."""
 OPENING = "[The conversation begins with the assistant.]"
 """The text of a user message before an assistant message at the start."""
 
+CLOSING = "[Continue.]"
+"""The text of a user message after an assistant message that the model cannot continue."""
+
 
 def fit_ends(turns: list[DraftMessage], can: Capabilities, losses: Losses) -> list[DraftMessage]:
-    """Start with a user message, and end without trailing whitespace, where the target requires it."""
+    """Start and end with a user message, and end without trailing whitespace, where the target requires it."""
     if can.starts_with_user:
         turns = _start_with_user(turns, losses)
+    if not can.prefill:
+        turns = _end_with_user(turns, losses)
     return turns if can.blank_text else _strip_last_text(turns, losses)
 
 
@@ -38,6 +43,23 @@ def _start_with_user(turns: list[DraftMessage], losses: Losses) -> list[DraftMes
     detail = "the target requires a user message first; one was inserted before it"
     losses.add(join("messages", message_index(location)), "assistant message at the start", "rewritten", detail)
     return [*turns[:first], DraftMessage(Message("user", opening), opening, [location]), *turns[first:]]
+
+
+def _end_with_user(turns: list[DraftMessage], losses: Losses) -> list[DraftMessage]:
+    """Append a user message to an assistant text that the model cannot continue.
+
+    A request that ends with one is refused before; here the messages after it are blank, or results that moved to
+    their calls.
+    """
+    last = turns[-1] if turns else None
+    if last is None or last.message.role != "assistant" or not last.parts:
+        return turns
+    if not all(isinstance(part, (Text, Reasoning, Refusal)) for part in last.parts):
+        return turns
+    location = last.locations[-1]
+    detail = "nothing remains after it, and the model cannot continue it; a user message was added"
+    losses.add(join("messages", message_index(location)), "assistant message at the end", "rewritten", detail)
+    return [*turns, DraftMessage(Message("user", (Text(CLOSING),)), (Text(CLOSING),), [location])]
 
 
 def _strip_last_text(turns: list[DraftMessage], losses: Losses) -> list[DraftMessage]:

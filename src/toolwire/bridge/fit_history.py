@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from msgspec.structs import replace
 
 from ..ir.errors import EncodeError
 from ..ir.losses import Losses
-from ..ir.parts import Artefact, Media, MediaKind, Opaque, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
+from ..ir.parts import Artefact, Extra, Media, MediaKind, Opaque, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
 from ..ir.pointer import join
 from ..ir.request import Message, Request, Role
 from ..ir.text import dumps
@@ -386,7 +387,8 @@ class _Fitter:
             self._losses.add(location_pointer(location), part.type, "rewritten", "the summary is sent as text", "info")
             return summary
         self._losses.add(location_pointer(location), part.type, "dropped", f"specific to {part.wire}", "error")
-        return None
+        # a placeholder, so that the model knows that something is missing
+        return Text(f"[{part.type}: not available]") if self._role == "user" else None
 
     def _fit_refusal(self, part: Refusal, location: PartLocation) -> Refusal:
         report_extra(part.extra, location_pointer(location), self._wire.name, self._losses)
@@ -405,6 +407,19 @@ class _Fitter:
         if len(parts) < len(turn.parts) and _count_reasoning(parts) < _count_reasoning(turn.parts):
             parts[:] = [_without_item_id(part, self._wire.name) for part in parts]
             changed = True
+        return (not self._can.lone_reasoning and self._unlink_reasoning(parts)) or changed
+
+    def _unlink_reasoning(self, parts: list[Part]) -> bool:
+        """Remove the id of reasoning before an item without an id: with it, the provider requires the item's id too.
+
+        Recorded: "Item 'rs_…' of type 'reasoning' was provided without its required following item."
+        """
+        changed = False
+        for number, (part, following) in enumerate(pairwise(list(parts))):
+            if isinstance(part, Reasoning) and _item_id(part, self._wire.name):
+                if not isinstance(following, Opaque) and not _item_id(following, self._wire.name):
+                    parts[number] = _without_id(part, self._wire.name)
+                    changed = True
         return changed
 
     def _sign_first_call(self, turn: DraftMessage, parts: list[Part]) -> bool:
@@ -449,8 +464,16 @@ def _count_reasoning(parts: Sequence[Part]) -> int:
 
 def _without_item_id(part: Part, wire: str) -> Part:
     """Remove the id of an item whose reasoning was dropped, because the provider would expect the reasoning too."""
-    if type(part) is Reasoning:
-        return part
+    return part if type(part) is Reasoning else _without_id(part, wire)
+
+
+def _item_id(part: Part, wire: str) -> str | None:
+    extra: Extra = getattr(part, "extra", {})
+    found = extra.get(wire, {}).get("id") or extra.get(f"{wire}/item", {}).get("id")
+    return found if isinstance(found, str) else None
+
+
+def _without_id(part: Part, wire: str) -> Part:
     for scope in (wire, f"{wire}/item"):
         fields = getattr(part, "extra", {}).get(scope)
         if fields and "id" in fields:

@@ -147,6 +147,7 @@ def _place_description(output: OutputFormat, can: Capabilities, losses: Losses) 
     inner = output.schema.get("description")
     description = f"{output.description}\n\n{inner}" if isinstance(inner, str) and inner else output.description
     losses.add(join("output", "description"), "output description", "moved", "moved into the schema", "info")
+    losses.add(_SCHEMA, "schema", "rewritten", "the description of the format is added", "info")
     return replace(output, description=None, schema={**output.schema, "description": description})
 
 

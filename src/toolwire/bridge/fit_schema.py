@@ -28,9 +28,7 @@ def fit_schemas(
 ) -> tuple[list[IndexedTool], dict[str, Lowered]]:
     """Return the tools with fitted schemas, and, by name, the encoding of arguments that change shape."""
     default_dialect = DIALECTS[wire.dialect]
-    strict = DIALECTS.get(f"{wire.dialect}_strict")
-    if strict is not None and not wire.capabilities.strict:
-        tools, strict = [(_without_strict(tool, index, losses), index) for tool, index in tools], None
+    strict = DIALECTS.get(f"{wire.dialect}_strict") if wire.capabilities.strict else None
     relaxed = frozenset[int]() if strict is None else _select_relaxed(tools, strict, reserved, losses)
     fitted: list[IndexedTool] = []
     lifts: dict[str, Lowered] = {}
@@ -47,14 +45,6 @@ def fit_schemas(
             continue
         fitted.append((_apply_lowered(tool, lowered, index, lifts, losses), index))
     return fitted, lifts
-
-
-def _without_strict(tool: Tool, index: int, losses: Losses) -> Tool:
-    """Remove strictness for a model that does not have it, on a wire that does."""
-    if not tool.strict:
-        return tool
-    losses.add(f"/tools/{index}/strict", "strict", "dropped", "the model has no strict tools")
-    return replace(tool, strict=None)
 
 
 def _has_schema(tool: Tool, index: int) -> bool:
@@ -108,7 +98,8 @@ def _apply_lowered(tool: Tool, lowered: Lowered, index: int, lifts: dict[str, Lo
         return _move_description(tool, lowered.dialect, index, losses)
     path = f"/tools/{index}/input_schema"
     for loss in lowered.losses:
-        losses.add(path + loss.path, loss.concept, loss.action, loss.detail, loss.severity)
+        target = None if loss.target is None else path + loss.target
+        losses.extend([replace(loss, path=path + loss.path, target=target)])
     if lowered.schema != tool.input_schema:
         detail = f"converted to the dialect {lowered.dialect.name}"
         losses.add(path, "schema", "rewritten", detail, "info")

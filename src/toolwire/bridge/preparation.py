@@ -20,6 +20,7 @@ from ..wire.capability_rows import UNKNOWN_MODEL, ModelCapabilities
 from ..wire.codec import WireCodec
 from ..wire.profiles import fit_codec, match_capabilities
 from ..wire.protocol import Wire
+from .cache import limit_marks
 from .exchange import Exchange
 from .fit_choice import fit_choice
 from .fit_history import fit_history
@@ -30,7 +31,7 @@ from .fit_rejected import drop_rejected_fields
 from .fit_tools import fit_tools
 from .foreign import report_extra
 from .history import DraftMessage
-from .locations import location_pointer, message_index
+from .locations import location_pointer, message_index, message_locations
 from .names import NameMap
 from .stored import find_stored
 
@@ -67,6 +68,31 @@ class Prepared:
                 return join("tools", self._tools[int(index)][1], *rest)
         return path
 
+    def destination(self, path: str) -> str | None:
+        """Return the path in the fitted request of the value at `path` in the original one; None if it has none."""
+        match split(path):
+            case ["messages", index, "parts", number, *rest]:
+                return self._find_part(int(index), int(number), rest)
+            case ["messages", index, *rest]:
+                return self._find_message(int(index), rest)
+            case ["tools", index, *rest]:
+                fitted = next((new for new, (_, old) in enumerate(self._tools) if old == int(index)), None)
+                return None if fitted is None else join("tools", fitted, *rest)
+        return path
+
+    def _find_part(self, index: int, number: int, rest: list[str]) -> str | None:
+        location = message_locations(index, number + 1)[number]
+        for new, turn in enumerate(self._turns):
+            if location in turn.locations and (fitted := turn.locations.index(location)) < len(turn.message.parts):
+                return join("messages", new, "parts", fitted, *rest)
+        return self._find_message(index, [])
+
+    def _find_message(self, index: int, rest: list[str]) -> str | None:
+        for new, turn in enumerate(self._turns):
+            if any(message_index(location) == index for location in turn.locations):
+                return join("messages", new, *rest)
+        return None
+
 
 def prepare(
     request: Request,
@@ -102,6 +128,7 @@ def prepare(
         tools = [replace(tool, strict=None) if tool.strict else tool for tool in tools]
     reasoning = fit_reasoning(request, wire, model, losses, has_tools=bool(tools))
     turns = fit_history(request, wire, names, losses, history_model, lifts)
+    tools = limit_marks(turns, tools, wire.limits.cache_marks, losses)
     reasoning = require_thinking_before_calls(reasoning, turns, model, losses)
     reasoning = drop_thinking_for_prefill(reasoning, turns, wire, losses)
     if answer.instructions is not None:

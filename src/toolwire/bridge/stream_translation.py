@@ -17,10 +17,10 @@ from ..ir.pointer import JSON
 from ..ir.response import Fault, UpstreamError
 from ..wire import get
 from .answer_converter import DELTAS, AnswerConverter
-from .document_translation import parse_body
 from .exchange import Exchange
 from .preparation import prepare
 from .stored import drop_stored
+from .translation import parse_body
 
 __all__ = ["StreamTranslation", "translate_stream"]
 

@@ -52,9 +52,15 @@ def losses_table(losses: Sequence[Loss], stream: TextIO) -> list[str]:
     """Return the lines of a table of losses, sorted by severity, errors first."""
     order = list(_SEVERITIES)
     ranked = sorted(losses, key=lambda loss: order.index(loss.severity))
-    rows = [(loss.severity, loss.path or "/", f"{loss.concept} {loss.action}", loss.detail) for loss in ranked]
+    rows = [(loss.severity, _location(loss), f"{loss.concept} {loss.action}", loss.detail) for loss in ranked]
     lines = table(rows, ("severity", "location", "loss", "reason"))
     return [_paint_severity(line, stream) for line in lines]
+
+
+def _location(loss: Loss) -> str:
+    """Return the pointer into the source, and the one into the target if it is another one."""
+    path = loss.path or "/"
+    return path if loss.target is None or loss.target == loss.path else f"{path} → {loss.target or '/'}"
 
 
 def _paint_severity(line: str, stream: TextIO) -> str:

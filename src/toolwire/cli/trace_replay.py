@@ -48,10 +48,10 @@ def _translate(trace: Trace, request: Request, arguments: argparse.Namespace) ->
     """Print the request as `target` receives it, and the losses. Nothing is sent."""
     import msgspec
 
-    from ..bridge.document_translation import translate
+    from ..bridge.document_translation import translate_request
 
     source, target = trace.ingress.wire, arguments.target
-    done = translate(trace.ingress.data, source=source, target=target, kind="request", model=request.model)
+    done = translate_request(trace.ingress.data, source=source, target=target, model=request.model)
     if arguments.json:
         losses = [msgspec.to_builtins(loss) for loss in done.losses]
         print(json_text({"source": source, "target": target, "body": done.body, "losses": losses}))

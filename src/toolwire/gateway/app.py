@@ -89,7 +89,8 @@ class Gateway:
     """The ASGI application for the upstreams of `settings`. Every sink is called at the end of every request.
 
     `transports` replaces the transport of an upstream, by name, for example with a model in this process. `runners` are
-    tools run by the gateway, by model pattern. `retriever` chooses among a client's tools for a model with `retrieve`.
+    tools run by the gateway, by model pattern. `responses` stores conversations of OpenAI Responses; without it, the
+    store of the settings is opened. `retriever` chooses among a client's tools for a model with `retrieve`.
     `publish` is the server for MCP clients at `/mcp`. `publish_for` is the model pattern that a key must allow to use
     it. `on_key` is called with every key that a key command prints, for redaction.
     """

@@ -31,6 +31,9 @@ Severity: TypeAlias = Literal["info", "warning", "error"]
 class Loss(Value, frozen=True):
     """One thing that the other side does not receive as intended.
 
+    `path` points into the source document. `target` points into the target document, at the place where something of
+    the statement remains; it is None if nothing does, and for streams.
+
     >>> print(Loss("/params/top_k", "top_k", "dropped", "warning", "openai_chat has no such parameter"))
     warning  /params/top_k  top_k dropped: openai_chat has no such parameter
     """
@@ -40,9 +43,11 @@ class Loss(Value, frozen=True):
     action: Action
     severity: Severity
     detail: str
+    target: str | None = None
 
     def __str__(self) -> str:
-        return f"{self.severity}  {self.path or '/'}  {self.concept} {self.action}: {self.detail}"
+        place = self.path or "/" if self.target is None else f"{self.path or '/'} → {self.target or '/'}"
+        return f"{self.severity}  {place}  {self.concept} {self.action}: {self.detail}"
 
 
 class Losses:

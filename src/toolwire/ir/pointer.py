@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-__all__ = ["JSON", "Object", "child_pointer", "join", "nearest_existing", "resolve", "split"]
+__all__ = ["JSON", "Object", "child_pointer", "find_field", "join", "nearest_existing", "resolve", "split"]
 
 # The type of a parsed JSON document for the type checker. Decoders check types, so `Any` does not spread beyond them.
 JSON: TypeAlias = Any
@@ -41,6 +41,38 @@ def resolve(document: JSON, pointer: str) -> JSON:
     for segment in split(pointer):
         document = document[int(segment)] if isinstance(document, list) else document[segment]
     return document
+
+
+def find_field(document: JSON, pointer: str) -> str | None:
+    """Return the pointer of a field that is missing at `pointer`, if exactly one object near it has such a field.
+
+    A canonical value may be spread over nested objects of a document: `/tools/0/x` is `/tools/0/custom/format/x`. If
+    there is no such field, the search continues with the object that should have it.
+    """
+    outer, _, _ = pointer.rpartition("/")
+    if not outer:
+        return None
+    parent = nearest_existing(document, outer)
+    found = _fields_below(resolve(document, parent), split(pointer)[-1], [], 0)
+    if len(found) == 1:
+        return parent + found[0]
+    return None if found or parent == outer else find_field(document, outer)
+
+
+_MAX_DEPTH = 6
+_MAX_FOUND = 2
+
+
+def _fields_below(value: JSON, name: str, prefix: list[str | int], depth: int) -> list[str]:
+    """Return the pointers of the fields `name` in objects below `value`, at most two."""
+    if depth > _MAX_DEPTH or not isinstance(value, (dict, list)):
+        return []
+    found = [join(*prefix, name)] if isinstance(value, dict) and name in value else []
+    for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+        if len(found) >= _MAX_FOUND:
+            break
+        found += _fields_below(inner, name, [*prefix, key], depth + 1)
+    return found[:_MAX_FOUND]
 
 
 def nearest_existing(document: JSON, pointer: str) -> str:

@@ -13,19 +13,21 @@ __all__ = ["content_cache"]
 
 _OVERHEAD = 500  # bytes of an entry besides its document
 
-CacheArguments = ParamSpec("CacheArguments")
+CachedParameters = ParamSpec("CachedParameters")
 Cached = TypeVar("Cached")
 
 
-def content_cache(max_bytes: int) -> Callable[[Callable[CacheArguments, Cached]], ContentCache[CacheArguments, Cached]]:
+def content_cache(
+    max_bytes: int,
+) -> Callable[[Callable[CachedParameters, Cached]], ContentCache[CachedParameters, Cached]]:
     """Cache a function of a document (its first argument). A document above an eighth of `max_bytes` is not cached."""
     return lambda function: ContentCache(function, max_bytes)
 
 
-class ContentCache(Generic[CacheArguments, Cached]):
+class ContentCache(Generic[CachedParameters, Cached]):
     """A function with its cached results."""
 
-    def __init__(self, function: Callable[CacheArguments, Cached], max_bytes: int) -> None:
+    def __init__(self, function: Callable[CachedParameters, Cached], max_bytes: int) -> None:
         self.uncached = function
         self._max_bytes = max_bytes
         self._young: dict[Any, Cached] = {}
@@ -35,7 +37,7 @@ class ContentCache(Generic[CacheArguments, Cached]):
     def cache_clear(self) -> None:
         self._old, self._young, self._young_size = {}, {}, 0
 
-    def __call__(self, *arguments: CacheArguments.args, **options: CacheArguments.kwargs) -> Cached:
+    def __call__(self, *arguments: CachedParameters.args, **options: CachedParameters.kwargs) -> Cached:
         """Return the cached result, or call the function."""
         young = self._young
         if arguments in young:

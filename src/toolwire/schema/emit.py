@@ -19,7 +19,7 @@ from . import emit_objects, emit_scalars, emit_unions
 from .codec import Codec
 from .dialects import Dialect
 from .emit_annotations import AnnotationEmitter
-from .emit_context import Count, Emitted
+from .emit_context import CountBound, Emitted
 from .nodes import (
     AnyNode,
     ArrayNode,
@@ -202,7 +202,10 @@ class Emitter(AnnotationEmitter):
         if inner.schema or self.dialect.anything != "keep":
             out["items"] = inner.schema
         remarks: list[str] = []
-        counts = (Count("minItems", "minItems", node.min_items or None), Count("maxItems", "maxItems", node.max_items))
+        counts = (
+            CountBound("minItems", "minItems", node.min_items or None),
+            CountBound("maxItems", "maxItems", node.max_items),
+        )
         self.add_counts(out, remarks, node, counts)
         codec = None if inner.codec is None else codecs.array_codec(inner.codec)
         return Emitted(self.add_description(out, node, remarks, codec), codec)

@@ -12,7 +12,7 @@ from ..ir.text import dumps
 from . import emit_scalars
 from .codec import Codec, apply_codec
 from .dialects import Dialect
-from .emit_context import Count
+from .emit_context import CountBound
 from .keywords import READ_KEYWORDS, has_old_forms
 from .nodes import Node, ObjectNode, RefNode
 from .parse import ParsedSchema
@@ -146,7 +146,7 @@ class AnnotationEmitter:
         pointer, written = (node.at, concept) if keyword is None else self._locate(node, keyword)
         self.losses.add(pointer, written, "rewritten", detail, "info")
 
-    def add_counts(self, out: Object, remarks: list[str], node: Node, counts: Sequence[Count]) -> None:
+    def add_counts(self, out: Object, remarks: list[str], node: Node, counts: Sequence[CountBound]) -> None:
         """Add bounds on the number of items. A minimum above the limit of the dialect is reduced to it, and stated."""
         for keyword, source, value in counts:
             if value is None:

@@ -13,7 +13,7 @@ from .nodes import Node
 from .parameter_budget import ParameterBudget
 from .step_budget import StepBudget
 
-__all__ = ["Count", "EmitContext", "Emitted"]
+__all__ = ["CountBound", "EmitContext", "Emitted"]
 
 
 class Emitted(NamedTuple):
@@ -23,7 +23,7 @@ class Emitted(NamedTuple):
     codec: Codec | None = None
 
 
-class Count(NamedTuple):
+class CountBound(NamedTuple):
     """A bound on a number of items: the keyword to emit, the keyword of the source, and the value."""
 
     keyword: str
@@ -49,7 +49,7 @@ class EmitContext(Protocol):
     ) -> Object: ...
     def describe(self, node: Node, codec: Codec | None) -> str: ...
     def can_repeat(self, node: Node, keyword: str) -> bool: ...
-    def add_counts(self, out: Object, remarks: list[str], node: Node, counts: Sequence[Count]) -> None: ...
+    def add_counts(self, out: Object, remarks: list[str], node: Node, counts: Sequence[CountBound]) -> None: ...
     def accepts_null(self, node: Node) -> bool: ...
     def make_nullable(self, schema: Object) -> Object: ...
     def close_object(self, schema: Object) -> Object: ...

@@ -10,7 +10,7 @@ from . import codec as codecs
 from . import emit_scalars
 from .codec import Codec, FieldCodec
 from .dialects import Dialect
-from .emit_context import Count, EmitContext, Emitted
+from .emit_context import CountBound, EmitContext, Emitted
 from .nodes import AnyNode, ArrayNode, EnumNode, NeverNode, Node, ObjectNode, TupleNode, annotate, is_free
 from .parameter_budget import UNSET
 from .property_names import PropertyNames
@@ -76,17 +76,24 @@ def _emit_prefix_items(emitter: EmitContext, node: TupleNode, depth: int) -> Emi
 
 
 def emit_object(emitter: EmitContext, node: ObjectNode, depth: int, *, root: bool = False) -> Emitted:
+    """Emit an object, also one without properties: a map, or an empty object that the dialect does not accept."""
+    if all(isinstance(inner, NeverNode) for inner in node.properties.values()) and not root:
+        node = _drop_forbidden(emitter, node)
+    if not node.properties and not root:
+        others = node.others
+        if others is not None and emitter.dialect.maps == "entries":
+            return _emit_map(emitter, node, others, depth)
+        if others is None and not emitter.dialect.empty_objects:
+            return emit_scalars.emit_enum(emitter, annotate(EnumNode(({},), at=node.at, origins=node.origins), node))
+    return _emit_properties(emitter, node, depth)
+
+
+def _emit_properties(emitter: EmitContext, node: ObjectNode, depth: int) -> Emitted:
     """Emit an object property by property.
 
     Optional properties become required and nullable, or get a string for absent, where the dialect requires it.
     """
     dialect = emitter.dialect
-    if not node.properties and not root:
-        others = node.others
-        if others is not None and dialect.maps == "entries":
-            return _emit_map(emitter, node, others, depth)
-        if others is None and not dialect.empty_objects:
-            return emit_scalars.emit_enum(emitter, annotate(EnumNode(({},), at=node.at, origins=node.origins), node))
     keys = PropertyNames(dialect.property_name, node.properties)
     known: list[FieldCodec] = []
     properties: Object = {}
@@ -120,6 +127,15 @@ def emit_object(emitter: EmitContext, node: ObjectNode, depth: int, *, root: boo
         properties[lowered_name] = schema
         known.append(FieldCodec(name, lowered_name, emitted.codec, is_filled, drops_null=drops_null))
     return _complete_object(emitter, node, depth, known, properties, required, keys)
+
+
+def _drop_forbidden(emitter: EmitContext, node: ObjectNode) -> ObjectNode:
+    """Return an object whose properties are all forbidden without them, in a dialect without boolean schemas."""
+    if not node.properties or emitter.dialect.anything == "keep":
+        return node
+    for inner in node.properties.values():
+        _emit_forbidden(emitter, node, inner, "", {})
+    return replace(node, properties={})
 
 
 def _emit_forbidden(emitter: EmitContext, node: ObjectNode, inner: Node, lowered_name: str, properties: Object) -> None:
@@ -226,7 +242,7 @@ def _emit_map(emitter: EmitContext, node: ObjectNode, others: Node, depth: int) 
     out: Object = {"type": "array", "items": emitter.close_object({**entry, "required": ["key", "value"]})}
     remarks = ["a list of key and value pairs"]
     low, high = (parse_count(node.unmodelled.get(keyword)) for keyword in _PROPERTY_COUNTS)
-    counts = (Count("minItems", "minProperties", low or None), Count("maxItems", "maxProperties", high))
+    counts = (CountBound("minItems", "minProperties", low or None), CountBound("maxItems", "maxProperties", high))
     emitter.add_counts(out, remarks, node, counts)
     if out.get("minItems", 0) > 1:
         emitter.report_unenforced(node, "minProperties", "sent as minItems: a key that is repeated counts twice")

@@ -416,16 +416,16 @@ _GEMINI = (
     ),
 )
 
-_OTHERS = (
+_DEEPSEEK = (
     # "This response_format type is unavailable now" (UKGovernmentBEIS/inspect_ai#4916, llm-exe/llm-exe#662)
     CapabilityRow(
         ("deepseek*",),
         ModelCapabilities(output_schemas=False),
         "https://api-docs.deepseek.com/guides/json_mode",
         "2026-08-17",
-        ("openai_chat",),
+        (_CHAT,),
         ("deepseek",),
     ),
 )
 
-ROWS: tuple[CapabilityRow, ...] = (*_CLAUDE, *_GPT, *_GEMINI, *_OTHERS)
+ROWS: tuple[CapabilityRow, ...] = (*_CLAUDE, *_GPT, *_GEMINI, *_DEEPSEEK)

@@ -36,6 +36,7 @@ class Limits(Value, frozen=True):
     id_length: int
     tools: int | None = None
     stops: int | None = None  # stop sequences
+    cache_marks: int | None = None  # prompt-cache marks in a request
     max_tokens: int | None = None  # default where the wire requires a number and the request has none
     min_output: int = 0  # minimum of max_tokens
     min_budget: int = 0  # minimum thinking budget in tokens; a wire that has one also requires less than max_tokens

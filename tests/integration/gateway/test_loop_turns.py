@@ -141,7 +141,7 @@ LARGE_ANSWERS = {
 
 
 @asynccontextmanager
-async def gateway_to_bytes(*replies):
+async def gateway_to_bytes(*replies, **document):
     """A gateway whose upstream only sends these bytes: one that decodes requests would do so on the same event loop."""
     remaining = list(replies)
 
@@ -158,7 +158,7 @@ async def gateway_to_bytes(*replies):
     server = await asyncio.start_server(answer, "127.0.0.1", 0, limit=2**25)
     async with server:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        async with serving({"upstreams": upstream_rows(url)}) as gateway:
+        async with serving({"upstreams": upstream_rows(url), **document}) as gateway:
             yield gateway
 
 
@@ -194,6 +194,28 @@ async def test_large_answers_are_relayed_in_pieces(attack, front):
     async with gateway_to_bytes(whole("openai_chat"), LARGE_ANSWERS[attack]()) as gateway:
         longest, _ = await longest_turn(gateway, front, "openai_chat", body_of(front, stream=True))
     assert longest <= MOST_CALLS_OF_LARGE_WORK
+
+
+@pytest.mark.finding("G5", "Z11")
+@pytest.mark.parametrize("wire", ["anthropic", "openai_responses"])
+@run
+async def test_large_stored_conversations_are_not_rebuilt_on_the_event_loop(wire, tmp_path):
+    """Requests that continue a conversation of 18,000 messages, by its id and by references to items."""
+    responses = {"store": str(tmp_path / "responses.db"), "max_turn_bytes": 4 * MEGABYTE}
+    first = {"model": f"{wire}/m", "input": [{"role": "user", "content": "x"}] * 18_000}
+    async with gateway_to_bytes(*[whole(wire)] * 6, responses=responses) as gateway:
+        answer = await post(gateway, "/v1/responses", json.dumps({**first, "input": "x"}).encode())
+        assert answer.status == 200  # everything is imported and connected
+        answer = await post(gateway, "/v1/responses", json.dumps(first).encode())
+        assert answer.document["store"] is True
+        continued = {"model": f"{wire}/m", "input": "x", "previous_response_id": answer.document["id"]}
+        reference = {"type": "item_reference", "id": answer.document["output"][0]["id"]}
+        digits = answer.document["id"].removeprefix("resp_")
+        many = [{"type": "item_reference", "id": f"msg_{digits}_i{number}"} for number in range(9_000)]
+        for body in (continued, *({"model": f"{wire}/m", "input": items} for items in ([reference], many))):
+            async with Turns() as turns:
+                assert (await post(gateway, "/v1/responses", json.dumps(body).encode())).status == 200
+            assert turns.longest <= MOST_CALLS_OF_LARGE_WORK
 
 
 @pytest.mark.finding("Z11")

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 
+import openai
 import pytest
 from gateway.hostile import decode_answer, gateway_to, path_of, post, run
+from google import genai
+from pydantic import BaseModel, TypeAdapter
 
 from toolwire import Message, Request, Response, Text
 from toolwire.ir.request import OutputFormat
@@ -104,3 +107,59 @@ async def test_response_schemas_of_gemini_clients_are_converted(upstream, stream
         for keyword in (b"OBJECT", b"STRING", b"INTEGER", b"nullable", b"propertyOrdering"):
             assert keyword not in heard.body
         assert list(heard.request.output.schema["properties"]) == ["days", "city"]
+
+
+class Item(BaseModel):
+    name: str
+    note: str | None = None
+    scores: dict[str, float] = {}
+
+
+@pytest.mark.parametrize("upstream", ["anthropic", "gemini", "ollama", "openai_responses"])
+@run
+async def test_openai_sdk_parses_answers_of_other_providers(upstream):
+    async with gateway_to(encoded_answer(Item(name="a", scores={"x": 1.5}))) as (gateway, _):
+        client = openai.AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key="-")
+        completion = await client.chat.completions.parse(
+            model=f"{upstream}/m", messages=[{"role": "user", "content": "x"}], response_format=Item
+        )
+        await client.close()
+    assert completion.choices[0].message.parsed == Item(name="a", scores={"x": 1.5})
+
+
+@pytest.mark.parametrize("upstream", ["anthropic", "ollama", "openai_chat", "openai_responses"])
+@run
+async def test_gemini_sdk_parses_lists_of_other_providers(upstream):
+    items = [Item(name="a"), Item(name="b", note="c")]
+    async with gateway_to(encoded_answer(items)) as (gateway, _):
+        client = genai.Client(api_key="-", http_options={"base_url": gateway.url})
+        config = {"response_mime_type": "application/json", "response_schema": list[Plain]}
+        answer = await client.aio.models.generate_content(model=f"{upstream}/m", contents="x", config=config)
+    assert answer.parsed == [Plain(name="a"), Plain(name="b", note="c")]
+
+
+class Plain(BaseModel):
+    name: str
+    note: str | None = None
+
+
+def encoded_answer(value):
+    """A function that answers in the shape of the schema that the upstream was sent."""
+
+    def answer(request: Request) -> Response:
+        sent = request.output.schema
+        document = TypeAdapter(list[Item] | Item).dump_python(value, mode="json")
+        return Response(parts=(Text(json.dumps(shaped(document, sent))),), stop=Stop("stop"))
+
+    return answer
+
+
+def shaped(value, schema):
+    """Write a value as a model would under a lowered schema: a wrapped root, lists of keys and values for maps."""
+    if isinstance(value, list) and schema.get("type") == "object":
+        return {"value": value}
+    scores = schema.get("properties", {}).get("scores")
+    if isinstance(value, dict) and scores is not None and "object" not in str(scores.get("type")):
+        entries = [{"key": key, "value": number} for key, number in value["scores"].items()]
+        return {**value, "scores": entries}
+    return value

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolwire.audit import check_body
+from toolwire.audit.explain import examples
 from toolwire.audit.provider_rules.catalogue import BODY_RULES, TOOL_RULES
 from toolwire.audit.provider_rules.models import ModelName, parse_model
 from toolwire.audit.provider_rules.providers import PROVIDERS, list_constraints
@@ -156,6 +157,8 @@ CASES = {
     "long call id of Azure": ("azure", chat(USER, call("x" * 50), result("x" * 50)), "TW130", "/messages/1/tool_calls/0/id"),
     "call id of Mistral": ("mistral", chat(USER, call(), result()), "TW130", "/messages/1/tool_calls/0/id"),
     "call id of Responses": ("openai", responses({"type": "function_call", "call_id": "x" * 65, "name": "f", "arguments": ""}, {"type": "function_call_output", "call_id": "x" * 65, "output": ""}), "TW130", "/input/0/call_id"),
+    "last role of Mistral": ("mistral", chat(USER, {"role": "assistant", "content": "hi"}), "TW120", "/messages/1/role"),
+    "output tokens of gpt-4o": ("openai", {**chat(max_tokens=32000), "model": "gpt-4o"}, "TW134", "/max_tokens"),
     "same tool twice": ("anthropic", anthropic(tools=[tool(), tool()]), "TW001", "/tools/1/name"),
     "same function twice": ("gemini", gemini(tools=[{"functionDeclarations": [{"name": "f"}, {"name": "f"}]}]), "TW001", "/tools/0/functionDeclarations/1/name"),
     "name of Chat": ("openai", chat(tools=[function("a.b")]), "TW002", "/tools/0/function/name"),
@@ -235,6 +238,8 @@ def test_unknown_provider_is_an_error_with_a_suggestion():
     with pytest.raises(ConfigError, match="unknown provider 'antropic'") as caught:
         check_body({}, "antropic")
     assert caught.value.hint == "did you mean anthropic?"
+    with pytest.raises(ConfigError, match="must be a JSON object, got list"):
+        check_body([], "anthropic")
 
 
 @pytest.mark.parametrize(
@@ -304,12 +309,38 @@ json_values = st.recursive(
 FIELDS = "messages input contents tools tool_choice toolConfig generationConfig thinking text response_format system metadata stop".split()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("provider", PROVIDERS)
 @given(fields=st.dictionaries(st.sampled_from(FIELDS), json_values, max_size=5), model=st.sampled_from(["", "gpt-5", "claude-opus-5-5", "gemini-3-pro"]))  # fmt: skip
 def test_any_object_is_checked_without_an_exception_and_pointers_exist(provider, fields, model):
     for violation in check_body(fields, provider, model):
         resolve(fields, violation.path)
         assert violation.message and violation.fix and violation.source
+
+
+JUNK = (None, True, -1, 1.5, "", [], [None], [{}], {}, {"type": 1})
+
+
+def pointers(value, at=()):
+    """Every place below the root of a document, as keys and indexes."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, one in inner:
+        yield (*at, key)
+        yield from pointers(one, (*at, key))
+
+
+@pytest.mark.one_in(5)
+@pytest.mark.parametrize("rule", BODY_RULES)
+def test_wrong_value_at_any_place_raises_no_exception(rule):
+    example = examples()[rule]
+    for place in pointers(json.loads(example.good)):
+        for junk in JUNK:
+            body = inner = json.loads(example.good)
+            for key in place[:-1]:
+                inner = inner[key]
+            inner[place[-1]] = junk
+            for violation in check_body(body, example.provider, example.model or None):
+                resolve(body, violation.path)
 
 
 def chain(size):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolwire import translate
+from toolwire import EncodeError, translate
 from toolwire.bridge.fit_ends import BLANK, OPENING
 
 FUNCTION = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
@@ -142,3 +142,59 @@ def test_request_without_a_model_is_reported():
     losses = translate(body, source="openai_responses", target="openai_chat").losses
     assert [(loss.concept, loss.severity) for loss in losses] == [("model", "error")]
     assert not translate(body, source="openai_responses", target="openai_chat", model="m").losses
+
+
+@pytest.mark.finding("S15")
+@pytest.mark.parametrize("target", ["openai_chat", "openai_responses", "gemini", "ollama"])
+def test_prefill_is_refused_only_for_models_of_the_target(target):
+    body = anthropic({"role": "user", "content": "hi"}, {"role": "assistant", "content": "It is"})
+    translate({**body, "model": "claude-sonnet-5"}, source="anthropic", target=target)
+    with pytest.raises(EncodeError, match="cannot continue an assistant message"):
+        translate(chat(*body["messages"]), source="openai_chat", target="anthropic", model="claude-sonnet-5")
+
+
+@pytest.mark.finding("G14")
+def test_only_the_last_four_cache_marks_reach_anthropic():
+    mark = {"type": "ephemeral"}
+    messages = [{"role": role, "content": f"{n}", "cache_control": mark} for n, role in enumerate(["user", "assistant"] * 3)]  # fmt: skip
+    body = chat(*messages, {"role": "user", "content": "last"}, tools=[{**FUNCTION, "cache_control": mark}])
+    translation = translate(body, source="openai_chat", target="anthropic")
+    marked = [message["content"][0]["text"] for message in translation.body["messages"] if "cache_control" in str(message)]  # fmt: skip
+    assert marked == ["2", "3", "4", "5"]
+    assert "cache_control" not in translation.body["tools"][0]
+    dropped = [loss.path for loss in translation.losses if loss.concept == "cache mark"]
+    assert len(dropped) == 3
+
+
+def test_reasoning_loses_its_id_if_the_next_item_has_none():
+    reasoning = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}
+    items = [{"role": "user", "content": "hi"}, reasoning, {"role": "assistant", "content": "hello"}, {"role": "user", "content": "?"}]  # fmt: skip
+    sent = translate({"model": "gpt-5", "input": items}, source="openai_responses", target="openai_responses", model="gpt-5").body  # fmt: skip
+    assert "id" not in sent["input"][1]
+    assert sent["input"][1]["encrypted_content"] == "x"
+    items[2] = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [{"type": "output_text", "text": "hello", "annotations": []}]}  # fmt: skip
+    sent = translate({"model": "gpt-5", "input": items}, source="openai_responses", target="openai_responses", model="gpt-5").body  # fmt: skip
+    assert sent["input"][1]["id"] == "rs_1"
+
+
+def test_turn_of_which_nothing_can_be_written_is_left_out_on_chat():
+    reasoning = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}
+    items = [{"role": "user", "content": "hi"}, reasoning, {"role": "user", "content": "?"}]
+    sent = translate({"model": "gpt-5", "input": items}, source="openai_responses", target="openai_chat").body
+    assert [message["role"] for message in sent["messages"]] == ["user", "user"]
+
+
+def test_foreign_part_of_a_user_message_leaves_a_placeholder():
+    body = chat({"role": "user", "content": [{"type": "hologram", "data": "x"}]})
+    translation = translate(body, source="openai_chat", target="anthropic")
+    assert translation.body["messages"] == [{"role": "user", "content": "[hologram: not available]"}]
+    assert [(loss.path, loss.severity) for loss in translation.losses if loss.concept == "hologram"] == [("/messages/0/content/0", "error")]  # fmt: skip
+
+
+@pytest.mark.parametrize("address", ["https://example.com/a.pdf", "data:application/pdf;base64,JVBERi0="])
+def test_document_of_mistral_is_a_file(address):
+    document = {"type": "document_url", "document_url": address, "document_name": "a.pdf"}
+    body = chat({"role": "user", "content": [{"type": "text", "text": "read"}, document]})
+    assert translate(body, source="openai_chat", target="openai_chat", model="m").body == body
+    blocks = translate(body, source="openai_chat", target="anthropic").body["messages"][0]["content"]
+    assert blocks[1]["type"] == "document"

@@ -533,6 +533,15 @@ def test_assistant_message_before_blank_messages_is_not_left_at_the_end():
         assert any(loss.action == "rewritten" and loss.path == "/messages/3" for loss in losses)
 
 
+@pytest.mark.parametrize("model", ["claude-opus-4-8", "claude-sonnet-4-6"])
+def test_user_message_follows_an_assistant_text_whose_later_results_moved(model):
+    answer = {"role": "assistant", "content": "a cat"}
+    late = [HISTORY[0], HISTORY[1], {"role": "user", "content": "and?"}, answer, HISTORY[2]]
+    result = chat(model, messages=late)
+    assert [message["role"] for message in result.body["messages"]][-2:] == ["assistant", "user"]
+    assert [loss.path for loss in result.losses if loss.concept == "assistant message at the end"] == ["/messages/3"]
+
+
 @pytest.mark.parametrize("part", [Text("a"), Reasoning("b")])
 def test_assistant_message_at_the_end_is_refused_where_the_model_cannot_continue_it(part):
     with pytest.raises(EncodeError, match="cannot continue"):

@@ -5,7 +5,8 @@ import json
 import pytest
 
 import toolwire
-from toolwire.ir import ConfigError, LossError, ProtocolError
+import toolwire.wire
+from toolwire.ir import ConfigError, EncodeError, LossError, ProtocolError
 
 BODY = {
     "model": "m",
@@ -313,3 +314,46 @@ def test_a_block_in_a_result_reaches_the_model_as_text():
 def test_unknown_fields_are_kept_on_their_own_wire(body):
     chat = toolwire.wire.get("openai_chat")
     assert chat.encode_request(chat.decode_request(body)).body == body
+
+
+LOGPROBS = "message.output_text.logprobs"
+
+
+def test_request_for_log_probabilities_is_not_also_reported_as_dropped():
+    body = {"model": "gpt-5.2", "input": "hi", "include": [LOGPROBS], "top_logprobs": 2}
+    translated = toolwire.translate(body, source="openai_responses", target="openai_chat")
+    assert (translated.body["logprobs"], translated.body["top_logprobs"]) == (True, 2)
+    assert translated.losses == ()
+    wire = toolwire.wire.get("openai_responses")
+    assert wire.encode_request(wire.decode_request(body)).body == body
+
+
+def test_loss_of_log_probabilities_points_at_the_entry_that_requests_them():
+    body = {"model": "gpt-5.2", "input": "hi", "max_output_tokens": 99, "include": [LOGPROBS]}
+    losses = toolwire.translate(body, source="openai_responses", target="anthropic").losses
+    assert [(loss.path, loss.action) for loss in losses] == [("/include", "dropped")]
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "model", "body", "pointer"),
+    [
+        (
+            "gemini",
+            "anthropic",
+            "claude-opus-5",
+            {"contents": [{"role": "user", "parts": [{"text": "a"}]}, {"role": "model", "parts": [{"text": "b"}]}]},
+            "/contents/1",
+        ),
+        (
+            "openai_chat",
+            "gemini",
+            "gemini-3.5-flash",
+            {**BODY, "tools": [*BODY["tools"], *BODY["tools"]]},
+            "/tools/1/function/name",
+        ),
+    ],
+)
+def test_refusal_of_a_request_points_into_the_source_document(source, target, model, body, pointer):
+    with pytest.raises(EncodeError) as caught:
+        toolwire.translate(body, source=source, target=target, model=model)
+    assert caught.value.pointer == pointer

@@ -58,7 +58,8 @@ def test_json_output_lists_losses(file, capsys):
     assert main(["convert", file(REQUEST), "--to", "anthropic", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     losses = document["targets"]["anthropic"]["losses"]
-    assert {"path", "concept", "action", "severity", "detail"} == set(losses[0])
+    assert {"path", "concept", "action", "severity", "detail"} == set(losses[0]) - {"target"}
+    assert "/max_tokens" in [loss.get("target") for loss in losses]
 
 
 def test_convert_reads_standard_input(monkeypatch, capsys):

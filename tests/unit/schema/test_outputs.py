@@ -34,6 +34,10 @@ ROOTS = {
         {"type": "array", "items": {"$ref": "#/$defs/tree"}, "$defs": {"tree": TREE}},
         [{"name": "a", "children": []}],
     ),
+    "object whose only property is forbidden": (
+        {"type": "object", "properties": {"a": False}, "additionalProperties": False},
+        {},
+    ),
     "object with a property value": (
         {"type": "object", "properties": {"value": {"type": "integer"}}, "required": ["value"]},
         {"value": 1},

@@ -15,6 +15,7 @@ from .documents import (
     child_object,
     is_blank,
     items_of,
+    names_in,
     objects_of,
     out_of_range,
     repeated,
@@ -132,7 +133,7 @@ def check_answer_schema(checked: CheckedBody) -> Iterator[Hit]:
 @constraint("TW053", _WIRE, "https://platform.claude.com/docs/en/agents-and-tools/tool-use/define-tools (2026)")
 def check_choice(checked: CheckedBody) -> Iterator[Hit]:
     choice = child_object(checked.body, "tool_choice")
-    declared = {tool.get("name") for _, tool in objects_of(checked.body.get("tools"), "/tools")}
+    declared = names_in(objects_of(checked.body.get("tools"), "/tools"))
     name = choice.get("name")
     if choice.get("type") == "tool" and type(name) is str and declared and name not in declared:
         yield Hit("/tool_choice/name", f"no tool has the name {shorten(name)}")

@@ -155,6 +155,24 @@ def check_structured(checked: CheckedBody) -> Iterator[Hit]:
             yield Hit(f"{at}/strict", f"{model.name} has no strict tools")
 
 
+@constraint(
+    "TW134", _WIRE, "https://github.com/UKGovernmentBEIS/inspect_ai/pull/2675 (2025-10); vercel/ai pull 10554 (2025-11)"
+)
+def check_output_limit(checked: CheckedBody) -> Iterator[Hit]:
+    model, value = checked.model, checked.body.get("max_tokens")
+    if model.claude and type(value) is int and value > _output_limit(model):
+        yield Hit("/max_tokens", f"{model.name} writes at most {_output_limit(model)} tokens, got {value}")
+
+
+def _output_limit(model: ModelName) -> int:
+    """Return the most tokens that a model writes. Claude 3.7 writes 128,000 with a beta header, as 4.6 and later do."""
+    if model.version >= (4, 6) or model.version == (3, 7):
+        return 128_000
+    if model.version >= (4, 0):
+        return 32_000 if model.family == "claude-opus" and model.version < (4, 5) else 64_000
+    return 8192 if model.version == (3, 5) else 4096
+
+
 @constraint("TW118", _WIRE, "https://github.com/anthropics/claude-code/issues/61412 (2026-05)",
             error="role 'system' is not supported on this model")  # fmt: skip
 def check_system_role(checked: CheckedBody) -> Iterator[Hit]:
@@ -169,7 +187,7 @@ def check_system_role(checked: CheckedBody) -> Iterator[Hit]:
 )
 def check_system_position(checked: CheckedBody) -> Iterator[Hit]:
     """Report system messages that are not directly after a user turn, and last or before an assistant turn."""
-    messages = messages_of(checked)
+    messages = messages_of(checked) if checked.model.claude else []
     for index, (at, message) in enumerate(messages):
         if message.get("role") != "system":
             continue

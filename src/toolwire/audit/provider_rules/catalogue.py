@@ -1,4 +1,4 @@
-"""The rules about request bodies: TW051 to TW065 and TW100 to TW133, and the tool rules that a body can violate too."""
+"""The rules about request bodies: TW051 to TW065 and TW100 to TW135, and the tool rules that a body can violate too."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _ROWS = (
     ("TW117", "anthropic openai_chat", "parameter rejected by the model", "use the parameter that replaces it, or leave it out"),
     ("TW118", "openai_chat anthropic", "role rejected by the model", "use a role that the model supports"),
     ("TW119", "anthropic", "system message at the wrong position", "move it after a user turn and before an assistant turn"),
-    ("TW120", "anthropic gemini", "final assistant message rejected", "end the messages with a user turn"),
+    ("TW120", "anthropic gemini mistral", "final assistant message rejected", "end the messages with a user turn"),
     ("TW121", "anthropic", "trailing whitespace in the final assistant message", "remove the whitespace"),
     ("TW122", "gemini", "conversation begins with an answer", "begin it with a user turn"),
     ("TW123", "anthropic", "result after other content", "put the results first in the user turn"),
@@ -58,6 +58,8 @@ _ROWS = (
     ("TW131", "openai_responses", "item id rejected", "send the id that the provider gave, or none"),
     ("TW132", "gemini", "combination of tools rejected by the model", "use them in separate requests, or a newer model"),
     ("TW133", "bedrock", "tool not available at this vendor", "remove the tool"),
+    ("TW134", "anthropic openai_chat", "more output tokens than the model can write", "lower the limit, or leave it out"),
+    ("TW135", "mistral", "role at the wrong position", "put an assistant message between results and a user message"),
 )  # fmt: skip
 BODY_RULES: dict[str, RuleText] = {}
 """The rules of this package by id."""

@@ -15,10 +15,12 @@ __all__ = [
     "child_object",
     "is_blank",
     "items_of",
+    "names_in",
     "objects_of",
     "out_of_range",
     "repeated",
     "shorten",
+    "texts_in",
     "unpaired",
 ]
 
@@ -49,6 +51,16 @@ def objects_of(value: JSON, at: str) -> Iterator[tuple[str, Object]]:
     for index, item in enumerate(items_of(value)):
         if type(item) is dict:
             yield f"{at}/{index}", item
+
+
+def names_in(objects: Iterable[tuple[str, Object]]) -> set[str]:
+    """Return the names of objects that have a text for a name."""
+    return {one["name"] for _, one in objects if type(one.get("name")) is str}
+
+
+def texts_in(value: JSON) -> list[str]:
+    """Return the strings of a list."""
+    return [one for one in items_of(value) if type(one) is str]
 
 
 def child_object(value: JSON, *keys: str) -> Object:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from ...ir.pointer import JSON, Object
 from ..findings import Hit
 from .constraints import CheckedBody, constraint
-from .documents import items_of, objects_of, out_of_range, repeated, shorten
+from .documents import items_of, names_in, objects_of, out_of_range, repeated, shorten
 from .schema_subsets import gemini_json_schema, gemini_parameters
 
 __all__: list[str] = []
@@ -155,9 +155,9 @@ def check_choice(checked: CheckedBody) -> Iterator[Hit]:
     at = f"/{key}/{inner}/{names_key}"
     if items_of(names) and str(calling.get("mode", "")).upper() not in ("ANY", "VALIDATED"):
         yield Hit(at, f"{names_key} needs the mode ANY or VALIDATED, got {calling.get('mode')!r}")
-    declared = {one.get("name") for _, one in _declarations(checked)}
+    declared = names_in(_declarations(checked))
     for index, name in enumerate(items_of(names)):
-        if declared and name not in declared:
+        if declared and str(name) not in declared:
             yield Hit(f"{at}/{index}", f"no function has the name {shorten(name)}")
 
 

@@ -8,7 +8,18 @@ from collections.abc import Iterator
 from ...ir.pointer import JSON, Object
 from ..findings import Hit
 from .constraints import CheckedBody, constraint
-from .documents import CallRef, CallTurn, ResultRef, child_object, items_of, objects_of, repeated, shorten, unpaired
+from .documents import (
+    CallRef,
+    CallTurn,
+    ResultRef,
+    child_object,
+    items_of,
+    names_in,
+    objects_of,
+    repeated,
+    shorten,
+    unpaired,
+)
 from .openai_shared import (
     CALL_ID_LENGTHS,
     NATIVE,
@@ -99,7 +110,7 @@ def check_strict(checked: CheckedBody) -> Iterator[Hit]:
 @constraint("TW053", _WIRE, f"{_SDK}: ChatCompletionNamedToolChoiceParam", vendors=NATIVE)
 def check_choice(checked: CheckedBody) -> Iterator[Hit]:
     choice = checked.body.get("tool_choice")
-    declared = {tool.get("name") for _, tool in _tools(checked)}
+    declared = names_in(_tools(checked))
     if type(choice) is not dict or not declared:
         return
     entries = [("/tool_choice", choice)]
@@ -122,7 +133,7 @@ def chat_steps(messages: list[tuple[str, Object]]) -> Iterator[CallTurn]:
 
 
 @constraint(
-    "TW061", _WIRE, "https://github.com/BerriAI/litellm/issues/10083 (2025-04)", vendors=f"{NATIVE} groq deepseek cerebras xai",
+    "TW061", _WIRE, "https://github.com/BerriAI/litellm/issues/10083 (2025-04)", vendors=f"{NATIVE} groq deepseek cerebras mistral xai",
     error="An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'.",
 )  # fmt: skip
 def check_pairs(checked: CheckedBody) -> Iterator[Hit]:
@@ -155,6 +166,24 @@ def check_mistral_ids(checked: CheckedBody) -> Iterator[Hit]:
         for where, call in _calls(message, at):
             if not re.fullmatch(r"[a-zA-Z0-9]{9}", str(call.get("id"))):
                 yield Hit(f"{where}/id", f"an id has exactly 9 letters and digits, got {shorten(call.get('id'))}")
+
+
+@constraint("TW120", _WIRE, "https://github.com/agno-agi/agno/issues/2285 (2025-03)", vendors="mistral",
+            error="Expected last role User or Tool (or Assistant with prefix True) for serving but got assistant")  # fmt: skip
+def check_mistral_last(checked: CheckedBody) -> Iterator[Hit]:
+    messages = _messages(checked)
+    if messages and messages[-1][1].get("role") == "assistant" and messages[-1][1].get("prefix") is not True:
+        yield Hit(f"{messages[-1][0]}/role", "the last message must have the role 'user' or 'tool', or a prefix")
+
+
+@constraint("TW135", _WIRE, "https://github.com/zed-industries/zed/issues/37021 (2025-08)", vendors="mistral",
+            error="Unexpected role 'user' after role 'tool'")  # fmt: skip
+def check_mistral_order(checked: CheckedBody) -> Iterator[Hit]:
+    before = None
+    for at, message in _messages(checked):
+        if before == "tool" and message.get("role") == "user":
+            yield Hit(f"{at}/role", "a user message must not be directly after a result")
+        before = message.get("role")
 
 
 @constraint("TW101", _WIRE, f"{_SDK}: ChatCompletionAssistantMessageParam", vendors=NATIVE,
@@ -205,6 +234,20 @@ def check_model_parameters(checked: CheckedBody) -> Iterator[Hit]:
         yield Hit("/stop", f"{model.name} does not support stop sequences")
     if model.openai and body.get("web_search_options") is not None and "-search" not in model.name:
         yield Hit("/web_search_options", f"{model.name} does not support web_search_options")
+
+
+_OUTPUT_LIMITS = (("gpt-3.5", 4096), ("gpt-4-turbo", 4096), ("gpt-4o", 16_384), ("gpt-4.1", 32_768))
+
+
+@constraint("TW134", _WIRE, "https://github.com/opencode-ai/opencode/issues/140 (2025-05)", vendors=NATIVE,
+            error="max_tokens is too large: 50000. This model supports at most 32768 completion tokens")  # fmt: skip
+def check_output_limit(checked: CheckedBody) -> Iterator[Hit]:
+    model = checked.model
+    most = next((limit for prefix, limit in _OUTPUT_LIMITS if model.name.startswith(prefix)), float("inf"))
+    for name in ("max_tokens", "max_completion_tokens"):
+        value: JSON = checked.body.get(name, 0)
+        if type(value) is int and value > most:
+            yield Hit(f"/{name}", f"{model.name} writes at most {most} tokens, got {value}")
 
 
 @constraint("TW118", _WIRE, f"{_RECORDED}: test_openai_o1_mini_system_role", vendors=NATIVE,

@@ -7,7 +7,18 @@ from collections.abc import Iterator
 from ...ir.pointer import JSON, Object
 from ..findings import Hit
 from .constraints import CheckedBody, constraint
-from .documents import CallRef, CallTurn, ResultRef, child_object, items_of, objects_of, repeated, shorten, unpaired
+from .documents import (
+    CallRef,
+    CallTurn,
+    ResultRef,
+    child_object,
+    items_of,
+    names_in,
+    objects_of,
+    repeated,
+    shorten,
+    unpaired,
+)
 from .openai_chat import check_image
 from .openai_shared import (
     CALL_ID_LENGTHS,
@@ -64,7 +75,7 @@ def check_names(checked: CheckedBody) -> Iterator[Hit]:
     for at, tool in _tools(checked):
         yield from tool_name(f"{at}/name", tool.get("name"), 128)
     for at, item in _items(checked):
-        if item.get("type") in _CALLS:
+        if str(item.get("type")) in _CALLS:
             yield from tool_name(f"{at}/name", item.get("name"), 128)
 
 
@@ -94,7 +105,7 @@ def check_strict(checked: CheckedBody) -> Iterator[Hit]:
 @constraint("TW053", _WIRE, f"{_SDK}: ToolChoiceFunctionParam", vendors=NATIVE)
 def check_choice(checked: CheckedBody) -> Iterator[Hit]:
     choice = checked.body.get("tool_choice")
-    declared = {tool.get("name") for _, tool in _tools(checked)}
+    declared = names_in(_tools(checked))
     if type(choice) is not dict or not checked.body.get("tools"):
         return
     entries = [("/tool_choice", choice)]
@@ -116,11 +127,11 @@ def check_pairs(checked: CheckedBody) -> Iterator[Hit]:
     answered: set[str] = set()
     for at, item in _items(checked):
         call_id = str(item.get("call_id"))
-        if item.get("type") in _CALLS:
+        if str(item.get("type")) in _CALLS:
             calls[call_id] = at
         elif str(item.get("type")).endswith("_call"):
             answered.add(call_id)
-        elif item.get("type") in _OUTPUTS:
+        elif str(item.get("type")) in _OUTPUTS:
             if call_id not in calls and call_id not in answered:
                 yield Hit(f"{at}/call_id", f"no call with the call_id {shorten(call_id)} is before this output")
             calls.pop(call_id, None)
@@ -142,7 +153,7 @@ def check_adjacent_pairs(checked: CheckedBody) -> Iterator[Hit]:
 def _adjacent_steps(items: list[tuple[str, Object]]) -> Iterator[CallTurn]:
     calls: list[CallRef] = []
     for at, item in items:
-        if item.get("type") in _CALLS:
+        if str(item.get("type")) in _CALLS:
             calls.append(CallRef(at, str(item.get("call_id"))))
             continue
         if item.get("type") == "reasoning":
@@ -151,7 +162,9 @@ def _adjacent_steps(items: list[tuple[str, Object]]) -> Iterator[CallTurn]:
             yield CallTurn(calls)
             calls = []
         yield (
-            CallTurn(results=[ResultRef(at, str(item.get("call_id")))]) if item.get("type") in _OUTPUTS else CallTurn()
+            CallTurn(results=[ResultRef(at, str(item.get("call_id")))])
+            if str(item.get("type")) in _OUTPUTS
+            else CallTurn()
         )
     yield CallTurn(calls)
 
@@ -199,7 +212,7 @@ def check_reasoning(checked: CheckedBody) -> Iterator[Hit]:
             following = item
         elif not item.get("id"):
             continue
-        elif following is None or following.get("role") in _INPUT_ROLES or following.get("type") in _OUTPUTS:
+        elif following is None or following.get("role") in _INPUT_ROLES or str(following.get("type")) in _OUTPUTS:
             yield Hit(at, f"the item after the reasoning {shorten(item['id'])} is missing")
         elif following.get("role") == "assistant" and not following.get("id"):
             yield Hit(at, f"the message after the reasoning {shorten(item['id'])} is not the provider's: it has no id")

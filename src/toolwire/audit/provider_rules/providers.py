@@ -53,6 +53,8 @@ def check_body(body: Object, provider: str, model: str | None = None, *, version
     `model` is the model that the body is meant for; by default it is the `model` of the body. Constraints that depend on
     the model apply to known names only. `version` is the API version, for a provider that has versions.
     """
+    if type(body) is not dict:
+        raise ConfigError(f"the body must be a JSON object, got {type(body).__name__}", hint="parse the body first")
     wire = _wire_of(body, provider)
     named = model or body.get("model")
     stated = version or body.get("anthropic_version")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ...ir.pointer import JSON, Object, child_pointer
 from ..findings import Hit
-from .documents import shorten
+from .documents import shorten, texts_in
 
 __all__ = [
     "anthropic_property_names",
@@ -129,7 +129,7 @@ def _strict_object(at: str, node: Object, *, all_required: bool) -> Iterator[Hit
         where = f"{at}/additionalProperties" if "additionalProperties" in node else at
         yield Hit(where, '"additionalProperties" must be false')
     required = node.get("required")
-    missing = set(properties or ()) - {one for one in required or () if type(one) is str}
+    missing = set(properties if type(properties) is dict else ()) - set(texts_in(required))
     if all_required and missing:
         yield Hit(
             f"{at}/required" if required else at,
@@ -144,7 +144,7 @@ def _rejected_keywords(at: str, node: Object, rejected: list[str]) -> Iterator[H
 
 
 def _strict_scalars(at: str, node: Object, formats: frozenset[str]) -> Iterator[Hit]:
-    if "format" in node and node["format"] not in formats:
+    if "format" in node and str(node["format"]) not in formats:
         yield Hit(f"{at}/format", f"the format {node['format']!r} is not supported")
     pattern = node.get("pattern")
     if type(pattern) is str and _LOOKAROUND.search(pattern):
@@ -195,8 +195,7 @@ def count_parameters(schema: JSON) -> tuple[int, int]:
     for _, node in subschemas(schema):
         properties = node.get("properties")
         if type(properties) is dict:
-            required = node.get("required")
-            optional += len(set(properties) - {one for one in required or () if type(one) is str})
+            optional += len(set(properties) - set(texts_in(node.get("required"))))
         unions += "anyOf" in node or type(node.get("type")) is list
     return optional, unions
 
@@ -242,7 +241,7 @@ def _openapi_object(at: str, node: Object) -> Iterator[Hit]:
     names = set(properties) if type(properties) is dict else set()
     required = node.get("required")
     for index, name in enumerate(required if type(required) is list else ()):
-        if name not in names:
+        if str(name) not in names:
             yield Hit(f"{at}/required/{index}", f"the required property {shorten(name)} is not defined")
 
 

@@ -25,29 +25,29 @@ def input_items(document: Object) -> list[Object]:
 
 async def find_items(
     access: StateAccess, items: Sequence[JSON], seconds: float, max_turns: int, may_keep: Callable[[], bool]
-) -> FoundItems:
-    """Find the items that `input` refers to; not found if one does not exist.
+) -> tuple[FoundItems, int]:
+    """Find the items that `input` refers to, and return them with their size in bytes; not found if one does not exist.
 
     An id that the gateway did not make stays as it is if an upstream may know it (`may_keep`).
     """
     references = dict(_item_references(items))
     if not references:
-        return {}
+        return {}, 0
     digits = {item_id: turn_digits(item_id) for item_id in references.values()}
     own = sorted({known for known in digits.values() if known is not None})
     if len(own) > max_turns:
         message = f"the input refers to items of {len(own)} turns; the limit is {max_turns}"
         raise ResponseStateError(message, pointer="/input", hint="send the items themselves")
-    entries = await access.load_unmeasured([f"{kind}_{known}" for known in own for kind in ("resp", "turn")], seconds)
+    entry_ids = [f"{kind}_{known}" for known in own for kind in ("resp", "turn")]
+    entries, loaded_bytes = await access.load_unmeasured(entry_ids, seconds)
     turns = [entry for entry in entries.values() if isinstance(entry, TurnEntry)]
-    size = sum(len(item) for item in map(str, references.values()))
-    stored = await access.offload.run(size + len(turns) * 1000, _index_items, turns, set(digits))
+    counts = Counter(references.values())
+    stored, size = await access.offload.run(loaded_bytes, _index_items, turns, counts)
+    access.check_bytes(size, "/input")
     for number, item_id in references.items():
         if item_id not in stored and (digits[item_id] is not None or not may_keep()):
             raise not_found("item", item_id, join("input", number))
-    counts = Counter(references.values())
-    access.check_bytes(sum(len(to_bytes(stored[item_id][0])) * counts[item_id] for item_id in stored), "/input")
-    return {number: stored[item_id] for number, item_id in references.items() if item_id in stored}
+    return {number: stored[item_id] for number, item_id in references.items() if item_id in stored}, size
 
 
 def resolve_input(
@@ -82,5 +82,9 @@ def _item_references(items: Sequence[JSON]) -> Iterator[tuple[int, str]]:
                 yield number, item["id"]
 
 
-def _index_items(turns: Sequence[TurnEntry], wanted: set[str]) -> dict[str, tuple[Object, BoundMessages]]:
-    return {item_id: item for turn in turns for item_id, item in turn.find_items(wanted).items()}
+def _index_items(
+    turns: Sequence[TurnEntry], counts: Mapping[str, int]
+) -> tuple[dict[str, tuple[Object, BoundMessages]], int]:
+    """Return the items with the given ids, and the bytes of all references to them."""
+    stored = {item_id: item for turn in turns for item_id, item in turn.find_items(counts.keys()).items()}
+    return stored, sum(len(to_bytes(document)) * counts[item_id] for item_id, (document, _) in stored.items())

@@ -27,13 +27,13 @@ from ...ir.events import (
     TextStart,
     WholePart,
 )
-from ...ir.folding import Folder
 from ...ir.parts import Artefact, Extra, Opaque, Part, Reasoning, Refusal, Text, ToolCall
 from ...ir.pointer import Object
 from ...ir.request import Message
 from ...ir.response import Response
 from ...wire.protocol import StreamEncoder
 from .response_records import WIRE, BoundMessages, TurnEntry, encode_entry, item_prefix, opaque_with_id
+from .turn_recorder import TurnRecorder
 
 __all__ = ["RecordingEncoder", "ResponseRecorder"]
 
@@ -53,8 +53,9 @@ class ResponseRecorder:
         self._model = model
         self._max_bytes = max_bytes
         self._make_echo = make_echo
-        self._folder = Folder()
+        self._turn = TurnRecorder(max_bytes)
         self._ids: dict[int, str] = {}  # item ids by key, in the order of their start
+        self._ended: set[int] = set()  # keys of complete items
         self._delta_bytes = 0
 
     def feed(self, event: Event) -> Event:
@@ -62,8 +63,8 @@ class ResponseRecorder:
         kind = type(event)
         if kind is TextDelta or kind is CallDelta or kind is ReasoningDelta:
             self._delta_bytes += len(event.escaped)  # type: ignore[union-attr]
-        if self._delta_bytes <= self._max_bytes:
-            self._folder.feed(event)
+        if self._delta_bytes <= self._max_bytes and kind is not ResponseEnd:
+            self._turn.feed(event)
         return self._with_ids(event)
 
     def rewrite(self, response: Response) -> Response:
@@ -97,17 +98,17 @@ class ResponseRecorder:
             extra = _with_fields(event.extra, WIRE, self._make_echo(0))
             return ResponseStart(f"resp_{self._digits}", event.model, event.created, extra)
         if isinstance(event, ResponseEnd):
-            return replace(event, extra=_with_fields(event.extra, WIRE, self._end_recording()))
+            return replace(event, extra=_with_fields(event.extra, WIRE, self._end_recording(event)))
         if isinstance(event, StreamFault) or getattr(event, "choice", None):
             return event  # other choices are not part of a Responses answer
         return self._item_event(event)
 
-    def _end_recording(self) -> Object:
+    def _end_recording(self, end: ResponseEnd) -> Object:
         """Collect the parts of a stream, unless it is too large; return the fields that describe its storage."""
         if self._delta_bytes > self._max_bytes:
             return self._echo(self._delta_bytes)
-        ended = [(part, item_id) for key, item_id in self._ids.items() if (part := self._folder.part(key)) is not None]
-        return self._finish(tuple(part for part, _ in ended), [item_id for _, item_id in ended])
+        # items begin in the order of the parts; one that was announced and never sent is not a part
+        return self._finish(self._turn.parts(end), [self._ids[key] for key in self._ids if key in self._ended])
 
     def _item_event(self, event: Event) -> Event:
         """Replace the item id of a start or an end."""
@@ -118,10 +119,13 @@ class ResponseRecorder:
             scope = _ITEM if isinstance(event, TextStart) else WIRE
             return replace(event, extra=_with_fields(event.extra, scope, {"id": self._new_id(event.key, prefix)}))
         if isinstance(event, (TextEnd, ReasoningEnd, CallEnd)):
+            self._ended.add(event.key)
             scope = _ITEM if isinstance(event, TextEnd) else WIRE
             if "id" in event.extra.get(scope, {}) and event.key in self._ids:
                 return replace(event, extra=_with_fields(event.extra, scope, {"id": self._ids[event.key]}))
         if isinstance(event, (PartStart, WholePart)):
+            if isinstance(event, WholePart):
+                self._ended.add(event.key)
             item_id = self._ids.get(event.key) or self._new_id(event.key, item_prefix(event.part))
             return replace(event, part=_part_with_id(event.part, item_id))
         return event

@@ -27,7 +27,7 @@ from ..settings import LimitsRow, ResponsesRow
 from ..shared.memory_bound import MemoryReservation
 from ..shared.response_store import ResponseStore
 from ..upstreams import ConfiguredUpstream
-from .input_items import find_items, input_items, resolve_input
+from .input_items import find_items, input_items
 from .response_recorder import ResponseRecorder
 from .response_records import (
     ConversationEntry,
@@ -86,8 +86,9 @@ class ResponseState:
             raise ResponseStateError("background responses are not supported", pointer="/background", hint=hint)
         previous_id, conversation_id = _read_references(document)
         stores = self.keeps_turns and document.get("store") is not False
+        digits = new_digits() if self.keeps_turns else ""
         turn = ResponseTurn(
-            access, new_digits(), stores, self._row.max_turn_bytes, request_bytes, previous_id, conversation_id
+            access, digits, stores, self._row.max_turn_bytes, request_bytes, previous_id, conversation_id
         )
         turn.has_instructions = bool(document.get("instructions"))
         if not self.keeps_turns:
@@ -192,11 +193,12 @@ class ResponseState:
             turn.stores = False  # an upstream of this wire may accept it, unchanged
             return
         items, messages = input_items(document), decoded.messages[int(turn.has_instructions) :]
-        found = await find_items(access, items, self._row.seconds, self._row.max_turns, may_keep)
+        found, found_bytes = await find_items(access, items, self._row.seconds, self._row.max_turns, may_keep)
         turn.is_rebuilt = turn.is_rebuilt or bool(found)
-        await access.offload.run(turn.request_bytes, turn.set_input, *resolve_input(items, found, messages))
+        turn.request_bytes += found_bytes
+        await access.offload.run(turn.request_bytes, turn.set_input, items, found, messages)
         if turn.conversation_id is not None:
-            self.check_size(turn.items, "/input")
+            await access.offload.run(turn.request_bytes, self.check_size, turn.items, "/input")
 
     def check_size(self, items: Sequence[Object], pointer: str) -> None:
         size = len(to_bytes(list(items)))
@@ -219,25 +221,32 @@ class ResponseState:
         try:
             document = await access.offload.run(len(written), _final_document, written)
             stored = turn.make_entry(self.now(), document, recorder, endpoint.origin)
-            await self.save(access, stored.id, stored)
+            size = await self.save(access, stored.id, stored, turn.request_bytes + len(written))
             if turn.conversation_id is not None:
-                await self.append_turn(access, turn.conversation_id, turn.lock_token, stored)
+                await self.append_turn(access, turn.conversation_id, turn.lock_token, stored, size)
         except ToolwireError as error:
             _log.error("cannot store a response: %s", error)
 
-    async def append_turn(self, access: StateAccess, conversation_id: str, token: str, turn: TurnEntry) -> None:
-        """Append a turn to a locked conversation, as an entry of its own: deleting the response does not change it."""
+    async def append_turn(
+        self, access: StateAccess, conversation_id: str, token: str, turn: TurnEntry, estimate: int
+    ) -> None:
+        """Append a turn to a locked conversation, as an entry of its own: deleting the response does not change it.
+
+        `estimate` is its approximate size in bytes.
+        """
         await self.lock_conversation(access, conversation_id, token)
         conversation = await self.find_conversation(access, conversation_id)
         self._check_length(len(conversation.turns), "")
         segment = replace(turn, id=f"turn_{turn.id.partition('_')[2]}", document={})
-        size = await self.save(access, segment.id, segment)
+        size = await self.save(access, segment.id, segment, estimate)
         changed = replace(conversation, turns=(*conversation.turns, segment.id), size=conversation.size + size)
         await self.save(access, conversation_id, changed)
 
-    async def save(self, access: StateAccess, entry_id: str, entry: TurnEntry | ConversationEntry) -> int:
-        """Save an entry, and return its size in bytes."""
-        data = encode_entry(entry)
+    async def save(
+        self, access: StateAccess, entry_id: str, entry: TurnEntry | ConversationEntry, estimate: int = 0
+    ) -> int:
+        """Save an entry, and return its size in bytes; a large one by the `estimate` is encoded in a thread."""
+        data = await access.offload.run(estimate, encode_entry, entry)
         await self._store.save(access.owner, entry_id, data, self._row.seconds)
         return len(data)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -11,6 +12,7 @@ from ...ir.pointer import Object
 from ...ir.request import Message, Request
 from ...ir.text import to_bytes
 from ..upstreams import ConfiguredUpstream
+from .input_items import FoundItems, resolve_input
 from .response_recorder import ResponseRecorder
 from .response_records import WIRE, BoundMessages, TurnEntry, input_documents
 from .state_access import StateAccess
@@ -27,7 +29,7 @@ class ResponseTurn(Struct):
     digits: str
     stores: bool  # the gateway stores the answer, unless the upstream does
     max_bytes: int  # of input and answer together; a larger turn is not stored
-    request_bytes: int  # of the client's body
+    request_bytes: int  # of the client's body, and of the items that it refers to
     previous_id: str | None = None
     conversation_id: str | None = None
     pinned: str | None = None  # the upstream that stores the conversation itself
@@ -73,8 +75,10 @@ class ResponseTurn(Struct):
         """The bytes of the request with its conversation."""
         return self.request_bytes + self.chain_bytes
 
-    def set_input(self, messages: tuple[BoundMessages, ...], items: Sequence[Object]) -> None:
-        self.input, self.items = messages, input_documents(items, self.digits)
+    def set_input(self, items: Sequence[Object], found: FoundItems, messages: tuple[Message, ...]) -> None:
+        """Set the input: the items of the request, those found for its references, and the messages of the others."""
+        self.input, resolved = resolve_input(items, found, messages)
+        self.items = input_documents(resolved, self.digits)
 
     def make_entry(self, now: int, document: Object, recorder: ResponseRecorder, origin: str) -> TurnEntry:
         """Return the turn to store: its input, and the answer in `document` by the server `origin`."""
@@ -106,15 +110,8 @@ class ResponseTurn(Struct):
 
 def _merge_assistant(messages: Sequence[Message]) -> Iterator[Message]:
     """Merge consecutive messages of the model, which belong to one turn."""
-    pending: Message | None = None
-    for message in messages:
-        if pending is not None and message.role == "assistant":
-            pending = Message("assistant", (*pending.parts, *message.parts))
-            continue
-        if pending is not None:
-            yield pending
-        pending = message if message.role == "assistant" else None
-        if pending is None:
-            yield message
-    if pending is not None:
-        yield pending
+    for is_assistant, group in groupby(messages, lambda message: message.role == "assistant"):
+        if is_assistant:
+            yield Message("assistant", tuple([part for message in group for part in message.parts]))
+        else:
+            yield from group

@@ -159,7 +159,7 @@ class ResponsesApi:
         conversation = ConversationEntry(f"conv_{new_digits()}", self._state.now(), metadata)
         await self._state.save(request.access, conversation.id, conversation)
         if turn is not None:
-            await self._append(request.access, conversation.id, turn)
+            await self._append(request.access, conversation.id, turn, len(request.body))
         return to_bytes(conversation_document(conversation))
 
     async def _get_conversation(self, request: StateRequest) -> bytes:
@@ -195,14 +195,14 @@ class ResponsesApi:
         turn = self._make_items(items)
         if turn is None:
             raise ProtocolError("expected at least one item", pointer="/items")
-        await self._append(request.access, request.entry_id, turn)
+        await self._append(request.access, request.entry_id, turn, len(request.body))
         return _page(list(turn.items), {"order": "asc", "limit": str(_MAX_PAGE)})
 
-    async def _append(self, access: StateAccess, conversation_id: str, turn: TurnEntry) -> None:
+    async def _append(self, access: StateAccess, conversation_id: str, turn: TurnEntry, size: int) -> None:
         token = token_hex(16)
         await self._state.lock_conversation(access, conversation_id, token)
         try:
-            await self._state.append_turn(access, conversation_id, token, turn)
+            await self._state.append_turn(access, conversation_id, token, turn, size)
         finally:
             await self._state.unlock_conversation(access, conversation_id, token)
 

@@ -16,7 +16,7 @@ _BATCH = 16  # entries that are loaded at once if their sizes are not known befo
 
 
 class StateAccess:
-    """Loads the entries of `owner`. What is made of them counts as memory of the request."""
+    """Loads the entries of `owner`. They count as memory of the request, like its body."""
 
     __slots__ = ("_max_bytes", "_max_values", "_memory", "offload", "owner", "store")
 
@@ -56,8 +56,11 @@ class StateAccess:
 
     async def load_unmeasured(
         self, entry_ids: Sequence[str], renew: float
-    ) -> dict[str, TurnEntry | UpstreamPin | ConversationEntry]:
-        """Load entries of unknown size, in batches; ResponseStateError if they are too large together."""
+    ) -> tuple[dict[str, TurnEntry | UpstreamPin | ConversationEntry], int]:
+        """Load entries of unknown size, in batches, and return them with their size in bytes.
+
+        ResponseStateError if they are too large together.
+        """
         entries: dict[str, TurnEntry | UpstreamPin | ConversationEntry] = {}
         size = 0
         for start in range(0, len(entry_ids), _BATCH):
@@ -65,7 +68,7 @@ class StateAccess:
             size += sum(map(len, loaded.values()))
             self.check_bytes(size, "/input")
             entries.update(await self.offload.run(size, _decode_entries, loaded))
-        return entries
+        return entries, size
 
     def check_bytes(self, size: int, pointer: str) -> None:
         """Refuse a stored conversation that is larger than a request may be."""

@@ -21,11 +21,12 @@ __all__ = ["TurnRecorder"]
 
 
 class TurnRecorder:
-    """Fold the events of one answer. Nothing is kept of an answer with more text than MAX_TURN_BYTES."""
+    """Fold the events of one answer. Nothing is kept of an answer with more text than `max_bytes`."""
 
-    __slots__ = ("_buffers", "_folder", "_size", "is_full")
+    __slots__ = ("_buffers", "_folder", "_max_bytes", "_size", "is_full")
 
-    def __init__(self) -> None:
+    def __init__(self, max_bytes: int = MAX_TURN_BYTES) -> None:
+        self._max_bytes = max_bytes
         self.is_full = False
         self._folder = Folder()
         self._buffers: dict[int, dict[int | None, bytearray]] = {}  # by key and section: one buffer for all deltas
@@ -60,7 +61,7 @@ class TurnRecorder:
             buffer = sections[section] = bytearray()
         buffer += event.escaped
         self._size += len(event.escaped)
-        if self._size > MAX_TURN_BYTES:
+        if self._size > self._max_bytes:
             self.is_full = True
             self._buffers.clear()
             self._folder = Folder()

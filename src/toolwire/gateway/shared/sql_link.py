@@ -78,6 +78,7 @@ class SqliteLink:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute("PRAGMA secure_delete = ON")  # deleted content is overwritten
             for table in self._tables:
                 connection.execute(table)
         except BaseException:

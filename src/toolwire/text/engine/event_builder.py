@@ -73,7 +73,7 @@ class EventBuilder:
         self.calls = 0
         self.in_call = False
         self.holds_ends = False  # calls end with the turn, because text after them may show that they are invalid
-        self._ends: list[CallEnd] = []  # of complete calls, held
+        self._ends: list[CallEnd] = []  # held, in the order of the calls
         self._first_call = first_call  # the number in the first generated id
         self._events: list[Event] = []
         self._items = 0  # number of items so far; the key of the next one
@@ -246,7 +246,10 @@ class EventBuilder:
 
     def invalidate_calls(self) -> None:
         """Mark the calls so far as invalid: their values are not those that the model meant."""
-        self._ends = [replace(end, arguments=None, raw=_text_of(end), state="invalid") for end in self._ends]
+        self._ends = [
+            replace(end, arguments=None, raw=_text_of(end), state="invalid") if end.state == "complete" else end
+            for end in self._ends
+        ]
 
     def _final_state(self, state: CallState, position: int) -> CallState:
         """Return `invalid` for a complete call that `mark_invalid` marked, with a diagnostic."""
@@ -261,10 +264,7 @@ class EventBuilder:
             self.add_diagnostic("truncated", position, "the text ends inside a call")
         elif end.state == "invalid" and not self._flaw:
             self.add_diagnostic("invalid_arguments", position, "the arguments are not a JSON object")
-        if self.holds_ends and end.state == "complete":
-            self._ends.append(end)
-        else:
-            self._events.append(end)
+        (self._ends if self.holds_ends else self._events).append(end)
         self.in_call = False
 
     def _emit_delta(self, piece: str) -> None:

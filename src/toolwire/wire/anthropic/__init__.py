@@ -60,6 +60,7 @@ _OLD = WireCodec(
         id_length=128,
         max_tokens=DEFAULT_MAX_TOKENS,
         min_budget=1024,
+        cache_marks=4,
         signatures=SIGNATURES,
     ),
     capabilities=Capabilities(

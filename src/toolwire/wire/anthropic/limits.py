@@ -13,6 +13,12 @@ _LOWER = "lower the schema with toolwire.schema.lower(schema, 'anthropic_strict'
 SIGNATURES = (
     Signature("name", "TW003", _TOOL + r"\.name): String should", "rename the tool, or let prepare() map it"),
     Signature("unique_names", "TW001", r"tools: Tool names must be unique", "rename one of the tools"),
+    Signature(
+        "cache_marks",
+        None,
+        r"A maximum of \d{1,3} blocks with cache_control",
+        "mark fewer blocks, or let prepare() keep the last ones",
+    ),
     Signature("tools", "TW010", r"\navailable_tools_limit_exceeded\Z", "send fewer tools, or defer them"),
     Signature(
         "property_name",

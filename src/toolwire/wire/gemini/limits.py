@@ -50,7 +50,10 @@ SIGNATURES = (
     Signature("formats", "TW024", _PATH + r"\.format): only ", _LOWER),
     Signature("items", "TW025", _PATH + r")\.items: missing field", "declare the schema of the items"),
     Signature(
-        "required", "TW026", _PATH + r"\.required\[\d{1,6}\]): property is not defined", "declare the required property"
+        "declared_required",
+        "TW026",
+        _PATH + r"\.required\[\d{1,6}\]): property is not defined",
+        "declare the required property",
     ),
     Signature("empty_objects", "TW031", _PATH + r")\.properties: should be non-empty", _LOWER),
     Signature(

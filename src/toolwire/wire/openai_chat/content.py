@@ -72,6 +72,8 @@ def read_part(raw: JSON) -> Part:
         return _read_audio(raw)
     if kind == "file":
         return _read_file(raw)
+    if kind == "document_url":
+        return _read_document(raw)
     if kind == "refusal":
         extra = read_extra(raw, ("type", "refusal"), NAME)
         return Refusal(read_string(raw, "refusal"), {**extra, _FORM: {**extra.get(_FORM, {}), **_IN_CONTENT}})
@@ -176,6 +178,17 @@ def _read_image(raw: Object) -> Media | Opaque:
     return Media("image", media_type, data, url, detail=detail, cache=read_cache(raw, extra), extra=extra)
 
 
+def _read_document(raw: Object) -> Media | Opaque:
+    """Read a document by URL or inline (Mistral's API, DocumentURLChunk)."""
+    address, name = raw.get("document_url"), raw.get("document_name")
+    if type(address) is not str or not address or type(name) not in (str, type(None)):
+        return Opaque(NAME, "document_url", raw)
+    media_type, data, url = split_data_url(address)
+    extra = read_extra(raw, _MARKED | {"document_url", "document_name"}, NAME)
+    extra[_FORM] = {**extra.get(_FORM, {}), ":type": "document_url"}
+    return Media("file", media_type, data, url, name=name, cache=read_cache(raw, extra), extra=extra)
+
+
 def _read_file(raw: Object) -> Media | Opaque:
     """Read a file: inline data, an id, or a URL; one without any of them stays Opaque."""
     file = require_object(raw.get("file"), "file")
@@ -241,8 +254,9 @@ def write_part(part: Part, losses: Losses, path: str) -> JSON:
     if isinstance(part, Media):
         out = _write_media(part)
         if out is None:
-            label = part.media_type or part.kind
-            losses.add(path, part.kind, "dropped", f"Chat accepts images, WAV, MP3 and files, not {label}", "error")
+            source = " by URL" if part.url else " by file id" if part.file_id else ""
+            detail = f"Chat does not accept {part.media_type or part.kind}{source}"
+            losses.add(path, part.kind, "dropped", detail, "error")
             out = {"type": "text", "text": media_placeholder(part).text}
         else:
             if part.name is not None and part.kind != "file":
@@ -299,6 +313,10 @@ def _write_media(part: Media) -> Object | None:
         return (
             None if audio.get("format", "wav") is None and not form else {"type": "input_audio", "input_audio": audio}
         )
+    if form.get(":type") == "document_url" and (part.url or part.data is not None):
+        location = part.url or data_url(part.media_type or "application/pdf", part.data or "")
+        name = {} if part.name is None else {"document_name": part.name}
+        return {"type": "document_url", "document_url": location, **name}
     address = part.url if ":file_data" in form else None
     if part.kind == "file" and (part.data is not None or part.file_id or address):
         file: Object = {}

@@ -265,7 +265,9 @@ def _read_function_call(raw: Object) -> ToolCall:
 def write_message(message: Message, path: str, out: list[Object], losses: Losses) -> None:
     """Append a message to `out`; each result in a user message becomes a `tool` message of its own."""
     if message.role == "assistant":
-        out.append(write_assistant(message.parts, message.extra, path, losses))
+        written = write_assistant(message.parts, message.extra, path, losses)
+        if written.get("content") is not None or not written.keys() <= {"role", "content"} or not message.parts:
+            out.append(written)  # else nothing of it can be written, and an empty message is refused
         return
     rest: list[Part] = []
     numbers: list[int] = []

@@ -203,6 +203,11 @@ def read_choice(value: JSON) -> ToolChoice:
         raise type_error('"auto" or "required"', allowed["mode"], "tool_choice", "allowed_tools", "mode")
     extra = read_extra(value, ("type", "allowed_tools"), f"{NAME}/choice")
     read_extra(allowed, ("mode", "tools"), f"{NAME}/choice", extra)
+    for entry in allowed.get("tools") or ():
+        read_extra(entry, ("type", "function", "custom", "name"), f"{NAME}/choice", extra)
+        for inner in (entry.get("function"), entry.get("custom")):
+            if type(inner) is dict:
+                read_extra(inner, ("name",), f"{NAME}/choice", extra)
     return ToolChoice("allowed", names, allowed.get("mode") == "required", {**extra, **_original_form(value, *names)})
 
 

@@ -67,6 +67,8 @@ def _locate(tools: list[str], items: list[str], parts: list[list[str]], path: st
     match split(path):
         case ["params", "verbosity"]:
             return join("text", "verbosity")
+        case ["params", "logprobs"]:
+            return join("include")
         case ["params", name, *_]:
             return join(_FIELDS.get(name, name))
         case ["tools", index, "namespace", *rest] if "/tools/" in tools[int(index)][1:]:
@@ -123,7 +125,7 @@ def _response_pointer(locations: list[str], path: str) -> str:
 
 def _is_instructions(request: Request) -> bool:
     messages = request.messages
-    if not messages or messages[0].role != "system" or messages[0].extra:
+    if not messages or messages[0].role != "system" or messages[0].extra or len(messages[0].parts) != 1:
         return False
     return not (len(messages) > 1 and messages[1].role == "system")
 

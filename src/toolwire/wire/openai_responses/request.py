@@ -78,10 +78,14 @@ def decode_request(body: Object) -> Request:
 
 
 def _read_logprobs(body: Object, params: dict[str, Any], extra: Extra) -> None:
-    """Read the request for log probabilities, which is an entry of `include`."""
+    """Read the request for log probabilities, which is an entry of `include`; if it is the only one, nothing is left."""
     included = body.get("include")
     if isinstance(included, list) and _LOGPROBS in included:
         params["logprobs"] = True
+        if included == [_LOGPROBS]:
+            own = {key: value for key, value in extra.pop(NAME).items() if key != "include"}
+            if own:
+                extra[NAME] = own
     elif "top_logprobs" in params:
         extra[_FORM] = {**extra.get(_FORM, {}), ":logprobs": "absent"}
 

@@ -250,6 +250,9 @@ def read_choice(value: JSON) -> ToolChoice | None:
             raise error.within("tool_choice") from None
         known = ("type", "tools", "mode") if value.get("mode") in ("auto", "required") else ("type", "tools")
         extra = {**read_extra(value, known, _CHOICE), **_original_form(value, *names)}
+        for entry in value.get("tools") or ():
+            if type(entry) is dict and entry.get("type") in ("function", "custom"):
+                read_extra(entry, ("type", "name"), _CHOICE, extra)
         return ToolChoice("allowed", names, value.get("mode") == "required", extra)
     name = _entry_name(value)
     return ToolChoice(

@@ -20,6 +20,7 @@ def store(tmp_path):
     return str(tmp_path / "responses.db")
 
 
+@pytest.mark.one_in(3)
 @MODES
 @pytest.mark.parametrize("wire", WIRES)
 @run

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 
 import openai
 import pytest
@@ -47,6 +48,22 @@ async def test_previous_response_is_continued_over_every_wire(wire, stream, stor
         assert len({first.id, second.id, third.id}) == 3
 
 
+@run
+async def test_helper_for_streams_continues_a_response(store):
+    async with world(text_answer("Rain."), text_answer("Snow."), store=store) as at:
+        previous_id = openai.omit
+        for expected in ("Rain.", "Snow."):
+            async with at.client.responses.stream(
+                model="gemini/m", input="Weather?", previous_response_id=previous_id
+            ) as events:
+                text = "".join([event.delta async for event in events if event.type == "response.output_text.delta"])
+                final = await events.get_final_response()
+            assert text == final.output_text == expected
+            previous_id = final.id
+        assert len(at.history()) == 3
+
+
+@pytest.mark.one_in(3)
 @MODES
 @pytest.mark.parametrize("wire", WIRES)
 @run
@@ -183,6 +200,8 @@ async def test_deleted_response_is_gone(store):
                 await gone
         assert (await at.client.responses.retrieve(second.id)).output_text == "Snow."
         assert len(at.upstream.heard) == 2
+    data = content_of(store)
+    assert b"Snow." in data and b"Rain." not in data and b"Paris?" not in data
 
 
 @run
@@ -328,6 +347,10 @@ async def test_client_that_disconnects_leaves_no_half_turn(store):
     assert not stored_ids(store)
 
 
+def content_of(store):
+    return Path(store).read_bytes()
+
+
 def stored_ids(store):
     import sqlite3
 
@@ -337,6 +360,7 @@ def stored_ids(store):
         return connection.execute("SELECT id FROM toolwire_responses").fetchall()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("fields", "name"),
     [
@@ -370,6 +394,7 @@ async def test_stream_of_a_stored_response_cannot_be_resumed(store):
         assert "background" in str(caught.value)
 
 
+@pytest.mark.one_in(3)
 @MODES
 @pytest.mark.parametrize("wire", ["anthropic", "openai_chat", "openai_responses"])
 @run
@@ -427,6 +452,35 @@ async def test_large_conversation_is_limited_by_the_size_of_a_request(store):
         with pytest.raises(openai.BadRequestError) as caught:
             await at.client.responses.create(model="anthropic/m", input="4", previous_response_id=third.id)
         assert "the limit is 1500000" in str(caught.value)
+
+
+@run
+async def test_references_are_bounded_in_turns_and_bytes(store):
+    limits = {"body": 400_000}
+    async with world(text_answer("x" * 3000), store=store, responses={"max_turns": 3}, limits=limits) as at:
+        first = await at.client.responses.create(model="anthropic/m", input="?")
+        reference = {"type": "item_reference", "id": first.output[0].id}
+        with pytest.raises(openai.BadRequestError) as caught:  # one item, repeated
+            await at.client.responses.create(model="anthropic/m", input=[reference] * 200)
+        assert "the limit is 400000" in str(caught.value)
+        unknown = [{"type": "item_reference", "id": f"msg_{number:048x}_0"} for number in range(4)]
+        with pytest.raises(openai.BadRequestError) as caught:
+            await at.client.responses.create(model="anthropic/m", input=unknown)
+        assert "items of 4 turns; the limit is 3" in str(caught.value)
+        assert len(at.upstream.heard) == 1
+
+
+@run
+async def test_stored_conversation_counts_as_memory_of_its_request(store):
+    """A request of 100 bytes cannot make the gateway load more than the memory of all requests."""
+    async with world(text_answer("a"), store=store, limits={"memory": 2_500_000}) as at:
+        first = await at.client.responses.create(model="anthropic/m", input="x" * 200_000)
+        assert first.store
+        at.gateway.gateway._memory_bound.limit = 500_000
+        with pytest.raises(openai.InternalServerError) as caught:
+            await at.client.responses.create(model="anthropic/m", input="2", previous_response_id=first.id)
+        assert caught.value.status_code == 503 and "bytes of memory" in str(caught.value)
+        assert at.gateway.gateway._memory_bound.used == 0
 
 
 @run
