@@ -24,7 +24,7 @@ from .fit_ends import BLANK, fit_ends
 from .fit_system import ensure_user_message, fit_system
 from .fit_tools import wrap_freeform
 from .foreign import own_artefacts, report_extra
-from .history import DraftMessage, gather, merge_drafts, merge_open_calls, normalise, split_results
+from .history import DraftMessage, gather, merge_drafts, merge_open_calls, normalise
 from .ids import IdAllocator
 from .locations import PartLocation, location_pointer, message_index
 from .names import NameMap
@@ -46,8 +46,8 @@ def fit_history(
     losses: Losses,
     history_model: str | None = None,
     lifts: Mapping[str, Lowered] | None = None,
-) -> list[DraftMessage]:
-    """Return the conversation in a form that the target accepts."""
+) -> tuple[list[DraftMessage], int]:
+    """Return the conversation in a form that the target accepts, and the number of its cache marks."""
     _refuse_prefill(request, wire)
     fitter = _Fitter(request, wire, names, losses, history_model, lifts or {})
     can = wire.capabilities
@@ -57,12 +57,10 @@ def fit_history(
         turns = ensure_user_message(turns, request, wire, losses)
     turns = fit_system(turns, wire, losses)
     if can.one_message_a_turn:
-        turns = merge_drafts(turns)
+        turns = merge_drafts(turns, lone_results=can.lone_results)
     elif can.adjacent_results:
         turns = merge_open_calls(turns)
-    if can.lone_results:
-        turns = split_results(turns)
-    return turns if is_part else fit_ends(turns, can, losses)
+    return turns if is_part else fit_ends(turns, can, losses), fitter.marks
 
 
 def fit_results(results: tuple[ToolResult, ...], wire: Wire) -> tuple[Message, ...]:
@@ -137,6 +135,8 @@ class _Fitter:
         self._role: Role = "user"  # of the current turn
         self._last: DraftMessage | None = None  # the last turn, which must not disappear
         self._is_alone = False  # the conversation is one message
+        self.marks = 0  # the number of cache marks
+        self._following: dict[int, Part] = {}  # by identity: the part after each part of an assistant turn
 
     def fit_all(self, turns: list[DraftMessage]) -> list[DraftMessage]:
         """Fit all turns of a conversation."""
@@ -160,11 +160,10 @@ class _Fitter:
         parts: list[Part] = []
         locations: list[PartLocation] | None = None  # created when the first part is dropped
         changed = turn.parts is not message.parts
-        links_reasoning = not self._can.lone_reasoning
-        for number, (part, location) in enumerate(zip(turn.parts, turn.locations, strict=True)):
-            fitted: Part | None = None
-            if not (links_reasoning and type(part) is Reasoning and self._is_unlinked(turn.parts, number, location)):
-                fitted = _FITTERS[type(part)](self, part, location)
+        if not self._can.lone_reasoning and message.role == "assistant":
+            self._following = dict(zip(map(id, turn.parts), turn.parts[1:], strict=False))
+        for part, location in zip(turn.parts, turn.locations, strict=True):
+            fitted = _FITTERS[type(part)](self, part, location)
             if fitted is not part:
                 changed = True
             if fitted is None:
@@ -215,8 +214,13 @@ class _Fitter:
         path = location_pointer(location)
         report_extra(part.extra, path, self._wire.name, self._losses)
         artefacts = self._own_artefacts(part.artefacts, path)
-        cache = fit_mark(part, "part", self._wire, path, self._losses)
+        cache = self._fit_mark(part, "part", path)
         return Text(part.text, cache, artefacts, part.extra) if part.text or artefacts else None
+
+    def _fit_mark(self, part: Text | Media | ToolCall | ToolResult, element: str, path: str) -> str | None:
+        mark = fit_mark(part, element, self._wire, path, self._losses)
+        self.marks += mark is not None
+        return mark
 
     def _own_artefacts(self, artefacts: tuple[Artefact, ...], path: str) -> tuple[Artefact, ...]:
         if not artefacts:
@@ -230,6 +234,10 @@ class _Fitter:
         native = self._wire.name in part.extra or f"{self._wire.name}~" in part.extra
         if not own and not (native and not part.artefacts):
             detail = "reasoning is sent back only to the provider and model that produced it"
+            self._losses.add(path, "reasoning", "dropped", detail)
+            return None
+        if self._following and self._is_unlinked(part):
+            detail = "the target accepts reasoning only together with the item that followed it, by its id"
             self._losses.add(path, "reasoning", "dropped", detail)
             return None
         report_extra(part.extra, path, self._wire.name, self._losses)
@@ -279,7 +287,7 @@ class _Fitter:
         """
         path = location_pointer(location)
         report_extra(call.extra, path, self._wire.name, self._losses)
-        cache = fit_mark(call, "call", self._wire, path, self._losses)
+        cache = self._fit_mark(call, "call", path)
         return replace(call, cache=cache, artefacts=self._own_artefacts(call.artefacts, path))
 
     def _fit_result(self, result: ToolResult, location: PartLocation) -> ToolResult:
@@ -302,7 +310,7 @@ class _Fitter:
             self._losses.add(f"{location_pointer(location)}/is_error", "is_error", "rewritten", detail, "info")
         cache = result.cache
         if cache is not None:
-            cache = fit_mark(result, "result", self._wire, location_pointer(location), self._losses)
+            cache = self._fit_mark(result, "result", location_pointer(location))
         pending_calls = self._pending_calls.get(result.call_id)
         if not pending_calls:  # only if results are fitted without their calls
             return replace(result, parts=parts, structured=structured, is_error=is_error, cache=cache)
@@ -376,7 +384,7 @@ class _Fitter:
             part = replace(part, media_type=guess_media_type(part.name))
         if part.cache is None:
             return part
-        return replace(part, cache=fit_mark(part, "part", self._wire, path, self._losses))
+        return replace(part, cache=self._fit_mark(part, "part", path))
 
     def _fit_opaque(self, part: Opaque, location: PartLocation) -> Opaque | Text | None:
         """Keep a block of this wire, send the summary of a compaction as text, and drop any other block."""
@@ -413,19 +421,15 @@ class _Fitter:
             changed = True
         return changed
 
-    def _is_unlinked(self, parts: Sequence[Part], number: int, location: PartLocation) -> bool:
-        """Return whether a part is reasoning with an id before an item without one, and report it as dropped.
+    def _is_unlinked(self, part: Reasoning) -> bool:
+        """Return whether reasoning has an id and the item after it has none.
 
         Recorded: "Item 'rs_…' of type 'reasoning' was provided without its required following item."
         """
-        following = parts[number + 1] if number + 1 < len(parts) else None
+        following = self._following.get(id(part))
         if following is None or isinstance(following, (Opaque, Reasoning)):
             return False
-        if not _item_id(parts[number], self._wire.name) or _item_id(following, self._wire.name):
-            return False
-        detail = "the target accepts reasoning only together with the item that followed it, by its id"
-        self._losses.add(location_pointer(location), "reasoning", "dropped", detail)
-        return True
+        return bool(_item_id(part, self._wire.name)) and not _item_id(following, self._wire.name)
 
     def _sign_first_call(self, turn: DraftMessage, parts: list[Part]) -> bool:
         """Add the provider's placeholder signature to a turn whose first call is not signed; return whether it was added.
