@@ -10,7 +10,7 @@ from ..ir.request import Params, ReasoningConfig
 from ..wire.capability_rows import ModelCapabilities
 from ..wire.protocol import Limits, Wire
 
-__all__ = ["fit_params"]
+__all__ = ["fit_params", "limit_output"]
 
 # A parameter with its default value changes nothing, so its loss is only information.
 _DEFAULTS: dict[str, object] = {
@@ -25,6 +25,28 @@ _DEFAULTS: dict[str, object] = {
 }
 
 
+def limit_output(params: Params, limits: Limits, losses: Losses) -> Params:
+    """Lower `max_tokens` to the most tokens that the model writes: a larger number is rejected.
+
+    A wire that requires the number has a default, which may be too large for an old model.
+    """
+    most = limits.max_output
+    if most is None:
+        return params
+    asked = params.max_tokens
+    if asked is None:
+        if (limits.max_tokens or 0) <= most:
+            return params
+        detail = f"the target requires it and the request has none; set to {most}"
+        losses.add("", "max_tokens", "rewritten", detail, "info")
+        return replace(params, max_tokens=most)
+    if asked <= most:
+        return params
+    detail = f"the model writes at most {most} tokens; {asked} was lowered"
+    losses.add(join("params", "max_tokens"), "max_tokens", "rewritten", detail, "info")
+    return replace(params, max_tokens=most)
+
+
 def fit_params(
     params: Params, reasoning: ReasoningConfig | None, wire: Wire, model: ModelCapabilities, losses: Losses
 ) -> Params:
@@ -35,6 +57,8 @@ def fit_params(
         if getattr(params, first) is not None and getattr(params, name) is not None:
             losses.add(join("params", name), name, "dropped", f"this model accepts either {first} or {name}")
             params = replace(params, **{name: None})
+    if params.stop and not wire.capabilities.blank_text:
+        params = _drop_blank_stops(params, losses)
     return _fit_limits(params, wire.limits, losses)
 
 
@@ -73,11 +97,15 @@ def _drop_refused(params: Params, refused: dict[str, str], losses: Losses) -> Pa
 
 
 def _fit_limits(params: Params, limits: Limits, losses: Losses) -> Params:
-    """Drop a user field meant for one provider, cut surplus stop sequences, raise `max_tokens` to the minimum."""
+    """Drop a user field that the target would reject, cut surplus stop sequences, move numbers into their ranges."""
     if params.user is not None and params.user.startswith("{"):
         # A JSON document (device, account, session) is only for the provider that it was made for.
         detail = "it contains more than an id and was made for another provider"
         losses.add(join("params", "user"), "user", "dropped", detail, "info")
+        params = replace(params, user=None)
+    if params.user is not None and limits.user_length is not None and len(params.user) > limits.user_length:
+        detail = f"it has {len(params.user)} characters; the target accepts {limits.user_length}"
+        losses.add(join("params", "user"), "user", "dropped", detail)
         params = replace(params, user=None)
     if limits.stops is not None and params.stop is not None and len(params.stop) > limits.stops:
         detail = f"{len(params.stop)} given; only the first {limits.stops} are sent"
@@ -87,4 +115,33 @@ def _fit_limits(params: Params, limits: Limits, losses: Losses) -> Params:
         detail = f"the target requires at least {limits.min_output}; {params.max_tokens} was raised"
         losses.add(join("params", "max_tokens"), "max_tokens", "rewritten", detail, "info")
         params = replace(params, max_tokens=limits.min_output)
-    return params
+    return _fit_ranges(params, limits, losses)
+
+
+def _fit_ranges(params: Params, limits: Limits, losses: Losses) -> Params:
+    """Replace numbers outside of their ranges by the nearest bound. `top_k: 0` means no limit, so it is dropped."""
+    changes: dict[str, float | None] = {}
+    for name, (least, most) in (limits.ranges or {}).items():
+        value = getattr(params, name)
+        if value is None or least <= value <= most:
+            continue
+        if name == "top_k":
+            losses.add(join("params", name), name, "dropped", f"the target requires at least {least}, got {value}")
+            changes[name] = None
+            continue
+        nearest = min(max(value, least), most)
+        detail = f"the target accepts {least} to {most}; {value} was replaced by {nearest}"
+        losses.add(join("params", name), name, "weakened", detail)
+        changes[name] = nearest
+    return replace(params, **changes) if changes else params
+
+
+def _drop_blank_stops(params: Params, losses: Losses) -> Params:
+    """Drop stop sequences of only whitespace. Anthropic: "each stop sequence must contain non-whitespace"."""
+    stops = params.stop or ()
+    kept = tuple([stop for stop in stops if stop.strip()])
+    if len(kept) == len(stops):
+        return params
+    detail = "the target rejects sequences of only whitespace"
+    losses.add(join("params", "stop"), "stop sequences", "weakened" if kept else "dropped", detail)
+    return replace(params, stop=kept or None)

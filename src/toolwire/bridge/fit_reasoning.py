@@ -230,6 +230,8 @@ def _fit_bounds(
     minimum = model.min_budget or wire.limits.min_budget
     fitted = max(budget, minimum) if model.max_budget is None else min(max(budget, minimum), model.max_budget)
     must_be_less = bool(wire.limits.min_budget)
+    if max_tokens is None and must_be_less and wire.limits.max_output is not None:
+        fitted = min(fitted, wire.limits.max_output - _ANSWER)  # the default of max_tokens is added to the budget
     if max_tokens is not None and (from_effort or (must_be_less and fitted >= max_tokens)):
         fitted = max(minimum, min(fitted, max_tokens - min(_ANSWER, max_tokens // 2)))
         highest = max_tokens * 3 // 4 if from_effort else max_tokens - 1

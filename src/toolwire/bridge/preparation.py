@@ -25,7 +25,7 @@ from .exchange import Exchange
 from .fit_choice import fit_choice
 from .fit_history import fit_history
 from .fit_output import add_instructions, fit_output
-from .fit_params import fit_params
+from .fit_params import fit_params, limit_output
 from .fit_reasoning import drop_thinking_for_prefill, fit_reasoning, require_thinking_before_calls
 from .fit_rejected import drop_rejected_fields
 from .fit_tools import fit_tools
@@ -118,6 +118,8 @@ def prepare(
     if model.strict is False and any(tool.strict for tool in request.tools):
         request = _without_strict(request, losses)
     can = wire.capabilities
+    if wire.limits.max_output is not None:
+        request = replace(request, params=limit_output(request.params, wire.limits, losses))
     request = drop_rejected_fields(request, can.rejected_fields, losses)
     names = NameMap(wire.limits, can.namespaces)
     answer = fit_output(request, wire, losses)

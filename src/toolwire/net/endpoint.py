@@ -124,11 +124,17 @@ class Endpoint:
 
     @property
     def renamed_fields(self) -> Mapping[str, str]:
-        """Fields of a request that the vendor names differently."""
+        """Fields of a request that the vendor names differently.
+
+        OpenAI's reasoning models reject `max_tokens`, also through a proxy of which only the base URL is known.
+        """
         surface = self._address.surface
-        return (
+        fields = (
             {**self.vendor.fields, **surface.fields} if surface is not None and surface.fields else self.vendor.fields
         )
+        if self.capabilities.default_effort is None:
+            return fields
+        return {name: other for name, other in fields.items() if other != "max_tokens"}
 
     @property
     def changes_body(self) -> bool:

@@ -47,6 +47,7 @@ class ModelCapabilities(Value, frozen=True, kw_only=True, forbid_unknown_fields=
     refused_when_thinking: tuple[str, ...] | None = None  # the same, while the model reasons
     exclusive_params: tuple[str, ...] | None = None  # at most one of these; the first is kept
     min_output: _NonNegative | None = None  # minimum of max_tokens
+    max_output: _Positive | None = None  # maximum of max_tokens
     media: tuple[str, ...] | None = None  # kinds of media in messages
     result_media: tuple[str, ...] | None = None  # kinds of media in tool results
     strict: bool | None = None  # strict tools

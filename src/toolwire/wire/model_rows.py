@@ -184,6 +184,18 @@ _CLAUDE = (
         "2026-02-05",
         ModelCapabilities(prefill=False),
     ),
+    # The 400 for a larger number: "64000, which is the maximum allowed number of output tokens for claude-…"
+    *(
+        _claude(models, source, "2026-11-16", ModelCapabilities(max_output=most), "https://github.com/")
+        for source in ("UKGovernmentBEIS/inspect_ai/pull/2675; https://github.com/vercel/ai/pull/10554",)
+        for models, most in (
+            (("claude-opus-4", "claude-opus-4-[01]*", "claude-opus-4-20*", "claude-4-opus*"), 32_000),
+            (("claude-*-4", "claude-*-4-[025]*", "claude-4-*"), 64_000),
+            (("claude-*-4-[6-9]*", *_SINCE_5, "claude-3-7*"), 128_000),  # 3.7 with a beta header
+            (("claude-3-5-*",), 8192),
+            (("claude-3-[osh]*",), 4096),
+        )
+    ),
     _claude(("claude-[12]*", "claude-instant*"), "build-with-claude/vision", "2026-11-09", ModelCapabilities(media=())),
 )
 
@@ -299,6 +311,20 @@ _GPT = (
         _PYDANTIC,
         "2026-08-22",
         ModelCapabilities(thinking=False, efforts=()),
+    ),
+    # The 400 for a larger number: "This model supports at most 32768 completion tokens"
+    *(
+        _gpt(
+            models,
+            "https://github.com/opencode-ai/opencode/issues/140",
+            "2026-11-16",
+            ModelCapabilities(max_output=most),
+        )
+        for models, most in (
+            (("gpt-4o*", "chatgpt-4o*"), 16_384),
+            (("gpt-4.1*",), 32_768),
+            (("gpt-4-turbo*", "gpt-3.5*"), 4096),
+        )
     ),
     # "Content blocks are expected to be either text or image_url type." The audio models are not in these patterns.
     _gpt(

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from .signatures import Signature
 
-__all__ = ["SIGNATURES"]
+__all__ = ["SAMPLING_RANGES", "SIGNATURES"]
+
+SAMPLING_RANGES = {
+    "temperature": (0, 2),
+    "top_p": (0, 1),
+    "frequency_penalty": (-2, 2),
+    "presence_penalty": (-2, 2),
+    "top_logprobs": (0, 20),
+}
+"""The bounds of parameters: openai/openai-openapi f85dbe22 (2026-08-21)."""
 
 _TOOL = r"Invalid schema for function '(?P<tool>[^'\n]{1,256})': "
 _ANY = r"Invalid schema for (?:function '(?P<tool>[^'\n]{1,256})'|response_format '[^'\n]{1,256}'): "

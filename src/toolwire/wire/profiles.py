@@ -87,7 +87,7 @@ def fit_codec(wire: WireCodec, model: ModelCapabilities) -> WireCodec:
 def _fit_limits(limits: Limits, model: ModelCapabilities) -> Limits:
     changes = {
         field: value
-        for field in ("name", "name_length", "id", "id_length", "tools", "min_output", "min_budget")
+        for field in ("name", "name_length", "id", "id_length", "tools", "min_output", "max_output", "min_budget")
         if (value := getattr(model, field)) is not None and (field != "min_budget" or limits.min_budget)
     }
     return replace(limits, **changes) if changes else limits

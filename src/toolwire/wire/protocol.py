@@ -39,6 +39,9 @@ class Limits(Value, frozen=True):
     cache_marks: int | None = None  # prompt-cache marks in a request
     max_tokens: int | None = None  # default where the wire requires a number and the request has none
     min_output: int = 0  # minimum of max_tokens
+    max_output: int | None = None  # maximum of max_tokens
+    ranges: Mapping[str, tuple[float, float]] | None = None  # bounds of other parameters, by their names in `Params`
+    user_length: int | None = None  # characters of the user id
     min_budget: int = 0  # minimum thinking budget in tokens; a wire that has one also requires less than max_tokens
     signatures: tuple[Signature, ...] = ()  # patterns that find the broken limit in an error
 

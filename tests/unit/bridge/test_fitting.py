@@ -501,3 +501,43 @@ def test_changing_a_translated_body_does_not_affect_later_translations():
     body = chat(tools=[{"type": "function", "function": {"name": "f"}}])
     to("anthropic", body).body["tools"][0]["input_schema"]["properties"]["poison"] = 1
     assert to("anthropic", body).body["tools"][0]["input_schema"] == EMPTY
+
+
+# ranges of parameters
+
+
+@pytest.mark.parametrize(
+    ("target", "model", "options", "field", "expected"),
+    [
+        ("anthropic@2023-06-01", "claude-sonnet-4", {"temperature": 1.7}, "temperature", 1),
+        ("openai_chat", "gpt-4o", {"temperature": 3}, "temperature", 2),
+        ("openai_responses", "gpt-4o", {"temperature": 3}, "temperature", 2),
+        ("gemini", "gemini-2.5-flash", {"temperature": 3}, "temperature", 2),
+        ("gemini", "gemini-2.5-flash", {"top_k": 0}, "topK", None),
+        ("gemini", "gemini-2.5-flash", {"num_predict": 0}, "maxOutputTokens", 1),
+        ("openai_chat", "gpt-4o", {"num_predict": 0}, "max_completion_tokens", 1),
+    ],
+)
+def test_numbers_are_moved_into_the_range_of_the_target(target, model, options, field, expected):
+    translation = to(target, {**chat(), "options": options}, "ollama", model=model)
+    written = translation.body.get("generationConfig", translation.body)
+    assert written.get(field) == expected
+    (name,) = options
+    assert f"/options/{name}" in [loss.path for loss in translation.losses]
+
+
+def test_number_of_answers_is_limited_to_the_maximum_of_gemini():
+    assert to("gemini", chat(n=9)).body["generationConfig"]["candidateCount"] == 8
+
+
+def test_user_id_that_is_too_long_for_anthropic_is_dropped():
+    translation = to("anthropic", chat(user="x" * 257))
+    assert "metadata" not in translation.body
+    assert "user" in concepts(translation, "warning")
+
+
+@pytest.mark.parametrize(("stop", "sent"), [("\n\n", None), (["\n", "END"], ["END"]), (["END"], ["END"])])
+def test_stop_sequences_of_whitespace_are_not_sent_to_anthropic(stop, sent):
+    translation = to("anthropic", chat(stop=stop))
+    assert translation.body.get("stop_sequences") == sent
+    assert ("stop sequences" in concepts(translation, "warning")) == (sent != stop)

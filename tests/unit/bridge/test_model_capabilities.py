@@ -153,6 +153,16 @@ def check_min_output(wire, known):
     assert [loss.action for loss in losses if loss.path == "/params/max_tokens"] == ["rewritten"]
 
 
+def check_max_output(wire, known):
+    body, losses = fitted(wire, Request("m", (USER,), params=Params(max_tokens=1_000_000)), known)
+    sent = body.get("max_output_tokens") or body.get("max_completion_tokens") or body.get("max_tokens")
+    assert sent == known.max_output
+    assert [loss.action for loss in losses if loss.path == "/params/max_tokens"] == ["rewritten"]
+    for reasoning in (None, ReasoningConfig(effort="max"), ReasoningConfig("budget", budget=500_000)):
+        body, _ = fitted(wire, Request("m", (USER,), reasoning=reasoning), known)
+        assert body.get("max_tokens", 0) <= known.max_output
+
+
 def check_media(wire, known):
     for kind, media_type in (("image", "image/png"), ("audio", "audio/wav"), ("file", "application/pdf")):
         media = Media(kind, media_type, data="aGk=", name="x")
@@ -266,6 +276,7 @@ CHECKS = {
     "refused_when_thinking": check_params_when_thinking,
     "exclusive_params": check_params,
     "min_output": check_min_output,
+    "max_output": check_max_output,
     "media": check_media,
     "result_media": check_result_media,
     "strict": check_strict,

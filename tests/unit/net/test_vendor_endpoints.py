@@ -64,6 +64,22 @@ def test_old_azure_versions_get_no_field_that_they_do_not_know(version, is_old):
 
 
 @pytest.mark.parametrize(
+    ("model", "field"),
+    [
+        ("gpt-5", "max_completion_tokens"),
+        ("o3-mini", "max_completion_tokens"),
+        ("gpt-4o", "max_tokens"),
+        ("qwen3", "max_tokens"),
+    ],
+)
+def test_reasoning_model_at_a_base_url_gets_the_limit_that_it_accepts(model, field):
+    endpoint = resolve(model, {}, base_url="https://proxy.example/v1", wire="openai_chat")
+    request = Request(messages=(Message("user", (Text("hi"),)),), params=Params(max_tokens=99))
+    sent = parse_object(EndpointRequest(request, endpoint, stream=False, text=None, losses=Losses()).body)
+    assert sent == {"model": model, "messages": [{"role": "user", "content": "hi"}], field: 99}
+
+
+@pytest.mark.parametrize(
     ("base_url", "url"),
     [
         (AZURE, f"{AZURE}/openai/deployments/d/chat/completions?api-version=2024-10-21"),

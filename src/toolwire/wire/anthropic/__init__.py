@@ -7,6 +7,7 @@ content of a turn is one ordered list of blocks.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 
 from msgspec.structs import replace
 
@@ -61,6 +62,9 @@ _OLD = WireCodec(
         max_tokens=DEFAULT_MAX_TOKENS,
         min_budget=1024,
         cache_marks=4,
+        # "temperature: range: 0..1"; the bounds and the length of `user_id`: anthropic 2.8.0, MessageCreateParams
+        ranges={"temperature": (0, 1), "top_p": (0, 1), "top_k": (0, inf)},
+        user_length=256,
         signatures=SIGNATURES,
     ),
     capabilities=Capabilities(

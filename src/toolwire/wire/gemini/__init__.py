@@ -7,6 +7,7 @@ array. Only the finish reason marks the end. Both spellings of protobuf JSON are
 from __future__ import annotations
 
 import re
+from math import inf
 
 from ...ir.losses import Losses
 from ...ir.pointer import JSON, Object
@@ -75,6 +76,9 @@ CODEC = WireCodec(
         id_length=128,
         tools=512,
         stops=5,
+        min_output=1,
+        # https://ai.google.dev/api/generate-content#generationconfig (2026)
+        ranges={"temperature": (0, 2), "top_p": (0, 1), "top_k": (1, inf), "n": (1, 8), "top_logprobs": (0, 20)},
         signatures=SIGNATURES,
     ),
     capabilities=Capabilities(

@@ -10,7 +10,7 @@ from functools import partial
 from ...ir.request import Request
 from .. import openai_fault
 from ..codec import WireCodec, fixed_path, tools_decoder, tools_encoder
-from ..openai_limits import SIGNATURES
+from ..openai_limits import SAMPLING_RANGES, SIGNATURES
 from ..protocol import Capabilities, Limits, StreamDecoder, StreamEncoder
 from .content import NAME
 from .locations import DETECTION, locator
@@ -47,6 +47,8 @@ CODEC = WireCodec(
         id_length=40,
         tools=128,
         stops=4,
+        min_output=1,
+        ranges={**SAMPLING_RANGES, "n": (1, 128)},
         signatures=SIGNATURES,
     ),
     capabilities=Capabilities(

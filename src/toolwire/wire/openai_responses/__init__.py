@@ -14,7 +14,7 @@ from ...ir.request import Request
 from ...ir.tools import Tool
 from .. import openai_fault
 from ..codec import WireCodec, fixed_path
-from ..openai_limits import SIGNATURES
+from ..openai_limits import SAMPLING_RANGES, SIGNATURES
 from ..protocol import Capabilities, Limits, StreamDecoder, StreamEncoder
 from .content import NAME
 from .locations import DETECTION, locator
@@ -59,6 +59,7 @@ CODEC = WireCodec(
         id=r"[a-zA-Z0-9_-]+",
         id_length=64,
         min_output=16,  # "Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16"
+        ranges=SAMPLING_RANGES,
         signatures=SIGNATURES,
     ),
     capabilities=Capabilities(
