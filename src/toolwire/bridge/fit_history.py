@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from ..ir.errors import EncodeError
 from ..ir.losses import Losses
-from ..ir.parts import Artefact, Extra, Media, MediaKind, Opaque, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
+from ..ir.parts import Artefact, Media, MediaKind, Opaque, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
 from ..ir.pointer import join
 from ..ir.request import Message, Request, Role
 from ..ir.text import dumps
@@ -20,6 +20,7 @@ from ..wire.media import guess_media_type, media_placeholder
 from ..wire.protocol import Wire
 from ..wire.structured_results import structured_as_text
 from .cache import fit_mark
+from .fit_assistant import finish_assistant, is_unlinked
 from .fit_ends import BLANK, fit_ends
 from .fit_system import ensure_user_message, fit_system
 from .fit_tools import wrap_freeform
@@ -130,7 +131,6 @@ class _Fitter:
         self._losses = losses
         self._ids = IdAllocator(wire.limits)
         self._pending_calls: dict[str, deque[ToolCall]] = {}  # by old id: fitted calls without a result yet
-        self._signs_calls = self._can.unsigned_call is not None
         self._deferred = DeferredMedia()
         self._role: Role = "user"  # of the current turn
         self._last: DraftMessage | None = None  # the last turn, which must not disappear
@@ -173,7 +173,7 @@ class _Fitter:
             if locations is not None:
                 locations.append(location)
         if message.role == "assistant":
-            changed = self._finish_assistant(turn, parts) or changed
+            changed = finish_assistant(turn, parts, self._wire, self._losses) or changed
         elif not parts and turn.parts and turn is self._last and all(type(part) is Text for part in turn.parts):
             parts, locations, changed = [Text(BLANK)], [turn.locations[0]], True
             detail = f"nothing of the last message remains for the target; sent as {BLANK!r}"
@@ -236,7 +236,7 @@ class _Fitter:
             detail = "reasoning is sent back only to the provider and model that produced it"
             self._losses.add(path, "reasoning", "dropped", detail)
             return None
-        if self._following and self._is_unlinked(part):
+        if self._following and is_unlinked(part, self._following.get(id(part)), self._wire.name):
             detail = "the target accepts reasoning only together with the item that followed it, by its id"
             self._losses.add(path, "reasoning", "dropped", detail)
             return None
@@ -406,48 +406,6 @@ class _Fitter:
         report_extra(part.extra, location_pointer(location), self._wire.name, self._losses)
         return part
 
-    def _finish_assistant(self, turn: DraftMessage, parts: list[Part]) -> bool:
-        """Apply the rules that concern a whole assistant turn; return whether anything changed."""
-        changed = False
-        if self._signs_calls:
-            changed = self._sign_first_call(turn, parts)
-        while parts and not self._can.lone_reasoning and isinstance(parts[-1], Reasoning):
-            detail = "the target accepts reasoning only together with the output that it led to"
-            self._losses.add(location_pointer(turn.locations[0]), "reasoning", "dropped", detail)
-            parts.pop()
-            changed = True
-        if len(parts) < len(turn.parts) and _count_reasoning(parts) < _count_reasoning(turn.parts):
-            parts[:] = [_without_item_id(part, self._wire.name) for part in parts]
-            changed = True
-        return changed
-
-    def _is_unlinked(self, part: Reasoning) -> bool:
-        """Return whether reasoning has an id and the item after it has none.
-
-        Recorded: "Item 'rs_…' of type 'reasoning' was provided without its required following item."
-        """
-        following = self._following.get(id(part))
-        if following is None or isinstance(following, (Opaque, Reasoning)):
-            return False
-        return bool(_item_id(part, self._wire.name)) and not _item_id(following, self._wire.name)
-
-    def _sign_first_call(self, turn: DraftMessage, parts: list[Part]) -> bool:
-        """Add the provider's placeholder signature to a turn whose first call is not signed; return whether it was added.
-
-        The model requires a signature with its calls, and calls of another provider have none.
-        """
-        number, call = next(((n, part) for n, part in enumerate(parts) if isinstance(part, ToolCall)), (0, None))
-        if call is None or call.artefacts:
-            return False
-        placeholder = Artefact(self._wire.provider, "thought_signature", self._can.unsigned_call or "")
-        first = next(
-            location for part, location in zip(turn.parts, turn.locations, strict=True) if type(part) is ToolCall
-        )
-        detail = "the call is not signed by its model; sent with the documented placeholder"
-        self._losses.add(f"{location_pointer(first)}/artefacts", "signature", "rewritten", detail, "info")
-        parts[number] = replace(call, artefacts=(placeholder,))
-        return True
-
 
 def _mark_error(parts: tuple[Text | Media | Opaque, ...]) -> tuple[Text | Media | Opaque, ...]:
     """Mark a result as an error in its text."""
@@ -465,30 +423,6 @@ def _content_kind(part: Media) -> MediaKind:
     if media_type.startswith("video/"):
         return "video"
     return "file" if media_type == "application/pdf" else part.kind
-
-
-def _count_reasoning(parts: Sequence[Part]) -> int:
-    return sum(1 for part in parts if type(part) is Reasoning)
-
-
-def _without_item_id(part: Part, wire: str) -> Part:
-    """Remove the id of an item whose reasoning was dropped, because the provider would expect the reasoning too."""
-    return part if type(part) is Reasoning else _without_id(part, wire)
-
-
-def _item_id(part: Part, wire: str) -> str | None:
-    extra: Extra = getattr(part, "extra", {})
-    found = extra.get(wire, {}).get("id") or extra.get(f"{wire}/item", {}).get("id")
-    return found if isinstance(found, str) else None
-
-
-def _without_id(part: Part, wire: str) -> Part:
-    for scope in (wire, f"{wire}/item"):
-        fields = getattr(part, "extra", {}).get(scope)
-        if fields and "id" in fields:
-            kept = {key: value for key, value in fields.items() if key != "id"}
-            part = replace(part, extra={**part.extra, scope: kept})  # type: ignore[union-attr]
-    return part
 
 
 _FITTERS: dict[type, Callable[[_Fitter, Any, PartLocation], Part | None]] = {
