@@ -154,7 +154,7 @@ def test_a_forced_choice_and_a_thinking_budget_exclude_each_other():
     }
     with pytest.raises(EncodeError, match="thinking budget") as caught:
         to("anthropic", body, "gemini")
-    assert caught.value.pointer == "/choice"
+    assert caught.value.pointer == "/toolConfig/functionCallingConfig"
     assert caught.value.hint
     body["generationConfig"]["thinkingConfig"] = {"thinkingLevel": "HIGH"}
     sent = to("anthropic", body, "gemini").body
@@ -208,7 +208,7 @@ def test_custom_tool_becomes_a_function_and_its_input_is_restored_as_text(target
 def test_duplicate_tool_names_are_rejected_for_anthropic():
     with pytest.raises(EncodeError) as caught:
         to("anthropic", chat(function("f"), function("g"), function("f")))
-    assert caught.value.pointer == "/tools/2/name"
+    assert caught.value.pointer == "/tools/2/function/name"
 
 
 @pytest.mark.case("18")

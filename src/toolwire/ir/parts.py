@@ -37,6 +37,7 @@ __all__ = [
     "Text",
     "ToolCall",
     "ToolResult",
+    "is_empty_with_artefact",
     "part_label",
 ]
 
@@ -66,6 +67,11 @@ class Text(Value, frozen=True, tag_field="part", tag="text"):
     cache: str | None = None
     artefacts: tuple[Artefact, ...] = ()
     extra: Extra = {}
+
+
+def is_empty_with_artefact(text: Text, provider: str) -> bool:
+    """Return whether a text only carries an artefact of another provider, as the last part of a Gemini answer may."""
+    return not text.text and any(artefact.provider != provider for artefact in text.artefacts)
 
 
 class Media(Value, frozen=True, tag_field="part", tag="media"):

@@ -326,6 +326,13 @@ _GPT = (
             (("gpt-4-turbo*", "gpt-3.5*"), 4096),
         )
     ),
+    # "Options for prompt caching. Supported for `gpt-5.6` and later models."
+    _gpt(
+        ("gpt-3.5*", "gpt-4*", "chatgpt-4o*", "gpt-5", "gpt-5-*", "gpt-5.[1-5]*", "o1*", "o3*", "o4*"),
+        "https://github.com/braintrustdata/lingua/pull/390",
+        "2026-07-23",
+        ModelCapabilities(cache_marks=False),
+    ),
     # "Content blocks are expected to be either text or image_url type." The audio models are not in these patterns.
     _gpt(
         ("o1-mini*", "o1-preview*", "o3-mini*", "gpt-3.5*", "gpt-4", "gpt-4-0*", "gpt-4-32k*"),

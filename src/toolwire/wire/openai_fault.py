@@ -110,7 +110,7 @@ def read_fault(
     own = {key: value for key, value in error.items() if key not in _FIELDS}
     if kind_name is not None and kind_name != _FAULTS.type_of_kind(kind):
         own["type"] = kind_name
-    if kind == "billing" and code is None:
+    if kind in ("billing", "not_found") and code is None:
         own["code"] = None
     if type(code) is not str and context_length_code(str(error.get("message"))):  # vLLM sends null or the status
         own["code"], code = code, CONTEXT_LENGTH
@@ -140,6 +140,8 @@ def _as_openai_path(param: str | None) -> str | None:
 def write_fault(fault: Fault, wire: str) -> Object:
     # By this code clients distinguish a billing error from a rate limit; both are 429.
     code = _INSUFFICIENT_QUOTA if fault.kind == "billing" and fault.code is None else fault.code
+    if fault.kind == "not_found" and code is None and "model" in fault.message[:100].lower():
+        code = "model_not_found"  # other providers have no code for it; clients of this wire check it
     param = _as_openai_path(fault.param)
     out = {"message": fault.message, "type": _FAULTS.type_of_kind(fault.kind), "param": param, "code": code}
     return {**out, **fault.extra.get(wire, {})}

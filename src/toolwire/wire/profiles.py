@@ -109,6 +109,8 @@ def _fit_features(can: Capabilities, model: ModelCapabilities) -> Capabilities:
     for field in ("adaptive", "budgets", "json_mode", "output_schemas", "output_with_tools", "prefill", "strict"):
         if getattr(model, field) is False:
             changes[field] = False
+    if model.cache_marks is False:
+        changes["cache"] = frozenset()
     if model.signed_calls is False:
         changes["unsigned_call"] = None
     return replace(can, **changes)

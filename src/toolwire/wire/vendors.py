@@ -58,6 +58,7 @@ class Vendor(Value, frozen=True):
     dialect: str | None = None  # of schemas, if it is not the wire's own
     id: str | None = None  # a regular expression for call ids, if it is not the wire's own
     id_length: int = 40
+    cache_marks: bool = True  # supports prompt-cache marks; strict servers reject unknown fields
     fields: dict[str, str] = {}  # fields of a request that it names differently
     rejected_fields: frozenset[tuple[str, str]] = frozenset()  # fields of the wire that it rejects: (extra, field)
     rejected_kinds: frozenset[str] = frozenset()  # built-in tools and kinds of parts of the wire that it rejects
@@ -136,6 +137,7 @@ _AZURE = Vendor(
     # "string too long. Expected a string with maximum length 40": still enforced here (2026-07)
     id="[a-zA-Z0-9_-]+",
     id_length=40,
+    cache_marks=False,  # the name of a deployment hides its model, and only the newest ones have them
     surfaces=(
         _azure_surface("openai_chat", "/openai/v1/chat/completions", _UNDATED),
         # `max_completion_tokens` and `stream_options` were added in 2024-09-01-preview (API version lifecycle page)
@@ -208,14 +210,22 @@ _VERTEX = Vendor(
 
 
 def _hosted_vendor(name: str, base_url: str, variable: str) -> Vendor:
-    return Vendor(name, base_url, _bearer_key(variable), fields=_MAX_TOKENS_FIELD)
+    return Vendor(name, base_url, _bearer_key(variable), cache_marks=False, fields=_MAX_TOKENS_FIELD)
 
 
 def _local_vendor(name: str, base_url: str, variable: str, dialect: str | None = None) -> Vendor:
-    return Vendor(name, base_url, _bearer_key(variable), keyless=True, dialect=dialect, fields=_MAX_TOKENS_FIELD)
+    return Vendor(
+        name,
+        base_url,
+        _bearer_key(variable),
+        keyless=True,
+        dialect=dialect,
+        cache_marks=False,
+        fields=_MAX_TOKENS_FIELD,
+    )
 
 
-COMPATIBLE = Vendor("compatible", "", keyless=True, fields=_MAX_TOKENS_FIELD)
+COMPATIBLE = Vendor("compatible", "", keyless=True, cache_marks=False, fields=_MAX_TOKENS_FIELD)
 """A server of which only the base URL is known."""
 
 _ROWS = (
@@ -254,6 +264,7 @@ _ROWS = (
         dialect="mistral",
         id="[a-zA-Z0-9]{9}",
         id_length=9,
+        cache_marks=False,
         fields={**_MAX_TOKENS_FIELD, "seed": "random_seed"},
         counts_on_request=False,
     ),
@@ -280,6 +291,7 @@ _ROWS = (
         "local",
         "http://localhost",
         keyless=True,
+        cache_marks=False,
         fields=_MAX_TOKENS_FIELD,
         transport="toolwire.local.transport:LocalTransport",
     ),
@@ -320,6 +332,8 @@ def vendor_codec(vendor: Vendor, wire: str | None = None) -> Wire:
     if vendor.id is not None:
         changes["limits"] = replace(codec.limits, id=vendor.id, id_length=vendor.id_length)
     can = codec.capabilities
+    if not vendor.cache_marks:
+        can = replace(can, cache=frozenset())
     if not vendor.counts_on_request:
         can = replace(can, counts_on_request=False)
     if vendor.rejected_fields or vendor.rejected_kinds:

@@ -6,6 +6,7 @@ import pytest
 
 import toolwire
 from toolwire.ir import Losses, Message, Request, Response, Stop, Text, Tool, ToolChoice
+from toolwire.ir.text import dumps
 from toolwire.testing.stream_checks import decode_stream
 from toolwire.wire import get, names
 
@@ -164,3 +165,15 @@ def test_emulated_call_that_the_request_does_not_allow_is_a_loss(options, kept, 
         restored = emulation.restore(answer, losses)
     assert [call.name for call in restored.calls] == kept
     assert [loss.concept for loss in losses if loss.action == "dropped" and loss.severity == "error"] == lost
+
+
+@pytest.mark.parametrize("target", ["anthropic", "openai_responses", "openai_chat", "ollama"])
+def test_empty_part_that_carries_a_signature_is_not_an_empty_text_for_the_client(target):
+    parts = [{"text": "Hi"}, {"text": "", "thoughtSignature": "U0lH"}]
+    candidates = [[{"content": {"role": "model", "parts": [part]}, "index": 0}] for part in parts]
+    candidates[1][0]["finishReason"] = "STOP"
+    data = b"".join(b"data: " + dumps({"candidates": one}).encode() + b"\n\n" for one in candidates)
+    document = {"candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": "STOP", "index": 0}]}
+    for answer, losses in translated(document, data, "gemini", target):
+        assert [part.text for part in answer.parts] == ["Hi"]
+        assert "artefact" in {loss.concept for loss in losses}

@@ -167,3 +167,11 @@ def test_loss_shows_its_target():
 def test_field_of_a_nested_object_is_found(pointer, found):
     document = {"tools": [{"custom": {"format": {"x": 1, "y": 1}, "y": 2}}]}
     assert find_field(document, pointer) == found
+
+
+def test_schema_of_a_bare_value_of_gemini_has_its_own_pointer():
+    config = {"responseMimeType": "text/x.enum", "responseSchema": {"type": "STRING", "enum": ["Yes", "No"]}}
+    body = {"contents": [{"role": "user", "parts": [{"text": "u"}]}], "generationConfig": config}
+    losses = toolwire.translate(body, source="gemini", target="openai_chat", model="m").losses
+    paths = {loss.path for loss in losses if loss.action == "dropped"}
+    assert paths == {"/generationConfig/responseMimeType", "/generationConfig/responseSchema"}

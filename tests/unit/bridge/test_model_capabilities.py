@@ -163,6 +163,12 @@ def check_max_output(wire, known):
         assert body.get("max_tokens", 0) <= known.max_output
 
 
+def check_cache_marks(wire, known):
+    body, losses = fitted(wire, Request("m", (Message("user", (Text("hi", "default"),)),)), known)
+    assert ("cache" in str(body)) == (known.cache_marks is not False)
+    assert any(loss.concept == "cache mark" for loss in losses) == (known.cache_marks is False)
+
+
 def check_media(wire, known):
     for kind, media_type in (("image", "image/png"), ("audio", "audio/wav"), ("file", "application/pdf")):
         media = Media(kind, media_type, data="aGk=", name="x")
@@ -277,6 +283,7 @@ CHECKS = {
     "exclusive_params": check_params,
     "min_output": check_min_output,
     "max_output": check_max_output,
+    "cache_marks": check_cache_marks,
     "media": check_media,
     "result_media": check_result_media,
     "strict": check_strict,

@@ -228,3 +228,27 @@ def test_refusal_explanation_becomes_response_text(target):
     restorer = toolwire.bridge.exchange.Exchange().make_restorer(toolwire.ir.Losses(), get(target).capabilities)
     events = restorer.feed(ResponseEnd((Stop("refusal", detail="because"),)))
     assert [type(event).__name__ for event in events] == ["TextStart", "TextDelta", "TextEnd", "ResponseEnd"]
+
+
+@pytest.mark.parametrize(
+    ("wire", "body"),
+    [
+        ("anthropic", {"type": "error", "error": {"type": "not_found_error", "message": "model: claude-nope"}}),
+        (
+            "gemini",
+            {"error": {"code": 404, "message": "models/g is not found for API version v1", "status": "NOT_FOUND"}},
+        ),
+        ("ollama", {"error": "model 'q' not found"}),
+    ],
+)
+@pytest.mark.parametrize("target", ["openai_chat", "openai_responses"])
+def test_unknown_model_of_another_provider_has_the_code_of_openai(wire, body, target):
+    encoded = get(target).encode_error(get(wire).decode_error(404, body))
+    assert (encoded.status, encoded.body["error"]["code"]) == (404, "model_not_found")
+
+
+def test_error_of_openai_without_a_code_stays_without_one():
+    error = {"message": "The model `m` does not exist", "type": "not_found_error", "param": None, "code": None}
+    assert (
+        get("openai_chat").encode_error(get("openai_chat").decode_error(404, {"error": error})).body["error"] == error
+    )

@@ -236,3 +236,20 @@ def test_configured_headers_win_over_the_client_and_beta_lists_are_joined():
         "content-type": "application/json",
         "anthropic-beta": "b",
     }
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "is_sent"),
+    [
+        ("openai-chat/gpt-5.6", {}, True),
+        ("openai-chat/gpt-4o", {}, False),
+        ("groq/m", {}, False),
+        ("mistral/m", {}, False),
+        ("m", {"base_url": "https://proxy.example/v1"}, False),
+    ],
+)
+def test_cache_mark_is_sent_only_to_models_and_servers_that_have_it(model, options, is_sent):
+    endpoint = resolve(model, {}, key=KEY, **options)
+    request = Request(messages=(Message("user", (Text("hi", "default"),)),))
+    sent = EndpointRequest(request, endpoint, stream=False, text=None, losses=Losses()).body
+    assert (b"prompt_cache_breakpoint" in sent) == is_sent

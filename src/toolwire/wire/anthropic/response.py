@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from ...ir.errors import ProtocolError
 from ...ir.losses import Losses
-from ...ir.parts import CallState, Media, Part, Reasoning, ToolCall
+from ...ir.parts import CallState, Media, Part, Reasoning, Text, ToolCall, is_empty_with_artefact
 from ...ir.pointer import JSON, Object
 from ...ir.request import Request
 from ...ir.response import Response, Stop, StopReason, Usage
@@ -237,6 +237,9 @@ def write_answer_block(part: Part, losses: Losses, path: str) -> Object | None:
     artefacts = getattr(part, "artefacts", ())
     if any(artefact.provider != NAME for artefact in artefacts):
         losses.add(f"{path}/artefacts", "artefact", "dropped", "it belongs to another provider")
+    if isinstance(part, Text) and is_empty_with_artefact(part, NAME):
+        losses.add(path, "text", "dropped", "it has no text", "info")
+        return None
     return write_block(part, losses, path)
 
 

@@ -85,6 +85,8 @@ def _request_pointer(request: Request, tools: list[str], path: str) -> str:
             if original is None:
                 return join("generationConfig", "responseJsonSchema", *rest)
             return join("generationConfig", "responseSchema") + document_pointer(original, rest)
+        case ["output", "format", field, *rest]:  # fields that no other wire has
+            return join("generationConfig", field, *rest)
         case ["output", *_]:
             return join("generationConfig", "responseMimeType")
     return path

@@ -26,6 +26,7 @@ from ...ir.parts import (
     Text,
     ToolCall,
     ToolResult,
+    is_empty_with_artefact,
     part_label,
 )
 from ...ir.pointer import JSON, Object
@@ -344,7 +345,9 @@ def write_output(parts: tuple[Part, ...], prefix: str, losses: Losses) -> list[O
     """Write the items of the model's output, as output: every item has an id and a status."""
     items: list[Object] = []
     for number, part in enumerate(parts):
-        if isinstance(part, (Text, Refusal)):
+        if isinstance(part, Text) and is_empty_with_artefact(part, PROVIDER):
+            losses.add(f"/parts/{number}", "text", "dropped", "it has no text", "info")
+        elif isinstance(part, (Text, Refusal)):
             if not items or "role" not in items[-1] or ":item" in part.extra.get(_FORM, {}):
                 items.append(make_message_item(part.extra, f"msg_{prefix}_{number}"))
             items[-1]["content"].append(write_output_part(part))
