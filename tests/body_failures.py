@@ -112,6 +112,9 @@ REASONING = Reasoning("hm", extra={"openai_responses": {"id": "rs_1"}})
 FAILURES = (
     Failure("openai_chat", "TW134", "gpt-4o", "max_tokens of Claude Code", ("anthropic", {"model": "m", "max_tokens": 64000, "messages": [USER]})),
     Failure("anthropic", "TW134", "claude-opus-4-1", "max_tokens above the limit of the model", chat(max_tokens=64000)),
+    Failure("openai_responses", "TW101", "gpt-5", "reasoning without its id, which the item requires", Request("m", (HELLO, Message("assistant", (REASONING, Text("hi"))), HELLO))),
+)  # fmt: skip
+FIXED = (
     Failure("openai_chat", "TW126", "gpt-4o", "an audio file", Request("m", (RECORDING,))),
     Failure("gemini", "TW111", "gemini-3-pro-preview", "thinking off, with effort and budget", Request("m", (HELLO,), reasoning=ReasoningConfig("off", "high", 1024))),
     Failure("gemini", "TW114", "gemini-2.5-pro", "thinking off, with effort and budget", Request("m", (HELLO,), reasoning=ReasoningConfig("off", "high", 1024))),
@@ -126,8 +129,6 @@ FAILURES = (
     Failure("anthropic", "TW125", "claude-sonnet-4-5", "more than four cache breakpoints", Request("m", (Message("user", (Text("hi", cache="5m"),) * 5),))),
     Failure("gemini", "TW127", "gemini-3-pro-preview", "signature on the second call only", Request("m", (HELLO, CALLS))),
     Failure("gemini", "TW132", "gemini-2.5-pro", "functions and a JSON answer", chat(tools=[TOOL], response_format=ANSWER)),
-)  # fmt: skip
-FIXED = (
     Failure("openai_chat", "TW061", "gpt-4o", "S3: consecutive turns with calls", TWO_MODEL_TURNS),
     Failure("openai_chat", "TW112", "gpt-4o", "JSON mode without a message that mentions JSON", JSON_MODE),
     Failure("openai_chat", "TW113", "gpt-5", "sampling parameters of reasoning models", COLD),

@@ -356,13 +356,19 @@ def _own_fields(value):
 PAIRS = [(source, target) for source, target in product(sorted({one.wire for one in answers()}), WIRES)]
 
 
+def is_unfinished(response):
+    """A Responses answer in the background that has not begun. No other wire has a form for it."""
+    return response.stop is None and not response.parts
+
+
 @pytest.mark.one_in(5)
 @pytest.mark.parametrize(("source", "target"), [pair for pair in PAIRS if pair[0] != pair[1]])
 def test_whole_answers_round_trip_over_another_wire(source, target):
     def check(one):
         translation = toolwire.translate(one.body, source=source, target=target, kind="response")
         if translation.status != 200:
-            return None if decoded(one).fault is not None else f"became an error: {translation.body}"
+            is_error = decoded(one).fault is not None or is_unfinished(decoded(one))
+            return None if is_error else f"became an error: {translation.body}"
         return round_trip_losses(decoded(one), get(source), get(target))
 
     reports = problems_of([one for one in wholes() if one.wire == source], check)

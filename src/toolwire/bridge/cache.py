@@ -7,7 +7,7 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from ..ir.losses import Losses
-from ..ir.parts import Media, Text, ToolCall, ToolResult
+from ..ir.parts import Media, Part, Text, ToolCall, ToolResult
 from ..ir.tools import Tool
 from ..wire.protocol import Wire
 from .history import DraftMessage
@@ -38,29 +38,38 @@ def fit_mark(marked: _Marked, element: str, wire: Wire, path: str, losses: Losse
     return fitted
 
 
-def limit_marks(turns: list[DraftMessage], tools: list[Tool], limit: int | None, losses: Losses) -> list[Tool]:
+def limit_marks(
+    turns: list[DraftMessage], tools: list[Tool], limit: int | None, count: int, losses: Losses
+) -> list[Tool]:
     """Keep the last `limit` marks of a request, each of which covers everything before it. Return the tools.
 
-    The prompt begins with the tools, then come the messages, which are changed in place.
+    The prompt begins with the tools, then come the messages, which are changed in place; they have `count` marks.
     """
-    if limit is None:
+    marked_tools = [index for index, tool in enumerate(tools) if tool.cache is not None]
+    surplus = 0 if limit is None else max(len(marked_tools) + count - limit, 0)
+    if not surplus:
         return tools
-    places = [(-1, index) for index, tool in enumerate(tools) if tool.cache is not None]
+    detail = f"the target accepts {limit}; the last ones are kept"
+    dropped = set(marked_tools[:surplus])
+    for index in marked_tools[:surplus]:
+        losses.add(f"/tools/{index}/cache", "cache mark", "dropped", detail, "info")
+    tools = [replace(tool, cache=None) if index in dropped else tool for index, tool in enumerate(tools)]
+    surplus -= len(dropped)
     for number, turn in enumerate(turns):
-        places += [(number, index) for index, part in enumerate(turn.parts) if getattr(part, "cache", None) is not None]
-    for number, index in places[: max(len(places) - limit, 0)]:
-        if number < 0:
-            path, tools = f"/tools/{index}", [*tools[:index], replace(tools[index], cache=None), *tools[index + 1 :]]
-        else:
-            path = location_pointer(turns[number].locations[index])
-            turns[number] = _without_mark(turns[number], index)
-        losses.add(
-            f"{path}/cache", "cache mark", "dropped", f"the target accepts {limit}; the last ones are kept", "info"
-        )
+        marked = [index for index, part in enumerate(turn.parts) if getattr(part, "cache", None) is not None]
+        if surplus and marked:
+            for index in marked[:surplus]:
+                path = location_pointer(turn.locations[index])
+                losses.add(f"{path}/cache", "cache mark", "dropped", detail, "info")
+            turns[number] = _without_marks(turn, set(marked[:surplus]))
+            surplus -= min(surplus, len(marked))
     return tools
 
 
-def _without_mark(turn: DraftMessage, index: int) -> DraftMessage:
-    parts = list(turn.parts)
-    parts[index] = replace(parts[index], cache=None)
-    return DraftMessage(replace(turn.message, parts=tuple(parts)), parts, turn.locations)
+def _without_marks(turn: DraftMessage, indices: set[int]) -> DraftMessage:
+    parts = tuple([_without_mark(part) if index in indices else part for index, part in enumerate(turn.parts)])
+    return DraftMessage(replace(turn.message, parts=parts), parts, turn.locations)
+
+
+def _without_mark(part: Part) -> Part:
+    return replace(part, cache=None) if isinstance(part, (Text, Media, ToolCall, ToolResult)) else part

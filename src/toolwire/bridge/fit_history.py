@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 from msgspec.structs import replace
 
 from ..ir.errors import EncodeError
 from ..ir.losses import Losses
-from ..ir.parts import Artefact, Extra, Media, MediaKind, Opaque, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
+from ..ir.parts import Artefact, Media, MediaKind, Opaque, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
 from ..ir.pointer import join
 from ..ir.request import Message, Request, Role
 from ..ir.text import dumps
@@ -21,11 +20,12 @@ from ..wire.media import guess_media_type, media_placeholder
 from ..wire.protocol import Wire
 from ..wire.structured_results import structured_as_text
 from .cache import fit_mark
+from .fit_assistant import finish_assistant, is_unlinked
 from .fit_ends import BLANK, fit_ends
 from .fit_system import ensure_user_message, fit_system
 from .fit_tools import wrap_freeform
 from .foreign import own_artefacts, report_extra
-from .history import DraftMessage, gather, merge_drafts, merge_open_calls, normalise, split_results
+from .history import DraftMessage, gather, merge_drafts, merge_open_calls, normalise
 from .ids import IdAllocator
 from .locations import PartLocation, location_pointer, message_index
 from .names import NameMap
@@ -47,8 +47,8 @@ def fit_history(
     losses: Losses,
     history_model: str | None = None,
     lifts: Mapping[str, Lowered] | None = None,
-) -> list[DraftMessage]:
-    """Return the conversation in a form that the target accepts."""
+) -> tuple[list[DraftMessage], int]:
+    """Return the conversation in a form that the target accepts, and the number of its cache marks."""
     _refuse_prefill(request, wire)
     fitter = _Fitter(request, wire, names, losses, history_model, lifts or {})
     can = wire.capabilities
@@ -58,12 +58,10 @@ def fit_history(
         turns = ensure_user_message(turns, request, wire, losses)
     turns = fit_system(turns, wire, losses)
     if can.one_message_a_turn:
-        turns = merge_drafts(turns)
+        turns = merge_drafts(turns, lone_results=can.lone_results)
     elif can.adjacent_results:
         turns = merge_open_calls(turns)
-    if can.lone_results:
-        turns = split_results(turns)
-    return turns if is_part else fit_ends(turns, can, losses)
+    return turns if is_part else fit_ends(turns, can, losses), fitter.marks
 
 
 def fit_results(results: tuple[ToolResult, ...], wire: Wire) -> tuple[Message, ...]:
@@ -133,15 +131,18 @@ class _Fitter:
         self._losses = losses
         self._ids = IdAllocator(wire.limits)
         self._pending_calls: dict[str, deque[ToolCall]] = {}  # by old id: fitted calls without a result yet
-        self._signs_calls = self._can.unsigned_call is not None
         self._deferred = DeferredMedia()
         self._role: Role = "user"  # of the current turn
         self._last: DraftMessage | None = None  # the last turn, which must not disappear
+        self._is_alone = False  # the conversation is one message
+        self.marks = 0  # the number of cache marks
+        self._following: dict[int, Part] = {}  # by identity: the part after each part of an assistant turn
 
     def fit_all(self, turns: list[DraftMessage]) -> list[DraftMessage]:
         """Fit all turns of a conversation."""
         fitted: list[DraftMessage] = []
         self._last = turns[-1] if turns else None
+        self._is_alone = len(turns) == 1
         for turn in turns:
             if self._deferred and turn.parts and type(turn.parts[0]) is not ToolResult:
                 fitted.append(self._deferred.take_message())
@@ -159,6 +160,8 @@ class _Fitter:
         parts: list[Part] = []
         locations: list[PartLocation] | None = None  # created when the first part is dropped
         changed = turn.parts is not message.parts
+        if not self._can.lone_reasoning and message.role == "assistant":
+            self._following = dict(zip(map(id, turn.parts), turn.parts[1:], strict=False))
         for part, location in zip(turn.parts, turn.locations, strict=True):
             fitted = _FITTERS[type(part)](self, part, location)
             if fitted is not part:
@@ -170,8 +173,8 @@ class _Fitter:
             if locations is not None:
                 locations.append(location)
         if message.role == "assistant":
-            changed = self._finish_assistant(turn, parts) or changed
-        elif not parts and turn.parts and turn is self._last:
+            changed = finish_assistant(turn, parts, self._wire, self._losses) or changed
+        elif not parts and turn.parts and turn is self._last and all(type(part) is Text for part in turn.parts):
             parts, locations, changed = [Text(BLANK)], [turn.locations[0]], True
             detail = f"nothing of the last message remains for the target; sent as {BLANK!r}"
             self._losses.add(location_pointer(turn.locations[0]), "blank text", "rewritten", detail)
@@ -211,8 +214,13 @@ class _Fitter:
         path = location_pointer(location)
         report_extra(part.extra, path, self._wire.name, self._losses)
         artefacts = self._own_artefacts(part.artefacts, path)
-        cache = fit_mark(part, "part", self._wire, path, self._losses)
+        cache = self._fit_mark(part, "part", path)
         return Text(part.text, cache, artefacts, part.extra) if part.text or artefacts else None
+
+    def _fit_mark(self, part: Text | Media | ToolCall | ToolResult, element: str, path: str) -> str | None:
+        mark = fit_mark(part, element, self._wire, path, self._losses)
+        self.marks += mark is not None
+        return mark
 
     def _own_artefacts(self, artefacts: tuple[Artefact, ...], path: str) -> tuple[Artefact, ...]:
         if not artefacts:
@@ -226,6 +234,10 @@ class _Fitter:
         native = self._wire.name in part.extra or f"{self._wire.name}~" in part.extra
         if not own and not (native and not part.artefacts):
             detail = "reasoning is sent back only to the provider and model that produced it"
+            self._losses.add(path, "reasoning", "dropped", detail)
+            return None
+        if self._following and is_unlinked(part, self._following.get(id(part)), self._wire.name):
+            detail = "the target accepts reasoning only together with the item that followed it, by its id"
             self._losses.add(path, "reasoning", "dropped", detail)
             return None
         report_extra(part.extra, path, self._wire.name, self._losses)
@@ -275,7 +287,7 @@ class _Fitter:
         """
         path = location_pointer(location)
         report_extra(call.extra, path, self._wire.name, self._losses)
-        cache = fit_mark(call, "call", self._wire, path, self._losses)
+        cache = self._fit_mark(call, "call", path)
         return replace(call, cache=cache, artefacts=self._own_artefacts(call.artefacts, path))
 
     def _fit_result(self, result: ToolResult, location: PartLocation) -> ToolResult:
@@ -298,7 +310,7 @@ class _Fitter:
             self._losses.add(f"{location_pointer(location)}/is_error", "is_error", "rewritten", detail, "info")
         cache = result.cache
         if cache is not None:
-            cache = fit_mark(result, "result", self._wire, location_pointer(location), self._losses)
+            cache = self._fit_mark(result, "result", location_pointer(location))
         pending_calls = self._pending_calls.get(result.call_id)
         if not pending_calls:  # only if results are fitted without their calls
             return replace(result, parts=parts, structured=structured, is_error=is_error, cache=cache)
@@ -372,7 +384,7 @@ class _Fitter:
             part = replace(part, media_type=guess_media_type(part.name))
         if part.cache is None:
             return part
-        return replace(part, cache=fit_mark(part, "part", self._wire, path, self._losses))
+        return replace(part, cache=self._fit_mark(part, "part", path))
 
     def _fit_opaque(self, part: Opaque, location: PartLocation) -> Opaque | Text | None:
         """Keep a block of this wire, send the summary of a compaction as text, and drop any other block."""
@@ -387,57 +399,12 @@ class _Fitter:
             self._losses.add(location_pointer(location), part.type, "rewritten", "the summary is sent as text", "info")
             return summary
         self._losses.add(location_pointer(location), part.type, "dropped", f"specific to {part.wire}", "error")
-        # a placeholder, so that the model knows that something is missing
-        return Text(f"[{part.type}: not available]") if self._role == "user" else None
+        # a placeholder, so that the model knows that something is missing; a conversation of nothing else is refused
+        return Text(f"[{part.type}: not available]") if self._role == "user" and not self._is_alone else None
 
     def _fit_refusal(self, part: Refusal, location: PartLocation) -> Refusal:
         report_extra(part.extra, location_pointer(location), self._wire.name, self._losses)
         return part
-
-    def _finish_assistant(self, turn: DraftMessage, parts: list[Part]) -> bool:
-        """Apply the rules that concern a whole assistant turn; return whether anything changed."""
-        changed = False
-        if self._signs_calls:
-            changed = self._sign_first_call(turn, parts)
-        while parts and not self._can.lone_reasoning and isinstance(parts[-1], Reasoning):
-            detail = "the target accepts reasoning only together with the output that it led to"
-            self._losses.add(location_pointer(turn.locations[0]), "reasoning", "dropped", detail)
-            parts.pop()
-            changed = True
-        if len(parts) < len(turn.parts) and _count_reasoning(parts) < _count_reasoning(turn.parts):
-            parts[:] = [_without_item_id(part, self._wire.name) for part in parts]
-            changed = True
-        return (not self._can.lone_reasoning and self._unlink_reasoning(parts)) or changed
-
-    def _unlink_reasoning(self, parts: list[Part]) -> bool:
-        """Remove the id of reasoning before an item without an id: with it, the provider requires the item's id too.
-
-        Recorded: "Item 'rs_…' of type 'reasoning' was provided without its required following item."
-        """
-        changed = False
-        for number, (part, following) in enumerate(pairwise(list(parts))):
-            if isinstance(part, Reasoning) and _item_id(part, self._wire.name):
-                if not isinstance(following, Opaque) and not _item_id(following, self._wire.name):
-                    parts[number] = _without_id(part, self._wire.name)
-                    changed = True
-        return changed
-
-    def _sign_first_call(self, turn: DraftMessage, parts: list[Part]) -> bool:
-        """Add the provider's placeholder signature to a turn whose first call is not signed; return whether it was added.
-
-        The model requires a signature with its calls, and calls of another provider have none.
-        """
-        number, call = next(((n, part) for n, part in enumerate(parts) if isinstance(part, ToolCall)), (0, None))
-        if call is None or call.artefacts:
-            return False
-        placeholder = Artefact(self._wire.provider, "thought_signature", self._can.unsigned_call or "")
-        first = next(
-            location for part, location in zip(turn.parts, turn.locations, strict=True) if type(part) is ToolCall
-        )
-        detail = "the call is not signed by its model; sent with the documented placeholder"
-        self._losses.add(f"{location_pointer(first)}/artefacts", "signature", "rewritten", detail, "info")
-        parts[number] = replace(call, artefacts=(placeholder,))
-        return True
 
 
 def _mark_error(parts: tuple[Text | Media | Opaque, ...]) -> tuple[Text | Media | Opaque, ...]:
@@ -456,30 +423,6 @@ def _content_kind(part: Media) -> MediaKind:
     if media_type.startswith("video/"):
         return "video"
     return "file" if media_type == "application/pdf" else part.kind
-
-
-def _count_reasoning(parts: Sequence[Part]) -> int:
-    return sum(1 for part in parts if type(part) is Reasoning)
-
-
-def _without_item_id(part: Part, wire: str) -> Part:
-    """Remove the id of an item whose reasoning was dropped, because the provider would expect the reasoning too."""
-    return part if type(part) is Reasoning else _without_id(part, wire)
-
-
-def _item_id(part: Part, wire: str) -> str | None:
-    extra: Extra = getattr(part, "extra", {})
-    found = extra.get(wire, {}).get("id") or extra.get(f"{wire}/item", {}).get("id")
-    return found if isinstance(found, str) else None
-
-
-def _without_id(part: Part, wire: str) -> Part:
-    for scope in (wire, f"{wire}/item"):
-        fields = getattr(part, "extra", {}).get(scope)
-        if fields and "id" in fields:
-            kept = {key: value for key, value in fields.items() if key != "id"}
-            part = replace(part, extra={**part.extra, scope: kept})  # type: ignore[union-attr]
-    return part
 
 
 _FITTERS: dict[type, Callable[[_Fitter, Any, PartLocation], Part | None]] = {

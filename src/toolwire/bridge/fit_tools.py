@@ -61,7 +61,7 @@ def _undefer(tool: Tool, index: int, losses: Losses) -> Tool:
     """Load a deferred tool at once, because without its provider's search tool the model cannot find it."""
     if not tool.deferred:
         return tool
-    detail = "the target has no tool search; the model sees the tool from the start"
+    detail = "no search tool of the target is declared; the model sees the tool from the start"
     losses.add(join("tools", index, "deferred"), "deferred loading", "dropped", detail, "info")
     return replace(tool, deferred=None)
 

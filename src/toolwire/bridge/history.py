@@ -9,9 +9,8 @@ second results. A history that is already valid is recognised in one pass and on
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import reduce
-from itertools import groupby
 
 from msgspec.structs import replace
 
@@ -22,7 +21,7 @@ from ..ir.request import Message
 from ..ir.text import dumps
 from .locations import PartLocation, location_pointer, message_locations
 
-__all__ = ["INTERRUPTED", "DraftMessage", "gather", "merge_drafts", "merge_open_calls", "normalise", "split_results"]
+__all__ = ["INTERRUPTED", "DraftMessage", "gather", "merge_drafts", "merge_open_calls", "normalise"]
 
 INTERRUPTED = "No result: the call was interrupted before it was answered."
 
@@ -81,12 +80,25 @@ def _draft_if_normal(messages: tuple[Message, ...]) -> list[DraftMessage] | None
     return turns if answered == len(calls) else None
 
 
-def merge_drafts(turns: list[DraftMessage]) -> list[DraftMessage]:
-    """Merge adjacent messages of one role."""
+def merge_drafts(turns: list[DraftMessage], *, lone_results: bool = False) -> list[DraftMessage]:
+    """Merge adjacent messages of one role; with `lone_results`, results and other parts are not merged."""
     merged: list[DraftMessage] = []
-    for group in _same_role_groups(turns):
-        is_single = len(group) == 1 or group[0].message.role not in ("user", "assistant")
-        merged += group if is_single else [_merge_group(group)]
+    if lone_results:
+        turns = _split_results(turns)
+    start, count = 0, len(turns)
+    while start < count:
+        first, stop = turns[start], start + 1
+        role = first.message.role
+        while stop < count and turns[stop].message.role == role:
+            if lone_results and _begins_with_result(turns[stop]) is not _begins_with_result(first):
+                break
+            stop += 1
+        if stop == start + 1:
+            merged.append(first)
+        else:
+            group = turns[start:stop]
+            merged += [_merge_group(group)] if role in ("user", "assistant") else group
+        start = stop
     return merged
 
 
@@ -96,33 +108,38 @@ def merge_open_calls(turns: list[DraftMessage]) -> list[DraftMessage]:
     Their results follow the last of them, but must directly follow the message with the calls.
     """
     merged: list[DraftMessage] = []
-    for group in _same_role_groups(turns):
-        first = next((index for index, turn in enumerate(group) if _has_call(turn)), len(group))
-        merged += group[:first]
-        if first < len(group):
-            merged.append(_merge_group(group[first:]) if first + 1 < len(group) else group[first])
+    open_group: list[DraftMessage] = []  # an assistant message with calls, and the assistant messages after it
+    for turn in turns:
+        is_assistant = turn.message.role == "assistant"
+        if open_group and not is_assistant:
+            merged.append(open_group[0] if len(open_group) == 1 else _merge_group(open_group))
+            open_group = []
+        if is_assistant and (open_group or any(type(part) is ToolCall for part in turn.parts)):
+            open_group.append(turn)
+        else:
+            merged.append(turn)
+    if open_group:
+        merged.append(open_group[0] if len(open_group) == 1 else _merge_group(open_group))
     return merged
 
 
-def split_results(turns: list[DraftMessage]) -> list[DraftMessage]:
+def _split_results(turns: list[DraftMessage]) -> list[DraftMessage]:
     """Put the results of a message into a message of their own."""
     split: list[DraftMessage] = []
     for turn in turns:
-        count = next((index for index, part in enumerate(turn.parts) if type(part) is not ToolResult), 0)
-        if not count:
+        if not _begins_with_result(turn) or type(turn.parts[-1]) is ToolResult:
             split.append(turn)
             continue
-        message = turn.message
-        for parts, locations in (
-            (turn.parts[:count], turn.locations[:count]),
-            (turn.parts[count:], turn.locations[count:]),
-        ):
-            split.append(DraftMessage(Message(message.role, tuple(parts), message.extra), parts, locations))
+        message, parts, locations = turn.message, turn.parts, turn.locations
+        count = next(index for index, part in enumerate(parts) if type(part) is not ToolResult)
+        for half in (slice(0, count), slice(count, None)):
+            halved = Message(message.role, tuple(parts[half]), message.extra)
+            split.append(DraftMessage(halved, parts[half], locations[half]))
     return split
 
 
-def _same_role_groups(turns: list[DraftMessage]) -> Iterator[list[DraftMessage]]:
-    return (list(group) for _, group in groupby(turns, lambda turn: turn.message.role))
+def _begins_with_result(turn: DraftMessage) -> bool:
+    return bool(turn.parts) and type(turn.parts[0]) is ToolResult
 
 
 def _merge_group(group: list[DraftMessage]) -> DraftMessage:
@@ -131,10 +148,6 @@ def _merge_group(group: list[DraftMessage]) -> DraftMessage:
     extra: Extra = reduce(merge_extra, extras) if extras else {}
     locations = [location for turn in group for location in turn.locations]
     return DraftMessage(Message(group[0].message.role, parts, extra), parts, locations)
-
-
-def _has_call(turn: DraftMessage) -> bool:
-    return turn.message.role == "assistant" and any(type(part) is ToolCall for part in turn.parts)
 
 
 def _strip_form(extra: Extra) -> Extra:

@@ -129,8 +129,8 @@ def prepare(
     if choice is not None and choice.mode == "validated" and not can.strict:
         tools = [replace(tool, strict=None) if tool.strict else tool for tool in tools]
     reasoning = fit_reasoning(request, wire, model, losses, has_tools=bool(tools))
-    turns = fit_history(request, wire, names, losses, history_model, lifts)
-    tools = limit_marks(turns, tools, wire.limits.cache_marks, losses)
+    turns, marks = fit_history(request, wire, names, losses, history_model, lifts)
+    tools = limit_marks(turns, tools, wire.limits.cache_marks, marks, losses)
     reasoning = require_thinking_before_calls(reasoning, turns, model, losses)
     reasoning = drop_thinking_for_prefill(reasoning, turns, wire, losses)
     if answer.instructions is not None:

@@ -39,9 +39,9 @@ class ContentCache(Generic[CachedParameters, Cached]):
 
     def __call__(self, *arguments: CachedParameters.args, **options: CachedParameters.kwargs) -> Cached:
         """Return the cached result, or call the function."""
-        young = self._young
-        if arguments in young:
-            return young[arguments]
+        found = self._young.get(arguments)
+        if found is not None:  # None is not cached
+            return found
         result = self._old[arguments] if arguments in self._old else self.uncached(*arguments, **options)
         size = _OVERHEAD + len(arguments[0])  # type: ignore[arg-type]
         if size <= self._max_bytes // 8:

@@ -67,10 +67,11 @@ class Lowered:
 
 def lower(schema: JSON, into: str | Dialect) -> Lowered:
     """Lower `schema` to the dialect. Results are cached by content and shared, so do not modify them."""
-    row = dialect(into) if isinstance(into, str) else into
-    if row is not DIALECTS.get(row.name) and row is not OUTPUT_DIALECTS.get(row.name):
-        return _lower(schema, row, lambda: parse_schema(schema, output=row.output))
-    return lower_all(schema, [row.name])[0]
+    if isinstance(into, str):
+        return lower_all(schema, (into,))[0]
+    if into is not DIALECTS.get(into.name) and into is not OUTPUT_DIALECTS.get(into.name):
+        return _lower(schema, into, lambda: parse_schema(schema, output=into.output))
+    return lower_all(schema, (into.name,))[0]
 
 
 def lower_all(schema: JSON, names: Sequence[str]) -> list[Lowered]:

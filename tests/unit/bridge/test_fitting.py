@@ -343,7 +343,12 @@ def test_signed_reasoning_is_not_sent_to_another_model(source):
             "model": "one",
             "input": [
                 {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "SIG"},
-                {"role": "assistant", "content": "a"},
+                {
+                    "type": "message",
+                    "id": "msg_1",
+                    "role": "assistant",
+                    "content": [{"type": "output_text", "text": "a"}],
+                },
                 {"role": "user", "content": "b"},
             ],
         },

@@ -166,12 +166,11 @@ def test_only_the_last_four_cache_marks_reach_anthropic():
     assert len(dropped) == 3
 
 
-def test_reasoning_loses_its_id_if_the_next_item_has_none():
+def test_reasoning_is_dropped_if_the_next_item_has_no_id():
     reasoning = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}
     items = [{"role": "user", "content": "hi"}, reasoning, {"role": "assistant", "content": "hello"}, {"role": "user", "content": "?"}]  # fmt: skip
     sent = translate({"model": "gpt-5", "input": items}, source="openai_responses", target="openai_responses", model="gpt-5").body  # fmt: skip
-    assert "id" not in sent["input"][1]
-    assert sent["input"][1]["encrypted_content"] == "x"
+    assert [item.get("type", "message") for item in sent["input"]] == ["message"] * 3
     items[2] = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [{"type": "output_text", "text": "hello", "annotations": []}]}  # fmt: skip
     sent = translate({"model": "gpt-5", "input": items}, source="openai_responses", target="openai_responses", model="gpt-5").body  # fmt: skip
     assert sent["input"][1]["id"] == "rs_1"
@@ -185,10 +184,13 @@ def test_turn_of_which_nothing_can_be_written_is_left_out_on_chat():
 
 
 def test_foreign_part_of_a_user_message_leaves_a_placeholder():
-    body = chat({"role": "user", "content": [{"type": "hologram", "data": "x"}]})
+    shown = {"role": "user", "content": [{"type": "hologram", "data": "x"}]}
+    body = chat({"role": "user", "content": "hi"}, {"role": "assistant", "content": "Show me."}, shown)
     translation = translate(body, source="openai_chat", target="anthropic")
-    assert translation.body["messages"] == [{"role": "user", "content": "[hologram: not available]"}]
-    assert [(loss.path, loss.severity) for loss in translation.losses if loss.concept == "hologram"] == [("/messages/0/content/0", "error")]  # fmt: skip
+    assert translation.body["messages"][-1] == {"role": "user", "content": "[hologram: not available]"}
+    assert [(loss.path, loss.severity) for loss in translation.losses if loss.concept == "hologram"] == [("/messages/2/content/0", "error")]  # fmt: skip
+    with pytest.raises(EncodeError, match="no message to answer"):
+        translate(chat(shown), source="openai_chat", target="anthropic")
 
 
 @pytest.mark.parametrize("address", ["https://example.com/a.pdf", "data:application/pdf;base64,JVBERi0="])

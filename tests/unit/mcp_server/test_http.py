@@ -311,3 +311,14 @@ def test_exceptions_of_resources_stay_in_the_log(caplog):
     assert "hunter2" not in text
     [error_id] = re.findall(r"internal error ([0-9a-f]{8})", text)
     assert any(error_id in record.getMessage() and record.exc_info for record in caplog.records)
+
+
+@pytest.mark.finding("Z11")
+def test_message_with_too_many_values_is_refused():
+    async def main():
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"x": [1] * 200_000}}
+        return await Request(HttpApp(Server(refuse)), body).run()
+
+    request = asyncio.run(main())
+    assert request.sent[0]["status"] == 413
+    assert b"200,005 JSON values; the limit is 100,000" in request.sent[1]["body"]

@@ -9,6 +9,7 @@ from toolwire.ir import ConfigError
 from toolwire.ir.text import dumps
 from toolwire.schema import repair_arguments
 from toolwire.schema.repair import POLICIES, RepairStep
+from work_counter import count_work
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors/repair/corruptions.json").read_text(encoding="utf-8"))
 SCHEMAS, CORRUPTIONS = VECTORS["schemas"], VECTORS["corruptions"]
@@ -239,3 +240,17 @@ def test_repair_of_nested_unions_terminates():
 def test_unknown_policy_is_rejected():
     with pytest.raises(ConfigError, match="lenient"):
         repair_arguments("{}", {}, policy="lenient")
+
+
+@pytest.mark.finding("Z11")
+def test_arguments_with_many_values_are_validated_and_not_repaired():
+    """Coercing 250,000 values, which fit into 1 MB, took seconds."""
+    schema = {"type": "object", "properties": {"x": {"type": "array", "items": {"type": "integer"}}}}
+    few, many = {"x": ["1"] * 4_000}, {"x": ["1"] * 250_000}
+    assert repair_arguments(few, schema, policy="aggressive").arguments == {"x": [1] * 4_000}
+    found = repair_arguments(many, schema, policy="aggressive")
+    assert found.arguments is None and found.problems
+    few_steps, many_steps = (
+        count_work(lambda: repair_arguments(given, schema, policy="aggressive")) for given in (few, many)
+    )
+    assert many_steps < few_steps * 10

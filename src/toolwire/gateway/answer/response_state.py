@@ -86,8 +86,9 @@ class ResponseState:
             raise ResponseStateError("background responses are not supported", pointer="/background", hint=hint)
         previous_id, conversation_id = _read_references(document)
         stores = self.keeps_turns and document.get("store") is not False
+        digits = new_digits() if self.keeps_turns else ""
         turn = ResponseTurn(
-            access, new_digits(), stores, self._row.max_turn_bytes, request_bytes, previous_id, conversation_id
+            access, digits, stores, self._row.max_turn_bytes, request_bytes, previous_id, conversation_id
         )
         turn.has_instructions = bool(document.get("instructions"))
         if not self.keeps_turns:

@@ -7,6 +7,7 @@ it changed stays changed. Everything else, and the order, comes from the stored 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from itertools import groupby
@@ -118,22 +119,22 @@ def _split_at_turns(
     parts: list[Part], known: Mapping[str, StoredTurn]
 ) -> Iterator[tuple[StoredTurn | None, list[Part]]]:
     """Split the parts of adjacent messages into turns; a segment ends where the first call of the next turn comes."""
-    starts: list[tuple[int, StoredTurn]] = []
+    starts: list[tuple[int, StoredTurn]] = []  # where the calls before the turn end, and the turn
+    end_of_calls = 0
     for index, part in enumerate(parts):
         if isinstance(part, ToolCall):
             turn = known.get(_client_key(part))
             if turn is not None and turn.calls and _is_same_call(part, turn.calls[0]):
-                starts.append((index, turn))
+                starts.append((end_of_calls, turn))
+            end_of_calls = index + 1
     if not starts:
         has_calls = any(isinstance(part, ToolCall) for part in parts)
         yield (None if has_calls else known.get(_text_key(_joined_text(parts)))), parts
         return
     begin = 0
     for number, (_, turn) in enumerate(starts):
-        if number + 1 == len(starts):
-            end = len(parts)
-        else:  # text and reasoning before the next turn's first call belong to that turn
-            end = 1 + max(i for i, part in enumerate(parts[: starts[number + 1][0]]) if isinstance(part, ToolCall))
+        # text and reasoning before the next turn's first call belong to that turn
+        end = len(parts) if number + 1 == len(starts) else starts[number + 1][0]
         yield turn, parts[begin:end]
         begin = end
 
@@ -142,7 +143,7 @@ def _merge(turn: StoredTurn, segment: list[Part]) -> list[Part]:
     """Return the stored parts with the client's changes; the same list if the client returned everything in order."""
     if _outline(segment) == _outline(turn.parts):
         return segment
-    client_calls = [part for part in segment if isinstance(part, ToolCall)]
+    client_calls = _ClientCalls(segment)
     client_text = [part for part in segment if isinstance(part, Text) and part.text.strip()]
     keeps_text = not client_text or _squeeze(_joined_text(segment)) == _squeeze(turn.text)
     pending_text: list[Part] = [] if keeps_text else list(client_text)
@@ -157,15 +158,33 @@ def _merge(turn: StoredTurn, segment: list[Part]) -> list[Part]:
         elif isinstance(part, ToolCall) and part.id not in turn.hidden:
             merged += pending_text
             pending_text = []
-            found = next((call for call in client_calls if _may_be_call(call, part)), None)
+            found = client_calls.take(part)
             if found is not None:
-                client_calls.remove(found)
                 is_same = _is_same_call(found, part)
                 merged.append(replace(part, id=found.id, cache=found.cache) if is_same else found)
         else:
             merged.append(part)
     others = [part for part in segment if isinstance(part, (Media, Refusal))]
-    return _with_cache_mark([*merged, *pending_text, *others, *client_calls], client_text if keeps_text else [])
+    rest = client_calls.rest()
+    return _with_cache_mark([*merged, *pending_text, *others, *rest], client_text if keeps_text else [])
+
+
+class _ClientCalls:
+    """The calls of the client's copy, by id, or by content if they have none."""
+
+    def __init__(self, parts: list[Part]) -> None:
+        self._by_key: dict[str, deque[ToolCall]] = {}
+        for part in parts:
+            if isinstance(part, ToolCall):
+                self._by_key.setdefault(_client_key(part), deque()).append(part)
+
+    def take(self, stored: ToolCall) -> ToolCall | None:
+        """Return the client's copy of a stored call, which is then no longer in the rest."""
+        calls = self._by_key.get(stored.id) or self._by_key.get(_call_key(stored))
+        return calls.popleft() if calls else None
+
+    def rest(self) -> list[ToolCall]:
+        return [call for calls in self._by_key.values() for call in calls]
 
 
 def _with_cache_mark(parts: list[Part], client_text: list[Text]) -> list[Part]:
@@ -211,10 +230,6 @@ def _joined_text(parts: list[Part]) -> str:
 def _squeeze(text: str) -> str:
     """Remove all whitespace: clients join and trim the text of a turn in different ways."""
     return "".join(text.split())
-
-
-def _may_be_call(client_call: ToolCall, stored: ToolCall) -> bool:
-    return client_call.id == stored.id if client_call.id else _is_same_call(client_call, stored)
 
 
 def _is_same_call(client_call: ToolCall, stored: ToolCall) -> bool:

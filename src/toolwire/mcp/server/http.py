@@ -15,8 +15,10 @@ from collections.abc import Mapping
 
 from ...asgi.access import AccessDenied, Guard
 from ...asgi.disconnect import DisconnectWatch
+from ...asgi.offload import LARGE, Offload
 from ...asgi.request import SLOW_CLIENT, parse_headers, read_request_body
 from ...asgi.types import Receive, Scope, Send
+from ...stream.values import count_values
 from ...wire.mcp.versions import HANDSHAKE
 from ..protocol.errors import INVALID_PARAMS, INVALID_REQUEST, RpcError
 from ..protocol.headers import SESSION, VERSION, check_headers
@@ -30,6 +32,7 @@ from .sessions import HttpSession, HttpSessions
 
 __all__ = ["Guard", "HttpApp"]
 
+_MAX_VALUES = 100_000  # of a message
 _ALLOW: Headers = ((b"allow", b"POST, GET, DELETE"),)
 
 
@@ -53,6 +56,7 @@ class HttpApp:
         self._path = path
         self._guard = guard or Guard()
         self._limit = limit
+        self._offload = Offload()
         self._sessions = HttpSessions(server)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -120,11 +124,19 @@ class HttpApp:
         if is_batch(body) and SESSION in headers:
             await reply.send_batch(await self._sessions.find(headers[SESSION], principal).handle(body))
             return
-        message = read(body, limit=self._limit)
+        message = await self._parse(body, principal)
         if _is_stateless(message, headers):
             await self._handle_stateless(message, headers, principal, DisconnectWatch(receive), reply)
         else:
             await self._handle_handshake(message, headers, principal, receive, reply)
+
+    async def _parse(self, body: bytes, principal: str) -> RpcMessage:
+        """Parse a message, a large one in a thread. Many values would keep the server from its other clients."""
+        if len(body) > LARGE:
+            values = await self._offload.run(principal, len(body), count_values, body)
+            if values > _MAX_VALUES:
+                raise AccessDenied(413, f"message has {values:,} JSON values; the limit is {_MAX_VALUES:,}")
+        return await self._offload.run(principal, len(body), read, body, limit=self._limit)
 
     async def _handle_stateless(
         self,

@@ -35,6 +35,7 @@ __all__ = ["PROVIDER", "read_part", "read_signature", "report_foreign", "write_p
 
 PROVIDER = "google"
 _FORM = "gemini~"
+_FOREIGN = "it belongs to another provider"
 _CALL = "gemini/functionCall"
 _RESULT = "gemini/functionResponse"
 _DATA = "gemini/data"
@@ -276,7 +277,8 @@ def _add_signature(
     for artefact in artefacts:
         if artefact.provider == PROVIDER:
             out["thoughtSignature"] = artefact.data
-    report_foreign(artefacts, losses, path)
+        else:
+            losses.add(f"{path}/artefacts", "artefact", "dropped", _FOREIGN)
     if cache is not None:
         losses.add(f"{path}/cache", "cache", "dropped", "Gemini has no cache marks", "info")
     return out
@@ -284,7 +286,7 @@ def _add_signature(
 
 def report_foreign(artefacts: tuple[Artefact, ...], losses: Losses, path: str) -> None:
     if any(artefact.provider != PROVIDER for artefact in artefacts):
-        losses.add(f"{path}/artefacts", "artefact", "dropped", "it belongs to another provider")
+        losses.add(f"{path}/artefacts", "artefact", "dropped", _FOREIGN)
 
 
 def _write_call(call: ToolCall, losses: Losses, path: str) -> Object:

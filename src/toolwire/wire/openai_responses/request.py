@@ -184,6 +184,8 @@ def encode_request(request: Request) -> Encoded:
     if request.parallel is not None:
         out["parallel_tool_calls"] = request.parallel
     write_params(request.params, _KEYS, out, NAME, losses)
+    if request.params.logprobs is False:
+        losses.add(join("params", "logprobs"), "logprobs", "dropped", "it is the default on Responses", "info")
     restore_spelling(out, request.extra.get(_FORM, {}))
     if request.params.store is None and ":store" not in request.extra.get(_FORM, {}):
         out["store"] = False  # the default is true on this wire, and only here
