@@ -309,7 +309,7 @@ class Gateway:
         request_log = RequestLog(choose_request_id(http_exchange), time.time(), ingress.wire)
         with self._track_request(http_exchange, request_log) as memory:
             try:
-                self._origin_policy.check(scope["headers"], scope["http_version"])
+                self._origin_policy.check(scope["headers"], scope.get("http_version", "1.1"))
                 route = self._find_route(http_exchange)
                 ingress, request_log.ingress, request_log.action = route.ingress, route.ingress.wire, route.action
                 await self._handle(http_exchange, route, request_log, memory)
