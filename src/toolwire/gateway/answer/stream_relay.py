@@ -22,7 +22,7 @@ _FEW_LINES = 600  # an event of a provider has two to four lines
 
 
 class StreamRelay:
-    """Reads a reply in pieces, and feeds them to a stream. What it keeps of the answer counts as memory in use."""
+    """Reads a reply in pieces, and feeds them to a stream. The kept part of the answer counts as memory in use."""
 
     def __init__(
         self,
