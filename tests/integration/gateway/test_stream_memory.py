@@ -6,6 +6,7 @@ import json
 
 import pytest
 from gateway.hostile import (
+    REQUEST,
     WEATHER,
     ask,
     body_of,
@@ -19,6 +20,7 @@ from gateway.hostile import (
 )
 from gateway.serving import WIRES
 
+from toolwire import Request, Runner
 from toolwire.ir.events import StreamFault
 from toolwire.testing import RawReply, Recorded
 from toolwire.wire import get
@@ -131,3 +133,22 @@ async def test_wide_characters_in_a_stream_count_more():
     async with gateway_to(*replies, document=LIMITS) as (gateway, _):
         assert fault_in(await ask(gateway, "openai_responses", stream=True), "openai_responses") is None
         assert fault_in(await ask(gateway, "openai_responses", stream=True), "openai_responses") is not None
+
+
+@pytest.mark.finding("Z10")
+@run
+async def test_call_of_a_gateway_tool_counts_although_the_client_does_not_get_it():
+    """Text after it is sent to the client; the call is kept until the turn ends."""
+
+    def get_weather(city: str) -> str:
+        """The weather."""
+        return "rain"
+
+    calls = call_stream(MEGABYTE, ended=True).body
+    end = calls.index(chat_chunk({}, "tool_calls"))
+    body = calls[:end].replace(b"\n\n", b"\n\n" + chat_chunk({"content": "."})) + calls[end:]
+    reply = RawReply(body, headers=STREAM)
+    async with gateway_to(reply, document=LIMITS, runners={"*": Runner(get_weather)}) as (gateway, provider):
+        answer = await ask(gateway, "anthropic", Request(messages=REQUEST.messages), stream=True)
+        assert fault_in(answer, "anthropic") is not None and len(provider.heard) == 1
+        await until(lambda: used(gateway) == 0)
