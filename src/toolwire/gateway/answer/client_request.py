@@ -124,7 +124,8 @@ class ClientRequest:
     @property
     def work_size(self) -> int:
         """The size of the work for it, with its stored conversation: large for many values, and small for text."""
-        return self.own_work if self.turn is None else self.own_work + self.turn.chain_bytes
+        turn = self.turn
+        return self.own_work if turn is None else self.own_work + turn.chain_bytes + turn.found_bytes
 
     @property
     def wants_store(self) -> bool:

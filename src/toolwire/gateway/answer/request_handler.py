@@ -41,9 +41,11 @@ from .downstream import ArrayFrames, Downstream
 from .gateway_tools import GatewayTools
 from .known_tools import KnownTools
 from .outbound import OutboundRequest, PassThroughRequest, make_outbound
+from .response_records import WIRE
 from .response_state import ResponseState
 from .restore_turns import find_turn_keys, restore_turns, turn_is_incomplete, turn_keys, turn_origin
 from .routing import Router, Target, select_capable_targets
+from .stream_memory import StreamMemory
 from .stream_relay import StreamRelay
 from .streams import Stream
 from .upstream_reply import open_reply
@@ -450,7 +452,9 @@ class RequestHandler:
         """Relay the upstream's stream except its end. Return a fault if it failed before the first output."""
         down.headers["x-toolwire-losses"] = str(len(out.losses))
         remaining = self._dependencies.limits.answer
-        relay = StreamRelay(reply, stream, self._offload, self._memory, extra_work=self._extra_work)
+        repeats_answer = self._client_request.wire.name == WIRE and not isinstance(out, PassThroughRequest)
+        memory = StreamMemory(self._memory, repeats_answer=repeats_answer)
+        relay = StreamRelay(reply, stream, self._offload, memory, extra_work=self._extra_work)
         while not _is_finished(stream):
             try:
                 data = await relay.read()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...asgi.offload import ClientOffload
-from ..shared.memory_bound import MemoryReservation
+from ..shared.memory_bound import MemoryReservation, parsed_size
 from ..shared.response_store import ResponseStore
 from .document_limits import admit_document
 from .response_records import ConversationEntry, ResponseStateError, TurnEntry, UpstreamPin, decode_entry
@@ -69,6 +69,19 @@ class StateAccess:
             self.check_bytes(size, "/input")
             entries.update(await self.offload.run(size, _decode_entries, loaded))
         return entries, size
+
+    def admit_items(self, size: int, values: int, copies: int) -> None:
+        """Reserve the memory for stored items that are repeated in a request, before it is built.
+
+        `size` and `values` are those of all repetitions; `copies` is the result of `text_copies`.
+        """
+        self.check_bytes(size, "/input")
+        if values > self._max_values:
+            message = (
+                f"the items that the input refers to have {values:,} JSON values; the limit is {self._max_values:,}"
+            )
+            raise ResponseStateError(message, pointer="/input", hint="refer to fewer items", status=413)
+        self._memory.add(size + parsed_size(size, values, copies))
 
     def check_bytes(self, size: int, pointer: str) -> None:
         """Refuse a stored conversation that is larger than a request may be."""

@@ -11,7 +11,7 @@ import asyncio
 
 from ...asgi.offload import LARGE, ClientOffload
 from ...net.http import Reply
-from ..shared.memory_bound import MemoryReservation
+from .stream_memory import StreamMemory
 from .streams import Stream
 
 __all__ = ["PIECE", "StreamRelay"]
@@ -22,14 +22,14 @@ _FEW_LINES = 600  # an event of a provider has two to four lines
 
 
 class StreamRelay:
-    """Reads a reply in pieces, and feeds them to a stream. Bytes of an incomplete event count as memory in use."""
+    """Reads a reply in pieces, and feeds them to a stream. The kept part of the answer counts as memory in use."""
 
     def __init__(
         self,
         reply: Reply,
         stream: Stream,
         offload: ClientOffload,
-        memory: MemoryReservation,
+        memory: StreamMemory,
         *,
         extra_work: int = 0,
     ) -> None:
@@ -61,8 +61,7 @@ class StreamRelay:
     async def feed(self, piece: bytes) -> bytes:
         """Convert a piece to output for the client."""
         held = self._held + len(piece)
-        if held > PIECE:
-            self._memory.add(held - max(self._held, PIECE))
+        self._memory.grow(piece, held, self._stream.content_bytes)
         self._held = held
         output = await self._offload.run(held + self._extra_work, self._stream.feed, piece)
         if output:
@@ -77,7 +76,7 @@ class StreamRelay:
             self._free_held()
 
     def _free_held(self) -> None:
-        self._memory.subtract(max(0, self._held - PIECE))
+        self._memory.shrink(self._stream.content_bytes)
         self._held = 0
 
 
