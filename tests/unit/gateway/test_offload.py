@@ -55,6 +55,56 @@ def test_clients_take_turns():
 
 
 @pytest.mark.finding("Z11")
+@pytest.mark.parametrize(("threads", "share"), [(1, 1), (2, 1), (3, 1), (4, 2), (5, 2)])
+def test_one_client_has_at_most_half_of_the_threads(threads, share):
+    """Its further calls wait, although threads are free; another client is served at once."""
+
+    async def main():
+        offload, gate, started = Offload(threads), threading.Event(), []
+
+        def work(number):
+            started.append(number)
+            gate.wait()
+
+        calls = [asyncio.ensure_future(offload.run("a", LARGE + 1, work, number)) for number in range(6)]
+        await until(lambda: len(started) == share)
+        if threads > 1:
+            for _ in range(3):
+                assert await offload.run("b", LARGE + 1, lambda: "served") == "served"
+        assert started == list(range(share))
+        gate.set()
+        await asyncio.gather(*calls)
+        assert sorted(started) == list(range(6))
+
+    asyncio.run(main())
+
+
+@pytest.mark.finding("Z11")
+def test_threads_of_cancelled_calls_are_free_again():
+    """A client whose calls were cancelled, waiting or running, has its whole share again."""
+
+    async def main():
+        offload, gate, started = Offload(), threading.Event(), []
+
+        def work(number):
+            started.append(number)
+            gate.wait()
+
+        calls = [asyncio.ensure_future(offload.run("a", LARGE + 1, work, number)) for number in range(5)]
+        await until(lambda: len(started) == 2)
+        for call in calls:
+            call.cancel()
+        gate.set()
+        await asyncio.wait(calls)
+        assert started == [0, 1]
+        both = threading.Barrier(2)
+        again = [offload.run("a", LARGE + 1, both.wait, 10) for _ in range(2)]
+        assert sorted(await asyncio.gather(*again)) == [0, 1]
+
+    asyncio.run(main())
+
+
+@pytest.mark.finding("Z11")
 def test_cancelled_call_ends_with_its_thread():
     """Otherwise the thread would still use memory that no longer counts as used."""
     events = []
