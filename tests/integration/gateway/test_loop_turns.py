@@ -19,6 +19,8 @@ from gateway.hostile import TEXT_ANSWER, ask, body_of, expect_error, gateway_to,
 from gateway.serving import serving, upstream_rows
 
 from toolwire import Message, Request, Response, Text, Tool, ToolCall
+from toolwire.bridge import repair
+from toolwire.gateway.answer.answer_stats import AnswerStats
 from toolwire.ir.response import Stop, Usage
 from toolwire.ir.text import to_bytes
 from toolwire.net import endpoint_request
@@ -243,6 +245,54 @@ async def test_only_the_first_request_with_new_tools_needs_a_thread(monkeypatch)
             body = tool_request(schema).replace(b'"model":"m"', b'"model":"anthropic/m"')
             assert (await post(gateway, path_of("openai_chat"), body)).status == 200
     assert threads[0] != threading.get_ident() == threads[1]
+
+
+def note_threads(monkeypatch, owner, name):
+    """The threads in which a function is called from now on; True for that of the event loop."""
+    on_loop, function, loop_thread = [], getattr(owner, name), threading.get_ident()
+
+    def call(*args, **options):
+        on_loop.append(threading.get_ident() == loop_thread)
+        return function(*args, **options)
+
+    monkeypatch.setattr(owner, name, call)
+    return on_loop
+
+
+@pytest.mark.finding("Z11")
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("emulate", [{}, {"emulate": "hermes"}], ids=["native", "emulated"])
+@run
+async def test_calls_are_repaired_in_a_thread(monkeypatch, stream, emulate):
+    """Even a schema of a few bytes may take long to compile."""
+    on_loop = note_threads(monkeypatch, repair, "repair_arguments")
+    models = {"m": {"upstream": "openai_chat", "repair": "safe", **emulate}}
+    text = '<tool_call>{"name": "t0", "arguments": {"city": "x"}}</tool_call>'
+    said = Response(parts=(Text(text),), stop=Stop("stop"), usage=Usage(1, 1)) if emulate else CALL
+    schema = record(city={"type": "string", "pattern": "^(a{1,30}){1,30}$"})
+    request = Request(messages=(Message("user", (Text("hi"),)),), tools=(Tool("t0", "", schema),))
+    async with gateway_to(said, document={"models": models}) as (gateway, _):
+        body = body_of("anthropic", request, "m", stream=stream)
+        assert (await post(gateway, path_of("anthropic"), body)).status == 200
+    assert on_loop and not any(on_loop)
+
+
+@pytest.mark.finding("Z11")
+@pytest.mark.parametrize("front", ["anthropic", "openai_chat", "openai_responses"])
+@run
+async def test_large_streamed_calls_end_in_a_thread(monkeypatch, front):
+    """Its fragments are small, but its last piece makes all arguments be parsed and encoded."""
+    fragments = ["[", *["{},{}," * 1_000] * 40, "{}]"]
+    deltas = [{"tool_calls": [{"index": 0, "function": {"arguments": one}}]} for one in ('{"x":', *fragments, "}")]
+    start = {"tool_calls": [{"index": 0, "id": "c", "type": "function", "function": {"name": "f", "arguments": ""}}]}
+    choices = [{"index": 0, "delta": delta, "finish_reason": None} for delta in (start, *deltas)]
+    choices.append({"index": 0, "delta": {}, "finish_reason": "tool_calls"})
+    events = [b"data: " + json.dumps({"choices": [choice]}).encode() + b"\n\n" for choice in choices]
+    reply = RawReply(b"".join(events) + b"data: [DONE]\n\n", headers=STREAM)
+    on_loop = note_threads(monkeypatch, AnswerStats, "add_event")
+    async with gateway_to_bytes(reply) as gateway:
+        assert (await post(gateway, path_of(front), body_of(front, stream=True))).status == 200
+    assert on_loop[0] and not any(on_loop[-3:])
 
 
 @pytest.mark.finding("Z11")

@@ -6,8 +6,10 @@ import threading
 import pytest
 
 from toolwire.asgi.offload import LARGE, ClientOffload, Offload
+from toolwire.gateway.answer.answer_stats import AnswerStats
 from toolwire.gateway.answer.stream_relay import PIECE, StreamRelay
 from toolwire.gateway.shared.memory_bound import MemoryBound, MemoryReservation
+from toolwire.ir.events import CallDelta, CallEnd, CallStart
 from toolwire.stream.values import count_values
 from waiting import until
 
@@ -164,8 +166,9 @@ class CollectingStream:
         return self.pending
 
 
-def relay(*chunks, limit=2**30):
+def relay(*chunks, limit=2**30, stream=None, **options):
     """The pieces that were fed, the loop turns meanwhile, the stream and the memory."""
+    stream = stream or CollectingStream()
 
     async def main():
         turns = 0
@@ -178,8 +181,12 @@ def relay(*chunks, limit=2**30):
 
         ticking = asyncio.ensure_future(tick())
         bound = MemoryBound(limit)
-        memory, stream = MemoryReservation(bound), CollectingStream()
-        relay, pieces, used = StreamRelay(ChunkedReply(*chunks), stream, ClientOffload(Offload(), "a"), memory), [], []
+        memory = MemoryReservation(bound)
+        stream.stats = AnswerStats()
+        relay = StreamRelay(
+            ChunkedReply(*chunks), stream, ClientOffload(Offload(), "a"), memory, stream.stats, **options
+        )
+        pieces, used = [], []
         while piece := await relay.read():
             await relay.feed(piece)
             pieces.append(piece)
@@ -214,6 +221,39 @@ def test_large_event_is_decoded_in_a_thread_and_counted():
     assert stream.threads[0] == threading.get_ident() != stream.threads[-1]
     assert max(used) == LARGE and used[-1] == 0
     assert len(pieces) == LARGE // PIECE + 2
+
+
+class CallStream(CollectingStream):
+    """Each line is a call, whose arguments are its bytes; its line break ends it."""
+
+    def feed(self, data):
+        for line in data.splitlines(keepends=True):
+            key = self.stats.ended_calls
+            if len(self.stats.calls) == key:
+                self.stats.add_event(CallStart(key, f"c{key}", "f"))
+            self.stats.add_event(CallDelta(key, line))
+            if line.endswith(b"\n"):
+                self.stats.add_event(CallEnd(key, {}))
+        return super().feed(data) or data
+
+
+@pytest.mark.finding("Z11")
+@pytest.mark.parametrize(
+    ("chunks", "options", "threaded"),
+    [
+        ([b"tool_use", *[b"x" * 20_000] * 2, b"\n", b"x\n"], {}, [False, False, True, True, False]),
+        ([b"tool_use", *[b"x" * 600] * 60, b"\n", b"x\n"], {}, [*[False] * 53, *[True] * 9, False]),
+        ([b"text", b"tool_", b"use", b"x\n"], {"call_work": LARGE + 1}, [False, False, True, True]),
+        ([b"text"] * 3, {"call_work": LARGE + 1}, [False] * 3),
+        ([b"text"] * 2, {"call_work": LARGE + 1, "is_emulated": True}, [True] * 2),
+        ([b"tool_use " * 40, b"x"], {}, [True, False]),
+        ([b"function\n"] * 40, {}, [*[False] * 31, *[True] * 9]),
+    ],
+    ids=["large call", "fragments", "repair", "repair, only text", "emulated", "many calls", "many calls in pieces"],
+)
+def test_large_calls_and_many_calls_end_in_a_thread(chunks, options, threaded):
+    _, _, stream, _ = relay(*chunks, stream=CallStream(), **options)
+    assert [thread != threading.get_ident() for thread in stream.threads] == threaded
 
 
 @pytest.mark.finding("Z11")

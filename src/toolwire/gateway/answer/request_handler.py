@@ -35,7 +35,7 @@ from ..settings import LimitsRow
 from ..shared.memory_bound import MemoryReservation
 from ..shared.turns import MAX_TURN_BYTES, StoredTurn, TurnStore
 from .cache import AnswerCache
-from .client_request import ClientRequest
+from .client_request import CALL_MARKS, ClientRequest
 from .document_limits import admit_document
 from .downstream import ArrayFrames, Downstream
 from .gateway_tools import GatewayTools
@@ -99,7 +99,6 @@ class RequestHandler:
         self._stored_turns: Mapping[str, StoredTurn] = {}  # turns of the history, by key
         self._stream: Stream | None = None  # the stream being relayed
         self._gateway_tools: GatewayTools | None = None
-        self._extra_work = 0  # for each piece of the stream
         self._pending_end = b""  # the end of a stream, held back until the work before it is done
         self._is_fully_sent = False  # the client has received everything up to the last event
         self._cache_key: bytes | None = None
@@ -348,7 +347,6 @@ class RequestHandler:
                     require_lossless(out.losses)
             if self._down is not None and not is_document(reply):
                 self._stream = out.open_stream()
-                self._extra_work = self._schema_work(target)
                 fault = await self._relay(reply, self._stream, self._down, target, out)
                 if fault is not None or self._stream.fault is not None:
                     return fault
@@ -359,7 +357,7 @@ class RequestHandler:
             retry = None if self._down is not None else await self._offload.run(len(data), out.retry_request, data)
             if retry is not None:
                 return await self._send_request(target, retry)
-            await self._offload.run(len(data) + self._schema_work(target), out.read_answer, data)
+            await self._offload.run(len(data) + self._answer_work(target, data), out.read_answer, data)
         next_outbound = await self._next_request(out)
         if next_outbound is not None:
             await self._write_pending_end()
@@ -374,9 +372,19 @@ class RequestHandler:
         await admit_document(data, limits.values, self._offload, self._memory, status=502)
         return data
 
-    def _schema_work(self, target: Target) -> int:
-        """Return the size of the work that schemas make for an answer: repair compiles those of the tools."""
-        return self._client_request.work_size if target.row.repair is not None else 0
+    def _answer_work(self, target: Target, data: bytes) -> int:
+        """Return the size of the work for the calls in a whole answer."""
+        has_calls = target.row.emulate is not None or any(mark in data for mark in CALL_MARKS)
+        return self._repair_work(target) if has_calls else 0
+
+    def _repair_work(self, target: Target) -> int:
+        """Return the size of the work for repairing calls: large, also for small schemas.
+
+        It compiles the schemas of their tools. A cache has some of them, but a pattern of a few bytes may be too large
+        for it.
+        """
+        has_tools = self._client_request.has_tools or self._gateway_tools is not None
+        return LARGE + 1 if target.row.repair is not None and has_tools else 0
 
     async def _next_request(self, out: OutboundRequest) -> OutboundRequest | None:
         """Run our own tools. Return the request with their results, or None if the answer is final."""
@@ -450,7 +458,15 @@ class RequestHandler:
         """Relay the upstream's stream except its end. Return a fault if it failed before the first output."""
         down.headers["x-toolwire-losses"] = str(len(out.losses))
         remaining = self._dependencies.limits.answer
-        relay = StreamRelay(reply, stream, self._offload, self._memory, extra_work=self._extra_work)
+        relay = StreamRelay(
+            reply,
+            stream,
+            self._offload,
+            self._memory,
+            out.stats,
+            call_work=self._repair_work(target),
+            is_emulated=target.row.emulate is not None,
+        )
         while not _is_finished(stream):
             try:
                 data = await relay.read()
