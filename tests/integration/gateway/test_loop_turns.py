@@ -15,12 +15,25 @@ import threading
 from contextlib import asynccontextmanager
 
 import pytest
-from gateway.hostile import TEXT_ANSWER, ask, body_of, expect_error, gateway_to, path_of, post, run
+from gateway.hostile import (
+    TEXT_ANSWER,
+    ask,
+    body_of,
+    exchange,
+    expect_error,
+    gateway_to,
+    path_of,
+    post,
+    request_bytes,
+    run,
+)
 from gateway.serving import serving, upstream_rows
 
 from toolwire import Message, Request, Response, Text, Tool, ToolCall
 from toolwire.bridge import repair
+from toolwire.gateway.answer import responses_api
 from toolwire.gateway.answer.answer_stats import AnswerStats
+from toolwire.ir import text as json_text
 from toolwire.ir.response import Stop, Usage
 from toolwire.ir.text import to_bytes
 from toolwire.net import endpoint_request
@@ -293,6 +306,37 @@ async def test_large_streamed_calls_end_in_a_thread(monkeypatch, front):
     async with gateway_to_bytes(reply) as gateway:
         assert (await post(gateway, path_of(front), body_of(front, stream=True))).status == 200
     assert on_loop[0] and not any(on_loop[-3:])
+
+
+@pytest.mark.finding("Z11")
+@run
+async def test_large_conversations_are_read_and_listed_in_a_thread(monkeypatch, tmp_path):
+    """Each request of the API of stored conversations with items of 60,000 values, which are then listed."""
+    item = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "x"}] * 1_000}
+    body = json.dumps({"items": [item] * 20}).encode()
+    responses = {"store": str(tmp_path / "responses.db"), "max_turn_bytes": 8 * MEGABYTE}
+    async with gateway_to_bytes(responses=responses) as gateway:
+        assert (await post(gateway, "/v1/conversations", b"{}")).status == 200
+        parsed = note_threads(monkeypatch, responses_api, "parse_object")
+        paged = note_threads(monkeypatch, responses_api, "_page")
+        made = await post(gateway, "/v1/conversations", body)
+        assert made.status == 200
+        path = f"/v1/conversations/{made.document['id']}/items"
+        assert (await post(gateway, path, body)).status == 200
+        assert (await exchange(gateway, request_bytes(path, b"", method="GET"))).status == 200
+    assert (parsed, paged) == ([False, False], [False, False])
+
+
+@pytest.mark.finding("Z11")
+@pytest.mark.parametrize("values", [500, 20_000])
+@run
+async def test_keys_of_tools_are_computed_without_python_code_for_each_value(monkeypatch, values):
+    """One value is null, so the encoder for values of Python would look for NaN in all of them."""
+    body = tool_request(record(city={"enum": [None, *range(values)]})).replace(b'"model":"m"', b'"model":"anthropic/m"')
+    looked = note_threads(monkeypatch, json_text, "_refuse_non_finite")
+    async with gateway_to_bytes(whole("anthropic")) as gateway:
+        assert (await post(gateway, path_of("openai_chat"), body)).status == 200
+    assert sum(looked) < 200  # in the answer
 
 
 @pytest.mark.finding("Z11")
