@@ -29,11 +29,13 @@ from gateway.hostile import (
 )
 from gateway.serving import serving, upstream_rows
 
-from toolwire import Message, Request, Response, Text, Tool, ToolCall
+from toolwire import Message, Reasoning, Request, Response, Text, Tool, ToolCall
 from toolwire.bridge import repair
-from toolwire.gateway.answer import responses_api
+from toolwire.gateway.answer import responses_api, restore_turns
 from toolwire.gateway.answer.answer_stats import AnswerStats
+from toolwire.gateway.shared.turns import StoredTurn
 from toolwire.ir import text as json_text
+from toolwire.ir.parts import Artefact
 from toolwire.ir.response import Stop, Usage
 from toolwire.ir.text import to_bytes
 from toolwire.net import endpoint_request
@@ -337,6 +339,23 @@ async def test_keys_of_tools_are_computed_without_python_code_for_each_value(mon
     async with gateway_to_bytes(whole("anthropic")) as gateway:
         assert (await post(gateway, path_of("openai_chat"), body)).status == 200
     assert sum(looked) < 200  # in the answer
+
+
+@pytest.mark.finding("Z11")
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("values", "on_loop"), [(10, [True]), (20_000, [False])])
+@run
+async def test_large_turns_are_encoded_once_and_in_a_thread(monkeypatch, values, on_loop, stream):
+    """Its reasoning is signed, so the gateway stores the turn under two keys."""
+    signed = Reasoning("x", artefacts=(Artefact("anthropic", "signature", "c2ln"),))
+    said = Response(parts=(signed, ToolCall("c", "f", {"x": [0] * values})), stop=Stop("tool_calls"), usage=Usage(1, 1))
+    encoded = note_threads(monkeypatch, StoredTurn, "to_json")
+    hashed = note_threads(monkeypatch, restore_turns, "_call_key")
+    async with gateway_to(said) as (gateway, _):
+        answer = await ask(gateway, "openai_chat", wire="anthropic", stream=stream)
+        assert answer.status == 200
+        assert len(gateway.gateway._dependencies.memory._entries) == 2
+    assert (encoded, hashed) == (on_loop, on_loop)
 
 
 @pytest.mark.finding("Z11")

@@ -23,6 +23,7 @@ from ...ir.errors import EncodeError, ProtocolError, ToolwireError
 from ...ir.events import ResponseStart, StreamFault
 from ...ir.losses import LossError, require_lossless
 from ...ir.response import Fault, UpstreamError
+from ...net.endpoint import Endpoint
 from ...net.http import Reply
 from ...net.key_command import KeyCommandError
 from ...net.replies import drain, is_document, read_reply_body, transport_losses
@@ -98,6 +99,7 @@ class RequestHandler:
         self._deadline = 0.0
         self._stored_turns: Mapping[str, StoredTurn] = {}  # turns of the history, by key
         self._stream: Stream | None = None  # the stream being relayed
+        self._streamed_bytes = 0  # received in streams
         self._gateway_tools: GatewayTools | None = None
         self._pending_end = b""  # the end of a stream, held back until the work before it is done
         self._is_fully_sent = False  # the client has received everything up to the last event
@@ -403,7 +405,7 @@ class RequestHandler:
         if self._down is not None:
             if buffered_size is not None:
                 self._pending_end = await self._offload.run(buffered_size, out.encode_stream)
-            await self._store_turn(out)
+            await self._store_turn(out, buffered_size or self._streamed_bytes)
             await self._store_response(target, out, self._pending_end)
             await self._write_pending_end()
             await self._down.end()
@@ -411,7 +413,7 @@ class RequestHandler:
         started_at = perf_counter()
         written = await self._offload.run(buffered_size or 0, out.encode_answer)
         self._request_log.overhead += perf_counter() - started_at
-        await self._store_turn(out)
+        await self._store_turn(out, buffered_size or 0)
         await self._store_response(target, out, written)
         if self._cache_key is not None:
             self._dependencies.cache.put(self._cache_key, written, self._plan[0].row.cache)
@@ -422,18 +424,18 @@ class RequestHandler:
     def _response_headers(self) -> dict[str, str]:
         return {"content-type": "application/json", "x-request-id": self._request_log.id}
 
-    async def _store_turn(self, out: OutboundRequest) -> None:
+    async def _store_turn(self, out: OutboundRequest, answer_size: int) -> None:
         """Store a turn before the answer ends: the next request may arrive at once, at another machine."""
         turn = out.stats.turn if self._gateway_tools is None else self._gateway_tools.turn
         if turn is None:
             return
         out.stats.turn = None
-        endpoint = out.endpoint
-        if not turn_is_incomplete(turn, same_wire=endpoint.wire.name == self._client_request.wire.name):
-            return
-        turn = turn.bind(endpoint.model, turn_origin(endpoint))
-        if turn.size <= MAX_TURN_BYTES:
-            await self._dependencies.memory.save(self._request_log.caller, dict.fromkeys(turn_keys(turn), turn))
+        is_same_wire = out.endpoint.wire.name == self._client_request.wire.name
+        if turn_is_incomplete(turn, same_wire=is_same_wire):
+            size = answer_size + (0 if self._gateway_tools is None else len(out.body))  # which has earlier rounds
+            bound, keys, data = await self._offload.run(size, _encode_turn, turn, out.endpoint)
+            if len(data) <= MAX_TURN_BYTES:
+                await self._dependencies.memory.save(self._request_log.caller, keys, bound, data)
 
     async def _store_response(self, target: Target, out: OutboundRequest, written: bytes) -> None:
         """Store a complete answer of OpenAI Responses, or the upstream that stores it itself."""
@@ -479,6 +481,7 @@ class RequestHandler:
                 break
             down.note_activity()
             remaining -= len(data)
+            self._streamed_bytes += len(data)
             output = (
                 await relay.feed(data)
                 if remaining >= 0
@@ -489,7 +492,7 @@ class RequestHandler:
             if _is_finished(stream):
                 self._pending_end = output
                 if self._gateway_tools is None:  # else our tools run first
-                    await self._store_turn(out)
+                    await self._store_turn(out, self._streamed_bytes)
                     await self._store_response(target, out, output)
                     await self._write_pending_end()
                     self._is_fully_sent = stream.ended and not self._client_request.as_array
@@ -543,6 +546,12 @@ class RequestHandler:
             encoder = self._client_request.wire.stream_encoder(self._client_request.request_or_none)
             await self._down.write(encoder.feed(ResponseStart()) + encoder.feed(StreamFault(fault)))
         await self._down.end()
+
+
+def _encode_turn(turn: StoredTurn, endpoint: Endpoint) -> tuple[StoredTurn, list[str], bytes]:
+    """Return the turn of an endpoint with its keys and its JSON."""
+    bound = turn.bind(endpoint.model, turn_origin(endpoint))
+    return bound, turn_keys(bound), bound.to_json()
 
 
 def _is_finished(stream: Stream) -> bool:
