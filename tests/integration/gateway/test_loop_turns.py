@@ -30,9 +30,11 @@ from gateway.hostile import (
 from gateway.serving import serving, upstream_rows
 
 from toolwire import Message, Reasoning, Request, Response, Text, Tool, ToolCall
-from toolwire.bridge import repair
+from toolwire.bridge import emulation, repair
 from toolwire.gateway.answer import responses_api, restore_turns
 from toolwire.gateway.answer.answer_stats import AnswerStats
+from toolwire.gateway.observe import request_log
+from toolwire.gateway.observe.metrics import Metrics
 from toolwire.gateway.shared.turns import StoredTurn
 from toolwire.ir import text as json_text
 from toolwire.ir.parts import Artefact
@@ -41,6 +43,7 @@ from toolwire.ir.text import to_bytes
 from toolwire.net import endpoint_request
 from toolwire.testing import RawReply
 from toolwire.wire import get
+from toolwire.wire.openai_responses import response as responses_wire
 
 MOST_CALLS = 1_000_000
 """Calls of functions in one turn: about three tenths of a second."""
@@ -356,6 +359,49 @@ async def test_large_turns_are_encoded_once_and_in_a_thread(monkeypatch, values,
         assert answer.status == 200
         assert len(gateway.gateway._dependencies.memory._entries) == 2
     assert (encoded, hashed) == (on_loop, on_loop)
+
+
+@pytest.mark.finding("Z11")
+@pytest.mark.parametrize("stream", [False, True])
+@run
+async def test_large_requests_are_repeated_in_a_thread(monkeypatch, stream):
+    """An answer of Responses has the tools of its request."""
+    on_loop = note_threads(monkeypatch, responses_wire, "echo_request")
+    tools = [{"type": "function", "name": f"t{n}", "parameters": {"type": "object"}} for n in range(2_000)]
+    document = {"model": "anthropic/m", "input": "x", "tools": tools, "stream": stream}
+    async with gateway_to(TEXT_ANSWER) as (gateway, _):
+        assert (await post(gateway, "/v1/responses", json.dumps(document).encode())).status == 200
+    assert on_loop == [False]
+
+
+@pytest.mark.finding("Z11")
+@pytest.mark.parametrize("stream", [False, True])
+@run
+async def test_emulated_calls_of_large_requests_are_numbered_in_a_thread(monkeypatch, stream):
+    on_loop = note_threads(monkeypatch, emulation, "_next_call_number")
+    models = {"m": {"upstream": "openai_chat", "emulate": "hermes"}}
+    request = Request(messages=(Message("user", (Text("x"),)),) * 2_000, tools=(Tool("t", "", record()),))
+    async with gateway_to(TEXT_ANSWER, document={"models": models}) as (gateway, _):
+        body = body_of("anthropic", request, "m", stream=stream)
+        assert (await post(gateway, path_of("anthropic"), body)).status == 200
+    assert on_loop and not any(on_loop)
+
+
+@pytest.mark.finding("Z11")
+@run
+async def test_losses_are_counted_once_and_in_a_thread(monkeypatch):
+    """Each unknown field is a concept of its own; the metrics and the log get the first ones, and the sum of the rest."""
+    on_loop = note_threads(monkeypatch, request_log, "Counter")
+    logs, metrics = [], Metrics()
+    document = {"model": "anthropic/m", "messages": [{"role": "user", "content": "x"}]}
+    fields = {f"unknown_{n}": 1 for n in range(5_000)}
+    async with gateway_to(TEXT_ANSWER, sinks=[logs.append, metrics]) as (gateway, _):
+        body = json.dumps({**document, **fields}).encode()
+        assert (await post(gateway, path_of("openai_chat"), body)).status == 200
+    counts = logs[0].count_losses()
+    assert on_loop == [False]
+    assert len(counts) <= 201 and sum(counts.values()) == len(logs[0].losses) >= 5_000
+    assert sum(metrics._losses.values.values()) == len(logs[0].losses)
 
 
 @pytest.mark.finding("Z11")

@@ -42,6 +42,7 @@ from .downstream import ArrayFrames, Downstream
 from .gateway_tools import GatewayTools
 from .known_tools import KnownTools
 from .outbound import OutboundRequest, PassThroughRequest, make_outbound
+from .response_records import WIRE
 from .response_state import ResponseState
 from .restore_turns import find_turn_keys, restore_turns, turn_is_incomplete, turn_keys, turn_origin
 from .routing import Router, Target, select_capable_targets
@@ -55,6 +56,7 @@ _log = getLogger("toolwire.gateway")
 _ERROR_LIMIT = 1024 * 1024
 _FAILOVER_KINDS = frozenset({"rate_limit", "overloaded", "timeout", "server", "not_found"})
 
+_WORK_PER_LOSS = 32  # bytes of text that take as long
 _INTERNAL_FAULT = Fault("server", "the gateway failed; see its log", 500)
 _IDLE_FAULT = Fault("timeout", "the upstream was silent for too long", 504, "timeout", retryable=True)
 _SHUTDOWN_FAULT = Fault("overloaded", "the gateway is shutting down", 503, "stopping", retryable=True)
@@ -329,6 +331,8 @@ class RequestHandler:
             request_log.usage = await self._offload.run(len(out.body), stats.estimate, out.body)
             request_log.is_estimated = request_log.usage is not None
         request_log.losses, request_log.repairs = tuple(out.losses), tuple(out.repairs)
+        request_log.loss_counts = None
+        await self._offload.run(len(out.losses) * _WORK_PER_LOSS, request_log.count_losses)
 
     async def _send_request(self, target: Target, out: OutboundRequest) -> Fault | None:
         """Send a request and relay its answer. Return a fault that occurred before any output.
@@ -348,7 +352,7 @@ class RequestHandler:
                 if self._client_request.strict:
                     require_lossless(out.losses)
             if self._down is not None and not is_document(reply):
-                self._stream = out.open_stream()
+                self._stream = await self._offload.run(self._client_request.work_size, out.open_stream)
                 fault = await self._relay(reply, self._stream, self._down, target, out)
                 if fault is not None or self._stream.fault is not None:
                     return fault
@@ -356,7 +360,10 @@ class RequestHandler:
             else:
                 data = await self._read_whole_answer(reply)
         if data is not None:
-            retry = None if self._down is not None else await self._offload.run(len(data), out.retry_request, data)
+            retry = None
+            if self._down is None and target.row.emulate is not None:
+                size = len(data) + self._client_request.work_size
+                retry = await self._offload.run(size, out.retry_request, data)
             if retry is not None:
                 return await self._send_request(target, retry)
             await self._offload.run(len(data) + self._answer_work(target, data), out.read_answer, data)
@@ -375,9 +382,15 @@ class RequestHandler:
         return data
 
     def _answer_work(self, target: Target, data: bytes) -> int:
-        """Return the size of the work for the calls in a whole answer."""
-        has_calls = target.row.emulate is not None or any(mark in data for mark in CALL_MARKS)
-        return self._repair_work(target) if has_calls else 0
+        """Return the size of the work for the calls in a whole answer; emulated ones are numbered after the request's."""
+        if target.row.emulate is not None:
+            return self._client_request.work_size + self._repair_work(target)
+        return self._repair_work(target) if any(mark in data for mark in CALL_MARKS) else 0
+
+    @property
+    def _repeated_work(self) -> int:
+        """The size of the work for the fields of the request that an answer repeats: only Responses does."""
+        return self._client_request.work_size if self._client_request.wire.name == WIRE else 0
 
     def _repair_work(self, target: Target) -> int:
         """Return the size of the work for repairing calls: large, also for small schemas.
@@ -404,14 +417,15 @@ class RequestHandler:
         """
         if self._down is not None:
             if buffered_size is not None:
-                self._pending_end = await self._offload.run(buffered_size, out.encode_stream)
+                size = buffered_size + self._repeated_work
+                self._pending_end = await self._offload.run(size, out.encode_stream)
             await self._store_turn(out, buffered_size or self._streamed_bytes)
             await self._store_response(target, out, self._pending_end)
             await self._write_pending_end()
             await self._down.end()
             return
         started_at = perf_counter()
-        written = await self._offload.run(buffered_size or 0, out.encode_answer)
+        written = await self._offload.run((buffered_size or 0) + self._repeated_work, out.encode_answer)
         self._request_log.overhead += perf_counter() - started_at
         await self._store_turn(out, buffered_size or 0)
         await self._store_response(target, out, written)
@@ -466,6 +480,7 @@ class RequestHandler:
             self._offload,
             self._memory,
             out.stats,
+            repeated_work=self._repeated_work,
             call_work=self._repair_work(target),
             is_emulated=target.row.emulate is not None,
         )

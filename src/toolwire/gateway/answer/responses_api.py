@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from secrets import token_hex
-from typing import ParamSpec, Protocol, TypeVar
+from typing import Protocol
 from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 
 from msgspec.structs import replace
@@ -45,9 +45,6 @@ _MAX_PAGE, _DEFAULT_PAGE = 100, 20  # items of one page, as on OpenAI
 _MAX_NEW_ITEMS = 20  # as on OpenAI
 _MAX_METADATA = 16  # as on OpenAI
 
-WorkParameters = ParamSpec("WorkParameters")
-WorkResult = TypeVar("WorkResult")
-
 
 class SendAny(Protocol):
     """A transport for any method."""
@@ -73,15 +70,6 @@ class StateRequest:
         self.query = query
         self.body = body
         self.work_size = work_size
-
-    async def offload(
-        self,
-        function: Callable[WorkParameters, WorkResult],
-        *args: WorkParameters.args,
-        **options: WorkParameters.kwargs,
-    ) -> WorkResult:
-        """Call a function that works on the body, in a thread if that is large."""
-        return await self.access.offload.run(self.work_size, function, *args, **options)
 
 
 class ResponsesApi:
@@ -172,7 +160,7 @@ class ResponsesApi:
         raise UpstreamError(as_gateway_fault(redact_secrets(endpoint.known_secrets, fault), upstream.name))
 
     async def _create_conversation(self, request: StateRequest) -> bytes:
-        metadata, turn = await request.offload(self._read_conversation, request.body)
+        metadata, turn = await request.access.offload.run(request.work_size, self._read_conversation, request.body)
         conversation = ConversationEntry(f"conv_{new_digits()}", self._state.now(), metadata)
         await self._state.save(request.access, conversation.id, conversation)
         if turn is not None:
@@ -188,7 +176,7 @@ class ResponsesApi:
 
     async def _update_conversation(self, request: StateRequest) -> bytes:
         """Replace the metadata of a conversation."""
-        document = await request.offload(parse_object, request.body)
+        document = await request.access.offload.run(request.work_size, parse_object, request.body)
         metadata = _read_metadata(document)
         token = token_hex(16)
         await self._state.lock_conversation(request.access, request.entry_id, token)
@@ -213,9 +201,11 @@ class ResponsesApi:
 
     async def _create_items(self, request: StateRequest) -> bytes:
         """Append items to a conversation, and return them with their ids."""
-        turn = await request.offload(self._read_items, request.body)
+        turn = await request.access.offload.run(request.work_size, self._read_items, request.body)
         await self._append(request.access, request.entry_id, turn, len(request.body))
-        return await request.offload(_page, list(turn.items), {"order": "asc", "limit": str(_MAX_PAGE)})
+        return await request.access.offload.run(
+            request.work_size, _page, list(turn.items), {"order": "asc", "limit": str(_MAX_PAGE)}
+        )
 
     def _read_items(self, body: bytes) -> TurnEntry:
         turn = self._make_items(parse_object(body).get("items"))

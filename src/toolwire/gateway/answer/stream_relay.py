@@ -24,6 +24,7 @@ PIECE = 8 * 1024
 _FEW_LINES = 600  # an event of a provider has two to four lines
 _WORK_PER_CALL = 1024  # bytes of text that take as long as the start and the end of a call
 _FRAMES_PER_WORK = 4  # a fragment of arguments has a frame of many times its size
+_REPEATS_PER_WORK = 8  # a request that is repeated in an event is only copied
 _TAIL = max(map(len, CALL_MARKS)) - 1  # bytes; a mark may be split
 
 
@@ -38,17 +39,20 @@ class StreamRelay:
         memory: MemoryReservation,
         stats: AnswerStats,
         *,
+        repeated_work: int = 0,
         call_work: int = 0,
         is_emulated: bool = False,
     ) -> None:
         """Create the relay.
 
-        `call_work` is the size of the work for a piece in which calls end, besides its own size. `is_emulated`: calls
+        `repeated_work` is the size of the work for a request that the first and the last output repeat. `call_work` is the size of the work for a piece in which calls end, besides its own size. `is_emulated`: calls
         are in the text, where any piece may end one.
         """
         self._stats = stats
+        self._repeated_work = repeated_work
         self._call_work = call_work
         self._has_calls = is_emulated
+        self._has_output = False
         self._tail = b""  # the last bytes before the first call
         self._ended_calls = 0
         self._call_bytes = 0  # bytes fed since the last end of a call
@@ -81,17 +85,23 @@ class StreamRelay:
         if held > PIECE:
             self._memory.add(held - max(self._held, PIECE))
         self._held = held
-        output = await self._offload.run(held + self._size_of_calls(piece), self._stream.feed, piece)
+        size = held + self._repeated_work + self._size_of_calls(piece)
+        output = await self._offload.run(size, self._stream.feed, piece)
         if self._stats.ended_calls != self._ended_calls:
             self._ended_calls, self._call_bytes = self._stats.ended_calls, 0
         if output:
             self._free_held()
+            if not self._has_output:
+                self._has_output = True
+                self._repeated_work //= _REPEATS_PER_WORK
         return output
 
     async def close(self) -> bytes:
         """End the stream, and return the last output for the client."""
         try:
-            return await self._offload.run(self._held + self._size_of_calls(b""), self._stream.close)
+            return await self._offload.run(
+                self._held + self._repeated_work + self._size_of_calls(b""), self._stream.close
+            )
         finally:
             self._free_held()
 
