@@ -436,10 +436,10 @@ class Gateway:
         """Answer a request about stored responses or conversations, within the limits of its key."""
         if caller.name:
             await self._limiter.admit(caller)
-        body, _ = await self._read_document(http_exchange, memory)
+        body, work_size = await self._read_document(http_exchange, memory)
         offload = ClientOffload(self._offload, caller.name)
         access = self._dependencies.responses.access(caller.name, memory, offload)
-        state_request = StateRequest(access, route.entry_id, http_exchange.query, body)
+        state_request = StateRequest(access, route.entry_id, http_exchange.query, body, work_size)
         await http_exchange.respond(200, _JSON, await self._responses_api.answer(route.action, state_request))
 
     async def _read_client_request(

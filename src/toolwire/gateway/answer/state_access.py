@@ -18,7 +18,7 @@ _BATCH = 16  # entries that are loaded at once if their sizes are not known befo
 class StateAccess:
     """Loads the entries of `owner`. They count as memory of the request, like its body."""
 
-    __slots__ = ("_max_bytes", "_max_values", "_memory", "offload", "owner", "store")
+    __slots__ = ("_max_bytes", "_max_values", "_memory", "loaded_bytes", "offload", "owner", "store")
 
     def __init__(
         self,
@@ -37,6 +37,7 @@ class StateAccess:
         self._memory = memory
         self._max_bytes = max_bytes
         self._max_values = max_values
+        self.loaded_bytes = 0  # of all entries that this request has loaded
 
     async def load(
         self, entry_ids: Sequence[str], renew: float | None = None, *, namespace: str | None = None
@@ -51,6 +52,7 @@ class StateAccess:
         loaded = await self.store.load(self.owner if namespace is None else namespace, entry_ids, renew)
         for data in loaded.values():
             self._memory.add(len(data))
+            self.loaded_bytes += len(data)
             await admit_document(data, self._max_values, self.offload, self._memory)
         return loaded
 
