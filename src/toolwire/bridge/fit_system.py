@@ -95,6 +95,7 @@ def _move_after_user(turns: list[DraftMessage], losses: Losses) -> list[DraftMes
     """
     fitted: list[DraftMessage] = []
     waiting: list[DraftMessage] = []
+    marked = 0  # waiting messages that are in `moved` already
     moved: set[int] = set()
     for turn in turns:
         role = turn.message.role
@@ -103,13 +104,14 @@ def _move_after_user(turns: list[DraftMessage], losses: Losses) -> list[DraftMes
                 moved.add(id(turn))
             waiting.append(turn)
             continue
-        if role == "user":
-            moved.update(id(message) for message in waiting if fitted)
+        if role == "user" and fitted:
+            moved.update(map(id, waiting[marked:]))
+            marked = len(waiting)
         if not fitted:  # leading messages are at the start already
             fitted, waiting = waiting, []
         elif role == "assistant" and fitted[-1].message.role == "user":
             _insert(fitted, len(fitted), waiting)
-            waiting = []
+            waiting, marked = [], 0
         fitted.append(turn)
     _place_rest(fitted, waiting, moved)
     for turn in turns:

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from functools import reduce
 
 from msgspec.structs import replace
 
-from ..ir.folding import merge_extra
+from ..ir.folding import merge_extras
 from ..ir.losses import Losses
 from ..ir.parts import Extra, Part, Text, ToolCall, ToolResult
 from ..ir.request import Message
@@ -144,8 +143,7 @@ def _begins_with_result(turn: DraftMessage) -> bool:
 
 def _merge_group(group: list[DraftMessage]) -> DraftMessage:
     parts = tuple([part for turn in group for part in turn.parts])
-    extras = [_strip_form(turn.message.extra) for turn in group if turn.message.extra]
-    extra: Extra = reduce(merge_extra, extras) if extras else {}
+    extra = merge_extras(_strip_form(turn.message.extra) for turn in group if turn.message.extra)
     locations = [location for turn in group for location in turn.locations]
     return DraftMessage(Message(group[0].message.role, parts, extra), parts, locations)
 
@@ -172,6 +170,7 @@ def _reorder_results(messages: tuple[Message, ...], losses: Losses) -> list[Draf
     pairs, orphan_results = _pair_results(messages, losses)
     turns: list[DraftMessage] = []
     waiting: list[_Pair] = []  # calls of the current assistant turn
+    moved_fields: dict[int, list[Extra]] = {}  # fields of messages that had only results, by the turn that gets them
     for index, message in enumerate(messages):
         if message.role == "assistant":
             turns.append(DraftMessage(message, message.parts, message_locations(index, len(message.parts))))
@@ -184,11 +183,13 @@ def _reorder_results(messages: tuple[Message, ...], losses: Losses) -> list[Draf
         if turn.parts:
             turns.append(turn)
         elif turns and (extra := _strip_form(message.extra)):  # fields around the results move with them
-            last = turns[-1]
-            merged = replace(last.message, extra=merge_extra(last.message.extra, extra))
-            turns[-1] = DraftMessage(merged, last.parts, last.locations)
+            moved_fields.setdefault(len(turns) - 1, []).append(extra)
     if waiting:
         turns.append(_result_message(waiting, losses))
+    for number, extras in moved_fields.items():
+        turn = turns[number]
+        merged = replace(turn.message, extra=merge_extras((turn.message.extra, *extras)))
+        turns[number] = DraftMessage(merged, turn.parts, turn.locations)
     return turns
 
 

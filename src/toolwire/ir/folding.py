@@ -31,7 +31,7 @@ from .parts import Extra, Part, Reasoning, Refusal, Text, ToolCall
 from .response import Alternative, Response, Usage
 from .text import unescape
 
-__all__ = ["Folder", "fold", "merge_extra", "unfold", "unfold_end", "unfold_part"]
+__all__ = ["Folder", "fold", "merge_extra", "merge_extras", "unfold", "unfold_end", "unfold_part"]
 
 
 def fold(events: Iterable[Event]) -> Response:
@@ -97,7 +97,16 @@ def merge_extra(first: Extra, second: Extra) -> Extra:
     """Merge two extras field by field; `second` wins where both have a field."""
     if not first or not second:
         return first or second
-    return {wire: {**first.get(wire, {}), **second.get(wire, {})} for wire in {**first, **second}}
+    return merge_extras((first, second))
+
+
+def merge_extras(extras: Iterable[Extra]) -> Extra:
+    """Merge extras field by field; the last one that has a field wins."""
+    merged: Extra = {}
+    for extra in extras:
+        for wire, fields in extra.items():
+            merged.setdefault(wire, {}).update(fields)
+    return merged
 
 
 class Folder:

@@ -7,7 +7,9 @@ and an encoder splices it into its own frame. `escape` and `unescape` convert fo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import isfinite
+from typing import Any
 
 import msgspec
 
@@ -17,21 +19,27 @@ from .pointer import JSON, join
 __all__ = ["dumps", "escape", "finite_to_bytes", "to_bytes", "unescape"]
 
 _encode = msgspec.json.Encoder().encode
+_encode_sorted = msgspec.json.Encoder(order="sorted").encode
+_OTHER_SCALARS = frozenset({type(None), bool, int, str})
 _decode_text = msgspec.json.Decoder(str).decode
 
 
-def to_bytes(value: JSON) -> bytes:
+def to_bytes(value: JSON, *, sort_keys: bool = False) -> bytes:
     """Encode compact JSON; raise EncodeError for NaN, infinities, lone surrogates and other values that JSON lacks."""
-    data = finite_to_bytes(value)
-    if data.find(b"null") >= 0:  # msgspec writes NaN and the infinities as null; `in` is slower
+    data = _encode_value(value, _encode_sorted) if sort_keys else finite_to_bytes(value)
+    if data.find(b"null") >= 0 and not _is_finite(value):  # msgspec writes NaN as null; `in` is slower
         _refuse_non_finite(value)
     return data
 
 
 def finite_to_bytes(value: JSON) -> bytes:
     """Like `to_bytes`, for values parsed from JSON, which cannot contain NaN or infinities."""
+    return _encode_value(value, _encode)
+
+
+def _encode_value(value: JSON, encode: Callable[[JSON], bytes]) -> bytes:
     try:
-        return _encode(value)
+        return encode(value)
     except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:  # ValueError: also a huge integer
         raise EncodeError(f"not a JSON value: {error}") from error
     except RecursionError:
@@ -61,6 +69,24 @@ def unescape(escaped: bytes) -> str:
         return _decode_text(b'"%b"' % escaped)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ProtocolError(f"not the inside of a JSON string: {error}") from error
+
+
+def _is_finite(value: JSON) -> bool:
+    """Return False if the value contains NaN or an infinity. Containers of only other scalars cost little."""
+    containers: list[Any] = [(value,)]
+    while containers:
+        items = containers.pop()
+        if _OTHER_SCALARS.issuperset(map(type, items)):
+            continue
+        for item in items:
+            if isinstance(item, float):
+                if not isfinite(item):
+                    return False
+            elif isinstance(item, dict):
+                containers.append(item.values())
+            elif isinstance(item, (list, tuple)):
+                containers.append(item)
+    return True
 
 
 def _refuse_non_finite(value: JSON) -> None:

@@ -15,6 +15,7 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import copy_context
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -45,6 +46,7 @@ from ..run.steps import (
     Wait,
 )
 from ..run.toolbox import Source, Toolbox
+from .call_size import is_large
 from .dispatch import Dispatch, failed_result
 from .fast_path import FastPath, make_fast_path
 from .invoke import InvokeOutcome, Invoker
@@ -57,6 +59,7 @@ Approver: TypeAlias = Callable[[Approve], "bool | Awaitable[bool]"]
 _SAVE_ATTEMPTS = 3
 _MAX_TAINTED_RUNS = 4096
 _STORE_THREADS = 8
+_CHECK_THREADS = 4  # few, because each of them delays the event loop by one switch interval
 
 
 class Runner:
@@ -94,6 +97,7 @@ class Runner:
         self._store_threads = ThreadPool(
             _STORE_THREADS
         )  # separate: tools that occupy all threads must not block lease renewal
+        self._check_threads = ThreadPool(_CHECK_THREADS)
         self._settings = RunSettings(
             self.box,
             time.time,
@@ -118,6 +122,7 @@ class Runner:
 
     def close(self) -> None:
         self._invoker.close()
+        self._check_threads.close()
 
     async def run(
         self,
@@ -176,12 +181,16 @@ class Runner:
         )
 
     async def perform(self, run: CallRun) -> ToolResult:
-        """Run one call to its end. If a user-defined gate or check raises, only this call fails."""
+        """Run one call to its end. If a user-defined gate or check raises, only this call fails.
+
+        Large arguments pass the gates in a thread, so that the event loop serves other calls meanwhile.
+        """
         call = run.call
         try:
             outcome = None
-            path = self._fast_path_for(call.name) if run.given_key is None else None
-            if path is not None:
+            if is_large(call):
+                await asyncio.wrap_future(self._check_threads.submit(partial(copy_context().run, run.pass_gates)))
+            elif run.given_key is None and (path := self._fast_path_for(call.name)) is not None:
                 started = path.begin(call, run.settings)
                 outcome = await started if isinstance(started, TimeLimitedCall) else started
                 if type(outcome) is Returned:

@@ -82,7 +82,7 @@ class RunSettings(Value, frozen=True):
 class CallRun:
     """One call as a sequence of steps. Pass the outcome of each step to `next`; the last step is Finished."""
 
-    __slots__ = ("_invoke", "_occurrence", "_steps", "call", "given_key", "settings")
+    __slots__ = ("_gated", "_invoke", "_occurrence", "_steps", "call", "given_key", "settings")
 
     def __init__(self, call: ToolCall, settings: RunSettings, *, occurrence: int = 0, key: str | None = None) -> None:
         """Prepare a call. `occurrence`: its number among identical calls; `key`: the client's idempotency key."""
@@ -92,6 +92,12 @@ class CallRun:
         self.given_key = key
         self._steps: Generator[Step, Any, ToolResult] | None = None
         self._invoke: Invoke | None = None
+        self._gated: Pending | ToolResult | None = None
+
+    def pass_gates(self) -> Pending | ToolResult:
+        """Pass the gates. The first step does it, unless the driver has done it before, such as in a thread."""
+        self._gated = pass_gates(self._make_pending(), self.settings.gates)
+        return self._gated
 
     def next(self, reply: Any = None) -> Step:
         """Return the next step. `reply` is the outcome of the previous step; None for the first."""
@@ -119,7 +125,7 @@ class CallRun:
     def _run(self) -> Generator[Step, Any, ToolResult]:
         """Yield the steps of the call in the order of the module docstring, and return the result."""
         settings = self.settings
-        gated = pass_gates(self._make_pending(), settings.gates)
+        gated = self.pass_gates() if self._gated is None else self._gated
         if not isinstance(gated, Pending):
             return gated
         pending = self._convert_arguments(gated)

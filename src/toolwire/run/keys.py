@@ -23,15 +23,7 @@ _MAX_KEY_LENGTH = 255
 
 def canonical_json(value: JSON) -> bytes:
     """Encode JSON with sorted keys, so that equal values have equal bytes."""
-    return to_bytes(_sort_keys(value))
-
-
-def _sort_keys(value: JSON) -> JSON:
-    if isinstance(value, dict):
-        return {key: _sort_keys(value[key]) for key in sorted(value)}
-    if isinstance(value, (list, tuple)):
-        return [_sort_keys(item) for item in value]
-    return value
+    return to_bytes(value, sort_keys=True)
 
 
 def fingerprint(tool: str, arguments: Object, tenant: str = "") -> str:

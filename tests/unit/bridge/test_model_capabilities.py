@@ -13,6 +13,7 @@ from toolwire.ir.request import OutputFormat, Params, ReasoningConfig
 from toolwire.wire import ModelCapabilities, capabilities_for, explain_capabilities, get
 from toolwire.wire.capability_rows import UNKNOWN_MODEL
 from toolwire.wire.model_rows import ROWS
+from work_counter import assert_linear, count_work
 
 USER = Message("user", (Text("hi"),))
 TOOL = Tool("look", input_schema={"type": "object", "properties": {}})
@@ -390,6 +391,14 @@ def test_system_message_moves_to_the_nearest_legal_position(model, given, sent, 
     assert found == [f"/messages/{index}" for index in moved]
     for index, role in enumerate(given.split()):
         assert f"{role} {index}" in str(result.body["messages"])
+
+
+@pytest.mark.finding("Z11")
+@pytest.mark.parametrize("roles", ["system user", "user system assistant", "assistant system"])
+def test_work_for_moved_system_messages_is_proportional_to_their_number(roles):
+    histories = [turns(*roles.split() * count, "user") for count in (1, 150, 600)]
+    (_, *costs) = [(len(one), count_work(lambda one=one: chat("claude-opus-4-8", messages=one))) for one in histories]
+    assert_linear(costs)
 
 
 @pytest.mark.finding("G7")

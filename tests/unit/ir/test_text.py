@@ -3,7 +3,7 @@
 import pytest
 
 from toolwire.ir import EncodeError, ProtocolError
-from toolwire.ir.text import dumps, escape, unescape
+from toolwire.ir.text import dumps, escape, to_bytes, unescape
 
 
 @pytest.mark.parametrize("text", ["", "plain", 'quotes " and \\', "\n\t\x00\x1f", "é😀\u2028", "</script>"])
@@ -23,6 +23,13 @@ def test_non_finite_numbers_are_rejected(value):
     with pytest.raises(EncodeError) as caught:
         dumps(value)
     assert caught.value.pointer.startswith("/a")
+
+
+def test_keys_are_sorted_at_every_depth():
+    first = {"b": [{"z": None, "é": 1, "a": (1,)}], "😀": 0, "\uffff": 0, "a": {}}
+    second = dict(reversed(first.items()))
+    assert to_bytes(first, sort_keys=True) == to_bytes(second, sort_keys=True)
+    assert to_bytes(first, sort_keys=True) == '{"a":{},"b":[{"a":[1],"z":null,"é":1}],"\uffff":0,"😀":0}'.encode()
 
 
 def test_none_is_written_as_null():

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import threading
 
 import pytest
 
@@ -11,6 +12,7 @@ from toolwire.asgi.access import Guard
 from toolwire.mcp import HttpApp, Server, current_exchange, resource
 from toolwire.mcp.protocol.errors import RpcError
 from toolwire.mcp.server.sessions import HttpSessions
+from toolwire.run.parameters import Parameters
 from virtual_time import run_virtual
 
 LATEST = "2026-07-28"
@@ -322,3 +324,58 @@ def test_message_with_too_many_values_is_refused():
     request = asyncio.run(main())
     assert request.sent[0]["status"] == 413
     assert b"200,005 JSON values; the limit is 100,000" in request.sent[1]["body"]
+
+
+@pytest.mark.finding("Z11")
+def test_batch_with_too_many_values_is_refused():
+    async def main():
+        app = HttpApp(Server(refuse))
+        return await Request(app, [{"jsonrpc": "2.0", "id": 1, "method": "ping"}] * 40_000, await session(app)).run()
+
+    request = asyncio.run(main())
+    assert request.sent[0]["status"] == 413
+    assert b"the limit is 100,000" in request.sent[1]["body"]
+
+
+LARGE_ARGUMENTS = {
+    "values": {"rows": [None] * 90_000},
+    "members": {str(number): number for number in range(45_000)},
+    "text": {"rows": "x" * 100_000},
+}
+
+
+def call_of_add_rows(arguments):
+    params = {"name": "add_rows", "arguments": arguments, "_meta": META}
+    headers = {"mcp-protocol-version": LATEST, "mcp-method": "tools/call", "mcp-name": "add_rows"}
+    return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}, headers
+
+
+@pytest.mark.finding("Z11")
+@pytest.mark.parametrize("effect", ["read", "write"])
+@pytest.mark.parametrize("arguments", [{"rows": []}, *LARGE_ARGUMENTS.values()], ids=["small", *LARGE_ARGUMENTS])
+def test_only_large_arguments_are_checked_in_a_thread(monkeypatch, effect, arguments):
+    """The checks of large arguments take hundreds of milliseconds, for which other clients would wait."""
+    threads = []
+
+    @tool(effect=effect)
+    async def add_rows(rows: list[int]) -> int:
+        threads.append(("function", threading.get_ident()))
+        return len(rows)
+
+    def record_thread(parameters, given):
+        threads.append(("check", threading.get_ident()))
+        return accept(parameters, given)
+
+    async def main():
+        return await Request(HttpApp(Server(add_rows)), *call_of_add_rows(arguments)).run()
+
+    accept = Parameters.accept
+    monkeypatch.setattr(Parameters, "accept", record_thread)
+    request = asyncio.run(main())
+    assert request.sent[0]["status"] == 200
+    own = threading.get_ident()
+    is_small = arguments == {"rows": []}
+    checks = [thread for name, thread in threads if name == "check"]
+    assert checks
+    assert all((thread == own) is is_small for thread in checks)
+    assert [thread for name, thread in threads if name == "function"] == [own] * is_small

@@ -15,7 +15,7 @@ from itertools import groupby
 import msgspec
 from msgspec.structs import replace
 
-from ...ir.folding import merge_extra
+from ...ir.folding import merge_extras
 from ...ir.parts import Media, Opaque, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
 from ...ir.pointer import JSON
 from ...ir.request import Message, Request
@@ -109,9 +109,7 @@ def _restore_run(run: list[Message], known: Mapping[str, StoredTurn]) -> tuple[l
         restored += merged
     if not changed:
         return run, ()
-    extra = run[0].extra
-    for message in run[1:]:
-        extra = merge_extra(extra, message.extra)
+    extra = merge_extras(message.extra for message in run)
     return [*before, Message("assistant", tuple(restored), extra)], tuple(results)
 
 

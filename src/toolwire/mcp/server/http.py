@@ -121,22 +121,22 @@ class HttpApp:
         if not reply.accepts_stream and not _accepts_type(headers.get("accept"), "application/json"):
             raise AccessDenied(406, "accept must allow application/json or text/event-stream")
         body = await read_request_body(headers, receive, self._limit, self._slow_client)
+        await self._check_values(body, principal)
         if is_batch(body) and SESSION in headers:
             await reply.send_batch(await self._sessions.find(headers[SESSION], principal).handle(body))
             return
-        message = await self._parse(body, principal)
+        message = await self._offload.run(principal, len(body), read, body, limit=self._limit)
         if _is_stateless(message, headers):
             await self._handle_stateless(message, headers, principal, DisconnectWatch(receive), reply)
         else:
             await self._handle_handshake(message, headers, principal, receive, reply)
 
-    async def _parse(self, body: bytes, principal: str) -> RpcMessage:
-        """Parse a message, a large one in a thread. Many values would keep the server from its other clients."""
+    async def _check_values(self, body: bytes, principal: str) -> None:
+        """Refuse a message or batch with many values, which would keep the server from its other clients."""
         if len(body) > LARGE:
             values = await self._offload.run(principal, len(body), count_values, body)
             if values > _MAX_VALUES:
                 raise AccessDenied(413, f"message has {values:,} JSON values; the limit is {_MAX_VALUES:,}")
-        return await self._offload.run(principal, len(body), read, body, limit=self._limit)
 
     async def _handle_stateless(
         self,
