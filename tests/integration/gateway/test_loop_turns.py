@@ -265,6 +265,25 @@ async def test_only_the_first_request_with_new_tools_needs_a_thread(monkeypatch)
     assert threads[0] != threading.get_ident() == threads[1]
 
 
+@pytest.mark.finding("Z11")
+@pytest.mark.parametrize("values", [10, 2_000], ids=["known tools", "large tools"])
+@run
+async def test_tools_are_forgotten_before_the_caches_lose_their_schemas(monkeypatch, values):
+    schema = record(**{f"field_{number}": {"type": "string"} for number in range(50)})
+    body = tool_request(schema).replace(b'"model":"m"', b'"model":"anthropic/m"')
+    async with gateway_to_bytes(*[whole("anthropic")] * 14) as gateway:
+        on_loop = note_threads(monkeypatch, endpoint_request, "prepare")
+        for _ in range(2):
+            assert (await post(gateway, path_of("openai_chat"), body)).status == 200
+        assert on_loop == [False, True]
+        for number in range(11):
+            other = tool_request(record(x={"enum": [*range(values)], "description": f"{number}" * 100_000}))
+            other = other.replace(b'"model":"m"', b'"model":"anthropic/m"')
+            assert (await post(gateway, path_of("openai_chat"), other)).status == 200
+        assert (await post(gateway, path_of("openai_chat"), body)).status == 200
+    assert on_loop[-1] is False
+
+
 def note_threads(monkeypatch, owner, name):
     """The threads in which a function is called from now on; True for that of the event loop."""
     on_loop, function, loop_thread = [], getattr(owner, name), threading.get_ident()

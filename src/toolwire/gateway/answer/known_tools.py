@@ -19,6 +19,7 @@ __all__ = ["KnownTools"]
 ToolsKey: TypeAlias = tuple[int, str]
 
 _MAX_KNOWN = 4096
+_MAX_BYTES = 1024 * 1024  # of their requests; a cache of results keeps at least as much
 _SMALL = 1024  # bytes; the schemas in a smaller request are converted in a moment
 _FIELDS = ("tools", "functions", "response_format", "text", "output_config", "generationConfig", "format")
 
@@ -28,6 +29,7 @@ class KnownTools:
 
     def __init__(self) -> None:
         self._known: set[ToolsKey] = set()
+        self._size = 0  # bytes of requests with new tools, or with tools that are not remembered
 
     def key(self, client_request: ClientRequest, label: str) -> ToolsKey | None:
         """Return the key of the schemas of a request for a target.
@@ -43,9 +45,18 @@ class KnownTools:
     def has(self, key: ToolsKey | None) -> bool:
         return key is None or key in self._known
 
-    def add(self, key: ToolsKey | None) -> None:
-        """Remember that the schemas are converted. At the maximum number, start again."""
-        if key is not None and key not in self._known:
-            if len(self._known) >= _MAX_KNOWN:
-                self._known.clear()
+    def add(self, key: ToolsKey | None, client_request: ClientRequest) -> None:
+        """Remember that the schemas are converted.
+
+        At the maximum number or size, start again: results of many other schemas have replaced theirs in the caches.
+        """
+        if key in self._known:
+            return
+        if key is None and not (client_request.has_tools and client_request.work_size > LARGE):
+            return
+        self._size += len(client_request.body)
+        if len(self._known) >= _MAX_KNOWN or self._size > _MAX_BYTES:
+            self._known.clear()
+            self._size = len(client_request.body)
+        if key is not None:
             self._known.add(key)

@@ -268,7 +268,7 @@ class RequestHandler:
         tools_key = known_tools.key(self._client_request, target.label)
         work_size = self._client_request.work_size if known_tools.has(tools_key) else LARGE + 1
         out = await self._offload.run(work_size, self._make_outbound_request, target)
-        known_tools.add(tools_key)
+        known_tools.add(tools_key, self._client_request)
         request_log = self._request_log
         request_log.upstream, request_log.upstream_model = target.upstream.name, target.model
         request_log.provider = target.upstream.row.provider or out.endpoint.wire.provider
