@@ -35,6 +35,7 @@ _MAX_OUTPUT = 64 * 1024  # bytes; a key is a header
 _MAX_STDERR = 4 * 1024  # bytes that are read
 _SHOWN_STDERR = 300  # characters of standard error in a message
 _MARGIN = 60.0  # seconds before its expiry that a key is not used any more
+_KILL_TIMEOUT = 5.0  # seconds for the end of a command that was killed
 _FAILURE_PAUSE = 5.0  # seconds after a failure before the command runs again
 _KEY_FIELDS = ("token", "access_token", "accessToken", "key")
 _EXPIRY_FIELDS = ("expires_at", "expires_on", "expiry", "expiration")
@@ -190,13 +191,20 @@ async def _read_start(stream: asyncio.StreamReader, limit: int) -> bytes:
 
 
 async def _kill(process: asyncio.subprocess.Process) -> None:
-    """Kill the process group: a child of the command may still have the pipes open."""
+    """Kill the process group: a child of the command may still have the pipes open.
+
+    The pipes are closed, because asyncio waits for the end of their data, and nothing reads it any more. asyncio has no
+    public method for it.
+    """
     with suppress(ProcessLookupError, PermissionError):
         if hasattr(os, "killpg"):
             os.killpg(process.pid, signal.SIGKILL)
         else:
             process.kill()
-    await process.wait()
+    process._transport.close()  # type: ignore[attr-defined]
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_KILL_TIMEOUT):
+            await process.wait()
 
 
 def _parse_output(output: bytes, program: str) -> _TimedKey:

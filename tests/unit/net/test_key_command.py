@@ -3,13 +3,15 @@
 import asyncio
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 
 import pytest
 
 from toolwire.ir.errors import ConfigError
-from toolwire.net.key_command import KeyCommand, KeyCommandError
+from toolwire.net.key_command import KeyCommand, KeyCommandError, _kill
+from waiting import until
 
 TOKEN = "ya29.secret-token-0123456789"
 
@@ -166,6 +168,18 @@ def test_slow_command_is_killed_with_its_children(tmp_path):
     assert "did not end in 3 s" in failure(command)
     state = Path(f"/proc/{int(marker.read_text())}/stat") if marker.exists() else None
     assert state is None or not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def test_command_whose_output_is_not_read_any_more_is_killed():
+    """A command with endless output: its pipe is full, and asyncio has paused it."""
+
+    async def main():
+        process = await asyncio.create_subprocess_exec("yes", stdout=asyncio.subprocess.PIPE, start_new_session=True)
+        await until(lambda: process.stdout._paused)
+        await asyncio.wait_for(_kill(process), 60)
+        assert process.returncode == -signal.SIGKILL
+
+    asyncio.run(main())
 
 
 def test_no_shell_interprets_the_arguments(tmp_path):
