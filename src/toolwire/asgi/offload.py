@@ -10,7 +10,7 @@ with the event loop. They are few, because each of them delays the loop by one s
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from contextvars import copy_context
 from functools import partial
@@ -29,11 +29,17 @@ WorkResult = TypeVar("WorkResult")
 
 
 class Offload:
-    """A few threads for large work. Clients take turns: one with many requests does not delay those of another."""
+    """A few threads for large work.
+
+    Clients take turns: one with many requests does not delay those of another. One client has at most half of the
+    threads, so that work which takes long leaves threads for others.
+    """
 
     def __init__(self, threads: int = _THREADS) -> None:
         self._pool = ThreadPool(threads)
         self._free = threads
+        self._max_of_client = max(1, threads // 2)
+        self._running: Counter[str] = Counter()  # threads in use, by client
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()  # by client, next one first
 
     async def run(
@@ -54,7 +60,7 @@ class Offload:
         try:
             return await self._run_in_thread(partial(copy_context().run, function, *args, **options))
         finally:
-            self._release()
+            self._release(client)
 
     async def _run_in_thread(self, work: Callable[[], WorkResult]) -> WorkResult:
         started = self._pool.submit(work)
@@ -69,9 +75,9 @@ class Offload:
             raise
 
     async def _acquire(self, client: str) -> None:
-        """Wait for a free thread. Check and decrement share no `await`, so no lock is needed."""
-        if self._free:
-            self._free -= 1
+        """Wait for a thread that this client may use. Check and count share no `await`, so no lock is needed."""
+        if self._may_start(client):
+            self._start(client)
             return
         turn = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(client, deque()).append(turn)
@@ -79,20 +85,33 @@ class Offload:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self._release()  # the thread was given to this call in the same moment
+                self._release(client)  # the thread was given to this call in the same moment
             raise
 
-    def _release(self) -> None:
-        """Give the thread to the next client in turn; clients with more work go to the end of the queue."""
-        while self._waiting:
-            client, turns = self._waiting.popitem(last=False)
+    def _may_start(self, client: str) -> bool:
+        return self._free > 0 and self._running[client] < self._max_of_client
+
+    def _start(self, client: str) -> None:
+        self._free -= 1
+        self._running[client] += 1
+
+    def _release(self, client: str) -> None:
+        """Give the thread to the next client in turn; clients with more work go to the end of the queue.
+
+        It stays free if all waiting clients have their share. These are few, because they fill the threads.
+        """
+        self._free += 1
+        self._running[client] -= 1
+        if not self._running[client]:
+            del self._running[client]
+        while (waiting := next(filter(self._may_start, self._waiting), None)) is not None:
+            turns = self._waiting.pop(waiting)
             turn = turns.popleft()
             if turns:
-                self._waiting[client] = turns
+                self._waiting[waiting] = turns
             if not turn.cancelled():
+                self._start(waiting)
                 turn.set_result(None)
-                return
-        self._free += 1
 
 
 class ClientOffload:

@@ -309,7 +309,7 @@ class Gateway:
         request_log = RequestLog(choose_request_id(http_exchange), time.time(), ingress.wire)
         with self._track_request(http_exchange, request_log) as memory:
             try:
-                self._origin_policy.check(scope["headers"], scope["http_version"])
+                self._origin_policy.check(scope["headers"], scope.get("http_version", "1.1"))
                 route = self._find_route(http_exchange)
                 ingress, request_log.ingress, request_log.action = route.ingress, route.ingress.wire, route.action
                 await self._handle(http_exchange, route, request_log, memory)
@@ -436,10 +436,10 @@ class Gateway:
         """Answer a request about stored responses or conversations, within the limits of its key."""
         if caller.name:
             await self._limiter.admit(caller)
-        body, _ = await self._read_document(http_exchange, memory)
+        body, work_size = await self._read_document(http_exchange, memory)
         offload = ClientOffload(self._offload, caller.name)
         access = self._dependencies.responses.access(caller.name, memory, offload)
-        state_request = StateRequest(access, route.entry_id, http_exchange.query, body)
+        state_request = StateRequest(access, route.entry_id, http_exchange.query, body, work_size)
         await http_exchange.respond(200, _JSON, await self._responses_api.answer(route.action, state_request))
 
     async def _read_client_request(

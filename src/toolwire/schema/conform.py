@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from ..ir.pointer import JSON, Object, child_pointer
 from ..ir.text import dumps
 from .dialects import Dialect
+from .dialects import dialect as find_dialect
 from .patterns import is_supported
 from .property_names import is_legal
 from .refs import find_cycles
@@ -27,9 +28,9 @@ _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 _SINGLE = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames", "additionalItems")
 
 
-def violations(schema: JSON, dialect: Dialect) -> list[str]:
+def violations(schema: JSON, dialect: Dialect | str) -> list[str]:
     """List the violations, each after its JSON pointer; empty if the dialect accepts the schema."""
-    return list(_violations(schema, dialect))
+    return list(_violations(schema, find_dialect(dialect) if isinstance(dialect, str) else dialect))
 
 
 def is_conforming(schema: JSON, dialect: Dialect) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from itertools import combinations
 
@@ -50,7 +51,7 @@ def are_disjoint(branches: list[Node], target: RefResolver, budget: StepBudget |
 
 
 def _disjoint_by_values(branches: list[Node], budget: StepBudget) -> bool:
-    """Return True for enums without a common value, or objects with such an enum as a common required property.
+    """Return True for enums without a common value, and for objects that a common or an own required property separates.
 
     This covers titled enums and discriminated unions in linear time.
     """
@@ -59,12 +60,22 @@ def _disjoint_by_values(branches: list[Node], budget: StepBudget) -> bool:
     records = [branch for branch in branches if isinstance(branch, ObjectNode)]
     if not records or len(records) < len(branches):
         return False
+    if budget.spend(sum(len(record.properties) for record in records)) and _have_own_keys(records):
+        return True
     for tag in frozenset.intersection(*(record.required for record in records)):
         if not budget.spend(len(records)):
             return False
         if _enums_disjoint([record.properties.get(tag) for record in records]):
             return True
     return False
+
+
+def _have_own_keys(records: list[ObjectNode]) -> bool:
+    """Return True if every object requires a key that no other object declares or allows."""
+    if any(record.others is not None for record in records):
+        return False
+    declared = Counter(key for record in records for key in record.properties)
+    return all(any(declared[key] == 1 for key in record.required) for record in records)
 
 
 def _enums_disjoint(nodes: Sequence[Node | None]) -> bool:

@@ -48,11 +48,13 @@ MAX_UNROLL = 2
 """Levels of a definition inside itself that are emitted; the rest is JSON in a string."""
 MAX_NODES = 3_000
 """A schema that grows beyond this by unrolling is JSON in a string from there on: it would be useless."""
+_NODES, _NODES_PER_VALUE = 100, 2
+"""The limit of a small schema, in proportion to its size: inlined references double with every level."""
 MAX_NESTING = 80
 """Nodes being emitted at once; deeper ones, by inlined references, are JSON in a string."""
 _POSTPONED_NESTING = 16
 """Nodes being emitted at once beyond which a definition is emitted later, from an empty stack."""
-_STEPS, _STEPS_PER_VALUE = 2_000, 20
+_STEPS, _STEPS_PER_VALUE = 1_000, 8
 """Steps for comparing union branches, in proportion to the size of the schema."""
 _REPEATED, _REPEATED_PER_VALUE = 20_000, 4
 """The total size of the output; inlined references repeat the same descriptions and enums."""
@@ -74,7 +76,7 @@ class Emitter(AnnotationEmitter):
         self._definition_stack = [""]  # the definitions being emitted; "" is the root
         self._refs: dict[str, set[str]] = {}  # definition → those that it refers to
         self._postponed: list[str] = []  # definitions to emit from an empty stack
-        self._count = 0  # emitted nodes, limited by MAX_NODES
+        self._nodes = StepBudget(min(MAX_NODES, _NODES + source.size * _NODES_PER_VALUE))
         self._nesting = 0
         self._remaining_size = StepBudget(_REPEATED + source.size * _REPEATED_PER_VALUE)
         self.steps = StepBudget(_STEPS + source.size * _STEPS_PER_VALUE)
@@ -133,7 +135,7 @@ class Emitter(AnnotationEmitter):
 
     def emit(self, node: Node, depth: int) -> Emitted:
         """Emit one node. `depth`: the number of objects around it; `_nesting` counts the calls on the Python stack."""
-        self._count += 1
+        self._nodes.spend()
         self._nesting += 1
         try:
             return self._emit(node, depth)
@@ -145,7 +147,7 @@ class Emitter(AnnotationEmitter):
         too_deep = self.dialect.depth is not None and depth >= self.dialect.depth
         if (too_deep and isinstance(node, (ObjectNode, TupleNode))) or self._nesting > MAX_NESTING:
             return self._emit_json_string(node, "nested too deeply")
-        if self._count > MAX_NODES or self._remaining_size.exhausted or not self._remaining_size.spend(_size(node)):
+        if self._nodes.exhausted or self._remaining_size.exhausted or not self._remaining_size.spend(_size(node)):
             return self._emit_json_string(node, "too large")
         if isinstance(node, ObjectNode):
             return emit_objects.emit_object(self, node, depth)

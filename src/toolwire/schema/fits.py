@@ -27,10 +27,10 @@ from .nodes import (
     UnionNode,
     hashable_key,
 )
-from .patterns import MATCH_LIMIT, match_cost, matches
+from .patterns import MATCH_LIMIT, SCHEMA_SIZE, engine_size, match_cost, matches
 from .step_budget import StepBudget, json_size
 
-__all__ = ["RefResolver", "fits", "is_integer", "json_equal", "key_matches"]
+__all__ = ["RefResolver", "fits", "is_integer", "json_equal", "text_matches"]
 
 RefResolver: TypeAlias = Callable[[str], Node | None]
 """Resolves a reference; None if that is not possible."""
@@ -86,10 +86,8 @@ class _Matcher:
             return False
         if node.pattern is None:
             return True
-        units = match_cost(node.pattern) * len(value)
-        if units > MATCH_LIMIT:
-            return True  # a pattern that is not matched here excludes nothing: the validator decides
-        return self._budget.spend(units // _UNITS_PER_STEP) and matches(node.pattern, value) is not False
+        # a pattern that is not matched here excludes nothing: the validator decides
+        return text_matches(node.pattern, value, self._budget) is not False and not self._budget.exhausted
 
     def _matches_composite(self, node: Node, value: JSON, hops: int) -> bool:
         """Check a reference, a union or a container. A reference that cannot be resolved accepts any value."""
@@ -130,10 +128,20 @@ class _Matcher:
         return all(inner is None or self.fits(inner, one, 0) for inner, one in pairs)
 
 
-def key_matches(pattern: str, key: str, budget: StepBudget) -> bool | None:
-    """Return True if a key matches a pattern; None if that would cost too much, or the pattern is not supported."""
-    units = match_cost(pattern) * len(key)
-    return matches(pattern, key) if units <= MATCH_LIMIT and budget.spend(units // _UNITS_PER_STEP) else None
+def text_matches(pattern: str, text: str, budget: StepBudget) -> bool | None:
+    """Return True if a pattern is found in a text; None if that would cost too much, or the pattern is not supported.
+
+    All patterns that are matched under one budget fit into the cache of engines together, so each is compiled once.
+    """
+    if pattern not in budget.pattern_costs:
+        size = engine_size(pattern)
+        is_small = budget.pattern_bytes + size <= SCHEMA_SIZE
+        budget.pattern_bytes += size if is_small else 0
+        budget.pattern_costs[pattern] = match_cost(pattern) if is_small else None
+    cost = budget.pattern_costs[pattern]
+    if cost is None or cost * len(text) > MATCH_LIMIT or not budget.spend(cost * len(text) // _UNITS_PER_STEP):
+        return None
+    return matches(pattern, text)
 
 
 def _matches_number(node: NumberNode, value: float) -> bool:

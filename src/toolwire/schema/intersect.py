@@ -13,7 +13,7 @@ from functools import reduce
 from msgspec.structs import replace
 
 from ..ir.pointer import Object
-from .fits import RefResolver, fits, key_matches
+from .fits import RefResolver, fits, text_matches
 from .nodes import (
     AnyNode,
     ArrayNode,
@@ -38,6 +38,8 @@ _MAX_BRANCHES = 100
 _MAX_DEPTH = 64
 _COPIED_PER_STEP = 16
 """Dictionary entries that are copied without inspection, in C, at the cost of one step."""
+_PATTERNS_PER_STEP = 2
+"""Patterns that a key is matched against at the cost of one step."""
 
 
 class Intersection:
@@ -183,8 +185,18 @@ class Intersection:
 
     def pattern_nodes(self, key: str, patterns: Mapping[str, Node]) -> list[Node] | None:
         """Return the nodes of the patterns that a key matches; None if a pattern cannot be matched here."""
-        found = [(key_matches(pattern, key, self.budget), node) for pattern, node in patterns.items()]
-        return None if any(match is None for match, _ in found) else [node for match, node in found if match]
+        if not patterns:
+            return []
+        if not self.budget.spend(1 + len(patterns) // _PATTERNS_PER_STEP):
+            return None
+        found: list[Node] = []
+        for pattern, node in patterns.items():
+            match = text_matches(pattern, key, self.budget)
+            if match is None:
+                return None
+            if match:
+                found.append(node)
+        return found
 
     def _intersect_rest(self, left: ObjectNode, right: ObjectNode, hops: int) -> Node | None:
         """Return the node of keys that neither side declares. A side that does not mention them does not forbid them.

@@ -17,6 +17,8 @@ class PatternCost(ValidationCost):
     """The patterns of one schema."""
 
     __slots__ = ("_cost_per_character",)
+    max_pairs = 200_000
+    """Most pairs cost nothing here, because few schemas have patterns; so the limit of units does not bound them."""
 
     def __init__(self, document: JSON) -> None:
         super().__init__(document)

@@ -64,7 +64,7 @@ __all__ = ["DEPTH", "ParsedSchema", "SchemaDefect", "parse_schema"]
 DEPTH = 64
 """Deeper schemas are not read; they accept any value."""
 
-_STEPS, _STEPS_PER_VALUE = 500, 4
+_STEPS, _STEPS_PER_VALUE = 100, 4
 """The budget of intersections. The tools of public servers need less than one step per JSON value."""
 _MAX_NESTING = 16
 """Nodes being read at once beyond which a reference is read later, from an empty stack."""
@@ -317,7 +317,12 @@ class _SchemaParser:
 
     def _with_patterns(self, key: str, node: Node, patterns: dict[str, Node], at: str) -> Node:
         """Intersect the node of a declared property with those of the patterns that its name matches."""
-        for other in self._intersection.pattern_nodes(key, patterns) or ():
+        exhausted = self._intersection.budget.exhausted
+        matching = self._intersection.pattern_nodes(key, patterns)
+        if self._intersection.budget.exhausted and not exhausted:
+            message = f"too many patterns and properties to compare: from {key!r} on, patterns are not applied to them"
+            self.defects.append(SchemaDefect(f"{at}/patternProperties", message))
+        for other in matching or ():
             node = self._intersect(node, other, at)
         return node
 

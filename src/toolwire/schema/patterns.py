@@ -19,15 +19,19 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from .content_cache import content_cache
+
 if TYPE_CHECKING:
     import jsonschema_rs
 
 __all__ = [
     "MATCH_BUDGET",
     "MATCH_LIMIT",
+    "PATTERN_OVERHEAD",
     "SCHEMA_SIZE",
     "automaton_size",
     "engine_options",
+    "engine_size",
     "is_supported",
     "length_pattern",
     "match_cost",
@@ -39,6 +43,8 @@ MAX_LENGTH = 10_000
 """Characters of one pattern."""
 SCHEMA_SIZE = 8_000_000
 """Bytes of the automata of all patterns of one schema, estimated: about 50 ms to compile."""
+PATTERN_OVERHEAD = 2_000
+"""Bytes that account for the fixed cost of one more pattern."""
 MATCH_BUDGET = 20_000_000
 """Units of `match_cost` that one check of a value may spend: about 0.1 s at worst."""
 MATCH_LIMIT = 200_000
@@ -103,7 +109,7 @@ def _refusal(pattern: str) -> str | None:
         return "it contains an empty character class"
     if automaton_size(pattern) > SCHEMA_SIZE:
         return "its repetitions multiply to an automaton that is too large"
-    return None if _compile(pattern) is not None else "its syntax is not supported"
+    return None if _engine(pattern) is not None else "its syntax is not supported"
 
 
 def _compile(pattern: str) -> jsonschema_rs.Validator | None:
@@ -116,16 +122,22 @@ def _compile(pattern: str) -> jsonschema_rs.Validator | None:
         return None
 
 
-_SMALL_AUTOMATON = 64_000
-_small_engine = lru_cache(128)(_compile)
-_large_engine = lru_cache(4)(_compile)
+def engine_size(pattern: str) -> int:
+    """Estimate the bytes of a compiled pattern, with the fixed cost of one more engine."""
+    return automaton_size(pattern) + PATTERN_OVERHEAD
+
+
+@content_cache(3 * SCHEMA_SIZE, engine_size, 2)
+def _engine(pattern: str) -> jsonschema_rs.Validator | None:
+    """Return the engine of a pattern. One generation of the cache holds all patterns that one schema may match."""
+    return _compile(pattern)
 
 
 def matches(pattern: str, text: str) -> bool | None:
     """Return True if the pattern is found in the text; None if it is refused or the search would cost too much."""
     if match_cost(pattern) * len(text) > MATCH_LIMIT or refusal(pattern) is not None:
         return None
-    engine = _small_engine(pattern) if automaton_size(pattern) <= _SMALL_AUTOMATON else _large_engine(pattern)
+    engine = _engine(pattern)
     return None if engine is None else engine.is_valid(text)
 
 

@@ -16,12 +16,14 @@ _CHARACTERS_PER_STEP = 32
 
 
 class StepBudget:
-    """The steps that one computation has left."""
+    """The steps that one computation has left, and the patterns that it has matched."""
 
-    __slots__ = ("remaining",)
+    __slots__ = ("pattern_bytes", "pattern_costs", "remaining")
 
     def __init__(self, steps: int) -> None:
         self.remaining = steps
+        self.pattern_costs: dict[str, int | None] = {}  # of one character of text; None: not matched, too large
+        self.pattern_bytes = 0  # of their engines
 
     def spend(self, steps: int = 1) -> bool:
         """Count `steps`; False once the allowance is exceeded."""

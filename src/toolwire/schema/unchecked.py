@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ..ir.pointer import JSON, Object, join
-from .patterns import SCHEMA_SIZE, automaton_size, refusal
+from .patterns import SCHEMA_SIZE, automaton_size, engine_size, refusal
 
 __all__ = ["UncheckedPattern", "pattern_uses", "remove_patterns", "total_size", "unchecked_patterns"]
 
@@ -19,7 +19,6 @@ _DATA = frozenset({"enum", "const", "default", "example", "examples"})
 _MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"})
 # Keywords whose schema must not match: without its pattern it would match more, and valid values would be rejected.
 _NEGATED = ("not", "if")
-_PATTERN_OVERHEAD = 2_000  # bytes that account for the fixed cost of one more pattern
 _OTHER_NAMES = ("additionalProperties", "unevaluatedProperties")
 
 
@@ -66,7 +65,7 @@ def unchecked_patterns(schema: JSON) -> list[UncheckedPattern]:
     found: list[UncheckedPattern] = []
     for at, pattern in pattern_uses(schema):
         if pattern not in reasons:
-            size = automaton_size(pattern) + _PATTERN_OVERHEAD
+            size = engine_size(pattern)
             if size <= SCHEMA_SIZE:  # otherwise it is refused individually, at no cost
                 total += size
             reasons[pattern] = refusal(pattern) if total <= SCHEMA_SIZE else "all patterns together are too large"

@@ -15,7 +15,6 @@ from ..ir.pointer import JSON, Object, resolve
 __all__ = ["MAX_VISITS", "ValidationCost"]
 
 MAX_VISITS = 20_000
-_MAX_PAIRS = 1_000_000  # of a schema and a value
 _LEAVE: Final = object()
 _PERCENT = re.compile(r"%([0-7][0-9a-fA-F])")
 _REFS = ("$ref", "$dynamicRef", "$recursiveRef")
@@ -30,6 +29,8 @@ class ValidationCost:
     """The effort of applying one schema to values."""
 
     __slots__ = ("_anchors", "_document", "_targets")
+    max_pairs = 1_000_000
+    """Pairs of a schema and a value that are counted."""
 
     def __init__(self, document: JSON) -> None:
         self._document = document
@@ -76,7 +77,7 @@ class ValidationCost:
         key = (id(schema), id(value))
         if key in known:
             return known[key]
-        if len(known) >= min(limit, _MAX_PAIRS):
+        if len(known) >= min(limit, self.max_pairs):
             return limit
         known[key] = total = self._weight(schema, value)  # a reference back to this pair is not followed again
         for inner, item in self._pairs(schema, value):

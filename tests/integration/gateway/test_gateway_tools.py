@@ -261,7 +261,7 @@ def test_rejected_stream_is_garbage_collected() -> None:
         calls = {"role": "assistant", "tool_calls": [{"id": "c1", "type": "function", "function": {"name": 7}}]}
         document = {"upstreams": upstream_rows("http://127.0.0.1:9"), "limits": {"ping": 0.05}}
         memory = InMemoryTurns(10, 10_000, 60.0, time.monotonic)
-        await memory.save("", {"other": StoredTurn(())})
+        await memory.save("", ["other"], StoredTurn(()), b"{}")
         async with serving(document, memory=memory) as gateway:
             for _ in range(3):
                 with pytest.raises(openai.BadRequestError):

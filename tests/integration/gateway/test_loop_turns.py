@@ -15,15 +15,35 @@ import threading
 from contextlib import asynccontextmanager
 
 import pytest
-from gateway.hostile import TEXT_ANSWER, ask, body_of, expect_error, gateway_to, path_of, post, run
+from gateway.hostile import (
+    TEXT_ANSWER,
+    ask,
+    body_of,
+    exchange,
+    expect_error,
+    gateway_to,
+    path_of,
+    post,
+    request_bytes,
+    run,
+)
 from gateway.serving import serving, upstream_rows
 
-from toolwire import Message, Request, Response, Text, Tool, ToolCall
+from toolwire import Message, Reasoning, Request, Response, Text, Tool, ToolCall
+from toolwire.bridge import emulation, repair
+from toolwire.gateway.answer import responses_api, restore_turns
+from toolwire.gateway.answer.answer_stats import AnswerStats
+from toolwire.gateway.observe import request_log
+from toolwire.gateway.observe.metrics import Metrics
+from toolwire.gateway.shared.turns import StoredTurn
+from toolwire.ir import text as json_text
+from toolwire.ir.parts import Artefact
 from toolwire.ir.response import Stop, Usage
 from toolwire.ir.text import to_bytes
 from toolwire.net import endpoint_request
 from toolwire.testing import RawReply
 from toolwire.wire import get
+from toolwire.wire.openai_responses import response as responses_wire
 
 MOST_CALLS = 1_000_000
 """Calls of functions in one turn: about three tenths of a second."""
@@ -243,6 +263,145 @@ async def test_only_the_first_request_with_new_tools_needs_a_thread(monkeypatch)
             body = tool_request(schema).replace(b'"model":"m"', b'"model":"anthropic/m"')
             assert (await post(gateway, path_of("openai_chat"), body)).status == 200
     assert threads[0] != threading.get_ident() == threads[1]
+
+
+def note_threads(monkeypatch, owner, name):
+    """The threads in which a function is called from now on; True for that of the event loop."""
+    on_loop, function, loop_thread = [], getattr(owner, name), threading.get_ident()
+
+    def call(*args, **options):
+        on_loop.append(threading.get_ident() == loop_thread)
+        return function(*args, **options)
+
+    monkeypatch.setattr(owner, name, call)
+    return on_loop
+
+
+@pytest.mark.finding("Z11")
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("emulate", [{}, {"emulate": "hermes"}], ids=["native", "emulated"])
+@run
+async def test_calls_are_repaired_in_a_thread(monkeypatch, stream, emulate):
+    """Even a schema of a few bytes may take long to compile."""
+    on_loop = note_threads(monkeypatch, repair, "repair_arguments")
+    models = {"m": {"upstream": "openai_chat", "repair": "safe", **emulate}}
+    text = '<tool_call>{"name": "t0", "arguments": {"city": "x"}}</tool_call>'
+    said = Response(parts=(Text(text),), stop=Stop("stop"), usage=Usage(1, 1)) if emulate else CALL
+    schema = record(city={"type": "string", "pattern": "^(a{1,30}){1,30}$"})
+    request = Request(messages=(Message("user", (Text("hi"),)),), tools=(Tool("t0", "", schema),))
+    async with gateway_to(said, document={"models": models}) as (gateway, _):
+        body = body_of("anthropic", request, "m", stream=stream)
+        assert (await post(gateway, path_of("anthropic"), body)).status == 200
+    assert on_loop and not any(on_loop)
+
+
+@pytest.mark.finding("Z11")
+@pytest.mark.parametrize("front", ["anthropic", "openai_chat", "openai_responses"])
+@run
+async def test_large_streamed_calls_end_in_a_thread(monkeypatch, front):
+    """Its fragments are small, but its last piece makes all arguments be parsed and encoded."""
+    fragments = ["[", *["{},{}," * 1_000] * 40, "{}]"]
+    deltas = [{"tool_calls": [{"index": 0, "function": {"arguments": one}}]} for one in ('{"x":', *fragments, "}")]
+    start = {"tool_calls": [{"index": 0, "id": "c", "type": "function", "function": {"name": "f", "arguments": ""}}]}
+    choices = [{"index": 0, "delta": delta, "finish_reason": None} for delta in (start, *deltas)]
+    choices.append({"index": 0, "delta": {}, "finish_reason": "tool_calls"})
+    events = [b"data: " + json.dumps({"choices": [choice]}).encode() + b"\n\n" for choice in choices]
+    reply = RawReply(b"".join(events) + b"data: [DONE]\n\n", headers=STREAM)
+    on_loop = note_threads(monkeypatch, AnswerStats, "add_event")
+    async with gateway_to_bytes(reply) as gateway:
+        assert (await post(gateway, path_of(front), body_of(front, stream=True))).status == 200
+    assert on_loop[0] and not any(on_loop[-3:])
+
+
+@pytest.mark.finding("Z11")
+@run
+async def test_large_conversations_are_read_and_listed_in_a_thread(monkeypatch, tmp_path):
+    """Each request of the API of stored conversations with items of 60,000 values, which are then listed."""
+    item = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "x"}] * 1_000}
+    body = json.dumps({"items": [item] * 20}).encode()
+    responses = {"store": str(tmp_path / "responses.db"), "max_turn_bytes": 8 * MEGABYTE}
+    async with gateway_to_bytes(responses=responses) as gateway:
+        assert (await post(gateway, "/v1/conversations", b"{}")).status == 200
+        parsed = note_threads(monkeypatch, responses_api, "parse_object")
+        paged = note_threads(monkeypatch, responses_api, "_page")
+        made = await post(gateway, "/v1/conversations", body)
+        assert made.status == 200
+        path = f"/v1/conversations/{made.document['id']}/items"
+        assert (await post(gateway, path, body)).status == 200
+        assert (await exchange(gateway, request_bytes(path, b"", method="GET"))).status == 200
+    assert (parsed, paged) == ([False, False], [False, False])
+
+
+@pytest.mark.finding("Z11")
+@pytest.mark.parametrize("values", [500, 20_000])
+@run
+async def test_keys_of_tools_are_computed_without_python_code_for_each_value(monkeypatch, values):
+    """One value is null, so the encoder for values of Python would look for NaN in all of them."""
+    body = tool_request(record(city={"enum": [None, *range(values)]})).replace(b'"model":"m"', b'"model":"anthropic/m"')
+    looked = note_threads(monkeypatch, json_text, "_refuse_non_finite")
+    async with gateway_to_bytes(whole("anthropic")) as gateway:
+        assert (await post(gateway, path_of("openai_chat"), body)).status == 200
+    assert sum(looked) < 200  # in the answer
+
+
+@pytest.mark.finding("Z11")
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("values", "on_loop"), [(10, [True]), (20_000, [False])])
+@run
+async def test_large_turns_are_encoded_once_and_in_a_thread(monkeypatch, values, on_loop, stream):
+    """Its reasoning is signed, so the gateway stores the turn under two keys."""
+    signed = Reasoning("x", artefacts=(Artefact("anthropic", "signature", "c2ln"),))
+    said = Response(parts=(signed, ToolCall("c", "f", {"x": [0] * values})), stop=Stop("tool_calls"), usage=Usage(1, 1))
+    encoded = note_threads(monkeypatch, StoredTurn, "to_json")
+    hashed = note_threads(monkeypatch, restore_turns, "_call_key")
+    async with gateway_to(said) as (gateway, _):
+        answer = await ask(gateway, "openai_chat", wire="anthropic", stream=stream)
+        assert answer.status == 200
+        assert len(gateway.gateway._dependencies.memory._entries) == 2
+    assert (encoded, hashed) == (on_loop, on_loop)
+
+
+@pytest.mark.finding("Z11")
+@pytest.mark.parametrize("stream", [False, True])
+@run
+async def test_large_requests_are_repeated_in_a_thread(monkeypatch, stream):
+    """An answer of Responses has the tools of its request."""
+    on_loop = note_threads(monkeypatch, responses_wire, "echo_request")
+    tools = [{"type": "function", "name": f"t{n}", "parameters": {"type": "object"}} for n in range(2_000)]
+    document = {"model": "anthropic/m", "input": "x", "tools": tools, "stream": stream}
+    async with gateway_to(TEXT_ANSWER) as (gateway, _):
+        assert (await post(gateway, "/v1/responses", json.dumps(document).encode())).status == 200
+    assert on_loop == [False]
+
+
+@pytest.mark.finding("Z11")
+@pytest.mark.parametrize("stream", [False, True])
+@run
+async def test_emulated_calls_of_large_requests_are_numbered_in_a_thread(monkeypatch, stream):
+    on_loop = note_threads(monkeypatch, emulation, "_next_call_number")
+    models = {"m": {"upstream": "openai_chat", "emulate": "hermes"}}
+    request = Request(messages=(Message("user", (Text("x"),)),) * 2_000, tools=(Tool("t", "", record()),))
+    async with gateway_to(TEXT_ANSWER, document={"models": models}) as (gateway, _):
+        body = body_of("anthropic", request, "m", stream=stream)
+        assert (await post(gateway, path_of("anthropic"), body)).status == 200
+    assert on_loop and not any(on_loop)
+
+
+@pytest.mark.finding("Z11")
+@run
+async def test_losses_are_counted_once_and_in_a_thread(monkeypatch):
+    """Each unknown field is a concept of its own; the metrics and the log get the first ones, and the sum of the rest."""
+    on_loop = note_threads(monkeypatch, request_log, "Counter")
+    logs, metrics = [], Metrics()
+    document = {"model": "anthropic/m", "messages": [{"role": "user", "content": "x"}]}
+    fields = {f"unknown_{n}": 1 for n in range(5_000)}
+    async with gateway_to(TEXT_ANSWER, sinks=[logs.append, metrics]) as (gateway, _):
+        body = json.dumps({**document, **fields}).encode()
+        assert (await post(gateway, path_of("openai_chat"), body)).status == 200
+    counts = logs[0].count_losses()
+    assert on_loop == [False]
+    assert len(counts) <= 201 and sum(counts.values()) == len(logs[0].losses) >= 5_000
+    assert sum(metrics._losses.values.values()) == len(logs[0].losses)
 
 
 @pytest.mark.finding("Z11")

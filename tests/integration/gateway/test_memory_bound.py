@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 from gateway.hostile import (
@@ -104,6 +105,23 @@ async def test_text_of_a_body_counts_as_text():
     request = Request(messages=(Message("user", (Text("1," * 100_000),)),))
     async with gateway_to(TEXT_ANSWER, document=LIMITS) as (gateway, _):
         assert (await ask(gateway, "openai_chat", request)).status == 200
+
+
+@pytest.mark.finding("Z10")
+@pytest.mark.parametrize("escaped", [False, True])
+@run
+async def test_one_wide_character_makes_the_text_count_more(escaped):
+    """A Python string with one emoji has four bytes for each of its characters."""
+
+    def body(text):
+        messages = [{"role": "user", "content": "x" * 900_000 + text}]
+        return json.dumps({"model": "openai_chat/m", "messages": messages}, ensure_ascii=escaped).encode()
+
+    async with gateway_to(TEXT_ANSWER, document=LIMITS) as (gateway, _):
+        assert (await post(gateway, path_of("openai_chat"), body("y"))).status == 200
+        expect_error(await post(gateway, path_of("openai_chat"), body("\U0001f600")), "openai_chat", 503)
+        expect_error(await post(gateway, path_of("openai_chat"), body("\u4e2d")), "openai_chat", 503)
+        await until(lambda: used(gateway) == 0)
 
 
 @pytest.mark.finding("Z10")

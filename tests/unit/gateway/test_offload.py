@@ -6,8 +6,11 @@ import threading
 import pytest
 
 from toolwire.asgi.offload import LARGE, ClientOffload, Offload
+from toolwire.gateway.answer.answer_stats import AnswerStats
+from toolwire.gateway.answer.stream_memory import StreamMemory
 from toolwire.gateway.answer.stream_relay import PIECE, StreamRelay
 from toolwire.gateway.shared.memory_bound import MemoryBound, MemoryReservation
+from toolwire.ir.events import CallDelta, CallEnd, CallStart
 from toolwire.stream.values import count_values
 from waiting import until
 
@@ -55,6 +58,56 @@ def test_clients_take_turns():
 
 
 @pytest.mark.finding("Z11")
+@pytest.mark.parametrize(("threads", "share"), [(1, 1), (2, 1), (3, 1), (4, 2), (5, 2)])
+def test_one_client_has_at_most_half_of_the_threads(threads, share):
+    """Its further calls wait, although threads are free; another client is served at once."""
+
+    async def main():
+        offload, gate, started = Offload(threads), threading.Event(), []
+
+        def work(number):
+            started.append(number)
+            gate.wait()
+
+        calls = [asyncio.ensure_future(offload.run("a", LARGE + 1, work, number)) for number in range(6)]
+        await until(lambda: len(started) == share)
+        if threads > 1:
+            for _ in range(3):
+                assert await offload.run("b", LARGE + 1, lambda: "served") == "served"
+        assert started == list(range(share))
+        gate.set()
+        await asyncio.gather(*calls)
+        assert sorted(started) == list(range(6))
+
+    asyncio.run(main())
+
+
+@pytest.mark.finding("Z11")
+def test_threads_of_cancelled_calls_are_free_again():
+    """A client whose calls were cancelled, waiting or running, has its whole share again."""
+
+    async def main():
+        offload, gate, started = Offload(), threading.Event(), []
+
+        def work(number):
+            started.append(number)
+            gate.wait()
+
+        calls = [asyncio.ensure_future(offload.run("a", LARGE + 1, work, number)) for number in range(5)]
+        await until(lambda: len(started) == 2)
+        for call in calls:
+            call.cancel()
+        gate.set()
+        await asyncio.wait(calls)
+        assert started == [0, 1]
+        both = threading.Barrier(2)
+        again = [offload.run("a", LARGE + 1, both.wait, 10) for _ in range(2)]
+        assert sorted(await asyncio.gather(*again)) == [0, 1]
+
+    asyncio.run(main())
+
+
+@pytest.mark.finding("Z11")
 def test_cancelled_call_ends_with_its_thread():
     """Otherwise the thread would still use memory that no longer counts as used."""
     events = []
@@ -99,6 +152,8 @@ class ChunkedReply:
 class CollectingStream:
     """Outputs everything at a line break, and notes the thread of each feed."""
 
+    content_bytes = 0
+
     def __init__(self):
         self.threads, self.pending = [], b""
 
@@ -114,8 +169,9 @@ class CollectingStream:
         return self.pending
 
 
-def relay(*chunks, limit=2**30):
+def relay(*chunks, limit=2**30, stream=None, **options):
     """The pieces that were fed, the loop turns meanwhile, the stream and the memory."""
+    stream = stream or CollectingStream()
 
     async def main():
         turns = 0
@@ -128,8 +184,12 @@ def relay(*chunks, limit=2**30):
 
         ticking = asyncio.ensure_future(tick())
         bound = MemoryBound(limit)
-        memory, stream = MemoryReservation(bound), CollectingStream()
-        relay, pieces, used = StreamRelay(ChunkedReply(*chunks), stream, ClientOffload(Offload(), "a"), memory), [], []
+        memory = StreamMemory(MemoryReservation(bound), repeats_answer=False)
+        stream.stats = AnswerStats()
+        relay = StreamRelay(
+            ChunkedReply(*chunks), stream, ClientOffload(Offload(), "a"), memory, stream.stats, **options
+        )
+        pieces, used = [], []
         while piece := await relay.read():
             await relay.feed(piece)
             pieces.append(piece)
@@ -162,8 +222,41 @@ def test_relay_yields_between_chunks_that_have_arrived():
 def test_large_event_is_decoded_in_a_thread_and_counted():
     pieces, _, stream, used = relay(b"x" * (LARGE + PIECE), b"\n")
     assert stream.threads[0] == threading.get_ident() != stream.threads[-1]
-    assert max(used) == LARGE and used[-1] == 0
+    assert max(used) == 5 * LARGE and used[-1] == 0
     assert len(pieces) == LARGE // PIECE + 2
+
+
+class CallStream(CollectingStream):
+    """Each line is a call, whose arguments are its bytes; its line break ends it."""
+
+    def feed(self, data):
+        for line in data.splitlines(keepends=True):
+            key = self.stats.ended_calls
+            if len(self.stats.calls) == key:
+                self.stats.add_event(CallStart(key, f"c{key}", "f"))
+            self.stats.add_event(CallDelta(key, line))
+            if line.endswith(b"\n"):
+                self.stats.add_event(CallEnd(key, {}))
+        return super().feed(data) or data
+
+
+@pytest.mark.finding("Z11")
+@pytest.mark.parametrize(
+    ("chunks", "options", "threaded"),
+    [
+        ([b"tool_use", *[b"x" * 20_000] * 2, b"\n", b"x\n"], {}, [False, False, True, True, False]),
+        ([b"tool_use", *[b"x" * 600] * 60, b"\n", b"x\n"], {}, [*[False] * 53, *[True] * 9, False]),
+        ([b"text", b"tool_", b"use", b"x\n"], {"call_work": LARGE + 1}, [False, False, True, True]),
+        ([b"text"] * 3, {"call_work": LARGE + 1}, [False] * 3),
+        ([b"text"] * 2, {"call_work": LARGE + 1, "is_emulated": True}, [True] * 2),
+        ([b"tool_use " * 40, b"x"], {}, [True, False]),
+        ([b"function\n"] * 40, {}, [*[False] * 31, *[True] * 9]),
+    ],
+    ids=["large call", "fragments", "repair", "repair, only text", "emulated", "many calls", "many calls in pieces"],
+)
+def test_large_calls_and_many_calls_end_in_a_thread(chunks, options, threaded):
+    _, _, stream, _ = relay(*chunks, stream=CallStream(), **options)
+    assert [thread != threading.get_ident() for thread in stream.threads] == threaded
 
 
 @pytest.mark.finding("Z11")

@@ -15,7 +15,7 @@ def known(memory, *call_ids, caller="ann"):
 
 
 def keep(memory, call_id, one, caller="ann"):
-    asyncio.run(memory.save(caller, {call_id: one}))
+    asyncio.run(memory.save(caller, [call_id], one, one.to_json()))
 
 
 def test_newest_entries_are_kept():

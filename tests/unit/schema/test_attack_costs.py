@@ -9,9 +9,12 @@ import pytest
 
 from toolwire.schema import lower, validator
 from toolwire.schema.dialects import DIALECTS
+from toolwire.schema.disjoint import are_disjoint
 from toolwire.schema.lowering import _lower
+from toolwire.schema.matching import PatternCost
 from toolwire.schema.parse import parse_schema
 from toolwire.schema.repair import _Repairer
+from toolwire.schema.step_budget import StepBudget
 from toolwire.schema.validate import Validator
 from work_counter import assert_linear, count_work
 
@@ -270,6 +273,47 @@ def test_inlined_text_does_not_multiply_the_size_of_the_request():
     schema = inlined_description(1_000)  # 20,000 characters, referred to a thousand times
     for target in TARGETS:
         assert len(json.dumps(lower(schema, target).schema)) < 30 * len(json.dumps(schema))
+
+
+def doubled_references(n):
+    defs = {f"d{i}": {"anyOf": [{"$ref": f"#/$defs/d{i + 1}"}] * 2} for i in range(n)}
+    return definitions({"x": {"$ref": "#/$defs/d0"}}, {**defs, f"d{n}": {"type": "string"}})
+
+
+def four_unions(branches):
+    unions = [{"anyOf": [record(**{f"{j}{k}": {"const": k}}) for k in range(branches)]} for j in range(4)]
+    return {"type": "object", "allOf": unions}
+
+
+@pytest.mark.finding("Z1")
+@pytest.mark.parametrize("schema", [doubled_references(10), four_unions(4)], ids=["references", "unions"])
+@pytest.mark.parametrize("target", ["gemini", "ollama"])
+def test_small_schema_is_not_multiplied(schema, target):
+    """Schemas of a kilobyte took 450,000 to 780,000 steps, because the allowances had large constants."""
+    assert count_work(lambda: _lower(schema, DIALECTS[target], lambda: parse_schema(schema))) < 120 * len(str(schema))
+
+
+@pytest.mark.finding("Z1")
+def test_branches_with_own_required_keys_are_compared_in_linear_time():
+    def steps(n):
+        branches = [{**record(**{f"p{i}": {"const": i}}), "required": [f"p{i}"]} for i in range(n)]
+        source = parse_schema(record(a={"oneOf": branches}))
+        budget = StepBudget(1_000_000)
+        assert are_disjoint(list(source.root.properties["a"].branches), source.defs.get, budget)
+        return 1_000_000 - budget.remaining
+
+    assert steps(1_000) <= 2 * steps(500)
+
+
+@pytest.mark.finding("Z1")
+def test_counting_the_cost_of_patterns_is_bounded(monkeypatch):
+    calls = []
+    weight = PatternCost._weight
+    monkeypatch.setattr(PatternCost, "_weight", lambda *arguments: calls.append(1) or weight(*arguments))
+    cost = PatternCost({"patternProperties": {f"^p{i}.*$": {"type": "string"} for i in range(600)}})
+    value = {f"p{i}".ljust(50, "x"): "text" + str(i).zfill(6) for i in range(600)}
+    assert cost.exceeds_budget(value)
+    assert len(calls) <= PatternCost.max_pairs
 
 
 # values: what a union of many branches costs for large arguments

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 
 from random_schemas import CORPUS, documents, published_schemas
+from toolwire.ir import ConfigError
 from toolwire.schema import lower, violations
 from toolwire.schema.conform import is_conforming
 from toolwire.schema.dialects import DIALECTS, OUTPUT_DIALECTS
@@ -168,3 +169,10 @@ def test_reference_at_the_root_is_accepted_for_answers_of_gemini():
     }
     schema = {"$defs": {"tree": tree}, "$ref": "#/$defs/tree", "title": "Tree"}
     assert lower(schema, "gemini_json_schema_output").unchanged
+
+
+def test_violations_accepts_the_name_of_a_dialect():
+    schema = {"type": "object", "properties": {"m": {"type": "object"}}}
+    assert violations(schema, "gemini") == violations(schema, DIALECTS["gemini"]) != []
+    with pytest.raises(ConfigError, match="gemni"):
+        violations(schema, "gemni")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from toolwire.audit.tools import audit_tools
 from toolwire.ir import SchemaError, Tool
 from toolwire.schema import Validator, lower, patterns, repair_arguments, validator
+from toolwire.schema import fits as fits_module
 from toolwire.schema.coerce import Coercion, coercion_budget
 from toolwire.schema.dialects import DIALECTS
 from toolwire.schema.disjoint import are_disjoint
@@ -18,6 +19,7 @@ from toolwire.schema.fits import fits
 from toolwire.schema.nodes import EnumNode, StringNode
 from toolwire.schema.parse import parse_schema
 from toolwire.schema.patterns import automaton_size, engine_options, match_cost, matches, refusal
+from toolwire.schema.step_budget import StepBudget
 from toolwire.schema.unchecked import unchecked_patterns
 from toolwire.testing.instances import instances
 from toolwire.testing.regex import generate_matching
@@ -215,13 +217,14 @@ def test_total_pattern_size_of_a_schema_is_limited(monkeypatch):
     )
 
     def bytes_compiled(n):
+        patterns._refusal.cache_clear()
+        patterns._engine.cache_clear()
         compiled.clear()
         schema = record(**{f"p{i}": text(pattern=rf"^\p{{L}}{{{i + 10}}}$") for i in range(n)})
         found = unchecked_patterns(schema)
         assert {one.reason for one in found} == {"all patterns together are too large"}
         check = Validator(schema)
         assert len(check.findings) == len(found)
-        patterns._refusal.cache_clear()
         return sum(compiled)
 
     first, second, third = map(bytes_compiled, (50, 100, 200))
@@ -284,8 +287,72 @@ def test_caches_are_bounded_and_hold_no_long_pattern():
         long = f"{number}" + "a" * 20_000
         assert refusal(long) and match_cost(long) and automaton_size(long) and matches(long, "a") is None
     assert before == (patterns._refusal.cache_info().currsize, patterns._measure.cache_info().currsize)
-    for cache in (patterns._refusal, patterns._measure, patterns._small_engine, patterns._large_engine):
+    for cache in (patterns._refusal, patterns._measure):
         assert cache.cache_info().maxsize <= 2048
+
+
+def named_and_matched(n):
+    patterns_ = {f"^p{i}.*$": {"type": "string"} for i in range(n)}
+    return {**record(**{f"p{i}": {"type": "string"} for i in range(n)}), "patternProperties": patterns_}
+
+
+def large_patterns(n):
+    """More automata than the cache of engines holds."""
+    return {**record(a={}, b={}, c={}), "patternProperties": {rf"^\p{{L}}{{{i + 20}}}$": {} for i in range(n)}}
+
+
+@pytest.fixture
+def compiled(monkeypatch):
+    """The patterns that are compiled, from empty caches."""
+    found = []
+    compile_ = jsonschema_rs.validator_for
+    monkeypatch.setattr(
+        jsonschema_rs,
+        "validator_for",
+        lambda schema, **options: found.append(schema["pattern"]) or compile_(schema, **options),
+    )
+    patterns._refusal.cache_clear()
+    patterns._engine.cache_clear()
+    return found
+
+
+@pytest.mark.finding("Z1")
+@pytest.mark.parametrize("schema", [named_and_matched(300), large_patterns(60)], ids=["many", "large"])
+def test_a_pattern_is_compiled_once_for_all_names_of_a_schema(schema, compiled):
+    parse_schema(schema)
+    assert compiled and len(compiled) == len(set(compiled))
+
+
+@pytest.mark.finding("Z1")
+def test_a_pattern_is_compiled_once_for_all_values(compiled):
+    branches = [text(pattern=rf"^\p{{L}}{{{i + 20}}}$") for i in range(40)]
+    source = parse_schema(record(a={"type": "array", "items": {"anyOf": branches}}))
+    budget = StepBudget(100_000)
+    for _ in range(3):
+        fits(source.root, {"a": ["x"] * 20}, source.defs.get, budget)
+    assert compiled and len(compiled) == len(set(compiled))
+
+
+@pytest.mark.finding("Z1")
+def test_names_are_matched_with_patterns_in_proportion_to_the_schema(monkeypatch):
+    calls = []
+    matches_ = fits_module.matches
+    monkeypatch.setattr(fits_module, "matches", lambda *arguments: calls.append(arguments) or matches_(*arguments))
+
+    def match_calls(n):
+        calls.clear()
+        source = parse_schema(named_and_matched(n))
+        (defect,) = source.defects
+        assert defect.at == "/patternProperties" and "too many patterns and properties" in defect.message
+        return len(calls)
+
+    first, second, third = map(match_calls, (100, 200, 400))
+    assert second <= 2.2 * first and third <= 2.2 * second
+
+
+def test_names_within_the_budget_are_matched_with_every_pattern():
+    source = parse_schema(named_and_matched(20))
+    assert not source.defects
 
 
 @pytest.mark.parametrize("pattern", ["a{99999999}", "(a{100}){100}", "[^]", "("])

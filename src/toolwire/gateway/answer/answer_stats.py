@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import re
 
-from ...ir.events import CallDelta, CallStart, Event, ReasoningDelta, ResponseEnd, ResponseStart, TextDelta, UsageUpdate
+from ...ir.events import (
+    CallDelta,
+    CallEnd,
+    CallStart,
+    Event,
+    ReasoningDelta,
+    ResponseEnd,
+    ResponseStart,
+    TextDelta,
+    UsageUpdate,
+)
 from ...ir.parts import ToolCall
 from ...ir.response import Response, Usage
 from ..shared.turns import StoredTurn
@@ -28,12 +38,15 @@ class AnswerStats:
     """Statistics of an answer, fed with its events or with the whole answer."""
 
     __slots__ = (
+        "_open_calls",
         "_recorder",
         "abandoned",
         "calls",
         "content_bytes",
+        "ended_calls",
         "id",
         "model",
+        "open_call_bytes",
         "stop",
         "turn",
         "usage",
@@ -48,6 +61,9 @@ class AnswerStats:
         self.model = ""
         self.content_bytes = 0  # bytes of text and arguments
         self.abandoned = False  # by the client, while the upstream was working
+        self.ended_calls = 0
+        self.open_call_bytes = 0  # bytes of arguments of calls that have not ended
+        self._open_calls: dict[int, int] = {}  # the same, by key
         self._recorder = TurnRecorder()
 
     def add_response(self, response: Response) -> None:
@@ -63,12 +79,15 @@ class AnswerStats:
         """Add an event of a stream. Content deltas are the most frequent events, so they are checked first."""
         kind = type(event)
         if kind is CallDelta:
-            self.content_bytes += len(event.escaped)  # type: ignore[union-attr]
+            self._add_arguments(event)  # type: ignore[arg-type]
             return
         if kind is TextDelta or kind is ReasoningDelta:
             self.content_bytes += len(event.escaped)  # type: ignore[union-attr]
         elif isinstance(event, CallStart):
             self.calls.append(event.name)
+        elif isinstance(event, CallEnd):
+            self.ended_calls += 1
+            self.open_call_bytes -= self._open_calls.pop(event.key, 0)
         elif isinstance(event, UsageUpdate):
             self.usage = event.usage
         elif isinstance(event, ResponseStart):
@@ -79,6 +98,12 @@ class AnswerStats:
             self.turn = StoredTurn(self._recorder.parts(event))
             return
         self._recorder.feed(event)
+
+    def _add_arguments(self, delta: CallDelta) -> None:
+        size = len(delta.escaped)
+        self.content_bytes += size
+        self.open_call_bytes += size
+        self._open_calls[delta.key] = self._open_calls.get(delta.key, 0) + size
 
     def reported_usage(self) -> Usage | None:
         """Return the usage that the upstream reports, if it is plausible."""

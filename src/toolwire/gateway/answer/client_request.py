@@ -21,14 +21,15 @@ from ..upstreams import ConfiguredUpstream
 from .response_recorder import ResponseRecorder
 from .response_turn import ResponseTurn
 
-__all__ = ["ClientRequest", "read_client_request"]
+__all__ = ["CALL_MARKS", "ClientRequest", "read_client_request"]
 
 # fields that other gateways read as the address of an upstream, or as its key
 _FORBIDDEN_FIELDS = ("api_base", "base_url", "api_key", "extra_headers", "custom_llm_provider")
 _MAX_MODEL_NAME = 512  # names are cached
 # protocol headers of a provider's own clients, forwarded to an upstream of the same wire
 _SAME_WIRE_HEADERS = ("anthropic-beta", "anthropic-version", "openai-beta")
-_CALL_MARKS = (b"tool_use", b"tool_calls", b"unction", b"custom_tool_call")  # of every wire, in any spelling
+CALL_MARKS = (b"tool_use", b"tool_calls", b"unction", b"custom_tool_call")
+"""Bytes of which one occurs with each call, on every wire and in any spelling."""
 
 
 def read_client_request(
@@ -124,7 +125,8 @@ class ClientRequest:
     @property
     def work_size(self) -> int:
         """The size of the work for it, with its stored conversation: large for many values, and small for text."""
-        return self.own_work if self.turn is None else self.own_work + self.turn.chain_bytes
+        turn = self.turn
+        return self.own_work if turn is None else self.own_work + turn.chain_bytes + turn.found_bytes
 
     @property
     def wants_store(self) -> bool:
@@ -160,7 +162,7 @@ class ClientRequest:
         """Check whether the history may contain calls; a search in the bytes is cheaper than decoding."""
         if self.is_rebuilt:
             return True
-        return any(mark in self.body for mark in _CALL_MARKS)
+        return any(mark in self.body for mark in CALL_MARKS)
 
 
 def _client_codec(name: str, headers: Mapping[str, str]) -> Wire:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...asgi.offload import ClientOffload
 from ...ir.errors import ProtocolError
 from ...stream.values import count_values
-from ..shared.memory_bound import MemoryReservation, parsed_size
+from ..shared.memory_bound import MemoryReservation, parsed_size, text_copies
 
 __all__ = ["admit_document"]
 
@@ -25,7 +25,7 @@ async def admit_document(
     parses or writes millions of them runs nothing else meanwhile.
     """
     if len(data) <= _SMALL:
-        memory.add(parsed_size(len(data), len(data) // _BYTES_PER_VALUE))
+        memory.add(parsed_size(len(data), len(data) // _BYTES_PER_VALUE, text_copies(data)))
         return len(data)
     if len(data) <= _COUNTED_AT_ONCE:
         values = count_values(data)
@@ -34,5 +34,5 @@ async def admit_document(
     if values > max_values:
         message = f"the document has {values:,} JSON values; the limit is {max_values:,}"
         raise ProtocolError(message, hint="send large data as text, or raise limits.values", status=status)
-    memory.add(parsed_size(len(data), values))
+    memory.add(parsed_size(len(data), values, text_copies(data)))
     return max(_WORK_PER_VALUE * values, len(data) // _TEXT_PER_WORK)

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from ...ir.pointer import JSON, Object, join
 from ...ir.request import Message
 from ...ir.text import to_bytes
+from ...stream.values import count_values
+from ..shared.memory_bound import text_copies
 from .response_records import BoundMessages, ResponseStateError, TurnEntry, decode_input, not_found, turn_digits
 from .state_access import StateAccess
 
@@ -42,8 +44,8 @@ async def find_items(
     entries, loaded_bytes = await access.load_unmeasured(entry_ids, seconds)
     turns = [entry for entry in entries.values() if isinstance(entry, TurnEntry)]
     counts = Counter(references.values())
-    stored, size = await access.offload.run(loaded_bytes, _index_items, turns, counts)
-    access.check_bytes(size, "/input")
+    stored, size, values, copies = await access.offload.run(loaded_bytes, _index_items, turns, counts)
+    access.admit_items(size, values, copies)
     for number, item_id in references.items():
         if item_id not in stored and (digits[item_id] is not None or not may_keep()):
             raise not_found("item", item_id, join("input", number))
@@ -84,7 +86,13 @@ def _item_references(items: Sequence[JSON]) -> Iterator[tuple[int, str]]:
 
 def _index_items(
     turns: Sequence[TurnEntry], counts: Mapping[str, int]
-) -> tuple[dict[str, tuple[Object, BoundMessages]], int]:
-    """Return the items with the given ids, and the bytes of all references to them."""
+) -> tuple[dict[str, tuple[Object, BoundMessages]], int, int, int]:
+    """Return the items with the given ids; and for all references to them, the bytes, the values and `text_copies`."""
     stored = {item_id: item for turn in turns for item_id, item in turn.find_items(counts.keys()).items()}
-    return stored, sum(len(to_bytes(document)) * counts[item_id] for item_id, (document, _) in stored.items())
+    size, values, copies = 0, 0, 1
+    for item_id, (document, _) in stored.items():
+        data = to_bytes(document)
+        size += len(data) * counts[item_id]
+        values += count_values(data) * counts[item_id]
+        copies = max(copies, text_copies(data))
+    return stored, size, values, copies

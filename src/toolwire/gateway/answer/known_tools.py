@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from ...ir.text import to_bytes
+from ...asgi.offload import LARGE
+from ...ir.text import finite_to_bytes
 from .client_request import ClientRequest
 
 __all__ = ["KnownTools"]
@@ -29,12 +30,15 @@ class KnownTools:
         self._known: set[ToolsKey] = set()
 
     def key(self, client_request: ClientRequest, label: str) -> ToolsKey | None:
-        """Return the key of the schemas of a request for a target; None if there are none, or only small ones."""
+        """Return the key of the schemas of a request for a target.
+
+        None if there are none, if they are small, or if the request is large, which always needs a thread.
+        """
         document = client_request.document
-        if len(client_request.body) <= _SMALL:
+        if len(client_request.body) <= _SMALL or client_request.work_size > LARGE:
             return None
         schemas = [document[name] for name in _FIELDS if name in document]
-        return (hash(to_bytes(schemas)), label) if schemas else None
+        return (hash(finite_to_bytes(schemas)), label) if schemas else None
 
     def has(self, key: ToolsKey | None) -> bool:
         return key is None or key in self._known

@@ -23,6 +23,7 @@ from ...ir.errors import EncodeError, ProtocolError, ToolwireError
 from ...ir.events import ResponseStart, StreamFault
 from ...ir.losses import LossError, require_lossless
 from ...ir.response import Fault, UpstreamError
+from ...net.endpoint import Endpoint
 from ...net.http import Reply
 from ...net.key_command import KeyCommandError
 from ...net.replies import drain, is_document, read_reply_body, transport_losses
@@ -35,15 +36,17 @@ from ..settings import LimitsRow
 from ..shared.memory_bound import MemoryReservation
 from ..shared.turns import MAX_TURN_BYTES, StoredTurn, TurnStore
 from .cache import AnswerCache
-from .client_request import ClientRequest
+from .client_request import CALL_MARKS, ClientRequest
 from .document_limits import admit_document
 from .downstream import ArrayFrames, Downstream
 from .gateway_tools import GatewayTools
 from .known_tools import KnownTools
 from .outbound import OutboundRequest, PassThroughRequest, make_outbound
+from .response_records import WIRE
 from .response_state import ResponseState
 from .restore_turns import find_turn_keys, restore_turns, turn_is_incomplete, turn_keys, turn_origin
 from .routing import Router, Target, select_capable_targets
+from .stream_memory import StreamMemory
 from .stream_relay import StreamRelay
 from .streams import Stream
 from .upstream_reply import open_reply
@@ -54,6 +57,7 @@ _log = getLogger("toolwire.gateway")
 _ERROR_LIMIT = 1024 * 1024
 _FAILOVER_KINDS = frozenset({"rate_limit", "overloaded", "timeout", "server", "not_found"})
 
+_WORK_PER_LOSS = 32  # bytes of text that take as long
 _INTERNAL_FAULT = Fault("server", "the gateway failed; see its log", 500)
 _IDLE_FAULT = Fault("timeout", "the upstream was silent for too long", 504, "timeout", retryable=True)
 _SHUTDOWN_FAULT = Fault("overloaded", "the gateway is shutting down", 503, "stopping", retryable=True)
@@ -98,8 +102,8 @@ class RequestHandler:
         self._deadline = 0.0
         self._stored_turns: Mapping[str, StoredTurn] = {}  # turns of the history, by key
         self._stream: Stream | None = None  # the stream being relayed
+        self._streamed_bytes = 0  # received in streams
         self._gateway_tools: GatewayTools | None = None
-        self._extra_work = 0  # for each piece of the stream
         self._pending_end = b""  # the end of a stream, held back until the work before it is done
         self._is_fully_sent = False  # the client has received everything up to the last event
         self._cache_key: bytes | None = None
@@ -328,6 +332,8 @@ class RequestHandler:
             request_log.usage = await self._offload.run(len(out.body), stats.estimate, out.body)
             request_log.is_estimated = request_log.usage is not None
         request_log.losses, request_log.repairs = tuple(out.losses), tuple(out.repairs)
+        request_log.loss_counts = None
+        await self._offload.run(len(out.losses) * _WORK_PER_LOSS, request_log.count_losses)
 
     async def _send_request(self, target: Target, out: OutboundRequest) -> Fault | None:
         """Send a request and relay its answer. Return a fault that occurred before any output.
@@ -347,8 +353,7 @@ class RequestHandler:
                 if self._client_request.strict:
                     require_lossless(out.losses)
             if self._down is not None and not is_document(reply):
-                self._stream = out.open_stream()
-                self._extra_work = self._schema_work(target)
+                self._stream = await self._offload.run(self._client_request.work_size, out.open_stream)
                 fault = await self._relay(reply, self._stream, self._down, target, out)
                 if fault is not None or self._stream.fault is not None:
                     return fault
@@ -356,10 +361,13 @@ class RequestHandler:
             else:
                 data = await self._read_whole_answer(reply)
         if data is not None:
-            retry = None if self._down is not None else await self._offload.run(len(data), out.retry_request, data)
+            retry = None
+            if self._down is None and target.row.emulate is not None:
+                size = len(data) + self._client_request.work_size
+                retry = await self._offload.run(size, out.retry_request, data)
             if retry is not None:
                 return await self._send_request(target, retry)
-            await self._offload.run(len(data) + self._schema_work(target), out.read_answer, data)
+            await self._offload.run(len(data) + self._answer_work(target, data), out.read_answer, data)
         next_outbound = await self._next_request(out)
         if next_outbound is not None:
             await self._write_pending_end()
@@ -374,9 +382,25 @@ class RequestHandler:
         await admit_document(data, limits.values, self._offload, self._memory, status=502)
         return data
 
-    def _schema_work(self, target: Target) -> int:
-        """Return the size of the work that schemas make for an answer: repair compiles those of the tools."""
-        return self._client_request.work_size if target.row.repair is not None else 0
+    def _answer_work(self, target: Target, data: bytes) -> int:
+        """Return the size of the work for the calls in a whole answer; emulated ones are numbered after the request's."""
+        if target.row.emulate is not None:
+            return self._client_request.work_size + self._repair_work(target)
+        return self._repair_work(target) if any(mark in data for mark in CALL_MARKS) else 0
+
+    @property
+    def _repeated_work(self) -> int:
+        """The size of the work for the fields of the request that an answer repeats: only Responses does."""
+        return self._client_request.work_size if self._client_request.wire.name == WIRE else 0
+
+    def _repair_work(self, target: Target) -> int:
+        """Return the size of the work for repairing calls: large, also for small schemas.
+
+        It compiles the schemas of their tools. A cache has some of them, but a pattern of a few bytes may be too large
+        for it.
+        """
+        has_tools = self._client_request.has_tools or self._gateway_tools is not None
+        return LARGE + 1 if target.row.repair is not None and has_tools else 0
 
     async def _next_request(self, out: OutboundRequest) -> OutboundRequest | None:
         """Run our own tools. Return the request with their results, or None if the answer is final."""
@@ -394,16 +418,17 @@ class RequestHandler:
         """
         if self._down is not None:
             if buffered_size is not None:
-                self._pending_end = await self._offload.run(buffered_size, out.encode_stream)
-            await self._store_turn(out)
+                size = buffered_size + self._repeated_work
+                self._pending_end = await self._offload.run(size, out.encode_stream)
+            await self._store_turn(out, buffered_size or self._streamed_bytes)
             await self._store_response(target, out, self._pending_end)
             await self._write_pending_end()
             await self._down.end()
             return
         started_at = perf_counter()
-        written = await self._offload.run(buffered_size or 0, out.encode_answer)
+        written = await self._offload.run((buffered_size or 0) + self._repeated_work, out.encode_answer)
         self._request_log.overhead += perf_counter() - started_at
-        await self._store_turn(out)
+        await self._store_turn(out, buffered_size or 0)
         await self._store_response(target, out, written)
         if self._cache_key is not None:
             self._dependencies.cache.put(self._cache_key, written, self._plan[0].row.cache)
@@ -414,18 +439,18 @@ class RequestHandler:
     def _response_headers(self) -> dict[str, str]:
         return {"content-type": "application/json", "x-request-id": self._request_log.id}
 
-    async def _store_turn(self, out: OutboundRequest) -> None:
+    async def _store_turn(self, out: OutboundRequest, answer_size: int) -> None:
         """Store a turn before the answer ends: the next request may arrive at once, at another machine."""
         turn = out.stats.turn if self._gateway_tools is None else self._gateway_tools.turn
         if turn is None:
             return
         out.stats.turn = None
-        endpoint = out.endpoint
-        if not turn_is_incomplete(turn, same_wire=endpoint.wire.name == self._client_request.wire.name):
-            return
-        turn = turn.bind(endpoint.model, turn_origin(endpoint))
-        if turn.size <= MAX_TURN_BYTES:
-            await self._dependencies.memory.save(self._request_log.caller, dict.fromkeys(turn_keys(turn), turn))
+        is_same_wire = out.endpoint.wire.name == self._client_request.wire.name
+        if turn_is_incomplete(turn, same_wire=is_same_wire):
+            size = answer_size + (0 if self._gateway_tools is None else len(out.body))  # which has earlier rounds
+            bound, keys, data = await self._offload.run(size, _encode_turn, turn, out.endpoint)
+            if len(data) <= MAX_TURN_BYTES:
+                await self._dependencies.memory.save(self._request_log.caller, keys, bound, data)
 
     async def _store_response(self, target: Target, out: OutboundRequest, written: bytes) -> None:
         """Store a complete answer of OpenAI Responses, or the upstream that stores it itself."""
@@ -450,7 +475,17 @@ class RequestHandler:
         """Relay the upstream's stream except its end. Return a fault if it failed before the first output."""
         down.headers["x-toolwire-losses"] = str(len(out.losses))
         remaining = self._dependencies.limits.answer
-        relay = StreamRelay(reply, stream, self._offload, self._memory, extra_work=self._extra_work)
+        repeats_answer = self._client_request.wire.name == WIRE and not isinstance(out, PassThroughRequest)
+        relay = StreamRelay(
+            reply,
+            stream,
+            self._offload,
+            StreamMemory(self._memory, repeats_answer=repeats_answer),
+            out.stats,
+            repeated_work=self._repeated_work,
+            call_work=self._repair_work(target),
+            is_emulated=target.row.emulate is not None,
+        )
         while not _is_finished(stream):
             try:
                 data = await relay.read()
@@ -463,6 +498,7 @@ class RequestHandler:
                 break
             down.note_activity()
             remaining -= len(data)
+            self._streamed_bytes += len(data)
             output = (
                 await relay.feed(data)
                 if remaining >= 0
@@ -473,7 +509,7 @@ class RequestHandler:
             if _is_finished(stream):
                 self._pending_end = output
                 if self._gateway_tools is None:  # else our tools run first
-                    await self._store_turn(out)
+                    await self._store_turn(out, self._streamed_bytes)
                     await self._store_response(target, out, output)
                     await self._write_pending_end()
                     self._is_fully_sent = stream.ended and not self._client_request.as_array
@@ -527,6 +563,12 @@ class RequestHandler:
             encoder = self._client_request.wire.stream_encoder(self._client_request.request_or_none)
             await self._down.write(encoder.feed(ResponseStart()) + encoder.feed(StreamFault(fault)))
         await self._down.end()
+
+
+def _encode_turn(turn: StoredTurn, endpoint: Endpoint) -> tuple[StoredTurn, list[str], bytes]:
+    """Return the turn of an endpoint with its keys and its JSON."""
+    bound = turn.bind(endpoint.model, turn_origin(endpoint))
+    return bound, turn_keys(bound), bound.to_json()
 
 
 def _is_finished(stream: Stream) -> bool:

@@ -195,6 +195,7 @@ class ResponseState:
         items, messages = input_items(document), decoded.messages[int(turn.has_instructions) :]
         found, found_bytes = await find_items(access, items, self._row.seconds, self._row.max_turns, may_keep)
         turn.is_rebuilt = turn.is_rebuilt or bool(found)
+        turn.found_bytes = found_bytes
         turn.request_bytes += found_bytes
         await access.offload.run(turn.request_bytes, turn.set_input, items, found, messages)
         if turn.conversation_id is not None:

@@ -40,6 +40,7 @@ class ResponseTurn(Struct):
     items: tuple[Object, ...] = ()  # documents of the input
     chain: tuple[str, ...] = ()
     chain_bytes: int = 0
+    found_bytes: int = 0  # of the items that the request refers to, each as often as it does
     lock_token: str = ""
     is_saved: bool = False
 

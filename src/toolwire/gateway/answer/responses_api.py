@@ -55,15 +55,21 @@ class SendAny(Protocol):
 
 
 class StateRequest:
-    """A request about stored state: the access of its client, the id in its path, its query and its body."""
+    """A request about stored state: the access of its client, the id in its path, its query and its body.
 
-    __slots__ = ("access", "body", "entry_id", "query")
+    `work_size` is the size of the work that its body makes.
+    """
 
-    def __init__(self, access: StateAccess, entry_id: str, query: Mapping[str, str], body: bytes) -> None:
+    __slots__ = ("access", "body", "entry_id", "query", "work_size")
+
+    def __init__(
+        self, access: StateAccess, entry_id: str, query: Mapping[str, str], body: bytes, work_size: int
+    ) -> None:
         self.access = access
         self.entry_id = entry_id
         self.query = query
         self.body = body
+        self.work_size = work_size
 
 
 class ResponsesApi:
@@ -108,7 +114,7 @@ class ResponsesApi:
         entry = await self._state.find_response(request.access, request.entry_id)
         if isinstance(entry, UpstreamPin):
             return await self._forward("GET", entry, request)
-        return to_bytes(entry.response)
+        return await request.access.offload.run(request.access.loaded_bytes, lambda: to_bytes(entry.response))
 
     async def _delete_response(self, request: StateRequest) -> bytes:
         entry = await self._state.find_response(request.access, request.entry_id)
@@ -128,7 +134,8 @@ class ResponsesApi:
         if isinstance(entry, UpstreamPin):
             return await self._forward("GET", entry, request, "/input_items")
         turns = await self._state.load_turns(request.access, entry.chain)
-        return _page([*_turn_items(turns), *entry.items], request.query)
+        items = [*_turn_items(turns), *entry.items]
+        return await request.access.offload.run(request.access.loaded_bytes, _page, items, request.query)
 
     async def _forward(self, method: str, pin: UpstreamPin, request: StateRequest, path: str = "") -> bytes:
         """Send the request to the upstream that stores the response, and return its answer unchanged."""
@@ -153,21 +160,24 @@ class ResponsesApi:
         raise UpstreamError(as_gateway_fault(redact_secrets(endpoint.known_secrets, fault), upstream.name))
 
     async def _create_conversation(self, request: StateRequest) -> bytes:
-        document = parse_object(request.body) if request.body else {}
-        metadata = _read_metadata(document)
-        turn = self._make_items(document.get("items") or [])
+        metadata, turn = await request.access.offload.run(request.work_size, self._read_conversation, request.body)
         conversation = ConversationEntry(f"conv_{new_digits()}", self._state.now(), metadata)
         await self._state.save(request.access, conversation.id, conversation)
         if turn is not None:
             await self._append(request.access, conversation.id, turn, len(request.body))
         return to_bytes(conversation_document(conversation))
 
+    def _read_conversation(self, body: bytes) -> tuple[Object, TurnEntry | None]:
+        document = parse_object(body) if body else {}
+        return _read_metadata(document), self._make_items(document.get("items") or [])
+
     async def _get_conversation(self, request: StateRequest) -> bytes:
         return to_bytes(conversation_document(await self._state.find_conversation(request.access, request.entry_id)))
 
     async def _update_conversation(self, request: StateRequest) -> bytes:
         """Replace the metadata of a conversation."""
-        metadata = _read_metadata(parse_object(request.body))
+        document = await request.access.offload.run(request.work_size, parse_object, request.body)
+        metadata = _read_metadata(document)
         token = token_hex(16)
         await self._state.lock_conversation(request.access, request.entry_id, token)
         try:
@@ -187,16 +197,21 @@ class ResponsesApi:
     async def _list_items(self, request: StateRequest) -> bytes:
         conversation = await self._state.find_conversation(request.access, request.entry_id)
         turns = await self._state.load_turns(request.access, conversation.turns)
-        return _page(_turn_items(turns), request.query)
+        return await request.access.offload.run(request.access.loaded_bytes, _page, _turn_items(turns), request.query)
 
     async def _create_items(self, request: StateRequest) -> bytes:
         """Append items to a conversation, and return them with their ids."""
-        items = parse_object(request.body).get("items")
-        turn = self._make_items(items)
+        turn = await request.access.offload.run(request.work_size, self._read_items, request.body)
+        await self._append(request.access, request.entry_id, turn, len(request.body))
+        return await request.access.offload.run(
+            request.work_size, _page, list(turn.items), {"order": "asc", "limit": str(_MAX_PAGE)}
+        )
+
+    def _read_items(self, body: bytes) -> TurnEntry:
+        turn = self._make_items(parse_object(body).get("items"))
         if turn is None:
             raise ProtocolError("expected at least one item", pointer="/items")
-        await self._append(request.access, request.entry_id, turn, len(request.body))
-        return _page(list(turn.items), {"order": "asc", "limit": str(_MAX_PAGE)})
+        return turn
 
     async def _append(self, access: StateAccess, conversation_id: str, turn: TurnEntry, size: int) -> None:
         token = token_hex(16)

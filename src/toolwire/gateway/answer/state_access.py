@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...asgi.offload import ClientOffload
-from ..shared.memory_bound import MemoryReservation
+from ..shared.memory_bound import MemoryReservation, parsed_size
 from ..shared.response_store import ResponseStore
 from .document_limits import admit_document
 from .response_records import ConversationEntry, ResponseStateError, TurnEntry, UpstreamPin, decode_entry
@@ -18,7 +18,7 @@ _BATCH = 16  # entries that are loaded at once if their sizes are not known befo
 class StateAccess:
     """Loads the entries of `owner`. They count as memory of the request, like its body."""
 
-    __slots__ = ("_max_bytes", "_max_values", "_memory", "offload", "owner", "store")
+    __slots__ = ("_max_bytes", "_max_values", "_memory", "loaded_bytes", "offload", "owner", "store")
 
     def __init__(
         self,
@@ -37,6 +37,7 @@ class StateAccess:
         self._memory = memory
         self._max_bytes = max_bytes
         self._max_values = max_values
+        self.loaded_bytes = 0  # of all entries that this request has loaded
 
     async def load(
         self, entry_ids: Sequence[str], renew: float | None = None, *, namespace: str | None = None
@@ -51,6 +52,7 @@ class StateAccess:
         loaded = await self.store.load(self.owner if namespace is None else namespace, entry_ids, renew)
         for data in loaded.values():
             self._memory.add(len(data))
+            self.loaded_bytes += len(data)
             await admit_document(data, self._max_values, self.offload, self._memory)
         return loaded
 
@@ -69,6 +71,19 @@ class StateAccess:
             self.check_bytes(size, "/input")
             entries.update(await self.offload.run(size, _decode_entries, loaded))
         return entries, size
+
+    def admit_items(self, size: int, values: int, copies: int) -> None:
+        """Reserve the memory for stored items that are repeated in a request, before it is built.
+
+        `size` and `values` are those of all repetitions; `copies` is the result of `text_copies`.
+        """
+        self.check_bytes(size, "/input")
+        if values > self._max_values:
+            message = (
+                f"the items that the input refers to have {values:,} JSON values; the limit is {self._max_values:,}"
+            )
+            raise ResponseStateError(message, pointer="/input", hint="refer to fewer items", status=413)
+        self._memory.add(size + parsed_size(size, values, copies))
 
     def check_bytes(self, size: int, pointer: str) -> None:
         """Refuse a stored conversation that is larger than a request may be."""

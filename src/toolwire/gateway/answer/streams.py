@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from ...bridge.report_answer import AnswerReporter
 from ...ir.errors import ToolwireError, TruncatedStream
-from ...ir.events import CallDelta, Event, ResponseEnd, ResponseStart, StreamFault, TextDelta
+from ...ir.events import CallDelta, Event, ResponseEnd, ResponseStart, StreamFault, TextDelta, WholePart
 from ...ir.request import Request
 from ...ir.response import Fault
 from ...net.endpoint_request import EndpointRequest, redact_secrets
@@ -43,6 +43,11 @@ class Stream(Protocol):
     @property
     def should_stop(self) -> bool:
         """True if further data is irrelevant, so that the upstream can be released."""
+        ...
+
+    @property
+    def content_bytes(self) -> int:
+        """The bytes of the answer so far: of texts, arguments and whole parts."""
         ...
 
     def feed(self, data: bytes) -> bytes:
@@ -81,6 +86,12 @@ class PassThroughStream:
         self._pending: list[bytes] = []  # the start of an incomplete event
         self._tail = b""  # its last bytes: an end mark may be split
         self._has_forwarded = False  # a complete event was forwarded
+        self._has_new_part = False  # the data that is fed completes a whole part, such as a picture
+        self._part_bytes = 0  # of events with whole parts
+
+    @property
+    def content_bytes(self) -> int:
+        return self._stats.content_bytes + self._part_bytes
 
     def feed(self, data: bytes) -> bytes:
         """Observe the events in `data`, and forward the bytes of the complete ones.
@@ -94,7 +105,11 @@ class PassThroughStream:
             self._observe_events(self._decoder.feed(b""))  # raises errors after the last event
         except ToolwireError as error:
             return self.fail(_stream_fault(error))
-        return self._redact(self._complete_events(data))
+        output = self._redact(self._complete_events(data))
+        if self._has_new_part:
+            self._has_new_part = False
+            self._part_bytes += len(output)
+        return output
 
     def close(self) -> bytes:
         """Forward the last bytes. If only the end marker is missing, add it, because clients wait for it."""
@@ -144,6 +159,8 @@ class PassThroughStream:
             self._stats.add_event(event)
             if isinstance(event, ResponseEnd):
                 self.ended = True
+            elif isinstance(event, WholePart):
+                self._has_new_part = True
 
     def fail(self, fault: Fault) -> bytes:
         self.fault = fault
@@ -177,6 +194,12 @@ class TranslatedStream:
         self._steps = steps
         self._started = not is_first  # the client has got its ResponseStart
         self._choices = choices
+        self._earlier_bytes = stats.content_bytes  # of earlier turns of the same answer
+        self._other_bytes = 0  # of whole parts, and of events that the client does not get
+
+    @property
+    def content_bytes(self) -> int:
+        return self._stats.content_bytes - self._earlier_bytes + self._other_bytes
 
     @property
     def should_stop(self) -> bool:
@@ -224,8 +247,14 @@ class TranslatedStream:
                 continue
             if isinstance(event, ResponseEnd):
                 self.ended = True
-            for produced in self._apply_steps(event):
-                out.append(self._encode_event(produced))
+            produced_events = self._apply_steps(event)
+            if not produced_events:
+                self._other_bytes += len(getattr(event, "escaped", b""))
+            for produced in produced_events:
+                encoded = self._encode_event(produced)
+                if isinstance(produced, WholePart) or getattr(produced, "artefacts", None):
+                    self._other_bytes += len(encoded)
+                out.append(encoded)
 
     def _apply_steps(self, event: Event) -> list[Event]:
         events = [event]

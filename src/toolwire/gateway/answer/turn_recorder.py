@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...ir.events import (
     CallDelta,
+    CallEnd,
     Event,
     ReasoningDelta,
     ReasoningEnd,
@@ -21,7 +22,7 @@ __all__ = ["TurnRecorder"]
 
 
 class TurnRecorder:
-    """Fold the events of one answer. Nothing is kept of an answer with more text than `max_bytes`."""
+    """Fold the events of one answer. Nothing is kept of one with more text and arguments than `max_bytes`."""
 
     __slots__ = ("_buffers", "_folder", "_max_bytes", "_size", "is_full")
 
@@ -42,7 +43,10 @@ class TurnRecorder:
                 self._buffers[event.key] = {}
             elif isinstance(event, (TextEnd, ReasoningEnd)):
                 self._flush(event)
-            self._folder.feed(event)
+            elif isinstance(event, CallEnd):
+                self._add_size(len(event.raw or ""))
+            if not self.is_full:
+                self._folder.feed(event)
 
     def parts(self, end: ResponseEnd) -> tuple[Part, ...]:
         """Return the parts of the first choice; nothing if the answer was too long."""
@@ -60,7 +64,10 @@ class TurnRecorder:
         if buffer is None:
             buffer = sections[section] = bytearray()
         buffer += event.escaped
-        self._size += len(event.escaped)
+        self._add_size(len(event.escaped))
+
+    def _add_size(self, size: int) -> None:
+        self._size += size
         if self._size > self._max_bytes:
             self.is_full = True
             self._buffers.clear()

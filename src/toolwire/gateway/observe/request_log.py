@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from itertools import count
+from itertools import count, islice
 from operator import attrgetter
 from secrets import token_hex
 from typing import Protocol, runtime_checkable
@@ -17,8 +17,11 @@ from ...ir.losses import Loss
 from ...ir.response import Usage
 from ..answer.client_request import ClientRequest
 
-__all__ = ["BeginSink", "RequestLog", "Sink", "choose_request_id"]
+__all__ = ["OTHER", "BeginSink", "RequestLog", "Sink", "choose_request_id"]
 
+OTHER = "other"
+"""The name of everything beyond a maximum number of names."""
+_MAX_CONCEPTS = 200  # of losses
 _PROCESS = token_hex(8)
 _request_numbers = count()
 _concept = attrgetter("concept")
@@ -53,14 +56,25 @@ class RequestLog(Struct):
     answer_model: str = ""  # the model that the answer names
     calls: tuple[str, ...] = ()
     losses: tuple[Loss, ...] = ()
+    loss_counts: Mapping[str, int] | None = None  # see `count_losses`
     repairs: tuple[CallRepair, ...] = ()
     has_begun: bool = False  # sinks were notified of its start
     forward_headers: Mapping[str, str] = {}  # additional headers for the upstream
     span: object = None  # the tracer's
 
-    def count_losses(self) -> Counter[str]:
-        """Count the losses by concept. There may be hundreds of thousands, so no Python code runs for each."""
-        return Counter(map(_concept, self.losses))
+    def count_losses(self) -> Mapping[str, int]:
+        """Count the losses by concept; those of further concepts are `other`.
+
+        There may be hundreds of thousands, each of its own concept, so they are counted once and for all sinks, in a
+        thread.
+        """
+        if self.loss_counts is None:
+            counts = Counter(map(_concept, self.losses))
+            found = dict(islice(counts.items(), _MAX_CONCEPTS))
+            if len(counts) > len(found):
+                found[OTHER] = found.get(OTHER, 0) + len(self.losses) - sum(found.values())
+            self.loss_counts = found
+        return self.loss_counts
 
 
 class Sink(Protocol):

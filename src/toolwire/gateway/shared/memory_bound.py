@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ..faults import RateLimited
 
-__all__ = ["MemoryBound", "MemoryExhausted", "MemoryReservation", "parsed_size"]
+__all__ = ["MemoryBound", "MemoryExhausted", "MemoryReservation", "parsed_size", "text_copies"]
 
 _RETRY_AFTER = 1.0  # seconds
-_COPIES = 3  # of the text: the body, its strings, the body for the upstream
+_ASTRAL_LEADS = (b"\xf0", b"\xf1", b"\xf2", b"\xf3", b"\xf4")  # first bytes of characters above U+FFFF in UTF-8
 _BYTES_PER_VALUE = 120  # measured: a request of 31,000 messages in 1 MB takes 14 MB
 
 
@@ -70,9 +70,25 @@ class MemoryReservation:
         self.subtract(self._size)
 
 
-def parsed_size(size: int, values: int) -> int:
-    """Estimate the bytes of everything that is made of a document of `size` bytes, besides the document itself."""
-    return (_COPIES - 1) * size + _BYTES_PER_VALUE * values
+def text_copies(data: bytes) -> int:
+    """Return the bytes that strings made of `data` may take for each of its bytes.
+
+    A Python string has as many bytes for each character as its widest character needs, so one emoji makes a string of
+    ASCII four times as large. A string that is not ASCII also keeps its UTF-8 once it was encoded.
+    """
+    if b"\\ud" in data or b"\\uD" in data:  # an escaped surrogate
+        return 5
+    if data.isascii():
+        return 3 if b"\\u" in data else 1
+    return 5 if any(lead in data for lead in _ASTRAL_LEADS) else 3
+
+
+def parsed_size(size: int, values: int, copies: int = 1) -> int:
+    """Estimate the bytes of everything that is made of a document of `size` bytes, besides the document itself.
+
+    That is its strings (`text_copies`), the body for the upstream, and the values.
+    """
+    return (copies + 1) * size + _BYTES_PER_VALUE * values
 
 
 def _exhausted(holder: str, limit: int) -> MemoryExhausted:

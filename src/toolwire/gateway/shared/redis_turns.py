@@ -5,7 +5,7 @@ toolwire:turn:HASH     a stored turn, as JSON; the hash is that of the caller's 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from hashlib import sha256
 
 import msgspec
@@ -16,7 +16,6 @@ from .turns import StoredTurn, TurnStore
 
 __all__ = ["RedisTurns"]
 
-_encode = msgspec.json.encode  # MessagePack has no integers beyond 64 bits
 _decoder = msgspec.json.Decoder(StoredTurn)
 
 
@@ -33,16 +32,16 @@ class RedisTurns:
     def has_any(self) -> bool:
         return True  # this machine cannot know otherwise
 
-    async def save(self, caller: str, turns: Mapping[str, StoredTurn]) -> None:
-        """Store turns locally and in Redis. A failure of Redis is ignored, even if `strict`."""
-        await self._local_store.save(caller, turns)
+    async def save(self, caller: str, keys: Sequence[str], turn: StoredTurn, data: bytes) -> None:
+        """Store a turn locally and in Redis. A failure of Redis is ignored, even if `strict`."""
+        await self._local_store.save(caller, keys, turn, data)
         try:
-            await self._link.execute(*(self._command(caller, key, turn) for key, turn in turns.items()))
+            await self._link.execute(*(self._command(caller, key, data) for key in keys))
         except StoreError:
             pass  # already logged; the client gets its answer anyway
 
-    def _command(self, caller: str, key: str, turn: StoredTurn) -> Command:
-        return ("SET", _redis_key(caller, key), _encode(turn), "PX", self._milliseconds)
+    def _command(self, caller: str, key: str, data: bytes) -> Command:
+        return ("SET", _redis_key(caller, key), data, "PX", self._milliseconds)
 
     async def load(self, caller: str, keys: list[str]) -> dict[str, StoredTurn]:
         """Load turns from Redis; if it is unavailable, from the local store, unless `strict`."""
@@ -58,7 +57,7 @@ class RedisTurns:
 
 
 def _redis_key(caller: str, key: str) -> str:
-    return "toolwire:turn:" + sha256(_encode((caller, key))).hexdigest()
+    return "toolwire:turn:" + sha256(msgspec.json.encode((caller, key))).hexdigest()
 
 
 def _decode_entry(data: bytes | None) -> StoredTurn | None:

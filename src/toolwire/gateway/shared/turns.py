@@ -9,7 +9,7 @@ key, so no client gets another client's turn.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Protocol
 
@@ -41,10 +41,8 @@ class StoredTurn(Struct, frozen=True):
     results: tuple[ToolResult, ...] = ()
     origin: str = ""
 
-    @property
-    def size(self) -> int:
-        """The approximate size in bytes."""
-        return _ENTRY_OVERHEAD + len(msgspec.json.encode(self))
+    def to_json(self) -> bytes:
+        return msgspec.json.encode(self)  # MessagePack has no integers beyond 64 bits
 
     @property
     def calls(self) -> list[ToolCall]:
@@ -101,7 +99,9 @@ class TurnStore(Protocol):
         """True if a lookup can find anything."""
         ...
 
-    async def save(self, caller: str, turns: Mapping[str, StoredTurn]) -> None: ...
+    async def save(self, caller: str, keys: Sequence[str], turn: StoredTurn, data: bytes) -> None:
+        """Store a turn under these keys. `data` is its JSON, encoded once, because a turn may be large."""
+        ...
 
     async def load(self, caller: str, keys: list[str]) -> dict[str, StoredTurn]:
         """Return the stored turns of these keys."""
@@ -124,12 +124,12 @@ class InMemoryTurns:
     def has_any(self) -> bool:
         return bool(self._entries)
 
-    async def save(self, caller: str, turns: Mapping[str, StoredTurn]) -> None:
-        """Store turns, and drop the oldest ones beyond the limits. A turn above the limits is not stored."""
+    async def save(self, caller: str, keys: Sequence[str], turn: StoredTurn, data: bytes) -> None:
+        """Store a turn, and drop the oldest ones beyond the limits. A turn above the limits is not stored."""
         expires_at = self._clock() + self._seconds
-        for key, turn in turns.items():
+        size = _ENTRY_OVERHEAD + len(data)
+        for key in keys:
             self._drop((caller, key))
-            size = turn.size
             if size <= self._max_bytes:
                 self._entries[caller, key] = (expires_at, size, turn)
                 self._used_bytes += size

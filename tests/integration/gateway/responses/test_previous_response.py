@@ -12,9 +12,11 @@ from gateway.hostile import post, run
 from gateway.responses.sdk import KEY, WEATHER, WIRES, call_answer, create, text_answer, world
 
 from toolwire import Response, Text, ToolCall
+from toolwire.gateway.shared.memory_bound import MemoryReservation
 from toolwire.ir.parts import Artefact, Reasoning, ToolResult
 from toolwire.ir.response import Fault, Stop
 from toolwire.testing import PartialReply
+from waiting import until
 
 pytestmark = pytest.mark.finding("G5")
 MODES = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
@@ -437,6 +439,43 @@ async def test_unknown_item_goes_only_to_an_upstream_that_may_know_it(store):
             await at.client.responses.create(model="keeps/m", input=reference)
         assert caught.value.status_code >= 500  # it was asked, and does not answer
         assert at.upstream.heard == []
+
+
+@pytest.mark.finding("Z10")
+@run
+async def test_repeated_reference_counts_as_memory_each_time(store):
+    limits = {"memory": 16 * 2**20}  # of which a key may use half
+    async with world(*map(text_answer, "abc"), store=store, limits=limits) as at:
+        first = await at.client.responses.create(model="anthropic/m", input="x" * 200_000)
+        item = (await at.client.responses.input_items.list(first.id)).data[0]
+        reference = {"type": "item_reference", "id": item.id}
+        reserved = []
+        add = MemoryReservation.add
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(MemoryReservation, "add", lambda self, size: (reserved.append(size), add(self, size))[1])
+            await at.client.responses.create(model="anthropic/m", input=[reference] * 8)
+            assert max(reserved) > 3 * 8 * 200_000
+        with pytest.raises(openai.InternalServerError) as caught:
+            await at.client.responses.create(model="anthropic/m", input=[reference] * 20)
+        assert caught.value.status_code == 503 and "8,388,608 bytes of memory" in str(caught.value)
+        assert len(at.upstream.heard) == 2
+        await until(lambda: at.gateway.gateway._memory_bound.used == 0)
+
+
+@pytest.mark.finding("Z10")
+@run
+async def test_values_of_repeated_references_are_limited(store):
+    content = [{"type": "input_text", "text": "x"}] * 500
+    async with world(*map(text_answer, "ab"), store=store, limits={"values": 10_000}) as at:
+        question = {"role": "user", "content": content}
+        first = await at.client.responses.create(model="anthropic/m", input=[question])
+        item = (await at.client.responses.input_items.list(first.id)).data[0]
+        with pytest.raises(openai.APIStatusError) as caught:
+            await at.client.responses.create(
+                model="anthropic/m", input=[{"type": "item_reference", "id": item.id}] * 30
+            )
+        assert caught.value.status_code == 413 and "the limit is 10,000" in str(caught.value)
+        assert len(at.upstream.heard) == 1
 
 
 @run

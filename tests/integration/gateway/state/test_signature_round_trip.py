@@ -160,9 +160,9 @@ def test_signature_is_stored_before_the_answer_ends(wire, stream):
     """A client may go on at once, and on another machine."""
 
     class Slow(InMemoryTurns):
-        async def save(self, caller, kept):
+        async def save(self, *args):
             await asyncio.sleep(0.2)
-            await super().save(caller, kept)
+            await super().save(*args)
 
     async def ask():
         call = ToolCall(
