@@ -1,7 +1,8 @@
 """Keep the number of client connections below the number of descriptors that the process may open.
 
 Without a free descriptor an event loop cannot accept a connection, and resets it without a log line. So connections beyond a
-limit are answered with 503, and some descriptors are left for health checks, upstreams and files.
+limit are answered with 503, and some descriptors are left for health checks, upstreams and files. Idle connections occupy
+those for health checks, too, until they time out.
 """
 
 from __future__ import annotations

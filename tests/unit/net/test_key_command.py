@@ -11,7 +11,7 @@ import pytest
 
 from toolwire.ir.errors import ConfigError
 from toolwire.net.key_command import KeyCommand, KeyCommandError, _kill
-from waiting import wait_until
+from waiting import until, wait_until
 
 TOKEN = "ya29.secret-token-0123456789"
 
@@ -156,6 +156,13 @@ def test_key_and_arguments_are_not_part_of_errors():
         assert "p4ssw0rd" not in text
 
 
+def is_dead(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
 def test_slow_command_is_killed_with_its_children(tmp_path):
     marker = tmp_path / "pid"
     code = (
@@ -166,8 +173,8 @@ def test_slow_command_is_killed_with_its_children(tmp_path):
     )
     command = KeyCommand(python(code, str(marker)), timeout=3)
     assert "did not end in 3 s" in failure(command)
-    state = Path(f"/proc/{int(marker.read_text())}/stat") if marker.exists() else None
-    assert state is None or not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
+    if marker.exists():
+        wait_until(lambda: is_dead(int(marker.read_text())))
 
 
 def test_command_whose_output_is_not_read_any_more_is_killed():
@@ -175,7 +182,7 @@ def test_command_whose_output_is_not_read_any_more_is_killed():
 
     async def main():
         process = await asyncio.create_subprocess_exec("yes", stdout=asyncio.subprocess.PIPE, start_new_session=True)
-        await wait_until(lambda: process.stdout._paused)
+        await until(lambda: process.stdout._paused)
         await asyncio.wait_for(_kill(process), 60)
         assert process.returncode == -signal.SIGKILL
 
