@@ -110,11 +110,11 @@ CALLS = Message("assistant", (ToolCall("a", "f", {}), ToolCall("b", "g", {}, art
 RECORDING = Message("user", (Media("file", "audio/wav", "AAAA", name="a.wav"),))
 REASONING = Reasoning("hm", extra={"openai_responses": {"id": "rs_1"}})
 FAILURES = (
+)  # fmt: skip
+FIXED = (
     Failure("openai_chat", "TW134", "gpt-4o", "max_tokens of Claude Code", ("anthropic", {"model": "m", "max_tokens": 64000, "messages": [USER]})),
     Failure("anthropic", "TW134", "claude-opus-4-1", "max_tokens above the limit of the model", chat(max_tokens=64000)),
     Failure("openai_responses", "TW101", "gpt-5", "reasoning without its id, which the item requires", Request("m", (HELLO, Message("assistant", (REASONING, Text("hi"))), HELLO))),
-)  # fmt: skip
-FIXED = (
     Failure("openai_chat", "TW126", "gpt-4o", "an audio file", Request("m", (RECORDING,))),
     Failure("gemini", "TW111", "gemini-3-pro-preview", "thinking off, with effort and budget", Request("m", (HELLO,), reasoning=ReasoningConfig("off", "high", 1024))),
     Failure("gemini", "TW114", "gemini-2.5-pro", "thinking off, with effort and budget", Request("m", (HELLO,), reasoning=ReasoningConfig("off", "high", 1024))),

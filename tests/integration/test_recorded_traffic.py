@@ -59,6 +59,7 @@ REPAIRED = (
 
 WITHOUT_EFFECT = (
     ("openai_chat", r"/stream_options/include_usage", "every other wire always reports usage"),
+    ("openai_chat", r".*/tool_calls<assistant>/\*/index<function>", "the position of the call in its list"),
     ("gemini", r"/systemInstruction/role.*", "a system instruction has no role; the API ignores it"),
     ("gemini", r".*/function_?[rR]esponse/name", "a result belongs to the call of its id, whose name it takes"),
     ("openai_chat", r"/messages/\*/name<tool>", "a result belongs to the call of its id, whose name it takes"),

@@ -20,7 +20,7 @@ from ..wire.media import guess_media_type, media_placeholder
 from ..wire.protocol import Wire
 from ..wire.structured_results import structured_as_text
 from .cache import fit_mark
-from .fit_assistant import finish_assistant, is_unlinked
+from .fit_assistant import drop_unlinked, sign_first_call, without_id
 from .fit_ends import BLANK, fit_ends
 from .fit_system import ensure_user_message, fit_system
 from .fit_tools import wrap_freeform
@@ -136,7 +136,6 @@ class _Fitter:
         self._last: DraftMessage | None = None  # the last turn, which must not disappear
         self._is_alone = False  # the conversation is one message
         self.marks = 0  # the number of cache marks
-        self._following: dict[int, Part] = {}  # by identity: the part after each part of an assistant turn
 
     def fit_all(self, turns: list[DraftMessage]) -> list[DraftMessage]:
         """Fit all turns of a conversation."""
@@ -157,33 +156,45 @@ class _Fitter:
         self._role = message.role
         if message.extra or message.role == "developer":
             self._report_message(message, turn)
+        parts, locations = self._fit_parts(turn, links_reasoning=not self._can.lone_reasoning)
+        changed = turn.parts is not message.parts or len(parts) != len(turn.parts)
+        changed = changed or any(fitted is not part for fitted, part in zip(parts, turn.parts, strict=True))
+        if message.role == "assistant":
+            changed = sign_first_call(turn, parts, self._wire, self._losses) or changed
+        elif not parts and turn.parts and turn is self._last and all(type(part) is Text for part in turn.parts):
+            parts, locations, changed = [Text(BLANK)], [turn.locations[0]], True
+            detail = f"nothing of the last message remains for the target; sent as {BLANK!r}"
+            self._losses.add(location_pointer(turn.locations[0]), "blank text", "rewritten", detail)
+        if self._deferred and parts and type(parts[0]) is ToolResult and type(parts[-1]) is not ToolResult:
+            locations = self._insert_deferred(parts, locations)
+        if parts:
+            fitted_message = Message(message.role, tuple(parts), message.extra) if changed else message
+            turns.append(DraftMessage(fitted_message, parts, locations))
+
+    def _fit_parts(self, turn: DraftMessage, *, links_reasoning: bool) -> tuple[list[Part], Sequence[PartLocation]]:
+        """Return the fitted parts and their locations.
+
+        `links_reasoning`: the provider links reasoning and the items after it by their ids, so both stay or go together.
+        """
+        links_reasoning = links_reasoning and turn.message.role == "assistant"
         parts: list[Part] = []
         locations: list[PartLocation] | None = None  # created when the first part is dropped
-        changed = turn.parts is not message.parts
-        if not self._can.lone_reasoning and message.role == "assistant":
-            self._following = dict(zip(map(id, turn.parts), turn.parts[1:], strict=False))
+        is_without_reasoning = False  # the reasoning before this part was dropped
         for part, location in zip(turn.parts, turn.locations, strict=True):
             fitted = _FITTERS[type(part)](self, part, location)
-            if fitted is not part:
-                changed = True
+            if links_reasoning:
+                if type(part) is Reasoning:
+                    is_without_reasoning = fitted is None
+                elif is_without_reasoning and fitted is not None:
+                    fitted = without_id(fitted, self._wire.name)
             if fitted is None:
                 locations = list(turn.locations[: len(parts)]) if locations is None else locations
                 continue
             parts.append(fitted)
             if locations is not None:
                 locations.append(location)
-        if message.role == "assistant":
-            changed = finish_assistant(turn, parts, self._wire, self._losses) or changed
-        elif not parts and turn.parts and turn is self._last and all(type(part) is Text for part in turn.parts):
-            parts, locations, changed = [Text(BLANK)], [turn.locations[0]], True
-            detail = f"nothing of the last message remains for the target; sent as {BLANK!r}"
-            self._losses.add(location_pointer(turn.locations[0]), "blank text", "rewritten", detail)
-        kept_locations: Sequence[PartLocation] = turn.locations if locations is None else locations
-        if self._deferred and parts and type(parts[0]) is ToolResult and type(parts[-1]) is not ToolResult:
-            kept_locations = self._insert_deferred(parts, kept_locations)
-        if parts:
-            fitted_message = Message(message.role, tuple(parts), message.extra) if changed else message
-            turns.append(DraftMessage(fitted_message, parts, kept_locations))
+        kept: Sequence[PartLocation] = turn.locations if locations is None else locations
+        return parts, drop_unlinked(parts, kept, self._wire, self._losses) if links_reasoning else kept
 
     def _insert_deferred(self, parts: list[Part], locations: Sequence[PartLocation]) -> list[PartLocation]:
         """Insert moved media after the results of a turn, before the text that follows them."""
@@ -234,10 +245,6 @@ class _Fitter:
         native = self._wire.name in part.extra or f"{self._wire.name}~" in part.extra
         if not own and not (native and not part.artefacts):
             detail = "reasoning is sent back only to the provider and model that produced it"
-            self._losses.add(path, "reasoning", "dropped", detail)
-            return None
-        if self._following and is_unlinked(part, self._following.get(id(part)), self._wire.name):
-            detail = "the target accepts reasoning only together with the item that followed it, by its id"
             self._losses.add(path, "reasoning", "dropped", detail)
             return None
         report_extra(part.extra, path, self._wire.name, self._losses)

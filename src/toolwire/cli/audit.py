@@ -61,8 +61,8 @@ def add_to(commands: Any) -> None:
         "--model", metavar="NAME", help="the model that the --body is meant for (the model of the body)"
     )
     parser.add_argument("--api-version", metavar="DATE", help="the API version that the --body is meant for")
-    parser.add_argument("--json", action="store_const", const="json", dest="format", help="the same as --format json")
     parser.add_argument("--format", choices=("table", "json", "sarif", "markdown", "html"), default="table")
+    parser.add_argument("--json", action="store_const", const="json", dest="format", help="the same as --format json")
     parser.add_argument(
         "--target",
         action="append",

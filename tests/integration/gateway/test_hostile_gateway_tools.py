@@ -254,7 +254,7 @@ MCP = {
     "an id with a fraction": (b'{"jsonrpc":"2.0","id":1.5,"method":"ping"}', -32600),
     "the id twice": (b'{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}', -32700),
     "no JSON": (b"{", -32700),
-    "200,000 deep": (b"[" * 200_000, -32700),
+    "90,000 deep": (b"[" * 90_000, -32700),
     "a cursor of nobody's": (json.dumps(stateless_request("tools/list", {"cursor": "????"})).encode(), -32602),
     "a version of nobody's": (json.dumps(stateless_request("ping", **{VERSION: "1999-01-01"})).encode(), -32022),
 }

@@ -106,6 +106,10 @@ def _tool_field_pointer(tool: Tool, path: list[str]) -> str:
 def _message_pointer(request: Request, index: int, rest: list[str]) -> str:
     """Map a path inside a message; a leading system message is `systemInstruction`, so the others move up by one."""
     first_is_system = bool(request.messages) and request.messages[0].role == "system"
+    match rest:
+        case ["parts", part, "parts", item, *tail]:  # media in a result
+            field = ["inlineData", "displayName"] if tail == ["name"] else tail
+            rest = ["parts", part, "functionResponse", "parts", item, *field]
     if rest[:1] == ["parts"] and "parts" in single_fields(request.messages[index].extra, NAME):
         rest = ["parts", *rest[2:]]
     if index == 0 and first_is_system:

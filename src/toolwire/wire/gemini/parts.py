@@ -62,7 +62,7 @@ _OWN_FILES = ("https://generativelanguage.googleapis.com/", "gs://")
 def read_part(raw: JSON) -> Part:
     """Read a part of a message; a part of an unknown kind stays Opaque."""
     if type(raw) is dict and len(raw) == 1:  # fast path; signatures, spellings and rare fields take the slow one
-        if type(raw.get("text")) is str:
+        if type(raw.get("text")) is str and raw["text"]:
             return Text(raw["text"])
         if "functionCall" in raw:
             return _read_plain_call(raw) or _read_call(raw)

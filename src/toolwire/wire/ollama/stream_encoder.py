@@ -88,6 +88,8 @@ class OllamaStreamEncoder(BaseStreamEncoder):
         return self._add_part(event.key, Refusal("") if event.refusal else Text(""))
 
     def _reasoning_start(self, event: ReasoningStart) -> bytes:
+        if FORM in event.extra:  # thinking of this wire continues without a gap
+            self._thinking_key = event.key
         return self._add_part(event.key, Reasoning())
 
     def _add_part(self, key: int, part: Part) -> bytes:

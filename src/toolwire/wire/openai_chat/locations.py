@@ -79,6 +79,12 @@ def _request_pointer(request: Request, locations: _PartLocations, path: str) -> 
             return join(
                 "max_tokens" if ":max_tokens" in request.extra.get("openai_chat~", {}) and name == "max_tokens" else key
             )
+        case ["tools", index, "cache", *_] if "cache_control" in request.tools[int(index)].extra.get(
+            "openai_chat~", {}
+        ):
+            return join("tools", index, "cache_control")
+        case ["tools", index, "cache", *_]:
+            return join("tools", index, "function", "cache_control")
         case ["tools", index, field, *rest] if field in _DECLARED:
             return join("tools", index, "function", _FIELDS.get(field, field), *rest)
         case ["messages", index, "parts", number, *rest]:
