@@ -115,7 +115,7 @@ def test_description_replaces_only_its_known_fields():
     base = capabilities_for("anthropic", "claude-opus-5-5")
     described = overlay(ModelCapabilities(forced_choice=True, efforts=()), base)
     assert (described.forced_choice, described.efforts, described.thinking_off) == (True, (), False)
-    assert overlay(UNKNOWN_MODEL, base) is base
+    assert overlay(UNKNOWN_MODEL, base) == base
 
 
 def test_row_cannot_add_what_the_wire_does_not_have():
