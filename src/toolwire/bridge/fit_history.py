@@ -156,9 +156,8 @@ class _Fitter:
         self._role = message.role
         if message.extra or message.role == "developer":
             self._report_message(message, turn)
-        parts, locations = self._fit_parts(turn, links_reasoning=not self._can.lone_reasoning)
-        changed = turn.parts is not message.parts or len(parts) != len(turn.parts)
-        changed = changed or any(fitted is not part for fitted, part in zip(parts, turn.parts, strict=True))
+        parts, locations, changed = self._fit_parts(turn, links_reasoning=not self._can.lone_reasoning)
+        changed = changed or turn.parts is not message.parts
         if message.role == "assistant":
             changed = sign_first_call(turn, parts, self._wire, self._losses) or changed
         elif not parts and turn.parts and turn is self._last and all(type(part) is Text for part in turn.parts):
@@ -171,8 +170,10 @@ class _Fitter:
             fitted_message = Message(message.role, tuple(parts), message.extra) if changed else message
             turns.append(DraftMessage(fitted_message, parts, locations))
 
-    def _fit_parts(self, turn: DraftMessage, *, links_reasoning: bool) -> tuple[list[Part], Sequence[PartLocation]]:
-        """Return the fitted parts and their locations.
+    def _fit_parts(
+        self, turn: DraftMessage, *, links_reasoning: bool
+    ) -> tuple[list[Part], Sequence[PartLocation], bool]:
+        """Return the fitted parts, their locations, and whether anything changed.
 
         `links_reasoning`: the provider links reasoning and the items after it by their ids, so both stay or go together.
         """
@@ -180,13 +181,16 @@ class _Fitter:
         parts: list[Part] = []
         locations: list[PartLocation] | None = None  # created when the first part is dropped
         is_without_reasoning = False  # the reasoning before this part was dropped
+        has_reasoning = changed = False
         for part, location in zip(turn.parts, turn.locations, strict=True):
             fitted = _FITTERS[type(part)](self, part, location)
             if links_reasoning:
                 if type(part) is Reasoning:
-                    is_without_reasoning = fitted is None
+                    is_without_reasoning, has_reasoning = fitted is None, True
                 elif is_without_reasoning and fitted is not None:
                     fitted = without_id(fitted, self._wire.name)
+            if fitted is not part:
+                changed = True
             if fitted is None:
                 locations = list(turn.locations[: len(parts)]) if locations is None else locations
                 continue
@@ -194,7 +198,10 @@ class _Fitter:
             if locations is not None:
                 locations.append(location)
         kept: Sequence[PartLocation] = turn.locations if locations is None else locations
-        return parts, drop_unlinked(parts, kept, self._wire, self._losses) if links_reasoning else kept
+        if not has_reasoning:
+            return parts, kept, changed
+        kept = drop_unlinked(parts, kept, self._wire, self._losses)
+        return parts, kept, changed or len(parts) < len(turn.parts)
 
     def _insert_deferred(self, parts: list[Part], locations: Sequence[PartLocation]) -> list[PartLocation]:
         """Insert moved media after the results of a turn, before the text that follows them."""
