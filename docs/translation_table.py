@@ -162,7 +162,7 @@ def _count(found: Outcomes, source: str, target: str) -> str:
 
 
 def _target_table(found: Outcomes, target: str) -> list[str]:
-    """Return the table of one target: a column for each source, and the details of what is not carried."""
+    """Return the table of one target: a column for each source, and the details of rewritten and lost statements."""
     sources = [name for name in names() if name != target]
     lines = ["| | " + " | ".join(sources) + " | details |", "|---" * (len(sources) + 2) + "|"]
     for group, statements in GROUPS.items():

@@ -16,7 +16,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from ..ir.errors import ConfigError, EncodeError, ProtocolError
-from ..ir.losses import Loss, Losses, require_lossless
+from ..ir.losses import Loss, Losses
 from ..ir.pointer import JSON, Object, join, nearest_existing
 from ..ir.request import Request
 from ..ir.response import Fault, Response
@@ -30,7 +30,7 @@ from .loss_pointers import SourceDocument, TargetDocument, WrittenRequest, locat
 from .preparation import Prepared, prepare
 from .stored import drop_stored
 from .tools_translation import translate_tools
-from .translation import Translation, parse_body, pass_through, typed_errors
+from .translation import Translation, accept, parse_body, pass_through, typed_errors
 
 __all__ = [
     "translate",
@@ -76,9 +76,7 @@ def translate_request(
         return pass_through(body, source, is_object=True)
     with typed_errors(body):
         translation = _translate_request(parse_body(body), source, target, model)
-    if strict:
-        require_lossless(translation.losses)
-    return translation
+    return accept(translation, strict=strict)
 
 
 def translate_response(
@@ -98,9 +96,7 @@ def translate_response(
         return pass_through(body, source, is_object=True)
     with typed_errors(body):
         translation = _translate_response(parse_body(body), source, target, request)
-    if strict:
-        require_lossless(translation.losses)
-    return translation
+    return accept(translation, strict=strict)
 
 
 def translate_error(
@@ -120,9 +116,7 @@ def translate_error(
         return pass_through(body, source, is_object=False)
     with typed_errors(body):
         translation = _translate_error(body, source, target, request)
-    if strict:
-        require_lossless(translation.losses)
-    return translation
+    return accept(translation, strict=strict)
 
 
 def _translate_request(document: Object, source: str, target: str, model: str | None) -> Translation[Object]:

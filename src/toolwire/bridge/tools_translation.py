@@ -7,7 +7,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from ..ir.errors import ProtocolError
-from ..ir.losses import Loss, Losses, require_lossless
+from ..ir.losses import Loss, Losses
 from ..ir.pointer import JSON, Object, join, split
 from ..ir.request import Request
 from ..ir.tools import Tool
@@ -17,7 +17,7 @@ from .fit_tools import fit_tools
 from .loss_pointers import SourceDocument, TargetDocument, locate
 from .names import NameMap
 from .readable import decode_readable_tools
-from .translation import Translation, pass_through, typed_errors
+from .translation import Translation, accept, pass_through, typed_errors
 
 __all__ = ["translate_tools"]
 
@@ -36,9 +36,7 @@ def translate_tools(
         return pass_through(body, source, is_object=False)
     with typed_errors(body):
         translation = _translate(parse(body) if isinstance(body, (bytes, str)) else body, source, target)
-    if strict:
-        require_lossless(translation.losses)
-    return translation
+    return accept(translation, strict=strict)
 
 
 def _translate(document: JSON, source: str, target: str) -> Translation[list[Object] | Object]:

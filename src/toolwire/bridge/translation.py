@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from typing import Generic, TypeVar
 
 from ..ir.errors import ProtocolError
-from ..ir.losses import Loss
+from ..ir.losses import Loss, require_lossless
 from ..ir.pointer import JSON, Object, join
 from ..ir.text import to_bytes
 from ..stream.strict import as_bytes, parse, parse_object, type_label
 from ..wire import get, mcp
 
-__all__ = ["Translation", "parse_body", "pass_through", "require_json", "typed_errors"]
+__all__ = ["Translation", "accept", "parse_body", "pass_through", "require_json", "typed_errors"]
 
 Body = TypeVar("Body")
 
@@ -56,6 +56,13 @@ def parse_body(body: JSON | bytes | str) -> Object:
     if type(body) is not dict:
         raise ProtocolError(f"expected a JSON object, got {type_label(body)}")
     return body
+
+
+def accept(translation: Translation[Body], *, strict: bool) -> Translation[Body]:
+    """Return the translation; with `strict`, raise LossError if a loss is more severe than `info`."""
+    if strict:
+        require_lossless(translation.losses)
+    return translation
 
 
 def pass_through(body: JSON | bytes | str, wire: str, *, is_object: bool) -> Translation[JSON]:

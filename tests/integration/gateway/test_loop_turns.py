@@ -108,7 +108,7 @@ def new_tool(number, size):
 
 
 MOST_CALLS_OF_LARGE_WORK = 200_000
-"""The same for work that leaves the event loop: only the relaying is left."""
+"""The limit for work that leaves the event loop, where only the relaying remains on it."""
 MEGABYTE = 1024 * 1024
 LARGE_REQUESTS = {
     "messages": {"messages": [{"role": "user", "content": "x"}] * (MEGABYTE // 33)},

@@ -1,4 +1,4 @@
-"""What a relayed stream keeps of its answer counts as memory in use, until the request has ended."""
+"""The buffered part of a relayed stream counts as memory in use until the request has ended."""
 
 from __future__ import annotations
 

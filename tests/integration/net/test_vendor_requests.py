@@ -54,7 +54,7 @@ def captured(ask):
 
 
 def ours(model, *, stream=False, **options):
-    """The same of our client."""
+    """Return the URL, headers and body that toolwire's client sends."""
     endpoint = resolve(model, {}, **options)
     body = EndpointRequest(REQUEST, endpoint, stream=stream, text=None, losses=Losses()).body
     headers = {

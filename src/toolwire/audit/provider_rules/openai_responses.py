@@ -27,7 +27,7 @@ from .openai_shared import (
     check_format,
     check_media_type,
     check_sampling,
-    check_schemas,
+    declare_schema_rules,
     tool_name,
 )
 
@@ -79,27 +79,7 @@ def check_names(checked: CheckedBody) -> Iterator[Hit]:
             yield from tool_name(f"{at}/name", item.get("name"), 128)
 
 
-@constraint(
-    "TW020",
-    _WIRE,
-    "https://github.com/chatanywhere/GPT_API_free/issues/403 (2025-06)",
-    vendors=NATIVE,
-    error="schema must be a JSON Schema of 'type: \"object\"'",
-)
-def check_root_types(checked: CheckedBody) -> Iterator[Hit]:
-    yield from check_schemas(_schemas(checked), "TW020")
-
-
-@constraint("TW021", _WIRE, "https://github.com/nspady/google-calendar-mcp/issues/39 (2025-06)", vendors=NATIVE,
-            error="schema must have type 'object' and not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level")  # fmt: skip
-def check_roots(checked: CheckedBody) -> Iterator[Hit]:
-    yield from check_schemas(_schemas(checked), "TW021")
-
-
-@constraint("TW109", _WIRE, "https://platform.openai.com/docs/guides/structured-outputs#supported-schemas (2026)",
-            vendors=NATIVE, error="Invalid schema for function")  # fmt: skip
-def check_strict(checked: CheckedBody) -> Iterator[Hit]:
-    yield from check_schemas(_schemas(checked), "TW109")
+declare_schema_rules(_WIRE, _schemas)
 
 
 @constraint("TW053", _WIRE, f"{_SDK}: ToolChoiceFunctionParam", vendors=NATIVE)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ...ir.pointer import JSON, Object
 from ..findings import Hit
@@ -18,7 +18,7 @@ __all__ = [
     "check_format",
     "check_media_type",
     "check_sampling",
-    "check_schemas",
+    "declare_schema_rules",
     "tool_name",
 ]
 
@@ -95,17 +95,35 @@ def tool_name(path: str, name: JSON, limit: int) -> Iterator[Hit]:
         yield Hit(path, f"{shorten(name)} must match ^[a-zA-Z0-9_-]{{1,{limit}}}$")
 
 
-def check_schemas(tools: Iterator[tuple[str, JSON, bool]], rule: str) -> Iterator[Hit]:
-    """Check the schemas of tools, given as (path, schema, strict), by one of the rules TW020, TW021 and TW109."""
-    for path, schema, strict in tools:
-        found: Iterator[Hit] = iter(())
-        if rule == "TW020" and schema is not None:
-            found = root_type(schema)
-        elif rule == "TW021":
-            found = root_combinators(schema, _ROOT)
-        elif rule == "TW109" and strict:
-            found = openai_strict(schema)
-        yield from (Hit(path + hit.path, hit.message) for hit in found)
+def declare_schema_rules(wire: str, schemas: Callable[[CheckedBody], Iterator[tuple[str, JSON, bool]]]) -> None:
+    """Register the rules for schemas of tools; `schemas` yields the (path, schema, strict) of each tool."""
+
+    @constraint(
+        "TW020",
+        wire,
+        "https://github.com/chatanywhere/GPT_API_free/issues/403 (2025-06)",
+        vendors=NATIVE,
+        error="schema must be a JSON Schema of 'type: \"object\"'",
+    )
+    def check_root_types(checked: CheckedBody) -> Iterator[Hit]:
+        for path, schema, _ in schemas(checked):
+            yield from _hits_below(path, root_type(schema) if schema is not None else iter(()))
+
+    @constraint("TW021", wire, "https://github.com/nspady/google-calendar-mcp/issues/39 (2025-06)", vendors=NATIVE,
+                error="schema must have type 'object' and not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level")  # fmt: skip
+    def check_roots(checked: CheckedBody) -> Iterator[Hit]:
+        for path, schema, _ in schemas(checked):
+            yield from _hits_below(path, root_combinators(schema, _ROOT))
+
+    @constraint("TW109", wire, "https://platform.openai.com/docs/guides/structured-outputs#supported-schemas (2026)",
+                vendors=NATIVE, error="Invalid schema for function")  # fmt: skip
+    def check_strict(checked: CheckedBody) -> Iterator[Hit]:
+        for path, schema, strict in schemas(checked):
+            yield from _hits_below(path, openai_strict(schema) if strict else iter(()))
+
+
+def _hits_below(path: str, hits: Iterator[Hit]) -> Iterator[Hit]:
+    return (Hit(path + hit.path, hit.message) for hit in hits)
 
 
 def check_format(path: str, declared: Object) -> Iterator[Hit]:

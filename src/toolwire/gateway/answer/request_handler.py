@@ -23,7 +23,6 @@ from ...ir.errors import EncodeError, ProtocolError, ToolwireError
 from ...ir.events import ResponseStart, StreamFault
 from ...ir.losses import LossError, require_lossless
 from ...ir.response import Fault, UpstreamError
-from ...net.endpoint import Endpoint
 from ...net.http import Reply
 from ...net.key_command import KeyCommandError
 from ...net.replies import drain, is_document, read_reply_body, transport_losses
@@ -34,7 +33,7 @@ from ..faults import as_gateway_fault, fault_from, is_gateway_fault, key_fault_o
 from ..observe.request_log import RequestLog
 from ..settings import LimitsRow
 from ..shared.memory_bound import MemoryReservation
-from ..shared.turns import MAX_TURN_BYTES, StoredTurn, TurnStore
+from ..shared.turns import TurnStore
 from .cache import AnswerCache
 from .client_request import CALL_MARKS, ClientRequest
 from .document_limits import admit_document
@@ -44,11 +43,11 @@ from .known_tools import KnownTools
 from .outbound import OutboundRequest, PassThroughRequest, make_outbound
 from .response_records import WIRE
 from .response_state import ResponseState
-from .restore_turns import find_turn_keys, restore_turns, turn_is_incomplete, turn_keys, turn_origin
 from .routing import Router, Target, select_capable_targets
 from .stream_memory import StreamMemory
 from .stream_relay import StreamRelay
 from .streams import Stream
+from .turn_memory import TurnMemory
 from .upstream_reply import open_reply
 
 __all__ = ["Dependencies", "RequestHandler"]
@@ -100,7 +99,7 @@ class RequestHandler:
         self._offload = ClientOffload(dependencies.offload, request_log.caller)
         self._plan: list[Target] = []
         self._deadline = 0.0
-        self._stored_turns: Mapping[str, StoredTurn] = {}  # turns of the history, by key
+        self._turns = TurnMemory(dependencies.memory, client_request, request_log.caller, self._offload)
         self._stream: Stream | None = None  # the stream being relayed
         self._streamed_bytes = 0  # received in streams
         self._gateway_tools: GatewayTools | None = None
@@ -127,7 +126,7 @@ class RequestHandler:
             )
             return
         try:
-            await self._load_turns()
+            await self._turns.load(self._plan)
             await self._try_targets()
         except asyncio.CancelledError:
             if self._http_exchange.disconnected:
@@ -161,24 +160,6 @@ class RequestHandler:
             return fault_from(error)
         _log.exception("request %s failed", self._request_log.id)
         return _INTERNAL_FAULT
-
-    async def _load_turns(self) -> None:
-        """Load the stored turns of the history."""
-        memory = self._dependencies.memory
-        if memory.has_any:
-            keys = await self._offload.run(self._client_request.work_size, self._find_turn_keys)
-            if keys:
-                self._stored_turns = await memory.load(self._request_log.caller, keys)
-
-    def _find_turn_keys(self) -> list[str]:
-        """List the keys of turns that may be stored. Turns without calls matter only to a target of another wire."""
-        client_request = self._client_request
-        crosses_wires = any(
-            target.upstream.endpoint(target.model).wire.name != client_request.wire.name for target in self._plan
-        )
-        if crosses_wires or client_request.may_have_calls():
-            return find_turn_keys(client_request.request, by_text=crosses_wires)
-        return []
 
     def _make_cache_key(self) -> bytes | None:
         """Return the key of a cacheable request.
@@ -308,12 +289,11 @@ class RequestHandler:
         If the gateway has nothing to add, None leaves the client's bytes untouched, so that they can be passed through.
         """
         runner = self._dependencies.runner_for(self._client_request.model) if target.row.tools else None
-        if runner is None and not self._stored_turns and not target.row.retrieve:
+        if runner is None and not self._turns.found_any and not target.row.retrieve:
             return make_outbound(self._client_request, None, target)
         endpoint = target.upstream.endpoint(target.model)
-        request = client_copy = self._client_request.request_for(endpoint)
-        if self._stored_turns:
-            request = restore_turns(request, self._stored_turns, turn_origin(endpoint))
+        client_copy = self._client_request.request_for(endpoint)
+        request = self._turns.restore(client_copy, endpoint)
         if target.row.retrieve and self._dependencies.retriever is not None:
             request = replace(request, tools=tuple(self._dependencies.retriever.choose(request, request.tools)))
         if runner is None:
@@ -440,17 +420,12 @@ class RequestHandler:
         return {"content-type": "application/json", "x-request-id": self._request_log.id}
 
     async def _store_turn(self, out: OutboundRequest, answer_size: int) -> None:
-        """Store a turn before the answer ends: the next request may arrive at once, at another machine."""
+        """Store the turn of an answer once, with the rounds of the gateway's own tools."""
         turn = out.stats.turn if self._gateway_tools is None else self._gateway_tools.turn
-        if turn is None:
-            return
-        out.stats.turn = None
-        is_same_wire = out.endpoint.wire.name == self._client_request.wire.name
-        if turn_is_incomplete(turn, same_wire=is_same_wire):
+        if turn is not None:
+            out.stats.turn = None
             size = answer_size + (0 if self._gateway_tools is None else len(out.body))  # which has earlier rounds
-            bound, keys, data = await self._offload.run(size, _encode_turn, turn, out.endpoint)
-            if len(data) <= MAX_TURN_BYTES:
-                await self._dependencies.memory.save(self._request_log.caller, keys, bound, data)
+            await self._turns.save(turn, out.endpoint, size)
 
     async def _store_response(self, target: Target, out: OutboundRequest, written: bytes) -> None:
         """Store a complete answer of OpenAI Responses, or the upstream that stores it itself."""
@@ -563,12 +538,6 @@ class RequestHandler:
             encoder = self._client_request.wire.stream_encoder(self._client_request.request_or_none)
             await self._down.write(encoder.feed(ResponseStart()) + encoder.feed(StreamFault(fault)))
         await self._down.end()
-
-
-def _encode_turn(turn: StoredTurn, endpoint: Endpoint) -> tuple[StoredTurn, list[str], bytes]:
-    """Return the turn of an endpoint with its keys and its JSON."""
-    bound = turn.bind(endpoint.model, turn_origin(endpoint))
-    return bound, turn_keys(bound), bound.to_json()
 
 
 def _is_finished(stream: Stream) -> bool:

@@ -1,0 +1,68 @@
+"""The stored turns of one request: load those of its history, restore them, and save the turn of its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ...asgi.offload import ClientOffload
+from ...ir.request import Request
+from ...net.endpoint import Endpoint
+from ..shared.turns import MAX_TURN_BYTES, StoredTurn, TurnStore
+from .client_request import ClientRequest
+from .restore_turns import find_turn_keys, restore_turns, turn_is_incomplete, turn_keys, turn_origin
+from .routing import Target
+
+__all__ = ["TurnMemory"]
+
+
+class TurnMemory:
+    """The part of the store that one request of `caller` reads and writes."""
+
+    def __init__(self, store: TurnStore, client_request: ClientRequest, caller: str, offload: ClientOffload) -> None:
+        self._store = store
+        self._client_request = client_request
+        self._caller = caller
+        self._offload = offload
+        self._turns: Mapping[str, StoredTurn] = {}  # of the history, by key
+
+    @property
+    def found_any(self) -> bool:
+        """True if a turn of the history is stored."""
+        return bool(self._turns)
+
+    async def load(self, plan: Sequence[Target]) -> None:
+        """Load the turns of the history, for the targets in `plan`."""
+        if self._store.has_any:
+            keys = await self._offload.run(self._client_request.work_size, self._find_keys, plan)
+            if keys:
+                self._turns = await self._store.load(self._caller, keys)
+
+    def _find_keys(self, plan: Sequence[Target]) -> list[str]:
+        """List the keys of turns that may be stored. Turns without calls matter only to a target of another wire."""
+        client_request = self._client_request
+        crosses_wires = any(
+            target.upstream.endpoint(target.model).wire.name != client_request.wire.name for target in plan
+        )
+        if crosses_wires or client_request.may_have_calls():
+            return find_turn_keys(client_request.request, by_text=crosses_wires)
+        return []
+
+    def restore(self, request: Request, endpoint: Endpoint) -> Request:
+        """Return the request with its stored turns; the same object if nothing changes."""
+        return restore_turns(request, self._turns, turn_origin(endpoint)) if self._turns else request
+
+    async def save(self, turn: StoredTurn, endpoint: Endpoint, size: int) -> None:
+        """Save a turn that the client cannot return in full; `size` is that of the work.
+
+        It is saved before the answer ends: the next request may arrive at once, at another machine.
+        """
+        if turn_is_incomplete(turn, same_wire=endpoint.wire.name == self._client_request.wire.name):
+            bound, keys, data = await self._offload.run(size, _encode_turn, turn, endpoint)
+            if len(data) <= MAX_TURN_BYTES:
+                await self._store.save(self._caller, keys, bound, data)
+
+
+def _encode_turn(turn: StoredTurn, endpoint: Endpoint) -> tuple[StoredTurn, list[str], bytes]:
+    """Return the turn of an endpoint with its keys and its JSON."""
+    bound = turn.bind(endpoint.model, turn_origin(endpoint))
+    return bound, turn_keys(bound), bound.to_json()
