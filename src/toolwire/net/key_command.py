@@ -194,14 +194,17 @@ async def _kill(process: asyncio.subprocess.Process) -> None:
     """Kill the process group: a child of the command may still have the pipes open.
 
     The pipes are closed, because asyncio waits for the end of their data, and nothing reads it any more. asyncio has no
-    public method for it.
+    public method for it. Closing the whole transport would poll the process, and asyncio could lose its status.
     """
     with suppress(ProcessLookupError, PermissionError):
         if hasattr(os, "killpg"):
             os.killpg(process.pid, signal.SIGKILL)
         else:
             process.kill()
-    process._transport.close()  # type: ignore[attr-defined]
+    for descriptor in (1, 2):
+        pipe = process._transport.get_pipe_transport(descriptor)  # type: ignore[attr-defined]
+        if pipe is not None:
+            pipe.close()
     with suppress(TimeoutError):
         async with asyncio.timeout(_KILL_TIMEOUT):
             await process.wait()
