@@ -41,6 +41,7 @@ DiagnosticCode: TypeAlias = Literal[
     "invalid_arguments",
     "unknown_tool",
     "unwrapped",
+    "python_literal",
     "other_format",
     "after_stop",
     "draft",
@@ -53,7 +54,7 @@ _MAX_DIAGNOSTICS = 100
 
 
 _ItemKind: TypeAlias = Literal["", "text", "reasoning"]
-_Checkpoint: TypeAlias = tuple[int, int, _ItemKind, int, list[str], int, int]
+_Checkpoint: TypeAlias = tuple[int, int, _ItemKind, int, list[str], int, int, int]
 
 
 class Diagnostic(Value, frozen=True):
@@ -74,6 +75,7 @@ class EventBuilder:
         self.in_call = False
         self.holds_ends = False  # calls end with the turn, because text after them may show that they are invalid
         self._ends: list[CallEnd] = []  # held, in the order of the calls
+        self._ids: dict[str, None] = {}  # ids that the text gave, in order
         self._first_call = first_call  # the number in the first generated id
         self._events: list[Event] = []
         self._items = 0  # number of items so far; the key of the next one
@@ -97,7 +99,7 @@ class EventBuilder:
     def hold(self) -> None:
         """Hold the following events, because they may have to be dropped."""
         notes, ends = len(self.diagnostics), len(self._ends)
-        state = (self._items, self._key, self._open, self.calls, list(self._space), notes, ends)
+        state = (self._items, self._key, self._open, self.calls, list(self._space), notes, ends, len(self._ids))
         self._held = (self._events, state)
         self._events = []
 
@@ -111,9 +113,11 @@ class EventBuilder:
         """Drop the held events, as if they had never been written."""
         assert self._held is not None
         self._events, state = self._held
-        self._items, self._key, self._open, self.calls, self._space, notes, ends = state
+        self._items, self._key, self._open, self.calls, self._space, notes, ends, ids = state
         del self.diagnostics[notes:]
         del self._ends[ends:]
+        while len(self._ids) > ids:
+            self._ids.popitem()
         self._held = None
 
     def add_diagnostic(self, code: DiagnosticCode, position: int, detail: str) -> None:
@@ -150,14 +154,20 @@ class EventBuilder:
         self._end_item()
 
     def start_call(self, name: str, position: int, call_id: str = "") -> None:
-        """Start a call whose arguments follow as JSON text (`add_json_arguments`), or one by one (`begin_argument`)."""
+        """Start a call whose arguments follow as JSON text (`add_json_arguments`), or one by one (`begin_argument`).
+
+        Ids are unique in a turn: an id that the text gives twice is replaced, because results refer to it.
+        """
         self._end_item()
         self._space.clear()
         self._key = self._next_key()
         self.in_call = True
         if not self.offered.has_tool(name):
             self.add_diagnostic("unknown_tool", position, f"unknown tool {name!r}")
-        self._events.append(CallStart(self._key, call_id or f"call{self._first_call + self.calls:05d}", name))
+        if not call_id or call_id in self._ids:
+            call_id = f"call{self._first_call + self.calls:05d}"
+        self._ids[call_id] = None
+        self._events.append(CallStart(self._key, call_id, name))
         self.calls += 1
         self._raw = []
         self._arguments = {}
