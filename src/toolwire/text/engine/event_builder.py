@@ -45,6 +45,7 @@ DiagnosticCode: TypeAlias = Literal[
     "after_stop",
     "draft",
     "quoted",
+    "unopened",
 ]
 
 
@@ -80,6 +81,7 @@ class EventBuilder:
         self._key = -1  # of the last item
         self._open: _ItemKind = ""
         self._space: list[str] = []  # white space that is emitted only if text follows
+        self._reasoning_space = ""  # white space at the start of reasoning, emitted only if more of it follows
         self._raw: list[str] = []  # the argument text of the current call
         self._scanner: Scanner | None = None
         self._held: tuple[list[Event], _Checkpoint] | None = None  # events before `hold`, and the state then
@@ -136,8 +138,12 @@ class EventBuilder:
         self._events.append(TextDelta.of(self._key, piece))
 
     def add_reasoning(self, piece: str) -> None:
-        """Write reasoning. White space before it is structure and is dropped."""
+        """Write reasoning. White space before its opener is structure and is dropped; white space alone is none."""
         if self._open != "reasoning":
+            piece, self._reasoning_space = self._reasoning_space + piece, ""
+            if not piece.strip():
+                self._reasoning_space = piece
+                return
             self._end_item()
             self._space.clear()
             self._key = self._next_key()
@@ -281,6 +287,7 @@ class EventBuilder:
         elif self._open == "reasoning":
             self._events.append(ReasoningEnd(self._key))
         self._open = ""
+        self._reasoning_space = ""
 
 
 def _text_of(end: CallEnd) -> str:

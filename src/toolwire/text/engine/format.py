@@ -18,7 +18,7 @@ from .offered_tools import OfferedTools
 from .prompt import ResultTemplate, ToolPrompt, render_tools
 from .reader import Reader
 from .style import ParseContext, Style
-from .turn_parser import parse_turn
+from .turn_parser import CallsInReasoning, parse_turn
 
 __all__ = ["Format", "Parsed", "Parser", "Rendered"]
 
@@ -56,7 +56,8 @@ class Format(Value, frozen=True):
     families: tuple[str, ...]
     calls: Style
     reasoning: tuple[tuple[str, str], ...] = (("<think>", "</think>"),)
-    calls_end_reasoning: bool = True
+    answers: tuple[str, ...] = ()  # special tokens that open the answer, and so end reasoning
+    calls_in_reasoning: CallsInReasoning = "draft"
     noise: tuple[str, ...] = ()  # special tokens that are not text
     halts: tuple[str, ...] = ()  # tokens that only the caller writes; text after them is ignored
     stops: tuple[str, ...] = ()  # stop sequences for the server
@@ -69,7 +70,7 @@ class Format(Value, frozen=True):
     def parser(self, tools: Iterable[Tool] = (), *, first_call: int = 0, reasoning: bool | None = None) -> Parser:
         """Create a parser for one turn. `first_call` numbers its ids; `reasoning`: the prompt opened the reasoning."""
         inside = self.thinking if reasoning is None else reasoning
-        return Parser(self, OfferedTools(tools), first_call, reasoning=inside and bool(self.reasoning))
+        return Parser(self, OfferedTools(tools), first_call, reasoning=inside)
 
     def parse(
         self,
