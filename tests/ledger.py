@@ -386,6 +386,8 @@ FINDINGS = {
     "S12": Entry("a description beside $ref survives in dialects without keywords beside it"),
     "S13": Entry("a loss points at the keyword as written in the source"),
     "T0": Entry("Hy3 as released, whose tags end in :opensource, is read and written"),
+    "T2": Entry("MiniMax M3: nested tags are an array wherever a branch of the schema allows one"),
+    "T7": Entry("lists and dictionaries in Python notation are read and reported in all formats with raw values"),
     "T10": Entry("Solar Open, Trinity (calls inside reasoning) and Toolformer are read and written"),
     "T1": Entry("the reasoning of every format is read, opened by the model or by the prompt"),
     "T3": Entry("a message to a built-in tool is a call with a diagnostic, never text"),
@@ -395,4 +397,5 @@ FINDINGS = {
     "T9": Entry("a closer of reasoning without an opener is dropped and reported; the text before it stays text"),
     "T12": Entry("empty reasoning leaves no part"),
     "T14": Entry("formats whose reasoning is a message read it when the prompt opened it"),
+    "T15": Entry("a missing value closer and a call as a bare object are reported; the line break is not in the value"),
 }

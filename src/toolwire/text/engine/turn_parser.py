@@ -75,7 +75,8 @@ class _TurnParser:
         self.closers = form.calls.closers()
         turn.writer.holds_ends = bool(self.closers)
         inline = form.calls.inline_openers(turn.offered)
-        self.bare_json = _BARE_JSON if turn.offered and not {"{", "["} & set(self.weak) else ()
+        self.bare_json = _BARE_JSON if turn.offered and "{" not in self.weak else ()
+        self.arrays = "[" in self.weak and "[" not in inline  # arrays of calls, only at the start of the message
         self.stops = terminals(
             *self.strong, *inline, *thoughts, *self.dropped, *form.halts, *self.foreign, *self.closers, *self.bare_json
         )
@@ -141,7 +142,9 @@ class _TurnParser:
         """Report an object that names an offered tool, in a format whose calls do not look like that."""
         start = self.turn.reader.position - len(opening)
         name = yield from self.turn.reader.read_one_of(tuple(f'{name}"' for name in self.turn.offered.names))
-        if name is not None and not any(note.code == "other_format" for note in self.turn.writer.diagnostics):
+        is_quoted = self.arrays and self.has_text  # an array after text is JSON in an answer
+        known = any(note.code == "other_format" for note in self.turn.writer.diagnostics)
+        if name is not None and not known and not is_quoted:
             self.turn.writer.add_diagnostic(
                 "other_format", start, f"{opening}{name} looks like a call without its tags"
             )
