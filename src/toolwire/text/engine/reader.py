@@ -18,6 +18,7 @@ T = TypeVar("T")
 Parsing: TypeAlias = Generator[None, None, T]
 """A generator that yields when it needs more text and returns a T."""
 
+_LONG = 256
 _space = re.compile(r"[ \t\r\n]*").match
 
 
@@ -34,9 +35,13 @@ class Truncated(Malformed):
 
 
 class Terminals:
-    """Literals to search for: the first one in a text, or the beginning of one at its end."""
+    """Literals to search for: the first one in a text, or the beginning of one at its end.
 
-    __slots__ = ("_longer", "_partial", "_search", "literals", "width")
+    A long text is searched once for each first character, because that is faster than one search for all of them. A
+    literal that is another one after white space is found by the other one.
+    """
+
+    __slots__ = ("_indented", "_longer", "_partial", "_search", "_searches", "literals", "width")
 
     def __init__(self, literals: Iterable[str]) -> None:
         self.literals = tuple(sorted(set(literals), key=len, reverse=True))
@@ -44,25 +49,63 @@ class Terminals:
         self._partial = re.compile("|".join(_prefix_pattern(literal) for literal in self.literals) or r"(?!)").search
         self.width = max(map(len, self.literals), default=1)
         self._longer = _longer_literals(self.literals)
+        self._indented = _indented_literals(self.literals)
+        found_by_others = {literal for indented in self._indented.values() for literal in indented}
+        self._searches = _searches_by_character([one for one in self.literals if one not in found_by_others])
 
     def next(self, text: str, at: int, *, ended: bool, stop: int = sys.maxsize) -> tuple[int, str | None]:
         """Return the end of the text without literals, and the literal there.
 
         The literal is None if there is none, or if more text is needed to decide.
         """
-        found = self._search(text, at, stop)
+        if len(text) - at < _LONG:
+            match = self._search(text, at, stop)
+            start, found = (0, None) if match is None else (match.start(), match[0])
+        else:
+            start, found = self._find(text, at, min(stop, len(text)))
         if ended:
-            return (len(text), None) if found is None else (found.start(), found[0])
+            return (len(text), None) if found is None else (start, found)
         if found is None:
             return self._partial_start(text, at), None
-        start = found.start()
         if start > len(text) - self.width:  # a longer literal may begin before it or with it
             held = self._partial_start(text, at)
             if held < start:
                 return held, None
-            if any(other.startswith(text[start:]) for other in self._longer.get(found[0], ())):
+            if any(other.startswith(text[start:]) for other in self._longer.get(found, ())):
                 return start, None
-        return start, found[0]
+        return start, found
+
+    def _find(self, text: str, at: int, stop: int) -> tuple[int, str | None]:
+        """Return the first literal in `text[at:stop]`, the longest one there, and its start.
+
+        The text is searched in growing windows, so that the cost depends on the distance to the literal.
+        """
+        begin, window = at, _LONG
+        while begin < stop:
+            end = begin + window
+            start, found = self._find_within(text, begin, min(stop, end + self.width))
+            if found is not None and start <= end:
+                return self._include_indent(text, at, start, found)
+            begin, window = end, window * 2
+        return stop, None
+
+    def _find_within(self, text: str, at: int, stop: int) -> tuple[int, str | None]:
+        start, found = stop, None
+        for character, search in self._searches:
+            near = text.find(character, at, stop)
+            match = None if near < 0 else search(text, near, stop)
+            if match is not None and match.start() < start:
+                start, found = match.start(), match[0]
+                stop = min(stop, start + self.width)  # another literal may begin before it and overlap it
+        return start, found
+
+    def _include_indent(self, text: str, at: int, start: int, found: str) -> tuple[int, str]:
+        """Return the longest indented literal that ends with the one at `start`, or that one."""
+        for indented in self._indented.get(found, ()):
+            before = start + len(found) - len(indented)
+            if before >= at and text.startswith(indented, before):
+                return before, indented
+        return start, found
 
     def _partial_start(self, text: str, at: int) -> int:
         """Return the start of the suffix that may become a literal; the text before it is safe."""
@@ -82,6 +125,25 @@ def _longer_literals(literals: Iterable[str]) -> dict[str, list[str]]:
     literals = list(literals)
     found = {one: [other for other in literals if other != one and other.startswith(one)] for one in literals}
     return {one: others for one, others in found.items() if others}
+
+
+def _indented_literals(literals: tuple[str, ...]) -> dict[str, list[str]]:
+    """Return, for each literal, the literals that are it after white space, longest first."""
+    found: dict[str, list[str]] = {}
+    for literal in literals:
+        bare = literal.lstrip()
+        if bare != literal and bare in literals:
+            found.setdefault(bare, []).append(literal)
+    return found
+
+
+def _searches_by_character(literals: Iterable[str]) -> list[tuple[str, Callable[[str, int, int], re.Match[str] | None]]]:
+    """Compile one search for the literals with the same first character, the most literals first."""
+    groups: dict[str, list[str]] = {}
+    for literal in literals:
+        groups.setdefault(literal[0], []).append(literal)
+    ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
+    return [(character, re.compile("|".join(map(re.escape, group))).search) for character, group in ordered]
 
 
 def _prefix_pattern(literal: str) -> str:
