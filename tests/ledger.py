@@ -385,4 +385,6 @@ FINDINGS = {
     "S11": Entry("a required property that is not declared is declared, in every dialect that needs it"),
     "S12": Entry("a description beside $ref survives in dialects without keywords beside it"),
     "S13": Entry("a loss points at the keyword as written in the source"),
+    "T0": Entry("Hy3 as released, whose tags end in :opensource, is read and written"),
+    "T10": Entry("Solar Open, Trinity (calls inside reasoning) and Toolformer are read and written"),
 }

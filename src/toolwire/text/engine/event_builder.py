@@ -6,7 +6,7 @@ preserved byte for byte, and a line break between two calls is not a text.
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
@@ -42,6 +42,7 @@ DiagnosticCode: TypeAlias = Literal[
     "invalid_arguments",
     "unknown_tool",
     "unwrapped",
+    "python_literal",
     "other_format",
     "after_stop",
     "draft",
@@ -54,7 +55,21 @@ _MAX_DIAGNOSTICS = 100
 
 
 _ItemKind: TypeAlias = Literal["", "text", "reasoning"]
-_Checkpoint: TypeAlias = tuple[int, int, _ItemKind, int, list[str], int, int, list[str], int]
+
+
+class _Checkpoint(NamedTuple):
+    """The state before held events, to which `drop` returns."""
+
+    items: int
+    key: int
+    open: _ItemKind
+    calls: int
+    space: list[str]
+    diagnostics: int
+    ends: int
+    ids: int
+    pieces: list[str]
+    pieces_length: int
 
 
 class Diagnostic(Value, frozen=True):
@@ -79,6 +94,7 @@ class EventBuilder:
         self.in_call = False
         self.holds_ends = False  # calls end with the turn, because text after them may show that they are invalid
         self._ends: list[CallEnd] = []  # held, in the order of the calls
+        self._ids: dict[str, None] = {}  # ids that the text gave, in order
         self._first_call = first_call  # the number in the first generated id
         self._events: list[Event] = []
         self._items = 0  # number of items so far; the key of the next one
@@ -104,9 +120,18 @@ class EventBuilder:
 
     def hold(self) -> None:
         """Hold the following events, because they may have to be dropped."""
-        notes, ends = len(self.diagnostics), len(self._ends)
-        pieces = self._pieces
-        state = (self._items, self._key, self._open, self.calls, list(self._space), notes, ends, pieces, len(pieces))
+        state = _Checkpoint(
+            self._items,
+            self._key,
+            self._open,
+            self.calls,
+            list(self._space),
+            len(self.diagnostics),
+            len(self._ends),
+            len(self._ids),
+            self._pieces,
+            len(self._pieces),
+        )
         self._held = (self._events, state)
         self._events = []
 
@@ -120,10 +145,13 @@ class EventBuilder:
         """Drop the held events, as if they had never been written."""
         assert self._held is not None
         self._events, state = self._held
-        self._items, self._key, self._open, self.calls, self._space, notes, ends, self._pieces, pieces = state
-        del self.diagnostics[notes:]
-        del self._ends[ends:]
-        del self._pieces[pieces:]
+        self._items, self._key, self._open, self.calls, self._space = state[:5]
+        del self.diagnostics[state.diagnostics :]
+        del self._ends[state.ends :]
+        while len(self._ids) > state.ids:
+            self._ids.popitem()
+        self._pieces = state.pieces
+        del self._pieces[state.pieces_length :]
         self._held = None
 
     def add_diagnostic(self, code: DiagnosticCode, position: int, detail: str) -> None:
@@ -160,14 +188,20 @@ class EventBuilder:
         self._events.append(WholePart(self._key, Text(whole) if kind == "text" else Reasoning(whole)))
 
     def start_call(self, name: str, position: int, call_id: str = "") -> None:
-        """Start a call whose arguments follow as JSON text (`add_json_arguments`), or one by one (`begin_argument`)."""
+        """Start a call whose arguments follow as JSON text (`add_json_arguments`), or one by one (`begin_argument`).
+
+        Ids are unique in a turn: an id that the text gives twice is replaced, because results refer to it.
+        """
         self.end_item()
         self._space.clear()
         self._key = self._next_key()
         self.in_call = True
         if not self.offered.has_tool(name):
             self.add_diagnostic("unknown_tool", position, f"unknown tool {name!r}")
-        self._events.append(CallStart(self._key, call_id or f"call{self._first_call + self.calls:05d}", name))
+        if not call_id or call_id in self._ids:
+            call_id = f"call{self._first_call + self.calls:05d}"
+        self._ids[call_id] = None
+        self._events.append(CallStart(self._key, call_id, name))
         self.calls += 1
         self._raw = []
         self._unescaped = []

@@ -57,6 +57,7 @@ class Format(Value, frozen=True):
     calls: Style
     reasoning: tuple[tuple[str, str], ...] = (("<think>", "</think>"),)
     calls_end_reasoning: bool = True
+    calls_in_reasoning: bool = False  # a call inside reasoning is made, and the reasoning continues after it
     noise: tuple[str, ...] = ()  # special tokens that are not text
     halts: tuple[str, ...] = ()  # tokens that only the caller writes; text after them is ignored
     stops: tuple[str, ...] = ()  # stop sequences for the server

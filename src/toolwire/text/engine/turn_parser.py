@@ -33,6 +33,8 @@ class TurnTokens(Protocol):
     @property
     def calls_end_reasoning(self) -> bool: ...
     @property
+    def calls_in_reasoning(self) -> bool: ...
+    @property
     def noise(self) -> tuple[str, ...]: ...
     @property
     def halts(self) -> tuple[str, ...]: ...
@@ -178,7 +180,9 @@ class _TurnParser:
         if writer.calls > calls:
             self.fences.end_line()
         if self.form.one_call and writer.calls > calls:
-            yield from self._skip_rest("the turn ends after its call")
+            self.turn.end_turn("the turn ends after its call")
+        if self.turn.end_reason:
+            yield from self._skip_rest(self.turn.end_reason)
         return followed
 
     def _reject_call(self, error: Malformed, start: int, emit: Callable[[str], object], opener: str) -> None:
@@ -202,6 +206,9 @@ class _TurnParser:
         opens = self.strong if self.form.calls_end_reasoning else ()
         found = yield from reader.read_until(terminals(closing, *opens), writer.add_reasoning)
         while found is not None and found != closing:
+            if self.form.calls_in_reasoning:
+                found = yield from self._read_call_in_reasoning(found, (closing, *opens))
+                continue
             writer.hold()
             reader.tape = [found]
             if (yield from self._read_call(found, emit=writer.add_reasoning)):
@@ -212,6 +219,18 @@ class _TurnParser:
             found = yield from reader.read_until(terminals(closing, *opens), writer.add_reasoning)
         writer.end_item()
         self.has_text = False
+
+    def _read_call_in_reasoning(self, opener: str, stops: tuple[str, ...]) -> Parsing[str | None]:
+        """Read a call and the reasoning after it up to one of `stops`. White space between two calls is structure."""
+        reader, writer = self.turn.reader, self.turn.writer
+        yield from self._read_call(opener, emit=writer.add_reasoning)
+        space = yield from reader.read_spaces()
+        found = yield from reader.read_one_of(stops)
+        if found is None:
+            if space and not (reader.ended and reader.at == len(reader.text)):
+                writer.add_reasoning(space)
+            found = yield from reader.read_until(terminals(*stops), writer.add_reasoning)
+        return found
 
     def _discard_draft(self, closing: str) -> None:
         """Treat a call as reasoning if the reasoning continues after it: it was a draft."""
