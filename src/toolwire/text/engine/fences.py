@@ -30,13 +30,18 @@ class Fences:
         self._after_text = False  # the open block follows text
 
     def feed(self, piece: str) -> None:
+        stop = piece.find("\n")
+        if stop < 0:
+            self._append(piece)
+            return
         marks = _Marks(piece)
         at = 0
-        while (stop := piece.find("\n", at)) >= 0:
+        while stop >= 0:
             self._append(piece[at:stop])
             self.end_line()
             at = self._skip_plain_lines(piece, stop + 1, marks)
-        self._append(piece[at:] if at else piece)
+            stop = piece.find("\n", at)
+        self._append(piece[at:])
 
     def _skip_plain_lines(self, piece: str, at: int, marks: _Marks) -> int:
         """Skip the complete lines before the next mark: their only effect is that there is text."""

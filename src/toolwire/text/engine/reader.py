@@ -18,7 +18,8 @@ T = TypeVar("T")
 Parsing: TypeAlias = Generator[None, None, T]
 """A generator that yields when it needs more text and returns a T."""
 
-_LONG = 256
+_NEAR = 256
+_SPACES = " \t\r\n"
 _space = re.compile(r"[ \t\r\n]*").match
 
 
@@ -56,13 +57,13 @@ class Terminals:
     def next(self, text: str, at: int, *, ended: bool, stop: int = sys.maxsize) -> tuple[int, str | None]:
         """Return the end of the text without literals, and the literal there.
 
-        The literal is None if there is none, or if more text is needed to decide.
+        The literal is None if there is none, or if more text is needed to decide. A `stop` must be near.
         """
-        if len(text) - at < _LONG:
+        if len(text) - at <= _NEAR or stop != sys.maxsize:
             match = self._search(text, at, stop)
             start, found = (0, None) if match is None else (match.start(), match[0])
         else:
-            start, found = self._find(text, at, min(stop, len(text)))
+            start, found = self._find(text, at)
         if ended:
             return (len(text), None) if found is None else (start, found)
         if found is None:
@@ -75,21 +76,26 @@ class Terminals:
                 return start, None
         return start, found
 
-    def _find(self, text: str, at: int, stop: int) -> tuple[int, str | None]:
-        """Return the first literal in `text[at:stop]`, the longest one there, and its start.
+    def _find(self, text: str, at: int) -> tuple[int, str | None]:
+        """Return the first literal, the longest one there, and its start.
 
-        The text is searched in growing windows, so that the cost depends on the distance to the literal.
+        The text is searched in growing windows, so that the cost depends on the distance to the literal. A literal at
+        the end of a window is searched again in the next one, because a longer one may have been cut off.
         """
-        begin, window = at, _LONG
-        while begin < stop:
+        begin, window = at + _NEAR, 2 * _NEAR
+        match = self._search(text, at, begin + self.width)
+        if match is not None and match.start() <= begin:
+            return match.start(), match[0]
+        while begin < len(text):
             end = begin + window
-            start, found = self._find_within(text, begin, min(stop, end + self.width))
+            start, found = self._find_within(text, begin, end + self.width)
             if found is not None and start <= end:
                 return self._include_indent(text, at, start, found)
             begin, window = end, window * 2
-        return stop, None
+        return len(text), None
 
     def _find_within(self, text: str, at: int, stop: int) -> tuple[int, str | None]:
+        """Find the first literal with one search for each first character, without its indentation."""
         start, found = stop, None
         for character, search in self._searches:
             near = text.find(character, at, stop)
@@ -137,7 +143,9 @@ def _indented_literals(literals: tuple[str, ...]) -> dict[str, list[str]]:
     return found
 
 
-def _searches_by_character(literals: Iterable[str]) -> list[tuple[str, Callable[[str, int, int], re.Match[str] | None]]]:
+def _searches_by_character(
+    literals: Iterable[str],
+) -> list[tuple[str, Callable[[str, int, int], re.Match[str] | None]]]:
     """Compile one search for the literals with the same first character, the most literals first."""
     groups: dict[str, list[str]] = {}
     for literal in literals:
@@ -202,6 +210,8 @@ class Reader:
 
     def read_spaces(self) -> Parsing[str]:
         """Read all white space."""
+        if self.at < len(self.text) and self.text[self.at] not in _SPACES:
+            return ""
         pieces = []
         while True:
             stop = _space(self.text, self.at).end()  # type: ignore[union-attr]  # the pattern matches everywhere
@@ -215,16 +225,23 @@ class Reader:
 
         A partial literal at the end of the text does not match.
         """
-        width = max(map(len, literals), default=0)
         while True:
-            rest = self.text[self.at : self.at + width]
-            found = max((literal for literal in literals if rest.startswith(literal)), key=len, default=None)
-            more = not self.ended and any(len(one) > len(rest) and one.startswith(rest) for one in literals)
-            if not more:
-                if found is not None:
-                    self.read_to(self.at + len(found))
+            text, at = self.text, self.at
+            if self.ended or not self._may_grow(literals):
+                if not text.startswith(literals, at):
+                    return None
+                found = max([one for one in literals if text.startswith(one, at)], key=len)
+                self.read_to(at + len(found))
                 return found
             yield
+
+    def _may_grow(self, literals: tuple[str, ...]) -> bool:
+        """Return whether all the unread text is the beginning of one of `literals`."""
+        left = len(self.text) - self.at
+        if left >= max(map(len, literals), default=0):
+            return False
+        rest = self.text[self.at :]
+        return any(len(one) > left and one.startswith(rest) for one in literals)
 
     def expect(self, *literals: str) -> Parsing[str]:
         """Read one of `literals`, or raise Malformed or Truncated."""
