@@ -15,6 +15,7 @@ from typing import TypeAlias, TypeVar
 __all__ = ["Malformed", "Parsing", "Reader", "Terminals", "Truncated", "terminals"]
 
 T = TypeVar("T")
+_Search: TypeAlias = Callable[[str, int, int], re.Match[str] | None]
 Parsing: TypeAlias = Generator[None, None, T]
 """A generator that yields when it needs more text and returns a T."""
 
@@ -51,8 +52,7 @@ class Terminals:
         self.width = max(map(len, self.literals), default=1)
         self._longer = _longer_literals(self.literals)
         self._indented = _indented_literals(self.literals)
-        found_by_others = {literal for indented in self._indented.values() for literal in indented}
-        self._searches = _searches_by_character([one for one in self.literals if one not in found_by_others])
+        self._searches: list[tuple[str, _Search]] = []  # compiled when a long text is searched
 
     def next(self, text: str, at: int, *, ended: bool, stop: int = sys.maxsize) -> tuple[int, str | None]:
         """Return the end of the text without literals, and the literal there.
@@ -97,6 +97,9 @@ class Terminals:
     def _find_within(self, text: str, at: int, stop: int) -> tuple[int, str | None]:
         """Find the first literal with one search for each first character, without its indentation."""
         start, found = stop, None
+        if not self._searches:
+            found_by_others = {literal for indented in self._indented.values() for literal in indented}
+            self._searches = _searches_by_character([one for one in self.literals if one not in found_by_others])
         for character, search in self._searches:
             near = text.find(character, at, stop)
             match = None if near < 0 else search(text, near, stop)
@@ -143,9 +146,7 @@ def _indented_literals(literals: tuple[str, ...]) -> dict[str, list[str]]:
     return found
 
 
-def _searches_by_character(
-    literals: Iterable[str],
-) -> list[tuple[str, Callable[[str, int, int], re.Match[str] | None]]]:
+def _searches_by_character(literals: Iterable[str]) -> list[tuple[str, _Search]]:
     """Compile one search for the literals with the same first character, the most literals first."""
     groups: dict[str, list[str]] = {}
     for literal in literals:
