@@ -18,6 +18,10 @@ _DEPTH = 64
 _bare = re.compile(r"[^,:()\[\]{}'\"\s<>=|]*").match
 _SIMPLE = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "a": "\a", "0": "\0", "\n": ""}
 _SAME = "\\'\"/"
+_COMMON_ESCAPES = (("\\n", "\n"), ("\\t", "\t"), ("\\'", "'"), ('\\"', '"'), ("\\/", "/"))
+_string_runs = {
+    quote: re.compile(rf"""[^{quote}\\]*+(?:\\[nt'"/\\][^{quote}\\]*+)*+""").match for quote in ("'", '"')
+}  # text with common escapes, by the first character of the quotes
 _CODES = {"x": 2, "u": 4, "U": 8}
 _WORD_VALUES: dict[str, JSON] = {"True": True, "true": True, "False": False, "false": False, "None": None, "null": None}
 
@@ -79,7 +83,11 @@ def _read_string(reader: Reader, language: LiteralSyntax, quote: str, sink: Call
 
     sink('"')
     stops = terminals(quote, "\\") if language.escapes else terminals(quote)
+    run = _string_runs[quote[0]] if language.escapes else None
     while True:
+        if run is not None:
+            stop = run(reader.text, reader.at).end()  # type: ignore[union-attr]  # the pattern matches everywhere
+            collect(_decode_common_escapes(reader.read_to(stop)))
         found = yield from reader.read_until(stops, collect)
         if found is None:
             raise Truncated("the text ends inside a string")
@@ -87,6 +95,17 @@ def _read_string(reader: Reader, language: LiteralSyntax, quote: str, sink: Call
             sink('"')
             return "".join(pieces)
         collect((yield from _read_escape(reader)))
+
+
+def _decode_common_escapes(text: str) -> str:
+    r"""Decode `\n`, `\t` and escaped quotes, slashes and backslashes, which are all the escapes in a run."""
+    if "\\" not in text:
+        return text
+    pieces = text.split("\\\\")
+    for escape, character in _COMMON_ESCAPES:
+        if escape in text:
+            pieces = [piece.replace(escape, character) for piece in pieces]
+    return "\\".join(pieces)
 
 
 def _read_escape(reader: Reader) -> Parsing[str]:
