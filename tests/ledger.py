@@ -393,4 +393,6 @@ FINDINGS = {
     "T9": Entry("a closer of reasoning without an opener is dropped and reported; the text before it stays text"),
     "T12": Entry("empty reasoning leaves no part"),
     "T14": Entry("formats whose reasoning is a message read it when the prompt opened it"),
+    "T0": Entry("Hy3 as released, whose tags end in :opensource, is read and written"),
+    "T10": Entry("Solar Open, Trinity (calls inside reasoning) and Toolformer are read and written"),
 }

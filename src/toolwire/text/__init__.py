@@ -53,7 +53,7 @@ __all__ = [
     "names",
 ]
 
-_ALIASES = {"deepseek_r1": "deepseek_v3", "hy_v3": "hunyuan", "ling3": "glm47", "openhands": "function_xml"}
+_ALIASES = {"deepseek_r1": "deepseek_v3", "hy_v3": "hy3", "ling3": "glm47", "openhands": "function_xml"}
 """Other names of the same format."""
 
 _loaded: dict[str, Format] = {}

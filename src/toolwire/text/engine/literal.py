@@ -12,7 +12,7 @@ from ...ir.value import Value
 from ...stream.strict import parse
 from .reader import Malformed, Parsing, Reader, Truncated, terminals
 
-__all__ = ["GEMMA", "PYTHON", "LiteralSyntax", "read_literal", "write_literal"]
+__all__ = ["GEMMA", "PYTHON", "LiteralSyntax", "parse_literal", "read_literal", "write_literal"]
 
 _DEPTH = 64
 _bare = re.compile(r"[^,:()\[\]{}'\"\s<>=|]*").match
@@ -50,6 +50,22 @@ def read_literal(
     if first == "{":
         return (yield from _read_dict(reader, language, sink, depth))
     return (yield from _read_word(reader, language, sink))
+
+
+def parse_literal(text: str, language: LiteralSyntax) -> JSON:
+    """Parse a text that is one list, tuple, dictionary or string; raise Malformed if it is anything else."""
+    reader = Reader()
+    reader.feed(text)
+    reader.ended = True
+    steps = read_literal(reader, language, _discard)
+    value: JSON = None
+    try:
+        next(steps)
+    except StopIteration as done:
+        value = done.value
+    if reader.at < len(text):
+        raise Malformed(f"{text[reader.at : reader.at + 64]!r} follows the value")
+    return value
 
 
 def _read_string(reader: Reader, language: LiteralSyntax, quote: str, sink: Callable[[str], object]) -> Parsing[str]:

@@ -18,6 +18,8 @@ FORMAT_MARKERS: tuple[tuple[str, str], ...] = (
     ("[TOOL_CALLS]", "mistral_v11"),
     ("<|tool_call|>", "granite3"),
     ("<tool_calls>", "jamba"),
+    ("<tool_calls:opensource>", "hy3"),
+    ("<|tool_call:begin|>", "solar_open"),
     ("<TOOLCALL>", "nemotron_v2"),
     ("functools[", "phi4mini"),
     ("<|START_ACTION|>", "cohere_action"),

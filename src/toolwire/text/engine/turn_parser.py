@@ -190,7 +190,9 @@ class _TurnParser:
         if writer.calls > calls:
             self.fences.end_line()
         if self.form.one_call and writer.calls > calls:
-            yield from self._skip_rest("the turn ends after its call")
+            self.turn.end_turn("the turn ends after its call")
+        if self.turn.end_reason:
+            yield from self._skip_rest(self.turn.end_reason)
         return followed
 
     def _reject_call(self, error: Malformed, start: int, emit: Callable[[str], object], opener: str) -> None:

@@ -34,6 +34,7 @@ MODULES = {
     "hermes": "hermes",
     "hunyuan": "hunyuan",
     "hunyuan_a13b": "hunyuan",
+    "hy3": "hunyuan",
     "inkling": "inkling",
     "internlm2": "internlm",
     "jamba": "jamba",
@@ -60,6 +61,9 @@ MODULES = {
     "qwen3_xml": "qwen",
     "react": "generic",
     "seed_oss": "seed_oss",
+    "solar_open": "solar",
     "step3": "step",
+    "toolformer": "toolformer",
+    "trinity": "trinity",
     "xlam": "xlam",
 }

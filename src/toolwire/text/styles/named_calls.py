@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ...ir.parts import ToolCall
 from ...ir.text import dumps
-from ..engine.offered_tools import OfferedTools, convert_text
+from ..engine.offered_tools import OfferedTools
 from ..engine.raw_value import ValueTags, read_raw_value
 from ..engine.reader import Parsing, Truncated, terminals
 from ..engine.style import ParseContext, StyleBase
@@ -90,7 +90,7 @@ class NamedCalls(StyleBase, frozen=True):
 
         if not (yield from read_raw_value(reader, frame, _is_any_key, sink)):
             raise Truncated("the text ends inside an argument")
-        value = convert_text("".join(pieces), types)
+        value = turn.convert("".join(pieces), types)
         writer.add_json('"' if streams else dumps(value))
         writer.end_argument(key, value)
 

@@ -9,7 +9,7 @@ from ...ir.parts import ToolCall
 from ...ir.pointer import JSON, Object
 from ...ir.text import dumps
 from ..engine.event_builder import EventBuilder
-from ..engine.offered_tools import OfferedTools, child_schema, convert_text, schema_types
+from ..engine.offered_tools import OfferedTools, child_schema, schema_types
 from ..engine.reader import Malformed, Parsing, Truncated, terminals
 from ..engine.style import ParseContext, StyleBase
 
@@ -140,7 +140,7 @@ class NestedCalls(StyleBase, frozen=True):
             return items or members
         if not text and "string" not in types and ("array" in types or "object" in types):
             return [] if "array" in types else {}
-        return convert_text(text, types)
+        return turn.convert(text, types)
 
     def write(self, calls: Sequence[ToolCall]) -> str:
         body = "".join(self._write_call(call) for call in calls)

@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 
 from ...ir.parts import ToolCall
-from ...ir.text import dumps
 from ..engine.literal import PYTHON, read_literal, write_literal
 from ..engine.offered_tools import OfferedTools
 from ..engine.reader import Malformed, Parsing, Truncated, terminals
@@ -105,7 +104,7 @@ class PythonicCalls(StyleBase, frozen=True):
             raise Malformed(f"{name!r} is not a call")
         turn.start_call(name)
         try:
-            yield from self._read_arguments(turn, name)
+            yield from self.read_arguments(turn, name)
         except Truncated:
             turn.writer.end_object("truncated", reader.position)
             raise
@@ -116,7 +115,7 @@ class PythonicCalls(StyleBase, frozen=True):
             return
         turn.writer.end_object("complete", reader.position)
 
-    def _read_arguments(self, turn: ParseContext, name: str) -> Parsing[None]:
+    def read_arguments(self, turn: ParseContext, name: str) -> Parsing[None]:
         """Read arguments up to the closing parenthesis: `key=value`, positional, or `**{…}`."""
         reader = turn.reader
         given = 0
@@ -142,9 +141,7 @@ class PythonicCalls(StyleBase, frozen=True):
         if not isinstance(found, dict):
             raise Malformed("** must be followed by a dictionary")
         for key, value in found.items():
-            turn.writer.begin_argument(key)
-            turn.writer.add_json(dumps(value))
-            turn.writer.end_argument(key, value)
+            turn.emit_argument(key, value)
 
     def _read_key(self, turn: ParseContext, name: str, given: int) -> Parsing[str]:
         """Read `key=`; for a positional argument, return the tool's parameter at that position."""

@@ -12,7 +12,7 @@ from ...ir.pointer import JSON
 from ...ir.text import dumps
 from ..engine.envelope import CallFields, read_envelope
 from ..engine.json_end_scanner import read_json_value
-from ..engine.offered_tools import ANY, OfferedTools, Types, convert_text, json_type
+from ..engine.offered_tools import ANY, OfferedTools, Types, json_type
 from ..engine.raw_value import ValueTags, read_raw_value
 from ..engine.reader import ForeignFormat, Malformed, Parsing, Truncated, terminals
 from ..engine.style import ParseContext, StyleBase
@@ -230,7 +230,8 @@ class _Arguments:
         if end == style.value_close and "=" in head:  # <parameter=key=value</parameter>
             key, _, text = head.partition("=")
             writer.add_diagnostic("malformed", reader.position, f"the tag of the argument {key!r} is not closed")
-            self._emit_argument(key, convert_text(text, self.turn.offered.types(self.name, key)))
+            self.given.add(key)
+            self.turn.emit_argument(key, self.turn.convert(text, self.turn.offered.types(self.name, key)))
             return
         key = style.parse_key(head)
         if style.value_open and end == style.key_end:
@@ -247,13 +248,6 @@ class _Arguments:
         yield from self._read_value(key, self._argument_types(key, head))
         if not key:
             raise Malformed("an argument has no name")
-
-    def _emit_argument(self, key: str, value: JSON) -> None:
-        writer = self.turn.writer
-        self.given.add(key)
-        writer.begin_argument(key)
-        writer.add_json(dumps(value))
-        writer.end_argument(key, value)
 
     def _argument_types(self, key: str, head: str) -> Types:
         """Return the types of a value: from the tag's type attribute if it has one, else from the schema."""
@@ -290,7 +284,7 @@ class _Arguments:
         if not closed:
             raise Truncated("the text ends inside an argument")
         text = "".join(pieces)
-        value = convert_text(_strip_cdata(text) if style.cdata else text, types)
+        value = self.turn.convert(_strip_cdata(text) if style.cdata else text, types)
         writer.add_json('"' if streams else dumps(value))
         writer.end_argument(key, value)
 
