@@ -385,6 +385,8 @@ FINDINGS = {
     "S11": Entry("a required property that is not declared is declared, in every dialect that needs it"),
     "S12": Entry("a description beside $ref survives in dialects without keywords beside it"),
     "S13": Entry("a loss points at the keyword as written in the source"),
+    "T0": Entry("Hy3 as released, whose tags end in :opensource, is read and written"),
+    "T10": Entry("Solar Open, Trinity (calls inside reasoning) and Toolformer are read and written"),
     "T1": Entry("the reasoning of every format is read, opened by the model or by the prompt"),
     "T3": Entry("a message to a built-in tool is a call with a diagnostic, never text"),
     "T4": Entry("a call ends unclosed reasoning, and no tag of its section is part of the reasoning"),
@@ -393,6 +395,4 @@ FINDINGS = {
     "T9": Entry("a closer of reasoning without an opener is dropped and reported; the text before it stays text"),
     "T12": Entry("empty reasoning leaves no part"),
     "T14": Entry("formats whose reasoning is a message read it when the prompt opened it"),
-    "T0": Entry("Hy3 as released, whose tags end in :opensource, is read and written"),
-    "T10": Entry("Solar Open, Trinity (calls inside reasoning) and Toolformer are read and written"),
 }

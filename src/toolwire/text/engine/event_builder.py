@@ -175,7 +175,7 @@ class EventBuilder:
         """Write reasoning. White space before its opener is structure and is dropped; white space alone is none."""
         if self._open != "reasoning":
             piece, self._reasoning_space = self._reasoning_space + piece, ""
-            if not piece or piece.isspace():
+            if not piece.strip():
                 self._reasoning_space = piece
                 return
             self._begin_item("reasoning")
@@ -184,7 +184,8 @@ class EventBuilder:
 
     def end_item(self) -> None:
         """End the current text or reasoning."""
-        kind, self._open, self._reasoning_space = self._open, "", ""
+        self._reasoning_space = ""
+        kind, self._open = self._open, ""
         if not kind:
             return
         if self._deltas:
