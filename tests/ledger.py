@@ -386,5 +386,6 @@ FINDINGS = {
     "S12": Entry("a description beside $ref survives in dialects without keywords beside it"),
     "S13": Entry("a loss points at the keyword as written in the source"),
     "T0": Entry("Hy3 as released, whose tags end in :opensource, is read and written"),
+    "T8": Entry("the format of a model is detected by its name, also in paths, and by its chat template"),
     "T10": Entry("Solar Open, Trinity (calls inside reasoning) and Toolformer are read and written"),
 }
