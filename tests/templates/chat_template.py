@@ -8,7 +8,7 @@ written for llama.cpp: lists may grow (`append`), and `tojson` accepts the resul
 import json
 from copy import deepcopy
 from datetime import datetime
-from os.path import commonprefix
+from itertools import takewhile
 from typing import NamedTuple
 
 from jinja2 import TemplateError, nodes
@@ -158,8 +158,8 @@ class ChatTemplate:
         except TemplateRefusal:
             raise refusal from None
         opener = next((opener for opener in REASONING_OPENERS if prompt.endswith(opener)), "")
-        rest = whole[len(_whole_tokens(commonprefix([before, whole]))) :]
-        header = _whole_tokens(commonprefix([prompt.removeprefix(before), rest]))
+        rest = whole[len(_whole_tokens(_shared_start(before, whole))) :]
+        header = _whole_tokens(_shared_start(prompt.removeprefix(before), rest))
         rest = rest.removeprefix(header) if header else _after_header(rest, prompt.removesuffix(opener).rstrip())
         opened = bool(opener) and opener not in rest and _starts_with_reasoning(rest, message)
         return Turn(*_cut_end(rest), opened)
@@ -201,6 +201,12 @@ def _cut_end(text):
     """Split a text at its first end token; return the text and the token."""
     found = min(((text.find(stop), stop) for stop in STOPS if stop in text), default=(len(text), ""))
     return text[: found[0]], "" if found[1] in _NOT_IN_TURNS else found[1]
+
+
+def _shared_start(one, other):
+    """Return the longest common beginning of two texts."""
+    same = takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))
+    return one[: sum(1 for _ in same)]
 
 
 def _whole_tokens(text):

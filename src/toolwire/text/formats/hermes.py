@@ -1,8 +1,10 @@
 """Calls of Nous Hermes, Qwen 2.5 and 3, Granite 4, SmolLM 3: a JSON object in tags.
 
-<tool_call>
-{"name": "f", "arguments": {"a": 1}}
-</tool_call>
+    <tool_call>
+    {"name": "f", "arguments": {"a": 1}}
+    </tool_call>
+
+It is also the format for models without calls of their own that reason in `<thought>` (EXAONE Deep) or `◁think▷` (Kimi-VL).
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ HERMES = Format(
         "exaone-4*",
     ),
     calls=JsonCalls(("<tool_call>",), ("</tool_call>",), pad=("\n", "\n")),
+    reasoning=(("<think>", "</think>"), ("<thought>", "</thought>"), ("◁think▷", "◁/think▷")),
     noise=("<|im_end|>", "<|end_of_text|>"),
     halts=("<tool_response>",),
     declare=ToolPrompt(

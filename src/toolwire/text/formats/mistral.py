@@ -52,7 +52,7 @@ MISTRAL_V11 = Format(
         "*voxtral*",
     ),
     calls=MistralCalls(),
-    reasoning=(("[THINK]", "[/THINK]"),),
+    reasoning=(("[THINK]", "[/THINK]"), ("<think>", "</think>")),
     noise=("</s>",),
     declare=ToolPrompt("[AVAILABLE_TOOLS][", "][/AVAILABLE_TOOLS]", join=", ", explain=False),
     results=ResultTemplate("[TOOL_RESULTS]{id}[TOOL_CONTENT]{content}[/TOOL_RESULTS]", role="tool", grouped=False),
