@@ -13,7 +13,7 @@ __all__ = ["STEP3"]
 STEP3 = Format(
     name="step3",
     title="<steptml:invoke> between special tokens",
-    families=("*step-3", "*step3"),
+    families=("step-3", "step3", "step-3-*", "step3-*"),
     calls=invocations(
         "<｜tool_call_begin｜>function<｜tool_sep｜>",
         "<｜tool_call_end｜>",
