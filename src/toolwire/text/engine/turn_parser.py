@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Literal, Protocol, TypeAlias
+from typing import Protocol
 
 from .event_builder import DiagnosticCode
 from .fences import Fences
@@ -14,11 +14,7 @@ from .reader import ForeignFormat, Malformed, Parsing, Terminals, Truncated, ter
 from .reasoning_markers import is_special_token, reasoning_markers
 from .style import ParseContext, Style
 
-__all__ = ["CallsInReasoning", "TurnTokens", "parse_turn"]
-
-CallsInReasoning: TypeAlias = Literal["draft", "end", "inside"]
-"""A call in reasoning: it ends the reasoning, unless the closer follows ("draft"); it always ends it ("end"); or the
-reasoning continues after it ("inside")."""
+__all__ = ["TurnTokens", "parse_turn"]
 
 _SPECIAL = r"<\|[^|>]*\|?>|<[^|<>]*\|>|<｜[^｜]*｜>"
 """A special token is never text, even if it opened nothing."""
@@ -34,9 +30,9 @@ class TurnTokens(Protocol):
     @property
     def reasoning(self) -> tuple[tuple[str, str], ...]: ...
     @property
-    def answers(self) -> tuple[str, ...]: ...
+    def ends_reasoning(self) -> tuple[str, ...]: ...
     @property
-    def calls_in_reasoning(self) -> CallsInReasoning: ...
+    def calls_in_reasoning(self) -> bool: ...
     @property
     def noise(self) -> tuple[str, ...]: ...
     @property
@@ -75,9 +71,9 @@ class _TurnParser:
         self.strong = form.calls.openers(turn.offered)  # tags that always open a call
         self.weak = form.calls.weak_openers(turn.offered)  # ordinary text that may open a call
         self.fences = Fences()
-        self.markers = reasoning_markers(form.reasoning, (*form.noise, *form.answers))
+        self.markers = reasoning_markers(form.reasoning, (*form.noise, *form.ends_reasoning))
         self.silent = _special_tokens(form.noise)
-        self.dropped = frozenset((*form.noise, *form.answers))
+        self.dropped = frozenset((*form.noise, *form.ends_reasoning, *filter(is_special_token, form.halts)))
         self.has_text = False
         self.has_reasoned = False
         self.left_open: tuple[str, ...] = ()  # the closers of reasoning that a call ended; one may still follow
@@ -226,15 +222,15 @@ class _TurnParser:
             emit(taken)
 
     def read_reasoning(self, closers: tuple[str, ...]) -> Parsing[None]:
-        """Read reasoning up to a closer, to the answer or to a call; a mere mention of a call does not end it."""
+        """Read reasoning up to a closer, an opener of what follows it, or a call; a mere mention of one does not end it."""
         reader, emit = self.turn.reader, self.turn.writer.add_reasoning
         reader.taken = None
         self.has_reasoned = True
-        stops = terminals(*closers, *self.strong, *self.form.answers, *self.markers.silent)
+        stops = terminals(*closers, *self.strong, *self.form.ends_reasoning, *self.markers.silent)
         found = yield from self._read_reasoning_start()
         if found is None:
             found = yield from reader.read_until(stops, emit)
-        while found is not None and found not in closers and found not in self.form.answers:
+        while found is not None and found not in closers and found not in self.form.ends_reasoning:
             if found not in self.markers.silent and (yield from self._read_call_in_reasoning(found, closers)):
                 return
             found = yield from reader.read_until(stops, emit)
@@ -258,11 +254,14 @@ class _TurnParser:
         self.has_text = False
 
     def _read_call_in_reasoning(self, opener: str, closers: tuple[str, ...]) -> Parsing[bool]:
-        """Read a call inside reasoning; return whether the reasoning ends with it."""
+        """Read a call inside reasoning; return whether the reasoning ends with it.
+
+        A special token is written on purpose. Other tags may be those of a draft, so the call is held until the end.
+        """
         reader, writer = self.turn.reader, self.turn.writer
-        if self.form.calls_in_reasoning != "draft":
+        if self.form.calls_in_reasoning or is_special_token(opener):
             is_call = yield from self._read_call(opener, emit=writer.add_reasoning)
-            ends = is_call and self.form.calls_in_reasoning == "end"
+            ends = is_call and not self.form.calls_in_reasoning
             if ends:
                 self._end_reasoning()
             return ends

@@ -21,5 +21,6 @@ STEP3 = Format(
         own_section=True,
         line="",
     ),
-    noise=("<｜tool_calls_begin｜>", "<｜tool_call_end｜>", "<｜tool_calls_end｜>"),
+    ends_reasoning=("<｜tool_calls_begin｜>",),
+    noise=("<｜tool_call_end｜>", "<｜tool_calls_end｜>"),
 )
