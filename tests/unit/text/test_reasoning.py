@@ -153,6 +153,12 @@ def test_a_repeated_closer_is_dropped_and_reported():
     assert (reasoning, text.strip(), note.code) == ("a", "Hello", "unopened")
 
 
+def test_a_call_is_made_if_reasoning_is_opened_again_after_it():
+    call = written_call("hermes")
+    assert read("hermes", f"Hi.<think>a{call}<think>b{call}") == ("ab", "Hi.", ONE_CALL * 2, ())
+    assert read("hermes", f"Hi.<think>a{call}<think>b</think>Hello") == ("ab", "Hi.Hello", ONE_CALL, ())
+
+
 def test_an_opener_inside_reasoning_is_reasoning():
     assert read("hermes", "<think>a <think> b</think>Hello") == ("a <think> b", "Hello", [], ())
 

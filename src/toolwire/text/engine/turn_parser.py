@@ -224,7 +224,9 @@ class _TurnParser:
     def read_reasoning(self, closers: tuple[str, ...]) -> Parsing[None]:
         """Read reasoning up to a closer, an opener of what follows it, or a call; a mere mention of one does not end it."""
         reader, emit = self.turn.reader, self.turn.writer.add_reasoning
-        reader.taken = None
+        self.turn.writer.release()  # a call in earlier reasoning is not a draft if reasoning is opened again
+        reader.taken = reader.tape = None
+        self.left_open = ()
         self.has_reasoned = True
         stops = terminals(*closers, *self.strong, *self.form.ends_reasoning, *self.markers.silent)
         found = yield from self._read_reasoning_start()

@@ -29,7 +29,7 @@ class ChannelCalls(StyleBase, frozen=True):
     other one, such as `python` or `browser.search`, is a tool that the model was trained on, and its input may be text.
     A message on a channel or to a recipient in `reasoning_channels` is reasoning. A message to `user_recipients` or
     without a recipient is text, up to one of `ends` if `closed`, or up to the next header. A message that another role
-    wrote, such as a result, is dropped.
+    wrote, such as a result, is dropped. gpt-oss may repeat a role or a channel before a header.
     """
 
     start: str
@@ -44,7 +44,8 @@ class ChannelCalls(StyleBase, frozen=True):
     closed: bool = False
 
     def openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
-        return tuple(filter(None, (self.start, self.channel)))
+        repeated = (f"assistant{self.channel}", f"commentary{self.channel}", f"commentary{self.start}")
+        return (self.start, self.channel, *repeated) if self.channel else (self.start,)
 
     def weak_openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
         return (_WEAK,) if self.body is None else (_WEAK, self.message)
