@@ -19,7 +19,16 @@ __all__ = ["QWEN3_XML"]
 QWEN3_XML = Format(
     name="qwen3_xml",
     title="arguments in <parameter=key> tags, in <tool_call>",
-    families=("*qwen3-coder*", "qwen3.5*", "qwen3.6*", "qwen3.8*", "*nemotron-3*", "*step-3.5*", "*mimo*"),
+    families=(
+        "*qwen3-coder*",
+        "qwen3.5*",
+        "qwen3.6*",
+        "qwen3.8*",
+        "*nemotron-3*",
+        "*step-3.5*",
+        "*mimo*",
+        "granite-4.2*",
+    ),
     calls=TaggedCalls(
         "<function=",
         "</function>",
