@@ -397,5 +397,7 @@ FINDINGS = {
     "T2": Entry("MiniMax M3: nested tags are an array wherever a branch of the schema allows one"),
     "T7": Entry("lists and dictionaries in Python notation are read and reported in all formats with raw values"),
     "T10": Entry("Solar Open, Trinity (calls inside reasoning) and Toolformer are read and written"),
+    "T11": Entry("the text of a malformed call is kept; markers are dropped whole, and nothing disappears silently"),
+    "T13": Entry("end-of-turn tokens, citation marks, surplus brackets, fences and partial closers are not text"),
     "T15": Entry("a missing value closer and a call as a bare object are reported; the line break is not in the value"),
 }

@@ -59,6 +59,7 @@ class Format(Value, frozen=True):
     answers: tuple[str, ...] = ()  # special tokens that open the answer, and so end reasoning
     calls_in_reasoning: CallsInReasoning = "draft"
     noise: tuple[str, ...] = ()  # special tokens that are not text
+    noise_spans: tuple[tuple[str, str], ...] = ()  # opening and closing text of markup, such as citations
     halts: tuple[str, ...] = ()  # tokens that only the caller writes; text after them is ignored
     stops: tuple[str, ...] = ()  # stop sequences for the server
     one_call: bool = False

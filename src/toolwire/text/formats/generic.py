@@ -57,7 +57,7 @@ PYTHONIC = Format(
     title="list of Python calls",
     families=("*toolace*",),
     calls=PythonicCalls(bare=True, open=("<|python_start|>",), close=("<|python_end|>",), write_open=False),
-    noise=("<|eot_id|>", "<|eom_id|>", "<|python_end|>"),
+    noise=("<|eot_id|>", "<|eom_id|>", "<|python_end|>", "<|end_of_text|>"),
 )
 """Calls of Llama 3.2 and ToolACE: a list of Python calls.
 

@@ -21,7 +21,7 @@ HERMES = Format(
     families=("*hermes*", "*hermes*llama*", "qwen2*", "qwen3*", "qwq*", "granite-4*", "smollm3*", "reka-edge*"),
     calls=JsonCalls(("<tool_call>",), ("</tool_call>",), pad=("\n", "\n")),
     reasoning=(("<think>", "</think>"), ("<thought>", "</thought>"), ("◁think▷", "◁/think▷")),
-    noise=("<|im_end|>", "<|end_of_text|>"),
+    noise=("<|im_end|>", "<|end_of_text|>", "<|endoftext|>", "<|eot_id|>"),
     halts=("<tool_response>",),
     declare=ToolPrompt(
         before=(

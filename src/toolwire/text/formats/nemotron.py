@@ -15,5 +15,5 @@ NEMOTRON_V2 = Format(
     title="JSON array in <TOOLCALL> tags",
     families=("*nemotron-nano*v2*", "*nemotron-nano-2*"),
     calls=JsonCalls(("<TOOLCALL>",), ("</TOOLCALL>",), array=True),
-    noise=("<SPECIAL_12>",),
+    noise=("<SPECIAL_12>", "<SPECIAL_11>", "</s>"),
 )

@@ -18,8 +18,16 @@ STEP3 = Format(
         "<｜tool_call_begin｜>function<｜tool_sep｜>",
         "<｜tool_call_end｜>",
         prefix="steptml:",
+        bare=True,
         own_section=True,
         line="",
     ),
-    noise=("<｜tool_calls_begin｜>", "<｜tool_call_end｜>", "<｜tool_calls_end｜>"),
+    noise=(
+        "<｜tool_calls_begin｜>",
+        "<｜tool_call_end｜>",
+        "<｜tool_calls_end｜>",
+        "<｜tool_call_begin｜>",
+        "<｜end▁of▁sentence｜>",
+        "<|EOT|>",
+    ),
 )

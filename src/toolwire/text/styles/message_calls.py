@@ -8,7 +8,7 @@ from ...ir.parts import ToolCall
 from ...ir.text import dumps
 from ..engine.envelope import CallFields, read_envelope
 from ..engine.offered_tools import OfferedTools
-from ..engine.reader import Parsing, Truncated, terminals
+from ..engine.reader import Malformed, Parsing, Truncated, terminals
 from ..engine.style import ParseContext, StyleBase
 
 __all__ = ["MessageCalls"]
@@ -38,15 +38,18 @@ class MessageCalls(StyleBase, frozen=True):
             yield from self._read_call(turn)
         elif opener == _TEXT_CALL:
             yield from self._read_text_call(turn, header.strip())
-        else:
+        elif opener in (_TEXT, _THINKING):
             reader.taken = None
             reader.unread(opener)
+        else:
+            reader.unread(opener)
+            raise Malformed(f"no content follows the header {header!r}")
 
     def _read_call(self, turn: ParseContext) -> Parsing[None]:
         reader = turn.reader
         yield from reader.read_spaces()
         yield from read_envelope(turn, _KEYS, terminals(_END))
-        yield from turn.close((_END,))
+        yield from turn.close((_END,), surplus=("}", "]"))
 
     def _read_text_call(self, turn: ParseContext, name: str) -> Parsing[None]:
         """Read a call with text input, of the tool in the header."""
