@@ -56,10 +56,8 @@ HEADERS = {
     "muse_glimmer": r"<\|start\|>.*?<\|message\|>",
     "inkling": r"<\|message_model\|>[^<]*<",
     "solar_open": r"<\|tool_call:begin\|>[^<]*<",
-    "kimi_k3": r' (?:index|type)="[^"]*"',
-    "deepseek_dsml_v32": r' string="[^"]*"',
-    "deepseek_dsml_v4": r' string="[^"]*"',
 }
+ATTRIBUTES = r' (?:index|type|string)="[^"]*"'
 """Headers and attributes, which select a channel, a type or an id. Their other text is ignored."""
 
 
@@ -69,7 +67,8 @@ def test_a_word_anywhere_in_a_call_is_never_lost(name):
     """The word is in a text, in the reasoning, in a call (its raw text if it is invalid), or in a diagnostic."""
     form, word = toolwire.text.get(name), "Zq7k"
     text = f"Hello {written_calls(name)}"
-    headers = {at for found in re.finditer(HEADERS.get(name, "(?!)"), text) for at in range(found.start(), found.end())}
+    spans = re.finditer(f"{ATTRIBUTES}|{HEADERS.get(name, ATTRIBUTES)}", text)
+    headers = {at for found in spans for at in range(found.start(), found.end())}
     for at in range(len(text) + 1):
         if at in headers:
             continue
@@ -102,6 +101,7 @@ END_TOKENS = {
     "cohere_rplus": ("<|END_OF_TURN_TOKEN|>", "<|CHATBOT_TOKEN|>"),
     "deepseek_dsml_v32": ("<｜end▁of▁sentence｜>",),
     "deepseek_dsml_v4": ("<｜end▁of▁sentence｜>",),
+    "deepseek_dsml_v41": ("<｜end▁of▁sentence｜>",),
     "deepseek_v3": ("<｜end▁of▁sentence｜>",),
     "deepseek_v31": ("<｜end▁of▁sentence｜>",),
     "dots": ("<|endofresponse|>",),
@@ -128,6 +128,7 @@ END_TOKENS = {
     "internlm2": ("<|im_end|>",),
     "jamba": ("<|eom|>",),
     "json_array": (),
+    "k2_horizon": ("<|ifm|im_end|>",),
     "kimi_k2": ("<|im_end|>",),
     "kimi_k3": ("<|end_of_msg|>", "<|close|>message<|sep|>"),
     "lfm2": ("<|im_end|>",),
@@ -135,6 +136,7 @@ END_TOKENS = {
     "llama4_pythonic": ("<|eot|>", "<|eom|>"),
     "longcat": ("</longcat_s>",),
     "minicpm5": ("<|im_end|>", "</s>"),
+    "minimax_m1": ("<end_of_sentence>",),
     "minimax_m2": ("[e~[",),
     "minimax_m3": ("[e~[",),
     "mistral_v11": ("</s>",),
@@ -145,6 +147,7 @@ END_TOKENS = {
     "nexusraven": ("<bot_end>",),
     "olmo3": ("<|im_end|>", "<|endoftext|>"),
     "phi4mini": ("<|end|>", "<|endoftext|>"),
+    "plamo3": ("<|plamo:tag|>",),
     "poolside_v1": ("</assistant>",),
     "pythonic": ("<|eot_id|>",),
     "qwen3_xml": ("<|im_end|>", "<|endoftext|>"),

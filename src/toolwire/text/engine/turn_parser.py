@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Literal, Protocol, TypeAlias
 
 from .event_builder import DiagnosticCode
 from .fences import Fences
 from .markers import foreign_markers
-from .reader import ForeignFormat, Malformed, Parsing, Truncated, terminals
+from .reader import ForeignFormat, Malformed, Parsing, Terminals, Truncated, terminals
 from .reasoning_markers import is_special_token, reasoning_markers
 from .style import ParseContext, Style
 
@@ -63,6 +64,18 @@ def parse_turn(form: TurnTokens, turn: ParseContext, *, reasoning: bool) -> Pars
     yield from machine.read_text()
 
 
+@lru_cache(256)
+def _code_blocks(openers: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the opening fences that are not openers of calls themselves."""
+    return tuple(one for one in _CODE_BLOCKS if one not in openers)
+
+
+@lru_cache(256)
+def _quotable_tags(stops: Terminals) -> frozenset[str]:
+    """Return the tags that may be text about calls."""
+    return frozenset(one for one in stops.literals if not is_special_token(one) and "```" not in one)
+
+
 class _TurnParser:
     """Read the items of a turn: `read_text` is the main loop, and a style reads each call."""
 
@@ -89,9 +102,9 @@ class _TurnParser:
         self.arrays = "[" in self.weak and "[" not in inline  # arrays of calls, only at the start of the message
         markup = (*thoughts, *self.dropped, *self.spans, *form.halts, *self.foreign, *self.closers, *self.bare_json)
         self.stops = terminals(*self.strong, *inline, *markup)
-        self.code_blocks = tuple(one for one in _CODE_BLOCKS if one not in self.strong)
+        self.code_blocks = _code_blocks(self.strong)
         self.in_code_block = False  # the calls are in a code block, whose fences are not text
-        self.quotable = frozenset(one for one in self.stops.literals if not is_special_token(one) and "```" not in one)
+        self.quotable = _quotable_tags(self.stops)
 
     def read_text(self) -> Parsing[None]:
         """Read text up to the end of the turn, and handle every tag in it."""
