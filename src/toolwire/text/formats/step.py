@@ -22,7 +22,7 @@ def _invocations(section: str) -> TaggedCalls:
 STEP3 = Format(
     name="step3",
     title="<steptml:invoke> between special tokens",
-    families=("*step-3", "*step3"),
+    families=("step-3", "step3", "step-3-*", "step3-*"),
     calls=AlternativeCalls(tuple(_invocations(opener) for opener in _OPENERS)),
     noise=("<｜tool_calls_begin｜>", "<｜tool_call_end｜>", "<｜tool_calls_end｜>"),
 )

@@ -50,6 +50,7 @@ MODULES = {
     "llama4_pythonic": "llama",
     "longcat": "longcat",
     "minicpm5": "minicpm",
+    "minimax_m1": "minimax",
     "minimax_m2": "minimax",
     "minimax_m3": "minimax",
     "mistral_v11": "mistral",
