@@ -28,7 +28,7 @@ GLM45 = Format(
 GLM47 = Format(
     name="glm47",
     title="<arg_key> and <arg_value> in <tool_call>, on one line",
-    families=("*glm-4.7*", "*glm4.7*", "*glm-5*", "*ling-3*", "*ling3*", "spark2.5*", "spark-2.5*"),
+    families=("*glm-4.7*", "*glm4.7*", "*glm-5*", "*ling-3*", "*ling3*", "*spark2.5*", "*spark-2.5*"),
     calls=arg_pairs(line=""),
     noise=("<|user|>", "<|endoftext|>", "<|role_end|>"),
     halts=("<|observation|>", "<tool_response>"),
