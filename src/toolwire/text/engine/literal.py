@@ -93,8 +93,9 @@ def _read_string(reader: Reader, language: LiteralSyntax, quote: str, sink: Call
             sink(dumps(piece)[1:-1])
 
     sink('"')
-    stops = terminals(quote, "\\") if language.escapes else terminals(quote)
-    run = _string_runs[quote[0]] if language.escapes else None
+    escapes = language.escapes or quote == '"'  # JSON's quotes have JSON's escapes
+    stops = terminals(quote, "\\") if escapes else terminals(quote)
+    run = _string_runs[quote[0]] if escapes else None
     doubtful = False
     while True:
         if run is not None:

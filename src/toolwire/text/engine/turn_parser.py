@@ -117,8 +117,8 @@ class _TurnParser:
                 self._handle_orphan_closer(found)
             elif found in self.bare_json:
                 yield from self._read_bare_json(found)
-            elif found not in self.dropped:
-                self._emit_tag_text(found)
+            elif found not in self.dropped and (found in self.quotable or found not in self.form.halts):
+                self._emit_tag_text(found)  # a special token that only the caller writes is never text
 
     def _emit_quoted(self, found: str) -> None:
         """Emit a tag inside quoted code as text: an example of a call must not be run."""
