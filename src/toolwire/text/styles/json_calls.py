@@ -71,9 +71,10 @@ class JsonCalls(StyleBase, frozen=True):
             yield from read_envelope(turn, self.keys, self._give_up, is_certain=sure)
             reader.taken = []
             yield from reader.read_spaces()
-            found = yield from reader.read_one_of(("]", ",", "["))
-            if found == "[":  # the array begins again; keep the call
+            found = yield from reader.read_one_of(("]", ",", "[", "{"))
+            if found in ("[", "{"):  # the array or the next call begins without a comma
                 turn.report_unclosed("a comma between two calls")
+                reader.unread("{" if found == "{" else "")
                 found = ","
             if found is None:
                 turn.report_unclosed("the bracket after the calls")
