@@ -18,6 +18,7 @@ COHERE_ACTION = Format(
         ("<|END_ACTION|>",),
         keys=CallFields(name=("tool_name",), arguments=("parameters",), id=("tool_call_id",), id_first=True),
         array=True,
+        layout=("[\n    ", ",\n    ", "\n]"),
     ),
     reasoning=(("<|START_THINKING|>", "<|END_THINKING|>"),),
     answers=("<|START_RESPONSE|>", "<|START_TEXT|>"),
