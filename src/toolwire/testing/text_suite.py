@@ -2,6 +2,7 @@
 
 the calls, the text, the reasoning and the diagnostics are those that the vector states
 any chunking of the text gives the same events as the whole text
+the parts of a parsed turn are those of its events
 in a truncated text, only complete calls are marked complete
 complete calls can be written and parse back unchanged, or the writer reports a loss
 broken text raises nothing
@@ -15,7 +16,10 @@ from functools import partial
 from itertools import pairwise
 from random import Random
 
+from ..ir.events import ResponseEnd
+from ..ir.folding import fold
 from ..ir.parts import Text, ToolCall, ToolResult
+from ..ir.response import Stop
 from ..text import get
 from ..text.engine.format import Format, Parsed
 from .compare import same
@@ -83,6 +87,15 @@ def _check_cuts(form: Format, vector: TextVector) -> None:
     expected = read_pieces(form, vector, [vector.text])
     for pieces in _iterate_cuts(vector.text, Random(vector.name)):
         assert read_pieces(form, vector, pieces) == expected, f"cut as {pieces}: different events"
+
+
+def _check_parts(form: Format, vector: TextVector) -> None:
+    """Check that `parse`, which builds no deltas, returns the parts of the events."""
+    parser = form.parser(vector.tools)
+    events = [*parser.feed(vector.text), *parser.close(finished=vector.finished), ResponseEnd((Stop("stop"),))]
+    parsed = form.parse(vector.text, vector.tools, finished=vector.finished)
+    assert parsed.parts == fold(events).parts, f"{parsed.parts} differ from those of the events"
+    assert list(parsed.diagnostics) == parser.diagnostics, "the diagnostics differ from those of the events"
 
 
 def _iterate_cuts(text: str, random: Random) -> Iterator[list[str]]:
@@ -155,6 +168,7 @@ def _check_mutations(form: Format, vector: TextVector) -> None:
 _CHECKS = (
     ("matches the vector", _check_vector),
     ("cut at every position", _check_cuts),
+    ("parts of the events", _check_parts),
     ("truncated at every position", _check_prefixes),
     ("round trip", _check_round_trip),
     ("survives mutation", _check_mutations),

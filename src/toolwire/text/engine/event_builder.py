@@ -169,7 +169,10 @@ class EventBuilder:
             self._begin_item("text")
             piece = "".join(self._space) + piece
             self._space.clear()
-        self._add_piece(piece)
+        if self._deltas:
+            self._events.append(TextDelta(self._key, escape(piece)))
+        else:
+            self._pieces.append(piece)
 
     def add_reasoning(self, piece: str) -> None:
         """Write reasoning. White space before its opener is structure and is dropped; white space alone is none."""
@@ -180,7 +183,10 @@ class EventBuilder:
                 return
             self._begin_item("reasoning")
             self._space.clear()
-        self._add_piece(piece)
+        if self._deltas:
+            self._events.append(ReasoningDelta(self._key, escape(piece)))
+        else:
+            self._pieces.append(piece)
 
     def end_item(self) -> None:
         """End the current text or reasoning."""
@@ -228,6 +234,9 @@ class EventBuilder:
         if self._scanner is None:
             self._scanner = Scanner()
         done = self._scanner.feed(piece)
+        if not done:
+            self._emit_delta(piece)
+            return
         start = 0
         for (name, raw), end in zip(done, self._scanner.ends, strict=True):
             try:
@@ -258,10 +267,11 @@ class EventBuilder:
     def add_string(self, piece: str) -> None:
         """Write more of the inside of a string, given as unescaped text."""
         if self._deltas:
-            self._emit_delta(escape(piece).decode())
+            piece = escape(piece).decode()
+            self._events.append(CallDelta(self._key, escape(piece)))
         else:
             self._unescaped.append(len(self._raw))
-            self._raw.append(piece)
+        self._raw.append(piece)
 
     def end_argument(self, key: str, value: JSON) -> None:
         self._arguments[key] = value
@@ -298,7 +308,7 @@ class EventBuilder:
         self.release()
         if self._open != "text" and self._space and not self._items:
             self._begin_item("text")
-            self._add_piece("".join(self._space))
+            self.add_text("".join(self._space))
         self.end_item()
         self._events += self._ends
 
@@ -347,15 +357,6 @@ class EventBuilder:
         self._open = kind
         if self._deltas:
             self._events.append(TextStart(self._key) if kind == "text" else ReasoningStart(self._key))
-
-    def _add_piece(self, piece: str) -> None:
-        """Add text to the current text or reasoning."""
-        if not self._deltas:
-            self._pieces.append(piece)
-        elif self._open == "text":
-            self._events.append(TextDelta.of(self._key, piece))
-        else:
-            self._events.append(ReasoningDelta.of(self._key, piece))
 
 
 def _text_of(end: CallEnd) -> str:

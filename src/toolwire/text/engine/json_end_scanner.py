@@ -59,7 +59,8 @@ class JsonEndScanner:
         end = len(text)
         while at < end and not (self.done or self.failed):
             if self._expect == _STRING:
-                at = self._scan_string(text, at)
+                stop = _string_inside(text, at).end()  # type: ignore[union-attr]  # the pattern matches everywhere
+                at = stop if stop == end and text[-1] != "\\" else self._stop_string(text, at, stop)
             elif self._expect == _ESCAPE:
                 at = _after_escape(text, at).end()  # type: ignore[union-attr]  # the pattern matches any character
                 self._expect = _STRING
@@ -81,9 +82,8 @@ class JsonEndScanner:
         if self._expect == _BARE and not self._stack:
             self.done = True
 
-    def _scan_string(self, text: str, at: int) -> int:
-        """Scan the inside of a string up to its closing quote, an escaped quote or the end of the text."""
-        stop = _string_inside(text, at).end()  # type: ignore[union-attr]  # the pattern matches everywhere
+    def _stop_string(self, text: str, at: int, stop: int) -> int:
+        """Handle the quote or the end of the text at `stop`; the inside of the string was scanned from `at`."""
         first = stop
         while first > at and text[first - 1] == "\\":
             first -= 1

@@ -18,6 +18,10 @@ _DEPTH = 64
 _bare = re.compile(r"[^,:()\[\]{}'\"\s<>=|]*").match
 _SIMPLE = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "a": "\a", "0": "\0", "\n": ""}
 _SAME = "\\'\"/"
+_COMMON_ESCAPES = (("\\n", "\n"), ("\\t", "\t"), ("\\'", "'"), ('\\"', '"'), ("\\/", "/"))
+_string_runs = {
+    quote: re.compile(rf"""[^{quote}\\]*+(?:\\[nt'"/\\][^{quote}\\]*+)*+""").match for quote in ("'", '"')
+}  # text with common escapes, by the first character of the quotes
 _CODES = {"x": 2, "u": 4, "U": 8}
 _LOOKAHEAD = 32
 _after_string = re.compile(r"\s*(?:[,)\]}:]|\Z)").match
@@ -90,8 +94,12 @@ def _read_string(reader: Reader, language: LiteralSyntax, quote: str, sink: Call
 
     sink('"')
     stops = terminals(quote, "\\") if language.escapes else terminals(quote)
+    run = _string_runs[quote[0]] if language.escapes else None
     doubtful = False
     while True:
+        if run is not None:
+            stop = run(reader.text, reader.at).end()  # type: ignore[union-attr]  # the pattern matches everywhere
+            collect(_decode_common_escapes(reader.read_to(stop)))
         found = yield from reader.read_until(stops, collect)
         if found is None:
             raise Truncated("the text ends inside a string")
@@ -111,6 +119,17 @@ def _ends_string(reader: Reader, *, doubtful: bool) -> Parsing[bool]:
     if doubtful or following.isspace():
         following = yield from reader.peek(_LOOKAHEAD)
     return (_after_doubtful_string if doubtful else _after_string)(following) is not None
+
+
+def _decode_common_escapes(text: str) -> str:
+    r"""Decode `\n`, `\t` and escaped quotes, slashes and backslashes, which are all the escapes in a run."""
+    if "\\" not in text:
+        return text
+    pieces = text.split("\\\\")
+    for escape, character in _COMMON_ESCAPES:
+        if escape in text:
+            pieces = [piece.replace(escape, character) for piece in pieces]
+    return "\\".join(pieces)
 
 
 def _read_escape(reader: Reader) -> Parsing[str]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Literal, Protocol, TypeAlias
 
 from .event_builder import DiagnosticCode
 from .fences import Fences
 from .markers import foreign_markers
-from .reader import ForeignFormat, Malformed, Parsing, Truncated, terminals
+from .reader import ForeignFormat, Malformed, Parsing, Terminals, Truncated, terminals
 from .reasoning_markers import is_special_token, reasoning_markers
 from .style import ParseContext, Style
 
@@ -54,6 +55,17 @@ def parse_turn(form: TurnTokens, turn: ParseContext, *, reasoning: bool) -> Pars
     yield from machine.read_text()
 
 
+@lru_cache(256)
+def _special_tokens(noise: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join((_SPECIAL, *map(re.escape, noise))))
+
+
+@lru_cache(256)
+def _quotable_tags(stops: Terminals) -> frozenset[str]:
+    """Return the tags that may be text about calls."""
+    return frozenset(one for one in stops.literals if not is_special_token(one) and "```" not in one)
+
+
 class _TurnParser:
     """Read the items of a turn: `read_text` is the main loop, and a style reads each call."""
 
@@ -64,7 +76,7 @@ class _TurnParser:
         self.weak = form.calls.weak_openers(turn.offered)  # ordinary text that may open a call
         self.fences = Fences()
         self.markers = reasoning_markers(form.reasoning, (*form.noise, *form.answers))
-        self.silent = re.compile("|".join((_SPECIAL, *map(re.escape, form.noise))))
+        self.silent = _special_tokens(form.noise)
         self.dropped = frozenset((*form.noise, *form.answers))
         self.has_text = False
         self.has_reasoned = False
@@ -80,7 +92,7 @@ class _TurnParser:
         self.stops = terminals(
             *self.strong, *inline, *thoughts, *self.dropped, *form.halts, *self.foreign, *self.closers, *self.bare_json
         )
-        self.quotable = frozenset(one for one in self.stops.literals if not is_special_token(one) and "```" not in one)
+        self.quotable = _quotable_tags(self.stops)
 
     def read_text(self) -> Parsing[None]:
         """Read text up to the end of the turn, and handle every tag in it."""

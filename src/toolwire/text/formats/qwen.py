@@ -20,7 +20,7 @@ QWEN3_XML = Format(
     name="qwen3_xml",
     title="arguments in <parameter=key> tags, in <tool_call>",
     families=(
-        "qwen3-coder*",
+        "*qwen3-coder*",
         "qwen3.5*",
         "qwen3.6*",
         "qwen3.8*",
@@ -35,6 +35,7 @@ QWEN3_XML = Format(
         "intern-s2*",
         "minicpm-v-4.6*",
         "ornith*",
+        "granite-4.2*",
     ),
     calls=TaggedCalls(
         "<function=",
