@@ -19,6 +19,7 @@ NO_CALLS = {
     "LFM2-8B-A1B": "declares tools, and prints only the content: calls are part of the text",
     "LFM2.5-Instruct": "declares tools, and prints only the content: calls are part of the text",
     "google-gemma-2-2b-it": "the model has no tools",
+    "google-translategemma-4b-it": "the model has no tools",
     "ibm-granite-granite-3.3-2B-Instruct": "declares tools, and prints only the content: calls are part of the text",
     "llama-cpp-rwkv-world": "the model has no tools",
     "microsoft-Phi-3.5-mini-instruct": "the model has no tools",
@@ -35,6 +36,7 @@ OTHER_RENDERING = {
     "CohereForAI-c4ai-command-r7b-12-2024-tool_use": "the template numbers the calls of a conversation; we write their ids",
     "GigaChat3-10B-A1.8B": "3.0 writes a message header where 3.1 has a token; we write the token, and read both",
     "GigaChat3.1-10B-A1.8B": _HEADER,
+    "IFM-K2-Horizon": "the turn begins with the closer of the reasoning that the prompt opened",
     "Kimi-K3": _HEADER,
     "LFM2.5-8B-A1B": "the template does not escape quotes and line breaks; we write Python's escapes",
     "NVIDIA-Nemotron-3-Nano-30B-A3B-BF16": _PYTHON,
@@ -47,6 +49,8 @@ OTHER_RENDERING = {
     "deepseek-ai-DeepSeek-V4-Flash-0731": _LINES,
     "google-gemma-4-31B-it": "the template sorts the arguments",
     "google-gemma-4-31B-it-interleaved": "the template sorts the arguments",
+    "inclusionai-ling-3.0-flash": _LINES,
+    "llm-jp-llm-jp-4.1-8b-thinking": "the template writes the recipient before the channel, as in a history; we write it after it",
     "meetkai-functionary-medium-v3.2": _HEADER,
     "muse-glimmer": _HEADER,
     "openai-gpt-oss-120b": "the template writes the recipient before the channel, as in a history; we write it after it",
@@ -111,5 +115,7 @@ def test_altered_turn_is_not_read_back():
 @pytest.mark.skipif(FOLDER is None, reason="set LLAMA_CPP to a checkout of llama.cpp")
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_templates_render_the_same_turns(name):
-    source = (FOLDER / f"{name}.jinja").read_text(encoding="utf-8")
-    assert vectors_of_template(name, source) == TEMPLATES[name]
+    path = FOLDER / f"{name}.jinja"
+    if not path.exists():
+        pytest.skip("another version of llama.cpp")
+    assert vectors_of_template(name, path.read_text(encoding="utf-8")) == TEMPLATES[name]
