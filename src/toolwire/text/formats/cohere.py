@@ -53,6 +53,7 @@ COHERE_RPLUS = Format(
         pad=("", "\n"),
     ),
     noise=("<|END_OF_TURN_TOKEN|>",),
+    results=ResultTemplate("<results>\n{content}</results>"),
 )
 """Calls of Command R+: an array in a code block after "Action:".
 

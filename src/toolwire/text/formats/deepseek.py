@@ -93,7 +93,7 @@ DEEPSEEK_DSML_V4 = Format(
     ),
     noise=("<｜end▁of▁sentence｜>",),
     halts=("<function_results>",),
-    results=ResultTemplate("<function_results>\n<result>{content}</result>\n</function_results>", role="tool"),
+    results=ResultTemplate("<tool_result>{content}</tool_result>", role="tool"),
 )
 """Calls of DeepSeek V4: invocations whose arguments state whether they are strings.
 
