@@ -9,7 +9,7 @@ WORKERS ?= auto
 # Tests start hundreds of processes; without cached bytecode each of them compiles the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-all test-soak test-mcp test-clients check bench docs format lock advisories clean
+.PHONY: help demo test test-all test-soak test-mcp test-clients test-templates check bench docs format lock advisories clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +59,10 @@ test-mcp: $(VENV)/test ## run the official MCP conformance suite for server and 
 
 test-clients: $(VENV)/test .clients/installed ## run coding agents through the gateway; writes docs/clients-matrix.md
 	$(BIN)/python tests/clients/run.py --write
+
+test-templates: $(VENV)/test ## render calls with the chat templates of a llama.cpp checkout (LLAMA_CPP=DIR) and read them back
+	$(BIN)/python tests/templates/render.py $(LLAMA_CPP)/models/templates
+	LLAMA_CPP=$(LLAMA_CPP) $(BIN)/python -m pytest tests/unit/text/test_rendered_turns.py
 
 check: $(VENV)/check ## check format, lint, types and import contracts
 	$(BIN)/ruff format --check src tests bench docs

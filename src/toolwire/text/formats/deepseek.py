@@ -103,7 +103,7 @@ DEEPSEEK_DSML_V4 = Format(
     ),
     noise=("<｜end▁of▁sentence｜>", "<｜DSML｜toolcalls>", "<｜DSML｜tool>"),  # two damaged section openers
     halts=("<function_results>",),
-    results=ResultTemplate("<function_results>\n<result>{content}</result>\n</function_results>", role="tool"),
+    results=ResultTemplate("<tool_result>{content}</tool_result>", role="tool"),
 )
 """Calls of DeepSeek V4: invocations whose arguments state whether they are strings.
 
