@@ -32,6 +32,8 @@ class CallFields(Value, frozen=True):
 
 
 _plain_string = re.compile(r'"([^"\\\x00-\x1f]*+)"').match
+_GAP = r"[ \t\r\n]*+"
+_member_head = re.compile(rf'{_GAP},?{_GAP}"([^"\\\x00-\x1f]*+)"{_GAP}:{_GAP}(?=[^ \t\r\n])').match
 _WRAPPERS = ("function", "tool_call", "function_call")
 
 
@@ -72,6 +74,11 @@ class _Envelope:
         """Read the members up to the closing brace, which may be missing once the arguments were read."""
         reader = self.turn.reader
         while True:
+            head = _member_head(reader.text, reader.at)
+            if head is not None:  # the common case, in one step
+                reader.read_to(head.end())
+                yield from self._read_field(head[1])
+                continue
             yield from reader.read_spaces()
             following = yield from reader.peek()
             if following == "}":

@@ -47,6 +47,7 @@ DiagnosticCode: TypeAlias = Literal[
     "after_stop",
     "draft",
     "quoted",
+    "unopened",
 ]
 
 
@@ -101,6 +102,7 @@ class EventBuilder:
         self._key = -1  # of the last item
         self._open: _ItemKind = ""
         self._space: list[str] = []  # white space that is emitted only if text follows
+        self._reasoning_space = ""  # white space at the start of reasoning, emitted only if more of it follows
         self._deltas = deltas
         self._pieces: list[str] = []  # the current text or reasoning, without `deltas`
         self._raw: list[str] = []  # the argument text of the current call
@@ -173,8 +175,12 @@ class EventBuilder:
             self._pieces.append(piece)
 
     def add_reasoning(self, piece: str) -> None:
-        """Write reasoning. White space before it is structure and is dropped."""
+        """Write reasoning. White space before its opener is structure and is dropped; white space alone is none."""
         if self._open != "reasoning":
+            piece, self._reasoning_space = self._reasoning_space + piece, ""
+            if not piece.strip():
+                self._reasoning_space = piece
+                return
             self._begin_item("reasoning")
             self._space.clear()
         if self._deltas:
@@ -184,6 +190,7 @@ class EventBuilder:
 
     def end_item(self) -> None:
         """End the current text or reasoning."""
+        self._reasoning_space = ""
         kind, self._open = self._open, ""
         if not kind:
             return

@@ -18,7 +18,7 @@ from .offered_tools import OfferedTools
 from .prompt import ResultTemplate, ToolPrompt, render_tools
 from .reader import Reader
 from .style import ParseContext, Style
-from .turn_parser import parse_turn
+from .turn_parser import CallsInReasoning, parse_turn
 
 __all__ = ["Format", "Parsed", "Parser", "Rendered"]
 
@@ -56,8 +56,8 @@ class Format(Value, frozen=True):
     families: tuple[str, ...]
     calls: Style
     reasoning: tuple[tuple[str, str], ...] = (("<think>", "</think>"),)
-    calls_end_reasoning: bool = True
-    calls_in_reasoning: bool = False  # a call inside reasoning is made, and the reasoning continues after it
+    answers: tuple[str, ...] = ()  # special tokens that open the answer, and so end reasoning
+    calls_in_reasoning: CallsInReasoning = "draft"
     noise: tuple[str, ...] = ()  # special tokens that are not text
     halts: tuple[str, ...] = ()  # tokens that only the caller writes; text after them is ignored
     stops: tuple[str, ...] = ()  # stop sequences for the server
@@ -105,7 +105,7 @@ class Format(Value, frozen=True):
 
     def _begins_inside(self, reasoning: bool | None) -> bool:
         """Return whether the turn starts inside reasoning."""
-        return bool(self.reasoning) and (self.thinking if reasoning is None else reasoning)
+        return self.thinking if reasoning is None else reasoning
 
     def render_tools(self, tools: Sequence[Tool]) -> str:
         """Return the text for the prompt: the tools, and how to call one unless the model was trained on the format."""

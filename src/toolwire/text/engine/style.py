@@ -83,7 +83,7 @@ class Style(Protocol):
 
     Openers are requested once per turn. A weak opener is also ordinary text (a bracket): it opens a call only if `read`
     finds one, at the start of the message, or anywhere if it is `inline_openers`. `closers` are tags without meaning outside a
-    call.
+    call. `read_open_reasoning` starts inside reasoning that the prompt opened, in a style that also reads reasoning.
     """
 
     def openers(self, offered: OfferedTools) -> tuple[str, ...]: ...
@@ -95,6 +95,8 @@ class Style(Protocol):
     def closers(self) -> tuple[str, ...]: ...
 
     def read(self, turn: ParseContext, opener: str) -> Parsing[None]: ...
+
+    def read_open_reasoning(self, turn: ParseContext) -> Parsing[None]: ...
 
     def write(self, calls: Sequence[ToolCall]) -> str: ...
 
@@ -110,3 +112,6 @@ class StyleBase(Value, frozen=True):
 
     def closers(self) -> tuple[str, ...]:
         return ()
+
+    def read_open_reasoning(self, turn: ParseContext) -> Parsing[None]:
+        yield from ()

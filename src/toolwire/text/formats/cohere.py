@@ -20,11 +20,10 @@ COHERE_ACTION = Format(
         array=True,
     ),
     reasoning=(("<|START_THINKING|>", "<|END_THINKING|>"),),
+    answers=("<|START_RESPONSE|>", "<|START_TEXT|>"),
     noise=(
         "<|END_ACTION|>",
-        "<|START_RESPONSE|>",
         "<|END_RESPONSE|>",
-        "<|START_TEXT|>",
         "<|END_TEXT|>",
         "<|END_OF_TURN_TOKEN|>",
         "<|CHATBOT_TOKEN|>",

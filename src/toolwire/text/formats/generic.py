@@ -69,7 +69,6 @@ REACT = Format(
     title="Thought / Action / Action Input",
     families=(),
     calls=ReactCalls(),
-    reasoning=(),
     halts=("\nObservation:",),
     stops=("\nObservation:",),
     one_call=True,

@@ -31,6 +31,7 @@ MINIMAX_M3 = Format(
     title="nested tags named after their keys",
     families=("*minimax-m3*",),
     calls=NestedCalls("]<]minimax[>["),
+    reasoning=(("<mm:think>", "</mm:think>"), ("<think>", "</think>")),
     noise=("[e~[",),
 )
 """Calls of MiniMax M3: nested tags named after their keys, each after its own token.

@@ -31,7 +31,7 @@ MISTRAL_V11 = Format(
     title="[TOOL_CALLS] name [ARGS] JSON",
     families=("*mistral-small*", "*mistral-medium*", "*mistral-large*", "*devstral*", "*magistral*", "*ministral-3*"),
     calls=MistralCalls(),
-    reasoning=(("[THINK]", "[/THINK]"),),
+    reasoning=(("[THINK]", "[/THINK]"), ("<think>", "</think>")),
     noise=("</s>",),
     declare=ToolPrompt("[AVAILABLE_TOOLS][", "][/AVAILABLE_TOOLS]", join=", ", explain=False),
     results=ResultTemplate("[TOOL_RESULTS]{id}[TOOL_CONTENT]{content}[/TOOL_RESULTS]", role="tool", grouped=False),

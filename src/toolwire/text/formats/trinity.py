@@ -15,7 +15,7 @@ TRINITY = Format(
     title="JSON object in <tool_call> tags, also inside reasoning",
     families=("*trinity*",),
     calls=JsonCalls(("<tool_call>",), ("</tool_call>",), pad=("\n", "\n")),
-    calls_in_reasoning=True,
+    calls_in_reasoning="inside",
     noise=("<|im_end|>",),
     halts=("<tool_response>",),
 )

@@ -88,8 +88,11 @@ class NamedCalls(StyleBase, frozen=True):
             if streams:
                 writer.add_string(piece)
 
-        if not (yield from read_raw_value(reader, frame, _is_any_key, sink)):
+        closed = yield from read_raw_value(reader, frame, _is_any_key, sink)
+        if not closed:
             raise Truncated("the text ends inside an argument")
+        if closed != frame.value_close:
+            turn.report_unclosed(frame.value_close)
         value = turn.convert("".join(pieces), types)
         writer.add_json('"' if streams else dumps(value))
         writer.end_argument(key, value)

@@ -283,6 +283,8 @@ class _Arguments:
             writer.begin_argument(key)
         if not closed:
             raise Truncated("the text ends inside an argument")
+        if closed != style.value_close:
+            self.turn.report_unclosed(style.value_close)
         text = "".join(pieces)
         value = self.turn.convert(_strip_cdata(text) if style.cdata else text, types)
         writer.add_json('"' if streams else dumps(value))
