@@ -325,6 +325,7 @@ FAILURES = {
 }
 
 FINDINGS = {
+    "R": Entry("slips of models are read right if one reading fits the schema; drafts in reasoning never are"),
     "Z1": Entry("intersections, unions, references and inlined text of a schema cost steps in proportion to its size"),
     "Z2": Entry("patterns of schemas run on a linear engine only; those that it refuses are reported"),
     "Z3": Entry("the search for the place of an error in large JSON is bounded"),
@@ -388,6 +389,7 @@ FINDINGS = {
     "T0": Entry("Hy3 as released, whose tags end in :opensource, is read and written"),
     "T2": Entry("MiniMax M3: nested tags are an array wherever a branch of the schema allows one"),
     "T7": Entry("lists and dictionaries in Python notation are read and reported in all formats with raw values"),
+    "T8": Entry("the format of a model is detected by its name, also in paths, and by its chat template"),
     "T10": Entry("Solar Open, Trinity (calls inside reasoning) and Toolformer are read and written"),
     "T1": Entry("the reasoning of every format is read, opened by the model or by the prompt"),
     "T3": Entry("a message to a built-in tool is a call with a diagnostic, never text"),

@@ -15,6 +15,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from ...bridge.emulation import Emulation
+from ...bridge.emulation_settings import EmulationSettings
 from ...bridge.repair import CallRepair, CallRepairer
 from ...bridge.report_answer import AnswerReporter
 from ...ir.errors import ProtocolError
@@ -102,7 +103,7 @@ def make_outbound(
 
     `modified` is the request with additions of the gateway, if there are any; `gateway_tools` runs the gateway's tools.
     """
-    endpoint = target.upstream.endpoint(target.model)
+    endpoint = target.endpoint
     if modified is None and client_request.is_rebuilt:
         modified = client_request.request_for(endpoint)
     keeps_body = _keeps_body(client_request, target, endpoint)
@@ -230,7 +231,7 @@ class TranslatedRequest:
         `emulation` is set for a retry, which has its prompt already. A later request shares the losses, statistics and
         stream encoder of `previous`, because the client gets one answer. `same_wire_body` is sent as it is.
         """
-        self.endpoint = target.upstream.endpoint(target.model)
+        self.endpoint = target.endpoint
         if self.endpoint.wire.name == client_request.wire.name:
             self.endpoint = self.endpoint.with_version(client_request.wire.version or "")
         self.losses: Losses = Losses() if previous is None else previous.losses
@@ -248,7 +249,7 @@ class TranslatedRequest:
             request,
             self.endpoint,
             stream=client_request.stream,
-            text=_emulated_format(target, request) if emulation is None else None,
+            text=_find_emulation(target, request) if emulation is None else None,
             losses=self.losses,
             emulation=emulation,
             client=client_request.wire.capabilities,
@@ -373,12 +374,13 @@ class TranslatedRequest:
         )
 
 
-def _emulated_format(target: Target, request: Request) -> str | None:
-    """Return the text format for a model without native tool calls, if the request has tools or earlier calls."""
-    if target.row.emulate is None or request.tools:
-        return target.row.emulate
+def _find_emulation(target: Target, request: Request) -> EmulationSettings | None:
+    """Return how calls are emulated, if the request has tools or earlier calls, or if every request is a raw prompt."""
+    emulation = target.row.emulation
+    if emulation is None or request.tools or emulation.via == "completions":
+        return emulation
     said = (part for message in request.messages for part in message.parts)
-    return target.row.emulate if any(isinstance(part, (ToolCall, ToolResult)) for part in said) else None
+    return emulation if any(isinstance(part, (ToolCall, ToolResult)) for part in said) else None
 
 
 def _parse_or_raw(data: bytes) -> JSON:

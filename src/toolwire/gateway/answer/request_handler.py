@@ -291,7 +291,7 @@ class RequestHandler:
         runner = self._dependencies.runner_for(self._client_request.model) if target.row.tools else None
         if runner is None and not self._turns.found_any and not target.row.retrieve:
             return make_outbound(self._client_request, None, target)
-        endpoint = target.upstream.endpoint(target.model)
+        endpoint = target.endpoint
         client_copy = self._client_request.request_for(endpoint)
         request = self._turns.restore(client_copy, endpoint)
         if target.row.retrieve and self._dependencies.retriever is not None:

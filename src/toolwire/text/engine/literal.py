@@ -12,7 +12,7 @@ from ...ir.value import Value
 from ...stream.strict import parse
 from .reader import Malformed, Parsing, Reader, Truncated, terminals
 
-__all__ = ["GEMMA", "PYTHON", "LiteralSyntax", "parse_literal", "read_literal", "write_literal"]
+__all__ = ["GEMMA", "PYTHON", "RAW_PYTHON", "LiteralSyntax", "parse_literal", "read_literal", "write_literal"]
 
 _DEPTH = 64
 _bare = re.compile(r"[^,:()\[\]{}'\"\s<>=|]*").match
@@ -23,18 +23,29 @@ _string_runs = {
     quote: re.compile(rf"""[^{quote}\\]*+(?:\\[nt'"/\\][^{quote}\\]*+)*+""").match for quote in ("'", '"')
 }  # text with common escapes, by the first character of the quotes
 _CODES = {"x": 2, "u": 4, "U": 8}
+_LOOKAHEAD = 32
+_after_string = re.compile(r"\s*(?:[,)\]}:]|\Z)").match
+# After an unescaped quote, only the beginning of the next argument or item, or the end of the call, ends the string.
+_after_doubtful_string = re.compile(
+    r"\s*(?:,\s*(?:[^\W\d][\w\-]*\s*(?:=|\Z)|['\"\[{(\d-])|\)\s*[\],;<]|[\]}]\s*[,)\]}])"
+).match
 _WORD_VALUES: dict[str, JSON] = {"True": True, "true": True, "False": False, "false": False, "None": None, "null": None}
 
 
 class LiteralSyntax(Value, frozen=True):
-    """The quotes (longest first), whether a backslash escapes, and whether strings and keys may be bare words."""
+    """The quotes (longest first), whether a backslash escapes, and whether strings and keys may be bare words.
+
+    With `raw_quotes`, a quote inside a string may be unescaped (`'it's'`), and the text after it decides.
+    """
 
     quotes: tuple[str, ...]
     escapes: bool = True
     bare_words: bool = False
+    raw_quotes: bool = False
 
 
 PYTHON = LiteralSyntax(('"""', "'''", '"', "'"))
+RAW_PYTHON = LiteralSyntax(PYTHON.quotes, raw_quotes=True)
 GEMMA = LiteralSyntax(('<|"|>', "<escape>", '"'), escapes=False, bare_words=True)
 
 
@@ -84,6 +95,7 @@ def _read_string(reader: Reader, language: LiteralSyntax, quote: str, sink: Call
     sink('"')
     stops = terminals(quote, "\\") if language.escapes else terminals(quote)
     run = _string_runs[quote[0]] if language.escapes else None
+    doubtful = False
     while True:
         if run is not None:
             stop = run(reader.text, reader.at).end()  # type: ignore[union-attr]  # the pattern matches everywhere
@@ -91,10 +103,22 @@ def _read_string(reader: Reader, language: LiteralSyntax, quote: str, sink: Call
         found = yield from reader.read_until(stops, collect)
         if found is None:
             raise Truncated("the text ends inside a string")
-        if found == quote:
+        if found != quote:
+            collect((yield from _read_escape(reader)))
+        elif not language.raw_quotes or (yield from _ends_string(reader, doubtful=doubtful)):
             sink('"')
             return "".join(pieces)
-        collect((yield from _read_escape(reader)))
+        else:
+            collect(quote)
+            doubtful = True
+
+
+def _ends_string(reader: Reader, *, doubtful: bool) -> Parsing[bool]:
+    """Return True if the quote before the unread text ends its string; `doubtful` after an unescaped quote in it."""
+    following = yield from reader.peek()
+    if doubtful or following.isspace():
+        following = yield from reader.peek(_LOOKAHEAD)
+    return (_after_doubtful_string if doubtful else _after_string)(following) is not None
 
 
 def _decode_common_escapes(text: str) -> str:

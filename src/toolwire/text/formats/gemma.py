@@ -32,7 +32,7 @@ FUNCTIONGEMMA = Format(
 GEMMA4 = Format(
     name="gemma4",
     title="call:name{…} between <|tool_call> and <tool_call|>",
-    families=("*gemma-4*", "*gemma4*"),
+    families=("*gemma-4-*", "gemma-4", "*gemma4*"),
     calls=LiteralCalls("<|tool_call>", "<tool_call|>"),
     reasoning=(
         ("<|channel>thought\n", "<channel|>"),

@@ -25,10 +25,11 @@ SOLAR_OPEN = Format(
         write_header="{id}<|tool_call:name|>{name}",
     ),
     reasoning=(("<|think|>", "<|end|>"),),
+    answers=("<|content|>",),
+    calls_in_reasoning="end",
     noise=(
         "<|begin|>assistant",
         "<|begin|>",
-        "<|content|>",
         "<|end|>",
         "<|flush|>",
         "<|tool_calls|>",

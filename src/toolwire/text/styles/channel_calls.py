@@ -19,7 +19,7 @@ __all__ = ["ChannelCalls"]
 _WEAK = "to="
 _RECIPIENT = re.compile(r"\bto=([^\s<]+)").search
 _WORD = re.compile(r"\s*([\w.-]*)").match
-_Kind: TypeAlias = Literal["call", "reasoning", "text", "foreign"]
+_MessageKind: TypeAlias = Literal["call", "reasoning", "text", "foreign"]
 
 
 class ChannelCalls(StyleBase, frozen=True):
@@ -94,7 +94,7 @@ class ChannelCalls(StyleBase, frozen=True):
             raise Malformed(f"no message follows the header {before + header!r}")
         return before + header
 
-    def _route(self, header: str) -> tuple[_Kind, str]:
+    def _route(self, header: str) -> tuple[_MessageKind, str]:
         """Return the kind of a message by its role, recipient and channel, and the recipient."""
         if header.startswith(self.start) and _first_word(header.removeprefix(self.start)) not in (
             "",

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from ...ir.parts import ToolCall
-from ..engine.literal import PYTHON, read_literal, write_literal
+from ..engine.literal import PYTHON, LiteralSyntax, read_literal, write_literal
 from ..engine.offered_tools import OfferedTools
 from ..engine.reader import Malformed, Parsing, Truncated, terminals
 from ..engine.style import ParseContext, StyleBase
@@ -29,6 +29,7 @@ class PythonicCalls(StyleBase, frozen=True):
     json: bool = False  # a list of JSON calls is accepted too
     separator: str = ", "
     write_open: bool = True
+    values: LiteralSyntax = PYTHON
 
     def openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
         return self.open
@@ -131,13 +132,13 @@ class PythonicCalls(StyleBase, frozen=True):
             else:
                 key = yield from self._read_key(turn, name, given)
                 turn.writer.begin_argument(key)
-                turn.writer.end_argument(key, (yield from read_literal(reader, PYTHON, turn.writer.add_json)))
+                turn.writer.end_argument(key, (yield from read_literal(reader, self.values, turn.writer.add_json)))
             given += 1
             yield from reader.read_spaces()
 
     def _read_unpacked(self, turn: ParseContext) -> Parsing[None]:
         """Read `**{…}`: keys that are not identifiers."""
-        found = yield from read_literal(turn.reader, PYTHON, _discard)
+        found = yield from read_literal(turn.reader, self.values, _discard)
         if not isinstance(found, dict):
             raise Malformed("** must be followed by a dictionary")
         for key, value in found.items():
