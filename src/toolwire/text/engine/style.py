@@ -13,6 +13,7 @@ from .event_builder import EventBuilder
 from .literal import PYTHON, parse_literal
 from .offered_tools import OfferedTools, Types, convert_text, json_type
 from .reader import Malformed, Parsing, Reader
+from .spans import NO_SPANS, SpanMarks
 
 __all__ = ["ParseContext", "Style", "StyleBase"]
 
@@ -20,12 +21,13 @@ __all__ = ["ParseContext", "Style", "StyleBase"]
 class ParseContext:
     """One turn of the model, as passed to a style."""
 
-    __slots__ = ("end_reason", "offered", "reader", "writer")
+    __slots__ = ("end_reason", "offered", "reader", "spans", "writer")
 
-    def __init__(self, reader: Reader, writer: EventBuilder) -> None:
+    def __init__(self, reader: Reader, writer: EventBuilder, spans: SpanMarks = NO_SPANS) -> None:
         self.reader = reader
         self.writer = writer
         self.offered: OfferedTools = writer.offered
+        self.spans = spans
         self.end_reason = ""  # why the turn ends after this call
 
     def start_call(self, name: str, call_id: str = "") -> None:
@@ -73,6 +75,8 @@ class ParseContext:
         if found is None:
             self.writer.add_text(skipped)
             self.report_unclosed(closers[0])
+        else:
+            self.spans.extend_call()
 
     def report_unclosed(self, label: str) -> None:
         self.writer.add_diagnostic("unclosed", self.reader.position, f"{label} is missing")
