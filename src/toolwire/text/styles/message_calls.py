@@ -44,6 +44,7 @@ class MessageCalls(StyleBase, frozen=True):
         if opener.endswith(_CALL):
             yield from self._read_call(turn)
         elif opener == _TEXT_CALL and header.strip():
+            turn.spans.mark_word(header, opener)
             yield from self._read_text_call(turn, header.strip())
         elif opener == _TEXT_CALL:
             reader.taken = None
@@ -63,7 +64,9 @@ class MessageCalls(StyleBase, frozen=True):
         reader, writer = turn.reader, turn.writer
         turn.start_call(name)
         pieces: list[str] = []
+        turn.spans.begin_arguments()
         end = yield from reader.read_until(terminals(_END), pieces.append)
+        turn.spans.end_arguments(len(end or ""))
         text = "".join(pieces)
         writer.begin_argument("text")
         writer.add_json(dumps(text))

@@ -49,18 +49,22 @@ class NestedCalls(StyleBase, frozen=True):
     def _read_call(self, turn: ParseContext) -> Parsing[None]:
         """Read one call. Malformed arguments make it invalid, and the text up to its closing tag is skipped."""
         reader, writer = turn.reader, turn.writer
+        turn.spans.begin_call(len(f'{self.mark}<{self.call} name="'))
         name, end = yield from reader.read_word(terminals('">', "<", "\n"))
         if end is None:
             raise Truncated("the text ends inside a call's name")
         if end != '">' or not name:
             raise Malformed(f"{name!r} is not a tool name")
+        turn.spans.mark_word(name, end)
         turn.start_call(name)
         schema = turn.offered.schema(name)
         try:
             while (key := (yield from self._read_tag(turn))) != f"/{self.call}":
                 if key.startswith("/"):
                     raise Malformed(f"<{key}> closes nothing")
+                turn.spans.begin_arguments(len(f"{self.mark}<{key}>"))
                 yield from self._read_argument(turn, key, schema)
+                turn.spans.end_arguments()
         except Truncated:
             writer.end_object("truncated", reader.position)
             raise

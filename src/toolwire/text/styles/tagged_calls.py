@@ -104,6 +104,7 @@ class TaggedCalls(StyleBase, frozen=True):
     def _read_call(self, turn: ParseContext, *, in_section: bool) -> Parsing[None]:
         """Read the name and the arguments of one call; raise Malformed if the tag is only mentioned in text."""
         reader = turn.reader
+        turn.spans.begin_call(len(self.call_open))
         if not self.attribute:
             yield from reader.read_spaces()
             if self.json_body and (yield from reader.peek()) == "{":
@@ -116,6 +117,7 @@ class TaggedCalls(StyleBase, frozen=True):
             said = head[: tags.partial_start(head)].strip()
             prose = not self.attribute and bool(_NO_NAME(said))
             raise (Malformed if prose else Truncated)("the text ends inside a call's name")
+        self._mark_name(turn, head, end)
         if end != self.head_end:
             reader.unread(end)
         name = _parse_attributes(head).get(self.attribute, "") if self.attribute else head.replace("\\n", "").strip()
@@ -131,6 +133,15 @@ class TaggedCalls(StyleBase, frozen=True):
             yield from _Arguments(self, turn, name, in_section=in_section).read()
         if turn.writer.in_call:
             turn.writer.end_object("complete", reader.position)
+
+    def _mark_name(self, turn: ParseContext, head: str, end: str) -> None:
+        """Mark the name in the head of a call, or the value of its attribute."""
+        value = next((one for one in _ATTRIBUTE.finditer(head) if one[1] == self.attribute), None)
+        if value is None:
+            turn.spans.mark_word(head, end)
+        else:
+            start = turn.reader.position - len(end) - len(head)
+            turn.spans.mark_name(start + value.start(2) + 1, start + value.end(2) - 1)
 
     def _is_call(self, turn: ParseContext, *, in_section: bool) -> Parsing[bool]:
         """Return whether the text after the name belongs to a call; a sentence that mentions the tag does not."""
@@ -225,7 +236,9 @@ class _Arguments:
             if found is None:
                 yield from self._read_unexpected()
                 return
+            self.turn.spans.begin_arguments(len(found))
             yield from self._read_argument()
+            self.turn.spans.end_arguments()
 
     def _read_argument(self) -> Parsing[None]:
         """Read one argument after `key_open`. One without a value is reported and skipped."""
@@ -355,6 +368,7 @@ class _Arguments:
     def _read_json(self) -> Parsing[None]:
         """Read one JSON object as all arguments of the call, and the closer after it."""
         reader, writer = self.turn.reader, self.turn.writer
+        self.turn.spans.begin_arguments()
         try:
             yield from read_json_value(reader, writer.add_json_arguments)
         except Truncated:
