@@ -127,13 +127,11 @@ class RepairAttempt:
         return None
 
 
-def truncated_error(where: str, position: int) -> BrokenJSON:
-    return BrokenJSON(
-        f"truncated: the text ends {where} (character {position})",
-        reason="truncated",
-        position=position,
-        hint="write the whole call again, shorter if there is a limit",
-    )
+def truncated_error(
+    where: str, position: int, hint: str = "write the whole call again, shorter if there is a limit"
+) -> BrokenJSON:
+    message = f"truncated: the text ends {where} (character {position})"
+    return BrokenJSON(message, reason="truncated", position=position, hint=hint)
 
 
 def ambiguous_error(what: str, position: int, hint: str) -> BrokenJSON:
