@@ -1,8 +1,8 @@
 """Parsers for vLLM: one machine for reasoning and calls, and its two halves for vLLM's registries.
 
 vLLM (0.28 or later) combines a tool parser and a reasoning parser with the same `_parser_engine_cls` into that class, so
-`ToolwireParser` reads the whole turn. Otherwise its `DelegatingParser` runs one half after the other: the reasoning ends
-at its tag, and the tool parser reads the rest.
+`ToolwireParser` reads the whole turn. Otherwise its `DelegatingParser` runs one half after the other: the reasoning parser
+passes the text after the reasoning on, and the tool parser reads it.
 
 If the tool choice is forced, `ToolParser.adjust_request` of vLLM constrains the content to JSON: an array of calls, or the
 arguments of the named tool. That JSON is parsed here, too, because vLLM's own parsing of it needs the whole text in every
@@ -23,6 +23,7 @@ from ..ir.errors import MissingExtra
 from ..ir.tools import Tool
 from ..text.engine.format import Format
 from .model_format import answer_begins_inside, format_of_model, has_separate_reasoning, with_json_calls, without_calls
+from .reasoning_splitter import ReasoningSplitter
 from .reasoning_tokens import ReasoningTokens, template_opens_reasoning
 from .turn_reader import CallPiece, NamedCallReader, TurnDelta, TurnReader
 
@@ -46,15 +47,6 @@ except ImportError as error:
     ) from error
 
 __all__ = ["ToolwireParser", "ToolwireReasoningParser", "ToolwireToolParser", "parser_classes"]
-
-
-class _RequestWithoutCalls:
-    """A request without calls."""
-
-    tool_choice = "none"
-
-
-_WITHOUT_CALLS = _RequestWithoutCalls()
 
 
 class _ServedModel:
@@ -256,8 +248,7 @@ class ToolwireReasoningParser(ReasoningParser):  # type: ignore[misc]
         super().__init__(tokenizer, *args, **kwargs)
         self._model = _ServedModel(self.format_name, tokenizer, kwargs)
         self._opened: bool | None = None
-        self._turn: TurnReader | None = None
-        self._has_ended = False
+        self._splitter: ReasoningSplitter | None = None
         self._reasoning_tokens = 0
 
     @property
@@ -288,9 +279,10 @@ class ToolwireReasoningParser(ReasoningParser):  # type: ignore[misc]
         return self._reasoning_tokens
 
     def extract_reasoning(self, model_output: str, request: Any) -> tuple[str | None, str | None]:
-        whole = self._start(opened=self._model.opens_before(model_output)).read(model_output)
-        self._reasoning_tokens = self._model.tokens.count(whole.reasoning)
-        return whole.reasoning or None, whole.content or None
+        splitter = ReasoningSplitter(self._model.form, opened=self._model.opens_before(model_output))
+        (first, rest), (last, end) = splitter.feed(model_output), splitter.close()
+        self._reasoning_tokens = self._model.tokens.count(first + last)
+        return first + last or None, rest + end or None
 
     def extract_reasoning_streaming(
         self,
@@ -301,31 +293,21 @@ class ToolwireReasoningParser(ReasoningParser):  # type: ignore[misc]
         current_token_ids: Sequence[int],
         delta_token_ids: Sequence[int],
     ) -> Any:
-        if self._turn is None:
+        if self._splitter is None:
             opened = self._model.template_opens if self._opened is None else self._opened
-            self._turn = self._start(opened=bool(opened))
-        return self._note(self._turn.feed(delta_text), delta_token_ids)
+            self._splitter = ReasoningSplitter(self._model.form, opened=bool(opened))
+            self._reasoning_tokens = 0
+        reasoning, rest = self._splitter.feed(delta_text)
+        if reasoning:
+            self._reasoning_tokens += len(delta_token_ids)
+        return _message(TurnDelta(reasoning, rest))
 
     def has_engine_confirmed_reasoning_end(self) -> bool:
-        return self._has_ended
+        return self._splitter is not None and self._splitter.ended
 
     def finish_streaming(self) -> Any:
         """Return the held text."""
-        turn, self._turn = self._turn, None
-        return None if turn is None else self._note(turn.close(), ())
-
-    def _start(self, *, opened: bool) -> TurnReader:
-        self._has_ended = False
-        self._reasoning_tokens = 0
-        return self._model.turn(_WITHOUT_CALLS, (), opened=opened)
-
-    def _note(self, delta: TurnDelta, ids: Sequence[int]) -> Any:
-        """Record the end of the reasoning. Content is only emitted after it."""
-        if delta.content:
-            self._has_ended = True
-        if delta.reasoning:
-            self._reasoning_tokens += len(ids)
-        return _message(delta)
+        return None if self._splitter is None else _message(TurnDelta(*self._splitter.close()))
 
 
 def parser_classes(format_name: str) -> tuple[type[ReasoningParser], type[ToolParser]]:
