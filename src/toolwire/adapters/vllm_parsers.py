@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import secrets
 import string
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
+
+from msgspec.structs import replace
 
 from ..ir.errors import MissingExtra
 from ..ir.tools import Tool
@@ -76,8 +78,7 @@ class _ServedModel:
             if choice != "required":
                 return NamedCallReader(_name(choice), without_calls(form), new_id=self._new_id, opened=opened)
             form = with_json_calls(form)
-        offered = [_tool(tool) for tool in tools]
-        return TurnReader(form, offered, new_id=self._new_id, opened=opened, tagged_content=tagged_content)
+        return TurnReader(form, _offered(tools), new_id=self._new_id, opened=opened, tagged_content=tagged_content)
 
     def is_constrained(self, choice: object) -> bool:
         """Return whether the content of the answer is constrained to JSON."""
@@ -88,12 +89,13 @@ class _ServedModel:
         inside = answer_begins_inside(self.form, answer)
         return bool(self.template_opens if inside is None else inside)
 
-    def stopped_itself(self, ids: Sequence[int]) -> bool:
-        """Return whether the model ended the turn: with a special token, or it is unknown, without ids."""
-        if not ids:
-            return True
-        special = getattr(self.tokenizer, "all_special_ids", ())
-        return ids[-1] in special or ids[-1] == getattr(self.tokenizer, "eos_token_id", None)
+    def is_finished(self, request: Any, count: int, last: int | None) -> bool:
+        """Return whether the model ended its answer of `count` tokens, and did not reach the limit of the request."""
+        fields = vars(request)  # because reading `max_tokens` as an attribute warns that it is deprecated
+        limits = (fields.get(name) for name in ("max_completion_tokens", "max_tokens", "max_output_tokens"))
+        limit = next(filter(None, limits), None)
+        is_end = last in getattr(self.tokenizer, "all_special_ids", ())  # the last token may be allowed and the end
+        return is_end or limit is None or count < limit
 
     def _new_id(self, name: str) -> str:
         if self.form.name.startswith("mistral"):  # its templates accept only nine letters and digits
@@ -113,10 +115,13 @@ class ToolwireParser(ParserEngine):  # type: ignore[misc]
         self._model = _ServedModel(self.format_name, tokenizer, kwargs)
         self._settings = kwargs
         self._turn: TurnReader | None = None
+        self._tokens = 0
         self._reasoning_tokens = 0
 
     def adjust_request(self, request: Any) -> Any:
-        return self.tool_parser_cls(self.model_tokenizer, self._tools, **self._settings).adjust_request(request)
+        request = self.tool_parser_cls(self.model_tokenizer, self._tools, **self._settings).adjust_request(request)
+        request.skip_special_tokens = False
+        return request
 
     def parse(
         self,
@@ -127,7 +132,9 @@ class ToolwireParser(ParserEngine):  # type: ignore[misc]
     ) -> tuple[str | None, str | None, list[Any] | None]:
         """Return reasoning, content and calls of a complete turn."""
         turn = self._model.turn(request, request.tools or (), opened=self._model.opens_before(model_output))
-        whole = turn.read(model_output, finished=self._model.stopped_itself(model_output_token_ids))
+        ids = model_output_token_ids
+        finished = self._model.is_finished(request, len(ids), ids[-1] if ids else None)
+        whole = turn.read(model_output, finished=finished)
         self._reasoning_tokens = self._model.tokens.count(whole.reasoning)
         calls = [FunctionCall(id=piece.id, name=piece.name, arguments=piece.arguments) for piece in whole.calls]
         return whole.reasoning or None, whole.content or None, calls or None
@@ -147,8 +154,11 @@ class ToolwireParser(ParserEngine):  # type: ignore[misc]
         delta = self._turn.feed(delta_text)
         if delta.reasoning:
             self._reasoning_tokens += len(delta_token_ids)
+        self._tokens += len(delta_token_ids)
         if finished:
-            delta = _add(delta, self._turn.close(finished=self._model.stopped_itself(delta_token_ids)))
+            last = delta_token_ids[-1] if delta_token_ids else None
+            finished = self._model.is_finished(request, self._tokens, last)
+            delta = _add(delta, self._turn.close(finished=finished))
         return _message(delta, with_reasoning=request.include_reasoning)
 
     def is_reasoning_end(self, input_ids: Sequence[int]) -> bool:
@@ -180,12 +190,12 @@ class ToolwireToolParser(ToolParser):  # type: ignore[misc]
         super().__init__(tokenizer, tools)
         self._model = _ServedModel(self.format_name, tokenizer, kwargs)
         self._turn: TurnReader | None = None
-        self._last_ids: Sequence[int] = ()
 
     def adjust_request(self, request: Any) -> Any:
         if self._model.is_constrained(request.tool_choice):
             request = super().adjust_request(request)
-        request.skip_special_tokens = False
+        if request.tools and request.tool_choice != "none":
+            request.skip_special_tokens = False
         return request
 
     def extract_tool_calls(self, model_output: str, request: Any) -> Any:
@@ -208,21 +218,18 @@ class ToolwireToolParser(ToolParser):  # type: ignore[misc]
     ) -> Any:
         if self._turn is None:
             self._turn = self._start(request)
-        self._last_ids = delta_token_ids
         return self._note(self._turn.feed(delta_text))
 
     def finish_streaming(self) -> Any:
         """Return the held text. The next text begins a new turn."""
         turn, self._turn = self._turn, None
-        if turn is None:
-            return None
-        return self._note(turn.close(finished=self._model.stopped_itself(self._last_ids)))
+        return None if turn is None else self._note(turn.close())
 
     def _start(self, request: Any) -> TurnReader:
         self.prev_tool_call_arr.clear()
         self.streamed_args_for_tool.clear()
         self.current_tool_id = -1
-        tools = self.tools or getattr(request, "tools", None) or ()
+        tools = getattr(request, "tools", None) or self.tools
         return self._model.turn(request, tools, opened=False, tagged_content=True)
 
     def _note(self, delta: TurnDelta) -> Any:
@@ -323,10 +330,19 @@ def parser_classes(format_name: str) -> tuple[type[ReasoningParser], type[ToolPa
     return reasoning, tool
 
 
-def _tool(tool: Any) -> Tool:
-    """Convert a tool of the Chat Completions API or of the Responses API."""
-    function = getattr(tool, "function", tool)
-    return Tool(function.name, function.description or "", function.parameters or {})
+def _offered(tools: Iterable[Any]) -> Iterator[Tool]:
+    """Convert tools of the Chat Completions API or the Responses API. Tools without parameters run in the server."""
+    for tool in tools:
+        function = getattr(tool, "function", tool)
+        if hasattr(function, "parameters"):
+            yield _tool(function.name, function)
+        for member in getattr(tool, "tools", None) or ():
+            if hasattr(member, "parameters"):  # vLLM shows the model the name of a namespace before that of its tool
+                yield _tool(f"{tool.name}__{member.name}", member)
+
+
+def _tool(name: str, function: Any) -> Tool:
+    return Tool(name, function.description or "", function.parameters or {})
 
 
 def _name(choice: Any) -> str:
@@ -335,8 +351,12 @@ def _name(choice: Any) -> str:
 
 
 def _add(first: TurnDelta, second: TurnDelta) -> TurnDelta:
-    """Concatenate two deltas. vLLM keeps several pieces of one call in order."""
-    return TurnDelta(first.reasoning + second.reasoning, first.content + second.content, first.calls + second.calls)
+    """Concatenate two deltas, with at most one piece per call."""
+    calls = {piece.index: piece for piece in first.calls}
+    for piece in second.calls:
+        known = calls.get(piece.index)
+        calls[piece.index] = piece if known is None else replace(known, arguments=known.arguments + piece.arguments)
+    return TurnDelta(first.reasoning + second.reasoning, first.content + second.content, tuple(calls.values()))
 
 
 def _message(delta: TurnDelta, *, with_reasoning: bool = True) -> Any:

@@ -6,6 +6,7 @@ import runpy
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -27,28 +28,30 @@ def as_body(tool):
     return {"type": "function", "function": function}
 
 
-def make(name="hermes", tools=TOOLS, tool_choice=None, end="", **options):
+def make(name="hermes", tools=TOOLS, tool_choice=None, end="", limit=None):
     """Return a parser of whole turns and its request."""
     request = vllm_request(tools, tool_choice)
+    request.max_completion_tokens = limit
     engine = parser_classes(name)[1]._parser_engine_cls
     tokenizer = CharacterTokenizer(chat_template_end=end)
-    return engine(tokenizer, request.tools, chat_template_kwargs={}, model_config=None, **options), request
+    return engine(tokenizer, request.tools, chat_template_kwargs={}, model_config=None), request
 
 
-def parse(text, *, ids=(), **options):
+def parse(text, **options):
     parser, request = make(**options)
+    ids = parser.model_tokenizer.encode(text) + ([] if options.get("limit") else END)
     reasoning, content, calls = parser.parse(text, request, True, ids)
     return reasoning, content, [(call.name, call.arguments) for call in calls or ()]
 
 
-def stream(pieces, *, ids=None, **options):
+def stream(pieces, **options):
     """Run the loop of vLLM's server; return the answer and the deltas."""
     parser, request = make(**options)
     prompt = parser.model_tokenizer.prompt()
     deltas = []
     for number, piece in enumerate(pieces):
         last = number == len(pieces) - 1
-        new = parser.model_tokenizer.encode(piece) + (list(ids or ()) if last else [])
+        new = parser.model_tokenizer.encode(piece) + (END if last and not options.get("limit") else [])
         message = parser.parse_delta(piece, new, request, prompt, finished=last)
         if message is not None:
             deltas.append(message.model_dump(exclude_unset=True))
@@ -85,11 +88,11 @@ def test_streamed_answer_is_the_complete_answer(name):
         if len(vector.text) < 2:
             continue
         tools = [as_body(tool) for tool in vector.tools] or TOOLS
-        ids = END if vector.finished else [500]
-        whole = parse(vector.text, ids=ids, name=name, tools=tools)
+        options = {"name": name, "tools": tools, "limit": None if vector.finished else len(vector.text)}
+        whole = parse(vector.text, **options)
         assert whole[2] == [(call.name, args) for call, (_, args) in zip(vector.calls, whole[2], strict=True)]
         for pieces in chunkings(vector.text):
-            assert stream(pieces, ids=ids, name=name, tools=tools)[0] == whole, (vector.name, pieces)
+            assert stream(pieces, **options)[0] == whole, (vector.name, pieces)
 
 
 def test_deltas_have_only_the_fields_that_are_new():
@@ -129,11 +132,11 @@ def test_call_inside_open_reasoning_ends_it():
 
 def test_call_that_is_cut_by_the_length_is_not_complete():
     text = "<tool_call><function=f><parameter=a>1</parameter></function>"
-    assert parse(text, name="qwen3_xml", ids=END)[2] == [("f", '{"a":1}')]
-    for name, arguments in (parse(text, name="qwen3_xml", ids=[500])[2], stream([text], name="qwen3_xml")[0][2])[0]:
-        assert name == "f"
-        with pytest.raises(json.JSONDecodeError):
-            json.loads(arguments)
+    assert parse(text, name="qwen3_xml")[2] == stream([text], name="qwen3_xml")[0][2] == [("f", '{"a":1}')]
+    cut = parse(text, name="qwen3_xml", limit=len(text))[2]
+    assert stream([text], name="qwen3_xml", limit=len(text))[0][2] == cut
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(cut[0][1])
 
 
 @pytest.mark.parametrize("tools", [TOOLS, []])
@@ -167,6 +170,22 @@ def test_forced_tool_choice_of_channels_is_not_constrained():
     assert parser.adjust_request(request).structured_outputs is None
     text = '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"a": 1}<|call|>'
     assert parse(text, name="harmony", tool_choice="required")[2] == [("f", '{"a": 1}')]
+
+
+def test_schema_of_a_tool_in_a_namespace_is_used():
+    parser, request = make("glm47")
+    member = SimpleNamespace(name="f", description=None, parameters={"properties": {"a": {"type": "integer"}}})
+    request.tools = [SimpleNamespace(type="web_search"), SimpleNamespace(type="namespace", name="n", tools=[member])]
+    text = "<tool_call>n__f<arg_key>a</arg_key><arg_value>1</arg_value></tool_call>"
+    assert [(call.name, call.arguments) for call in parser.parse(text, request, True, END)[2]] == [("n__f", '{"a":1}')]
+
+
+def test_last_delta_has_one_piece_per_call():
+    text = '<tool_call>{"name": "f"}</tool_call>'
+    _, deltas = stream([text])
+    assert [piece["index"] for piece in deltas[-1]["tool_calls"]] == [0]
+    _, deltas = stream(["<tool_call>f<arg_key>a</arg_key><arg_value>1</arg_value></tool_call>"], name="glm47")
+    assert [piece["function"]["arguments"] for piece in deltas[-1]["tool_calls"]] == ['{"a":1}']
 
 
 def test_hidden_reasoning_is_not_sent():
