@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         translate_tools,
     )
     from .bridge.emulation import emulate
+    from .bridge.emulation_settings import EmulationSettings
     from .bridge.preparation import prepare
     from .bridge.shortcuts import calls, list_tools, results
     from .bridge.stream_translation import translate_stream
@@ -56,6 +57,7 @@ else:
             "bridge.shortcuts": ("calls", "list_tools", "results"),
             "bridge.preparation": ("prepare",),
             "bridge.emulation": ("emulate",),
+            "bridge.emulation_settings": ("EmulationSettings",),
             "ir.tools": ("Tool", "ToolChoice"),
             "ir.parts": ("Media", "Reasoning", "Text", "ToolCall", "ToolResult"),
             "ir.request": ("Message", "Request"),
@@ -98,6 +100,7 @@ else:
 
 __all__ = [
     "Agent",
+    "EmulationSettings",
     "EncodeError",
     "Loss",
     "LossError",

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import toolwire.text
-from toolwire.ir import Tool, ToolCall
+from toolwire.ir import ResponseEnd, Stop, Tool, ToolCall, fold
 from toolwire.testing import TextVector, same
 from toolwire.testing.text_suite import read_pieces
 from toolwire.text.engine.markers import FORMAT_MARKERS
@@ -28,6 +28,7 @@ def tokens(name):
     form = toolwire.text.get(name)
     call = form.calls.write([ToolCall("abcdefghi", "get_weather", SAMPLE)])
     literals = {*form.calls.openers(OfferedTools(TOOLS)), *form.noise, *form.halts, *itertools.chain(*form.reasoning)}
+    literals |= {*form.ends_reasoning, call}
     literals |= set(re.findall(r"<[^<>]*>|<｜[^｜]*｜>|\w+|\s+|[^\w\s]", call))
     return sorted({*literals, *(word[: len(word) // 2] for word in literals), "text", "\n", '"', "\\", "<|x|>"} - {""})
 
@@ -111,11 +112,14 @@ def test_events_do_not_depend_on_how_the_text_is_split(name, data):
     text = "".join(data.draw(st.lists(st.sampled_from(tokens(name)), max_size=14)))
     places = data.draw(st.lists(st.integers(0, len(text)), max_size=6))
     edges = [0, *sorted(places), len(text)]
-    vector = TextVector("", "", text, tools=tuple(TOOLS))
+    vector = TextVector("", "", text, tools=tuple(TOOLS), thinking=data.draw(st.booleans()))
     form = toolwire.text.get(name)
     first = read_pieces(form, vector, [text])
     assert read_pieces(form, vector, [text[start:end] for start, end in itertools.pairwise(edges)]) == first
     assert read_pieces(form, vector, list(text)) == first
+    parser = form.parser(TOOLS)
+    events = [*parser.feed(text), *parser.close(), ResponseEnd((Stop("stop"),))]
+    assert form.parse(text, TOOLS).parts == form.parse_pieces(text, TOOLS).parts == fold(events).parts
 
 
 @pytest.mark.one_in(5)

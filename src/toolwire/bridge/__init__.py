@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         translate_tools,
     )
     from .emulation import Emulation, emulate
+    from .emulation_settings import EmulationSettings
     from .exchange import Exchange
     from .preparation import Prepared, prepare
     from .shortcuts import calls, list_tools, results
@@ -37,6 +38,7 @@ else:
             "translation": ("Translation",),
             "stream_translation": ("StreamTranslation", "translate_stream"),
             "emulation": ("Emulation", "emulate"),
+            "emulation_settings": ("EmulationSettings",),
             "detection": ("Detected", "detect"),
             "shortcuts": ("calls", "list_tools", "results"),
             "exchange": ("Exchange",),
@@ -47,6 +49,7 @@ else:
 __all__ = [
     "Detected",
     "Emulation",
+    "EmulationSettings",
     "Exchange",
     "Prepared",
     "StreamTranslation",

@@ -41,8 +41,21 @@ class AnswerReader:
         max_calls: int | None = None,
         freeform: frozenset[str] = frozenset(),
         losses: Losses | None = None,
+        answer_start: str = "",
+        reasoning: bool | None = None,
+        stops_after_calls: bool = False,
     ) -> None:
+        """Create the reader of one answer.
+
+        `answer_start` is the beginning of the answer that the prompt already contains. `reasoning`: the answer begins
+        inside reasoning; None: as the format does. `stops_after_calls` sets `should_stop` when the calls that the
+        request allows are complete.
+        """
         self.losses = Losses() if losses is None else losses
+        self._answer_start = answer_start
+        self._reasoning = reasoning
+        self._stops_after_calls = stops_after_calls
+        self._ended_calls: dict[int, int] = {}  # number of complete calls by choice
         self._form = form
         self._tools = tuple(tools)
         self._first_call = first_call
@@ -61,7 +74,12 @@ class AnswerReader:
     @property
     def should_stop(self) -> bool:
         """True if later events are irrelevant: abort the generation, then call `close`."""
-        return bool(self._parsers) and all(parser.should_stop for parser in self._parsers.values())
+        return bool(self._parsers) and all(
+            parser.should_stop or self._has_all_calls(choice) for choice, parser in self._parsers.items()
+        )
+
+    def _has_all_calls(self, choice: int) -> bool:
+        return self._stops_after_calls and bool(self._max_calls) and self._ended_calls.get(choice, 0) == self._max_calls
 
     @property
     def diagnostics(self) -> list[Diagnostic]:
@@ -71,7 +89,7 @@ class AnswerReader:
         """Return the events for `event`, with the calls in its text."""
         if isinstance(event, TextStart) and not event.refusal:
             self._choice_of[event.key] = event.choice
-            return []
+            return self._begin(event.choice)
         if isinstance(event, TextDelta) and event.key in self._choice_of:
             choice = self._choice_of[event.key]
             return self._convert_events(choice, self._parser_for(choice).feed(event.text))
@@ -91,7 +109,7 @@ class AnswerReader:
     def _finish(self, end: ResponseEnd) -> list[Event]:
         self._ended = True
         stops = dict(enumerate(end.stops))
-        events = self._close_all(stops)
+        events = [*self._begin(0), *self._close_all(stops)]
         adjusted = tuple(self._adjust_stop(choice, stop) for choice, stop in stops.items())
         return [*events, replace(end, stops=adjusted)]
 
@@ -118,10 +136,17 @@ class AnswerReader:
             else stop
         )
 
+    def _begin(self, choice: int) -> list[Event]:
+        """Parse the beginning of the answer that is in the prompt, once, also if no text follows it."""
+        if not self._answer_start or choice in self._parsers:
+            return []
+        return self._convert_events(choice, self._parser_for(choice).feed(self._answer_start))
+
     def _parser_for(self, choice: int) -> Parser:
         found = self._parsers.get(choice)
         if found is None:
-            found = self._parsers[choice] = self._form.parser(self._tools, first_call=self._first_call)
+            found = self._form.parser(self._tools, first_call=self._first_call, reasoning=self._reasoning)
+            self._parsers[choice] = found
         return found
 
     def _key_for(self, source: int, key: int) -> int:
@@ -144,8 +169,10 @@ class AnswerReader:
                     self._calls[choice] = number + 1
             if key in self._dropped_keys:
                 continue
-            if isinstance(event, CallEnd) and event.state == "truncated":
-                self._truncated_choices.add(choice)
+            if isinstance(event, CallEnd):
+                self._ended_calls[choice] = self._ended_calls.get(choice, 0) + 1
+                if event.state == "truncated":
+                    self._truncated_choices.add(choice)
             rekeyed: Event = replace(event, key=key)
             if hasattr(rekeyed, "choice") and choice:
                 rekeyed = replace(rekeyed, choice=choice)

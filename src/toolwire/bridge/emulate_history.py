@@ -15,7 +15,7 @@ from ..text.engine.format import Format
 from .history import normalise
 from .locations import message_index
 
-__all__ = ["FREEFORM", "render_history"]
+__all__ = ["FREEFORM", "render_history", "render_results", "write_calls"]
 
 FREEFORM: Object = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
 
@@ -35,7 +35,7 @@ def render_history(messages: tuple[Message, ...], form: Format, tools: Sequence[
         parts = (
             _render_assistant(message, calls, form, tools, losses, index)
             if calls
-            else _render_results(message, form, names, losses, index)
+            else render_results(message, form, names, losses, index)
         )
         rendered.append(replace(message, parts=parts))
     return rendered
@@ -47,6 +47,13 @@ def _render_assistant(
     """Combine the text of the message and its calls into one text part."""
     other_parts = tuple(part for part in message.parts if not isinstance(part, (ToolCall, Text)))
     text = "".join(part.text for part in message.parts if isinstance(part, Text))
+    written = write_calls(calls, form, tools, losses, index)
+    separator = "\n" if text and not text.endswith("\n") else ""
+    return (*other_parts, Text(f"{text}{separator}{written}"))
+
+
+def write_calls(calls: Sequence[ToolCall], form: Format, tools: Sequence[Tool], losses: Losses, index: int) -> str:
+    """Write the calls of message number `index` as the model would write them."""
     if form.one_call and len(calls) > 1:
         losses.add(
             join("messages", index), "parallel calls", "rewritten", "the format allows one call per turn", "info"
@@ -54,8 +61,7 @@ def _render_assistant(
     written = form.render_calls([_as_function(call) for call in calls], tools)
     for loss in written.losses:
         losses.add(join("messages", index) + loss.path, loss.concept, loss.action, loss.detail, "warning")
-    separator = "\n" if text and not text.endswith("\n") else ""
-    return (*other_parts, Text(f"{text}{separator}{written.text}"))
+    return written.text
 
 
 def _as_function(call: ToolCall) -> ToolCall:
@@ -64,7 +70,7 @@ def _as_function(call: ToolCall) -> ToolCall:
     return call
 
 
-def _render_results(
+def render_results(
     message: Message, form: Format, names: dict[str, str], losses: Losses, index: int
 ) -> tuple[Part, ...]:
     """Replace each result by text in the format. Its media follow it, because text cannot hold them."""

@@ -6,7 +6,8 @@
     again = emulation.retry(response)                             # once, if the answer could not be read
 
 For a stream, feed the events to `emulation.make_restorer()`. `emulate` is a pure function of the request, like
-`prepare`.
+`prepare`. With `EmulationSettings("hermes", via="completions")`, the request is one raw prompt, in which a required call
+is already begun; see `toolwire.bridge.emulation_settings`.
 """
 
 from __future__ import annotations
@@ -21,15 +22,18 @@ from ..ir.folding import fold, unfold
 from ..ir.losses import Losses
 from ..ir.parts import Part, Text, ToolCall, ToolResult
 from ..ir.pointer import Object, join
-from ..ir.request import Message, OutputFormat, Request
+from ..ir.request import Message, OutputFormat, Params, Request
 from ..ir.response import Response
 from ..ir.tools import Tool
-from ..text import get
+from ..text.engine.chat_template import PromptTurn
 from ..text.engine.event_builder import Diagnostic
 from ..text.engine.format import Format
 from ..text.styles.json_calls import JsonCalls
+from .control_tokens import neutralise_request
 from .emulate_answer import AnswerReader
 from .emulate_history import FREEFORM, render_history
+from .emulate_prompt import AnswerStart, choose_answer_start, render_turns
+from .emulation_settings import EmulationSettings, PromptOptions
 
 __all__ = ["Emulation", "emulate"]
 
@@ -40,14 +44,26 @@ _RETRYABLE_CODES = frozenset({"malformed", "invalid_arguments", "truncated", "ot
 class Emulation:
     """A request with tools as text, and the way to restore its answer."""
 
-    def __init__(self, original: Request, form: Format, *, constrain: bool, retried: bool) -> None:
+    def __init__(
+        self,
+        original: Request,
+        form: Format,
+        *,
+        constrain: bool = False,
+        retried: bool = False,
+        prompt: PromptOptions | None = None,
+    ) -> None:
         self.losses = Losses()
+        if prompt is not None:
+            original = neutralise_request(original, form, prompt.template, self.losses)
         self._original = original
         self._form = form
         self._constrain = constrain  # the server can enforce a JSON schema
         self._retried = retried  # this is already the retry; there is no second one
+        self._prompt = prompt  # None: the request is for a chat endpoint
         self._tools = _callable_tools(original, self.losses)
-        self.request = self._text_request()
+        self._answer_start = self._choose_answer_start()
+        self.request = self._text_request() if prompt is None else self._prompt_request(prompt)
 
     def restore(self, response: Response, losses: Losses | None = None) -> Response:
         """Return the answer with the calls parsed out of its text; losses of the answer are added to `losses`."""
@@ -63,6 +79,9 @@ class Emulation:
             max_calls=0 if self._forbids_calls() else 1 if self._original.parallel is False else None,
             freeform=frozenset(tool.name for tool in self._original.tools if tool.kind == "freeform"),
             losses=losses,
+            answer_start=self._answer_start.read,
+            reasoning=None if self._prompt is None else False,
+            stops_after_calls=self._prompt is not None,
         )
 
     def retry(self, response: Response) -> Emulation | None:
@@ -74,12 +93,16 @@ class Emulation:
         problem = self.problem(response)
         if problem is None or self._retried:
             return None
-        text = "".join(part.text for part in response.parts if isinstance(part, Text))
+        text = self._answer_start.read + "".join(part.text for part in response.parts if isinstance(part, Text))
         answer_message = Message("assistant", (Text(text),)) if text.strip() else None
         problem_message = Message("user", (Text(problem),))
         messages = (*self._original.messages, *filter(None, (answer_message,)), problem_message)
         return Emulation(
-            replace(self._original, messages=messages), self._form, constrain=self._constrain, retried=True
+            replace(self._original, messages=messages),
+            self._form,
+            constrain=self._constrain,
+            retried=True,
+            prompt=self._prompt,
         )
 
     def problem(self, response: Response) -> str | None:
@@ -102,24 +125,66 @@ class Emulation:
         """Return the request without tools: they are in the instructions, and the history is text."""
         request, form = self._original, self._form
         messages = render_history(request.messages, form, self._tools, self.losses)
-        params = request.params
-        if form.stops and self._tools and not self._forbids_calls():
-            params = replace(params, stop=tuple(dict.fromkeys((*form.stops, *(params.stop or ())))))
         return replace(
             request,
             messages=_with_instructions(messages, self._instructions()),
             tools=(),
             choice=None,
             parallel=None,
-            params=params,
+            params=self._with_stops(()),
             output=self._output_format(),
         )
 
-    def _instructions(self) -> str:
+    def _choose_answer_start(self) -> AnswerStart:
+        if self._prompt is None:
+            return AnswerStart()
+        required_tools = self._tools if self._requires_call() else ()
+        return choose_answer_start(self._original, self._prompt, self._form, required_tools, self.losses)
+
+    def _prompt_request(self, prompt: PromptOptions) -> Request:
+        """Return a request of one message: the whole conversation as a raw prompt."""
+        request, template = self._original, prompt.template
+        messages = _with_instructions(request.messages, self._instructions(declare=template.declaration is None))
+        turns = render_turns(messages, self._form, self._tools, template, self.losses)
+        if template.declaration is not None and self._declares_tools():
+            first = next((index for index, turn in enumerate(turns) if turn.role != "system"), len(turns))
+            turns.insert(first, PromptTurn("declaration", self._form.render_tools(self._tools)))
+        return replace(
+            request,
+            messages=(Message("user", (Text(template.render(turns, self._answer_start.written)),)),),
+            tools=(),
+            choice=None,
+            parallel=None,
+            params=self._with_stops(template.ends),
+            reasoning=None,
+            output=self._prompt_output(),
+        )
+
+    def _with_stops(self, ends: Sequence[str]) -> Params:
+        """Return the parameters with the stop sequences of the format, of the template and of the request."""
+        params = self._original.params
+        stops = tuple(
+            dict.fromkeys((*(self._form.stops if self._declares_tools() else ()), *ends, *(params.stop or ())))
+        )
+        return replace(params, stop=stops) if stops else params
+
+    def _prompt_output(self) -> OutputFormat | None:
+        """Return the required form of the answer, which a server enforces on the whole text, also on calls."""
+        output = self._original.output
+        if output is None or output.kind == "text" or not self._declares_tools():
+            return output
+        detail = "the server would enforce it on calls, too"
+        self.losses.add("/output", "output format", "dropped", detail)
+        return None
+
+    def _declares_tools(self) -> bool:
+        return bool(self._tools) and not self._forbids_calls()
+
+    def _instructions(self, *, declare: bool = True) -> str:
         """Return the text for the system prompt: the tools, examples, and the tool choice as a sentence."""
-        if self._forbids_calls() or not self._tools:
+        if not self._declares_tools():
             return "Answer in words; do not call a function." if self._forbids_calls() else ""
-        lines = [self._form.render_tools(self._tools)]
+        lines = [self._form.render_tools(self._tools)] if declare else []
         examples = [ToolCall("", tool.name, example) for tool in self._tools for example in tool.examples[:3]]
         if examples:
             written = "\n".join(self._form.render_call(item, self._tools).text for item in examples)
@@ -164,17 +229,17 @@ class Emulation:
         return OutputFormat("json_schema", schema, "tool_call")
 
 
-def emulate(request: Request, form: Format | str, *, constrain: bool = False) -> Emulation:
+def emulate(request: Request, form: Format | str | EmulationSettings, *, constrain: bool = False) -> Emulation:
     """Emulate tool calls in text for `request`; set `constrain` if the server can enforce JSON Schema."""
     if not isinstance(request, Request):
         raise ConfigError(
             f"expected a Request, got {type(request).__name__}",
             hint="decode the document with decode_request of its wire",
         )
-    found = get(form) if isinstance(form, str) else form
+    settings = form if isinstance(form, EmulationSettings) else EmulationSettings(form)
     if request.choice is not None and request.choice.mode == "tool" and not _callable_tools(request, Losses()):
         raise ConfigError(f"the required tool {request.choice.names} is not offered")
-    return Emulation(request, found, constrain=constrain, retried=False)
+    return Emulation(request, settings.form, constrain=constrain, prompt=settings.prompt_options(request.model))
 
 
 def _callable_tools(request: Request, losses: Losses) -> tuple[Tool, ...]:

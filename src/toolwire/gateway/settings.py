@@ -10,16 +10,19 @@ import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from math import inf
+from types import UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Struct
 
+from ..bridge.emulation_settings import EmulationSettings
 from ..ir.errors import ConfigError
 from ..ir.pointer import JSON
 from ..wire.capability_rows import UNKNOWN_MODEL, ModelCapabilities, check_capabilities
 
 __all__ = [
+    "EmulateRow",
     "KeyRow",
     "LimitsRow",
     "LogRow",
@@ -84,6 +87,15 @@ class TargetRow(Row, frozen=True):
     weight: float = 1.0  # the share of requests, relative to other targets
 
 
+class EmulateRow(Row, frozen=True):
+    """The text format of emulated calls, at the chat endpoint or with a raw prompt at the completion endpoint."""
+
+    format: str
+    via: Literal["chat", "completions"] = "chat"
+    template: str | None = None  # a chat template, for completions; default: by the names of the model and the format
+    reasoning: Literal["open", "closed"] | None = None  # for completions: the prompt opens or excludes reasoning
+
+
 class ModelRow(Row, frozen=True):
     """A model for clients: one upstream (`upstream`, `model`) or several (`targets`). `fallbacks` are other models."""
 
@@ -91,12 +103,19 @@ class ModelRow(Row, frozen=True):
     model: str | None = None
     targets: tuple[TargetRow, ...] = ()
     fallbacks: tuple[str, ...] = ()
-    emulate: str | None = None  # a text format, for a model without native tool calls
+    emulate: str | EmulateRow | None = None  # a text format, for a model without usable native tool calls
     tools: bool = True  # whether the model accepts tools
     repair: Literal["strict", "safe", "aggressive"] | None = None
     retrieve: bool = False  # choose among the client's tools, if the gateway has a retriever
     cache: float = 0.0  # seconds that a whole answer is cached for an identical request
     capabilities: ModelCapabilities = UNKNOWN_MODEL  # facts about the model; the built-in ones are the default
+
+    @property
+    def emulation(self) -> EmulationSettings | None:
+        row = self.emulate
+        if row is None or isinstance(row, str):
+            return None if row is None else EmulationSettings(row)
+        return EmulationSettings(row.format, row.via, row.template, row.reasoning)
 
 
 class KeyRow(Row, frozen=True):
@@ -224,6 +243,9 @@ def _refuse_unknown(value: JSON, kind: object, path: str) -> None:
     elif get_origin(kind) is dict and isinstance(value, dict):
         for name, inner in value.items():
             _refuse_unknown(inner, get_args(kind)[1], f"{path}.{name}")
+    elif get_origin(kind) is UnionType:
+        for option in get_args(kind):
+            _refuse_unknown(value, option, path)
     elif get_origin(kind) is tuple and isinstance(value, list):
         for number, inner in enumerate(value):
             _refuse_unknown(inner, get_args(kind)[0], f"{path}[{number}]")
@@ -285,10 +307,7 @@ def _check(settings: Settings) -> None:  # noqa: C901
         check_capabilities(model.capabilities, f"{location}.capabilities")
         for fallback in model.fallbacks:
             _check_known(fallback, settings.models, f"{location}.fallbacks", "model")
-        if model.emulate is not None:
-            from ..text import get
-
-            get(model.emulate)
+        _check_emulation(name, model)
     _check_keys(settings.keys)
     for pattern, row in settings.tools.items():
         if not row.files and row.mcp is None:
@@ -298,6 +317,18 @@ def _check(settings: Settings) -> None:  # noqa: C901
             re.compile(pattern)
         except re.error as error:
             raise ConfigError(f"log.remove: {pattern!r} is not a valid regular expression: {error}") from None
+
+
+def _check_emulation(name: str, model: ModelRow) -> None:
+    """Check the text format and, for the completion endpoint, the chat template of each target."""
+    emulation = model.emulation
+    if emulation is None:
+        return
+    try:
+        for target in model.targets or (TargetRow("", model.model),):
+            emulation.prompt_options(target.model or name)
+    except ConfigError as error:
+        raise ConfigError(f"models.{name}.emulate: {error.message}", hint=error.hint) from None
 
 
 def _check_keys(keys: dict[str, KeyRow]) -> None:

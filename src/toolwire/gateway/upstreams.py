@@ -41,7 +41,7 @@ class ConfiguredUpstream:
         self._capability_rows = capability_rows
         self._key = _read_key(name, row, environment)
         self._key_command = _make_key_command(name, row, environment, on_key)  # shared by all models
-        self._endpoints: dict[str, Endpoint] = {}
+        self._endpoints: dict[tuple[str, tuple[str, ...] | None], Endpoint] = {}
         self.endpoint("any")  # report a wrong row at the start, not at the first request
 
     @property
@@ -57,13 +57,15 @@ class ConfiguredUpstream:
             return self.row.keeps_responses
         return self._vendor.keeps_responses and endpoint.is_own_origin
 
-    def endpoint(self, model: str) -> Endpoint:
-        """Return the endpoint of `model`."""
-        found = self._endpoints.get(model)
+    def endpoint(self, model: str, kept_tokens: tuple[str, ...] | None = None) -> Endpoint:
+        """Return the endpoint of `model`; with `kept_tokens`, its raw completion endpoint, which keeps these tokens."""
+        found = self._endpoints.get((model, kept_tokens))
         if found is None:
             if len(self._endpoints) >= _MAX_CACHED_ENDPOINTS:
                 self._endpoints.clear()
-            found = self._endpoints[model] = self._resolve(model)
+            found = self._resolve(model)
+            found = found if kept_tokens is None else found.at_completions(kept_tokens)
+            self._endpoints[model, kept_tokens] = found
         return found
 
     def _resolve(self, model: str) -> Endpoint:

@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import Self, Unpack
 from urllib.parse import urlsplit
 
+from ..bridge.emulation_settings import EmulationSettings
 from ..ir.errors import ProtocolError, TruncatedStream
 from ..ir.events import Event, ResponseEnd, StreamFault
 from ..ir.folding import unfold
@@ -51,7 +52,8 @@ class ModelClient:
     """A client for one model.
 
     `model` is `provider/model`, or with `base_url` the server's own name for the model. `text` is a format of
-    `toolwire.text`, for a model without native tool calls. `timeout` limits a whole response, retries included; `limit`
+    `toolwire.text`, for a model without native tool calls, or `EmulationSettings`, which can also use the raw completion
+    endpoint of the server. `timeout` limits a whole response, retries included; `limit`
     is its maximum size in bytes. `strict` refuses a request that would lose something; otherwise losses are added to
     the `losses` of each call, or logged to `toolwire.net`. `capabilities` describe a model without built-in rows; their
     known fields replace those of the rows.
@@ -66,7 +68,7 @@ class ModelClient:
         self,
         model: str,
         *,
-        text: Format | str | None = None,
+        text: Format | str | EmulationSettings | None = None,
         timeout: float = 600.0,
         retries: int | RetryPolicy = 2,
         limit: int = LIMIT,
@@ -76,6 +78,8 @@ class ModelClient:
         **options: Unpack[EndpointOptions],
     ) -> None:
         self._endpoint = resolve(model, os.environ, **options)
+        if isinstance(text, EmulationSettings) and text.prompt_options(self._endpoint.model) is not None:
+            self._endpoint = self._endpoint.at_completions(text.kept_tokens)
         self._capabilities = None if capabilities is None else overlay(capabilities, self._endpoint.capabilities)
         self._text = text
         self._timeout = timeout

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from ..ir.errors import ConfigError
 from ..ir.pointer import JSON, Object
 from ..wire.capability_rows import CapabilityRow, ModelCapabilities
+from ..wire.codec import WireCodec
 from ..wire.profiles import match_capabilities
 from ..wire.protocol import Wire
 from ..wire.vendors import COMPATIBLE, ApiKey, Vendor, find, names, surface_codec, vendor_codec
@@ -214,6 +215,24 @@ class Endpoint:
         if version != self.wire.version:
             codec = vendor_codec(self.vendor, f"{self.wire.name}@{version}")
             other.wire, other.headers = surface_codec(codec, self._address.surface), self._headers_of(codec)
+        return other
+
+    def at_completions(self, kept_tokens: Sequence[str]) -> Endpoint:
+        """Return the raw completion endpoint of the same server; ConfigError if it is not known to have one.
+
+        `kept_tokens` are special tokens that the server must not remove from the text.
+        """
+        if not self.vendor.raw_completions or not isinstance(self.wire, WireCodec):
+            hint = (
+                'use provider = "ollama"'
+                if self.vendor.dialect == "ollama"
+                else 'use via = "chat", or set base_url only'
+            )
+            raise ConfigError(f"{self.vendor.name} has no raw completion endpoint", hint=hint)
+        other = copy(self)
+        other.wire = self.wire.at_completions(kept_tokens)
+        other.is_pinned = True
+        other._address = self._address.with_path(other.wire.path(self.model, stream=False))
         return other
 
     def __repr__(self) -> str:

@@ -45,6 +45,17 @@ class EndpointAddress:
         self._paths = paths  # of whole answers and of streams
         self._urls: dict[bool, str] = {}  # cached, by `stream`
 
+    def with_path(self, path: str) -> EndpointAddress:
+        """Return another endpoint of the same server. The base URL may end with the path of this one.
+
+        Its version replaces that of `path`, as in `/openai/v2`.
+        """
+        base = self._base.path.rstrip("/").removesuffix(self._paths[0])
+        first, _, rest = path.removeprefix("/").partition("/")
+        if _is_version_segment(first) and _is_version_segment(base.rpartition("/")[2]):
+            path = f"/{rest}"
+        return EndpointAddress(self._base._replace(path=base), None, (path, path))
+
     @property
     def host(self) -> str:
         return (self._base.hostname or "").lower()

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from msgspec.structs import replace
 
 from ..bridge.emulation import Emulation, emulate
+from ..bridge.emulation_settings import EmulationSettings
 from ..bridge.exchange import Exchange
 from ..bridge.preparation import prepare
 from ..bridge.repair import CallRepairer
@@ -45,7 +46,7 @@ class EndpointRequest:
         endpoint: Endpoint,
         *,
         stream: bool,
-        text: Format | str | None,
+        text: Format | str | EmulationSettings | None,
         losses: Losses,
         emulation: Emulation | None = None,
         client: Capabilities | None = None,

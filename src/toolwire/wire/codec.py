@@ -3,14 +3,18 @@
     CODEC = WireCodec(name="acme", decode_request=decode_request, …)        # a wire package ends with its codec
     replace(CODEC, version="2026-01-01", older=(CODEC,))                    # another version (msgspec.structs.replace)
     replace(CODEC, name="acme", limits=…)                                   # a server that deviates from the wire
+    CODEC.at_completions(("<tool_call>",))                                  # the server's raw completion endpoint
 
 The functions are fields, so a call costs one attribute lookup, and a variant of a codec needs no subclass.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Protocol
+
+from msgspec.structs import replace
 
 from ..ir.errors import ConfigError
 from ..ir.losses import Losses
@@ -23,7 +27,7 @@ from .fields import decode_list
 from .protocol import Capabilities, Encoded, EncodedFault, Kind, Limits, StreamDecoder, StreamEncoder
 from .signatures import Signature
 
-__all__ = ["WireCodec", "fixed_path", "tools_decoder", "tools_encoder"]
+__all__ = ["CompletionEndpoint", "WireCodec", "fixed_path", "tools_decoder", "tools_encoder"]
 
 
 class _PathOf(Protocol):
@@ -36,6 +40,25 @@ class _OpenStreamEncoder(Protocol):
 
 class _EncodeResponse(Protocol):
     def __call__(self, response: Response, request: Request | None = None) -> Encoded: ...
+
+
+class _EncodePrompt(Protocol):
+    def __call__(self, request: Request, kept_tokens: Sequence[str]) -> Encoded:
+        """Encode a request. The server must not remove `kept_tokens`, which are special tokens, from the text."""
+        ...
+
+
+class CompletionEndpoint(Value, frozen=True, kw_only=True):
+    """The raw completion endpoint beside the chat endpoint of a wire: one prompt in, text out.
+
+    It takes a request of one user message, which is the whole prompt, and answers with one text. Errors, usage and stop
+    reasons are those of the wire. A client never uses it, so it has no inverse functions.
+    """
+
+    path: str
+    encode_request: _EncodePrompt
+    decode_response: Callable[[Object], Response]
+    stream_decoder: Callable[[], StreamDecoder]
 
 
 class WireCodec(Value, frozen=True, kw_only=True, eq=False):
@@ -65,6 +88,7 @@ class WireCodec(Value, frozen=True, kw_only=True, eq=False):
     version: str | None = None
     headers: Mapping[str, str] = {}
     older: tuple[WireCodec, ...] = ()  # earlier versions of this wire
+    completions: Callable[[], CompletionEndpoint] | None = None  # None: the wire has no raw completion endpoint
 
     @property
     def versions(self) -> dict[str, WireCodec]:
@@ -74,6 +98,29 @@ class WireCodec(Value, frozen=True, kw_only=True, eq=False):
     def decode_error(self, status: int | None, body: JSON, headers: Mapping[str, str] | None = None) -> Fault:
         """Decode an error response; the signatures of this codec's limits find the limit that was exceeded."""
         return self.read_error(status, body, headers, self.limits.signatures)
+
+    def at_completions(self, kept_tokens: Sequence[str] = ()) -> WireCodec:
+        """Return this wire at its raw completion endpoint; ConfigError if it has none.
+
+        `kept_tokens` are special tokens that the server must not remove from the text. There is no known limit on the
+        number of stop sequences: the limit of OpenAI's chat endpoint is not one of servers that run open models.
+        """
+        if self.completions is None:
+            raise ConfigError(f"the wire {self.name} has no raw completion endpoint", hint='use via = "chat"')
+        endpoint = self.completions()
+        none: frozenset[str] = frozenset()
+        return replace(
+            self,
+            path=fixed_path(endpoint.path),
+            encode_request=partial(endpoint.encode_request, kept_tokens=tuple(kept_tokens)),
+            decode_response=endpoint.decode_response,
+            stream_decoder=endpoint.stream_decoder,
+            limits=replace(self.limits, stops=None),
+            capabilities=replace(
+                self.capabilities, media=none, assistant_media=none, result_media=none, cache=none, json_mention=""
+            ),
+            completions=None,
+        )
 
     def list_tools(self, body: JSON) -> tuple[Tool, ...]:
         """Return the tools of a discovery reply; raise ConfigError if the wire has none."""

@@ -69,6 +69,7 @@ class Vendor(Value, frozen=True):
     variables: dict[str, tuple[str, ...]] = {}  # environment variables of the settings in paths; the first one set
     location: str | None = None  # the default location
     base_urls: dict[str, str] = {}  # by location, if it is not `base_url`
+    raw_completions: bool = False  # has the wire's completion endpoint, and uses a prompt as it is
     domains: tuple[str, ...] = ()  # domains of the vendor; a key from the environment may be sent to hosts in them
 
 
@@ -222,10 +223,11 @@ def _local_vendor(name: str, base_url: str, variable: str, dialect: str | None =
         dialect=dialect,
         cache_marks=False,
         fields=_MAX_TOKENS_FIELD,
+        raw_completions=dialect is None,  # Ollama's /v1/completions puts the prompt into the model's own template
     )
 
 
-COMPATIBLE = Vendor("compatible", "", keyless=True, cache_marks=False, fields=_MAX_TOKENS_FIELD)
+COMPATIBLE = Vendor("compatible", "", keyless=True, cache_marks=False, fields=_MAX_TOKENS_FIELD, raw_completions=True)
 """A server of which only the base URL is known."""
 
 _ROWS = (
@@ -280,7 +282,14 @@ _ROWS = (
     _hosted_vendor("deepinfra", "https://api.deepinfra.com/v1/openai", "DEEPINFRA_API_KEY"),
     _hosted_vendor("nvidia", "https://integrate.api.nvidia.com/v1", "NVIDIA_API_KEY"),
     _hosted_vendor("huggingface", "https://router.huggingface.co/v1", "HF_TOKEN"),
-    Vendor("ollama", "http://localhost:11434", _bearer_key("OLLAMA_API_KEY"), "ollama", keyless=True),
+    Vendor(
+        "ollama",
+        "http://localhost:11434",
+        _bearer_key("OLLAMA_API_KEY"),
+        "ollama",
+        keyless=True,
+        raw_completions=True,
+    ),
     _local_vendor("ollama-chat", "http://localhost:11434/v1", "OLLAMA_API_KEY", dialect="ollama"),
     _local_vendor("vllm", "http://localhost:8000/v1", "VLLM_API_KEY"),
     _local_vendor("tgi", "http://localhost:8080/v1", "HF_TOKEN"),

@@ -8,13 +8,14 @@ unknown fields; only the conversation changes, if a stored turn is restored in i
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from time import time
 from typing import Protocol
 
 from msgspec.structs import replace
 
 from ...bridge.emulation import Emulation
+from ...bridge.emulation_settings import EmulationSettings
 from ...bridge.repair import CallRepair, CallRepairer
 from ...bridge.report_answer import AnswerReporter
 from ...ir.errors import ProtocolError
@@ -75,12 +76,11 @@ class OutboundRequest(Protocol):
         """Accept a whole answer."""
         ...
 
-    async def run_tools(self) -> bool:
-        """Run the gateway's tools that the answer calls, whole or streamed. Return whether the model is asked again."""
-        ...
+    async def run_tools(self) -> Callable[[], OutboundRequest] | None:
+        """Run the gateway's tools that the answer calls, whole or streamed.
 
-    def next_request(self) -> OutboundRequest:
-        """Return the request with the results of the gateway's tools."""
+        Return a function that prepares the request with their results, or None if the answer is final.
+        """
         ...
 
     def encode_answer(self) -> bytes:
@@ -103,7 +103,7 @@ def make_outbound(
 
     `modified` is the request with additions of the gateway, if there are any; `gateway_tools` runs the gateway's tools.
     """
-    endpoint = target.upstream.endpoint(target.model)
+    endpoint = target.endpoint
     if modified is None and client_request.is_rebuilt:
         modified = client_request.request_for(endpoint)
     keeps_body = _keeps_body(client_request, target, endpoint)
@@ -188,11 +188,8 @@ class PassThroughRequest:
             raise UpstreamError(redact_secrets(self.endpoint.known_secrets, self._response.fault))
         self.stats.add_response(self._response)
 
-    async def run_tools(self) -> bool:
-        return False
-
-    def next_request(self) -> OutboundRequest:
-        raise NotImplementedError("requests with gateway tools are translated")
+    async def run_tools(self) -> None:
+        """Run nothing: requests with gateway tools are translated."""
 
     def encode_answer(self) -> bytes:
         return self._data
@@ -234,7 +231,7 @@ class TranslatedRequest:
         `emulation` is set for a retry, which has its prompt already. A later request shares the losses, statistics and
         stream encoder of `previous`, because the client gets one answer. `same_wire_body` is sent as it is.
         """
-        self.endpoint = target.upstream.endpoint(target.model)
+        self.endpoint = target.endpoint
         if self.endpoint.wire.name == client_request.wire.name:
             self.endpoint = self.endpoint.with_version(client_request.wire.version or "")
         self.losses: Losses = Losses() if previous is None else previous.losses
@@ -252,7 +249,7 @@ class TranslatedRequest:
             request,
             self.endpoint,
             stream=client_request.stream,
-            text=_emulated_format(target, request) if emulation is None else None,
+            text=_find_emulation(target, request) if emulation is None else None,
             losses=self.losses,
             emulation=emulation,
             client=client_request.wire.capabilities,
@@ -331,17 +328,14 @@ class TranslatedRequest:
         self._response = response
         self.stats.usage = response.usage if self._gateway_tools is None else self._gateway_tools.total_usage(response)
 
-    async def run_tools(self) -> bool:
-        if self._gateway_tools is None:
-            return False
+    async def run_tools(self) -> Callable[[], OutboundRequest] | None:
+        tools = self._gateway_tools
+        if tools is None:
+            return None
         response = self._response if self._events is None or self._events.response is None else self._events.response
-        return await self._gateway_tools.run(response)
-
-    def next_request(self) -> OutboundRequest:
-        assert self._gateway_tools is not None
-        return TranslatedRequest(
-            self._client_request, self._gateway_tools.request, self._target, self._gateway_tools, previous=self
-        )
+        if not await tools.run(response):
+            return None
+        return lambda: TranslatedRequest(self._client_request, tools.request, self._target, tools, previous=self)
 
     def encode_answer(self) -> bytes:
         response = self._make_client_response()
@@ -380,12 +374,13 @@ class TranslatedRequest:
         )
 
 
-def _emulated_format(target: Target, request: Request) -> str | None:
-    """Return the text format for a model without native tool calls, if the request has tools or earlier calls."""
-    if target.row.emulate is None or request.tools:
-        return target.row.emulate
+def _find_emulation(target: Target, request: Request) -> EmulationSettings | None:
+    """Return how calls are emulated, if the request has tools or earlier calls, or if every request is a raw prompt."""
+    emulation = target.row.emulation
+    if emulation is None or request.tools or emulation.via == "completions":
+        return emulation
     said = (part for message in request.messages for part in message.parts)
-    return target.row.emulate if any(isinstance(part, (ToolCall, ToolResult)) for part in said) else None
+    return emulation if any(isinstance(part, (ToolCall, ToolResult)) for part in said) else None
 
 
 def _parse_or_raw(data: bytes) -> JSON:

@@ -291,7 +291,7 @@ class RequestHandler:
         runner = self._dependencies.runner_for(self._client_request.model) if target.row.tools else None
         if runner is None and not self._turns.found_any and not target.row.retrieve:
             return make_outbound(self._client_request, None, target)
-        endpoint = target.upstream.endpoint(target.model)
+        endpoint = target.endpoint
         client_copy = self._client_request.request_for(endpoint)
         request = self._turns.restore(client_copy, endpoint)
         if target.row.retrieve and self._dependencies.retriever is not None:
@@ -388,8 +388,8 @@ class RequestHandler:
             return None
         # the upstream is idle while our own tools run
         with nullcontext() if self._down is None else self._down.suspend_idle_timeout():
-            is_asked_again = await out.run_tools()
-        return await self._offload.run(len(out.body), out.next_request) if is_asked_again else None
+            prepare = await out.run_tools()
+        return None if prepare is None else await self._offload.run(len(out.body), prepare)
 
     async def _finish_answer(self, target: Target, out: OutboundRequest, *, buffered_size: int | None) -> None:
         """Write the rest of a stream, or a whole answer.

@@ -15,7 +15,8 @@ from random import Random
 
 from msgspec import Struct
 
-from ...ir.errors import ToolwireError
+from ...ir.errors import ConfigError, ToolwireError
+from ...net.endpoint import Endpoint
 from ...wire.capability_rows import ModelCapabilities
 from ...wire.profiles import overlay
 from ..settings import ModelRow, TargetRow
@@ -49,9 +50,17 @@ class Target(Struct, frozen=True):
     row: ModelRow
 
     @property
+    def endpoint(self) -> Endpoint:
+        """The endpoint of the model: for chats, or the raw completion endpoint if the settings choose it."""
+        emulation = self.row.emulation
+        if emulation is None or emulation.via == "chat":
+            return self.upstream.endpoint(self.model)
+        return self.upstream.endpoint(self.model, emulation.kept_tokens)
+
+    @property
     def capabilities(self) -> ModelCapabilities:
         """The model's capabilities: of the settings, of their capabilities file, and of the built-in rows."""
-        return overlay(self.row.capabilities, self.upstream.endpoint(self.model).capabilities)
+        return overlay(self.row.capabilities, self.endpoint.capabilities)
 
     @property
     def label(self) -> str:
@@ -78,6 +87,16 @@ class Router:
         self._random = random or Random()
         self._single_targets: dict[str, Target] = {}  # models with a single target, where there is no choice
         self._cooldown_until: dict[str, float] = {}  # end of the cooldown, by label
+        self._check_completions()
+
+    def _check_completions(self) -> None:
+        """Report an upstream without a raw completion endpoint at the start, not at the first request."""
+        for name, row in self._models.items():
+            if row.emulation is not None and row.emulation.via == "completions":
+                try:
+                    assert all(target.endpoint for target, _ in self._make_targets(name, name))
+                except ConfigError as error:
+                    raise ConfigError(f"models.{name}.emulate: {error.message}", hint=error.hint) from None
 
     @property
     def upstreams(self) -> list[str]:
@@ -163,7 +182,7 @@ def select_capable_targets(plan: list[Target], requested: ClientRequest) -> list
         plan = _select_pinned(plan, requested.turn.pinned, requested.model)
     capable, refused = [], None
     for target in plan:
-        wire = target.upstream.endpoint(target.model).wire.name
+        wire = target.endpoint.wire.name
         error = None if wire == requested.wire.name else requested.find_stored_state_error(wire)
         if error is None:
             capable.append(target)

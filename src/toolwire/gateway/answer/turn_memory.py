@@ -40,9 +40,7 @@ class TurnMemory:
     def _find_keys(self, plan: Sequence[Target]) -> list[str]:
         """List the keys of turns that may be stored. Turns without calls matter only to a target of another wire."""
         client_request = self._client_request
-        crosses_wires = any(
-            target.upstream.endpoint(target.model).wire.name != client_request.wire.name for target in plan
-        )
+        crosses_wires = any(target.endpoint.wire.name != client_request.wire.name for target in plan)
         if crosses_wires or client_request.may_have_calls():
             return find_turn_keys(client_request.request, by_text=crosses_wires)
         return []

@@ -7,7 +7,7 @@ Arguments are JSON objects, images bare base64. (Ollama also serves OpenAI Chat 
 from __future__ import annotations
 
 from ...ir.request import Request
-from ..codec import WireCodec, fixed_path, tools_decoder, tools_encoder
+from ..codec import CompletionEndpoint, WireCodec, fixed_path, tools_decoder, tools_encoder
 from ..protocol import Capabilities, Limits, StreamDecoder, StreamEncoder
 from .content import NAME
 from .fault import decode_error, encode_error
@@ -31,6 +31,12 @@ def _stream_encoder(request: Request | None = None) -> StreamEncoder:
     from .stream_encoder import OllamaStreamEncoder
 
     return OllamaStreamEncoder(request)
+
+
+def _completions() -> CompletionEndpoint:
+    from .generate import COMPLETIONS
+
+    return COMPLETIONS
 
 
 CODEC = WireCodec(
@@ -69,4 +75,5 @@ CODEC = WireCodec(
     decode_tools=tools_decoder(read_tool),
     encode_tools=tools_encoder(write_tool),
     locator=locator,
+    completions=_completions,
 )

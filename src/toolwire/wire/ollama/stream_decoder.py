@@ -69,7 +69,9 @@ class OllamaStreamDecoder(BaseStreamDecoder):
 
     def _frame(self, name: bytes, payload: bytes, events: list[Event]) -> None:
         """Decode one line: the next parts, the counts and, in the last line, the stop reason."""
-        line = self._read_object(payload)
+        self._read_line(self._read_object(payload), events)
+
+    def _read_line(self, line: Object, events: list[Event]) -> None:
         if line.get("error") and "message" not in line:
             self._over = True
             events.append(StreamFault(read_fault(line)))

@@ -9,7 +9,7 @@ from functools import partial
 
 from ...ir.request import Request
 from .. import openai_fault
-from ..codec import WireCodec, fixed_path, tools_decoder, tools_encoder
+from ..codec import CompletionEndpoint, WireCodec, fixed_path, tools_decoder, tools_encoder
 from ..openai_limits import SAMPLING_RANGES, SIGNATURES
 from ..protocol import Capabilities, Limits, StreamDecoder, StreamEncoder
 from .content import NAME
@@ -31,6 +31,12 @@ def _stream_encoder(request: Request | None = None) -> StreamEncoder:
     from .stream_encoder import ChatStreamEncoder
 
     return ChatStreamEncoder(request)
+
+
+def _completions() -> CompletionEndpoint:
+    from .completions import COMPLETIONS
+
+    return COMPLETIONS
 
 
 CODEC = WireCodec(
@@ -81,4 +87,5 @@ CODEC = WireCodec(
     decode_tools=tools_decoder(read_tool),
     encode_tools=tools_encoder(write_tool),
     locator=locator,
+    completions=_completions,
 )

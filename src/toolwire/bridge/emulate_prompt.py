@@ -1,0 +1,138 @@
+"""Render a conversation as one raw prompt, and choose how the answer begins.
+
+Reasoning in the history is written only after the last message of the user, as the templates of reasoning models do: a
+model sees the thoughts of the turn in progress, not those of earlier turns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from ..ir.losses import Losses
+from ..ir.parts import Media, Opaque, Part, Reasoning, Refusal, Text, ToolCall, ToolResult, part_label
+from ..ir.pointer import join
+from ..ir.request import Message, Request
+from ..ir.tools import Tool
+from ..text.engine.call_opening import call_opening
+from ..text.engine.chat_template import ChatTemplate, PromptTurn
+from ..text.engine.format import Format
+from ..wire.media import media_placeholder
+from .emulate_history import render_results, write_calls
+from .emulation_settings import PromptOptions, ReasoningState
+from .history import DraftMessage, normalise
+from .locations import message_index
+
+__all__ = ["AnswerStart", "choose_answer_start", "render_turns"]
+
+
+class AnswerStart(NamedTuple):
+    """The beginning of the answer in the prompt: `written` by us, and the part of it that belongs to the answer."""
+
+    written: str = ""
+    read: str = ""
+
+
+def choose_answer_start(
+    request: Request, options: PromptOptions, form: Format, required_tools: Sequence[Tool], losses: Losses
+) -> AnswerStart:
+    """Open or close the reasoning. A required call is opened as well, so the model can only complete it.
+
+    An answer in a form that the server enforces, or a required call, has no reasoning before it.
+    """
+    template = options.template
+    if request.messages and request.messages[-1].role == "assistant":
+        return AnswerStart()  # the model continues its own text
+    is_forced = bool(required_tools) or (request.output is not None and request.output.kind != "text")
+    reasoning = _requested_state(request, options.reasoning, losses)
+    if reasoning == "open" and not is_forced:
+        return AnswerStart(template.opened, template.opened)
+    closed = template.closed if reasoning is not None else ""
+    call = call_opening(form.calls, required_tools)
+    return AnswerStart(closed + call, call)
+
+
+def _requested_state(request: Request, default: ReasoningState | None, losses: Losses) -> ReasoningState | None:
+    """Return the state of the reasoning for this request. A model whose reasoning has no setting decides itself."""
+    asked = request.reasoning
+    if asked is None:
+        return default
+    if asked.effort is not None or asked.budget is not None:
+        detail = "a prompt can turn reasoning on or off, not limit it"
+        losses.add(join("reasoning"), "amount of reasoning", "weakened", detail, "info")
+    if default is None:
+        return None
+    return "closed" if asked.mode == "off" else "open" if asked.mode is not None else default
+
+
+def render_turns(
+    messages: Sequence[Message], form: Format, tools: Sequence[Tool], template: ChatTemplate, losses: Losses
+) -> list[PromptTurn]:
+    """Render the messages as turns of the template, with calls and results in the text format."""
+    names: dict[str, str] = {}
+    turns: list[PromptTurn] = []
+    drafts = normalise(tuple(messages), losses)
+    last_user = _last_user_message(drafts)
+    for number, draft in enumerate(drafts):
+        message = replace(draft.message, parts=tuple(draft.parts))
+        index = message_index(draft.locations[0]) if draft.locations else 0
+        if message.role == "assistant":
+            calls = [part for part in message.parts if isinstance(part, ToolCall)]
+            names.update({call.id: call.name for call in calls})
+            written = write_calls(calls, form, tools, losses, index)
+            reasoning = "".join(_reasoning_texts(message, losses, index, is_kept=number > last_user))
+            text = _join_text(message.parts, losses, index)
+            turns.append(PromptTurn("assistant", template.render_assistant(text, written, reasoning), bool(calls)))
+        else:
+            turns += _render_input(message, form, names, losses, index)
+    return turns
+
+
+def _last_user_message(drafts: Sequence[DraftMessage]) -> int:
+    """Return the number of the last message of a user that has more than results; -1 if there is none."""
+    for number in range(len(drafts) - 1, -1, -1):
+        is_input = drafts[number].message.role == "user"
+        if is_input and any(not isinstance(part, ToolResult) for part in drafts[number].parts):
+            return number
+    return -1
+
+
+def _reasoning_texts(message: Message, losses: Losses, index: int, *, is_kept: bool) -> Iterator[str]:
+    for part in message.parts:
+        if isinstance(part, Reasoning) and part.joined_text:
+            if is_kept:
+                yield part.joined_text
+            else:
+                detail = "the prompt has the reasoning of the current turn only"
+                losses.add(join("messages", index), "reasoning", "dropped", detail, "info")
+
+
+def _render_input(
+    message: Message, form: Format, names: dict[str, str], losses: Losses, index: int
+) -> Iterator[PromptTurn]:
+    """Yield the turns of a message that is not the model's: results in their role, other text in that of the message."""
+    for is_result, group in groupby(message.parts, lambda part: isinstance(part, ToolResult)):
+        if not is_result:
+            text = _join_text(tuple(group), losses, index)
+            yield PromptTurn("user" if message.role == "user" else "system", text)
+            continue
+        results = list(group)
+        for batch in [results] if form.results.grouped else [[result] for result in results]:
+            written = render_results(replace(message, parts=tuple(batch)), form, names, losses, index)
+            yield PromptTurn(form.results.role, _join_text(written, losses, index))
+
+
+def _join_text(parts: Sequence[Part], losses: Losses, index: int) -> str:
+    """Join the texts of a message. Media become placeholders, so that the model knows that something is missing."""
+    texts = []
+    for part in parts:
+        if isinstance(part, (Text, Refusal)):
+            texts.append(part.text)
+        elif isinstance(part, (Media, Opaque)):
+            detail = "a raw prompt has only text"
+            losses.add(join("messages", index), part_label(part), "dropped", detail, "error")
+            texts.append(media_placeholder(part).text if isinstance(part, Media) else f"[{part.type}: not available]")
+    return "".join(texts)
