@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 
 from .. import text
+from ..text.engine.format import Format
 from .model_format import has_separate_reasoning
 
 __all__ = ["load_plugin", "register"]
@@ -28,7 +29,7 @@ def register() -> list[str]:
     from sglang.srt.parser.reasoning_parser import ReasoningParser  # isort: skip
 
     registered = []
-    for form in filter(has_separate_reasoning, map(text.get, text.names())):
+    for form in filter(_can_be_read_in_two_steps, map(text.get, text.names())):
         name = f"toolwire_{form.name}"
         reasoning, calls = detector_classes(form)
         FunctionCallParser.ToolCallParserEnum[name] = calls
@@ -36,3 +37,8 @@ def register() -> list[str]:
             ReasoningParser.DetectorMap[name] = reasoning
         registered.append(name)
     return registered
+
+
+def _can_be_read_in_two_steps(form: Format) -> bool:
+    """Return whether the reasoning ends before the first call."""
+    return has_separate_reasoning(form) and not form.calls_in_reasoning

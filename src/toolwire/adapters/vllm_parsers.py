@@ -57,7 +57,9 @@ class _ServedModel:
     def __init__(self, format_name: str, tokenizer: Any, settings: dict[str, Any]) -> None:
         config = settings.get("model_config")
         models = (getattr(config, "model", None), getattr(tokenizer, "name_or_path", None))
-        self.form: Format = format_of_model(format_name, *models)
+        template = getattr(tokenizer, "chat_template", None)
+        source = template if isinstance(template, str) else None  # a model may have several templates, by name
+        self.form: Format = format_of_model(format_name, *models, template=source)
         self.tokenizer = tokenizer
         self._template_settings: dict[str, Any] = settings.get("chat_template_kwargs") or {}
 
@@ -107,7 +109,7 @@ class ToolwireParser(ParserEngine):  # type: ignore[misc]
     """Read reasoning, content and calls of a turn with one machine."""
 
     format_name = ""
-    """The name of a text format; empty to detect it by the model's name."""
+    """The name of a text format; empty to detect it by the chat template or the model's name."""
 
     def __init__(self, tokenizer: Any, tools: list[Any] | None = None, *args: Any, **kwargs: Any) -> None:
         config = ParserEngineConfig(name="toolwire")
@@ -318,7 +320,7 @@ class ToolwireReasoningParser(ReasoningParser):  # type: ignore[misc]
 
 
 def parser_classes(format_name: str) -> tuple[type[ReasoningParser], type[ToolParser]]:
-    """Return the reasoning parser and the tool parser of a format; an empty name detects it by the model's name."""
+    """Return the reasoning parser and the tool parser of a format; an empty name detects it."""
     title = "".join(word.title() for word in format_name.split("_")) or "Auto"
     own = {"format_name": format_name}
     engine = type(f"Toolwire{title}Parser", (ToolwireParser,), own)
