@@ -1,7 +1,7 @@
 """The plugin for SGLang, which loads it by the entry point `toolwire` of the group `sglang.srt.plugins`.
 
 SGLang loads the plugins of all installed packages in each of its processes, before it reads its arguments. The parsers are
-expensive to import, so they are registered only if an argument names one. Other programs call `register`.
+expensive to import, so they are registered only if an argument names one. Other programs call `register_detectors`.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from .. import text
 from ..text.engine.format import Format
 from .model_format import has_separate_reasoning
 
-__all__ = ["load_plugin", "register"]
+__all__ = ["load_plugin", "register_detectors"]
 
 
 def load_plugin() -> None:
     """Register the detectors if the command line names one."""
     if any("toolwire" in argument for argument in sys.argv[1:]):
-        register()
+        register_detectors()
 
 
-def register() -> list[str]:
+def register_detectors() -> list[str]:
     """Register `toolwire_FORMAT` for every format whose reasoning and calls can be read separately; return the names."""
     from .sglang_detectors import detector_classes
 

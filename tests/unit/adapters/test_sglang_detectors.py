@@ -30,7 +30,7 @@ CALL = '<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>'
 OWN = {BaseFormatDetector: ToolwireDetector, BaseReasoningFormatDetector: ToolwireReasoningDetector}
 METHODS = [(base, method) for base in OWN for method in RECORDED[base.__name__]]
 
-REGISTERED = sglang_plugin.register()
+REGISTERED = sglang_plugin.register_detectors()
 FORMATS = [name for name in names() if f"toolwire_{name}" in REGISTERED]
 
 
@@ -183,7 +183,7 @@ def test_installed_package_names_the_plugin():
 
 def test_plugin_costs_nothing_unless_an_argument_names_it(monkeypatch):
     called = []
-    monkeypatch.setattr(sglang_plugin, "register", lambda: called.append(True))
+    monkeypatch.setattr(sglang_plugin, "register_detectors", lambda: called.append(True))
     monkeypatch.setattr(sys, "argv", ["sglang", "--tool-call-parser", "hermes"])
     sglang_plugin.load_plugin()
     assert not called
