@@ -112,6 +112,23 @@ REGIONS = {
     },
     "llama3_json": {"open": "<|python_tag|>", "close": "<|eom_id|>", "content": "json", "transform": _NAMED},
     "glm45": {"open_pattern": r"<tool_call>(?P<name>[^\n<]+)", "close": "</tool_call>", **_tags(_PAIR)},
+    "mistral_v11": {
+        "open_pattern": r"\[TOOL_CALLS\](?P<name>[^\[]+)\[ARGS\]",
+        "content": "json",
+        "transform": _CALL,
+    },
+    "deepseek_v31": {
+        "open_pattern": r"<｜tool▁call▁begin｜>(?P<name>[^<]+)<｜tool▁sep｜>",
+        "close": "<｜tool▁call▁end｜>",
+        "content": "json",
+        "transform": _CALL,
+    },
+    "kimi_k2": {
+        "open_pattern": r"<\|tool_call_begin\|>functions\.(?P<name>[^:]+):\d+<\|tool_call_argument_begin\|>",
+        "close": "<|tool_call_end|>",
+        "content": "json",
+        "transform": _CALL,
+    },
     "harmony": {
         "open_pattern": r"<\|channel\|>commentary to=functions\.(?P<name>\S+) <\|constrain\|>json<\|message\|>",
         "close": "<|call|>",
@@ -147,6 +164,13 @@ class Transformers:
         parser = self.parser(self.templates[form], prefix="", tools=self.tools)
         parser.feed(text)
         return parser.finalize()[0]["tool_calls"][0]["function"]["arguments"]
+
+    def count(self, form: str, text: str) -> tuple[int, int]:
+        """Return the number of calls in the text, and the length of the text around them."""
+        parser = self.parser(self.templates[form], prefix="", tools=self.tools)
+        parser.feed(text)
+        message = parser.finalize()[0]
+        return len(message.get("tool_calls") or ()), len((message.get("content") or "").strip("\n"))
 
 
 def _template(region: dict) -> dict:

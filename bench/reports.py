@@ -171,7 +171,11 @@ def _text(result: dict) -> str:
     ]
     headers = ("format", "by", *(f"µs after {size:,}" for size in result["sizes"]), "ratio", "yields the argument")
     names = result["names"]
-    whole = [(f"`{row['format']}`", *(_speed(row.get(name)) for name in names)) for row in result["whole"]]
+    columns = (*names, *result["limits"])
+    whole = [(f"`{row['format']}`", *(_speed(row.get(name)) for name in columns)) for row in result["whole"]]
+    others = [
+        (f"`{row['format']}`", row["turn"], _speed(row[names[0]]), _speed(row[names[2]])) for row in result["others"]
+    ]
     code = ", ".join(f"{row['format']} {row['code']:.1f}" for row in result["rows"] if "code" in row)
     return "\n".join(
         [
@@ -181,8 +185,11 @@ def _text(result: dict) -> str:
             "template for each format; it returns the raw text of a call while it arrives, and the arguments when the call is closed.\n",
             _table(headers, rows),
             f"toolwire, {result['characters']:,} characters of source code instead of plain text, µs per token over the whole turn: {code}.\n",
-            f"A whole turn at once, with an argument of {result['characters']:,} characters of source code: million characters per second.\n",
-            _table(("format", *names), whole),
+            f"A whole turn at once, with an argument of {result['characters']:,} characters of source code: million characters per second.",
+            "jiter and msgspec: the JSON parser alone, on the arguments of the same turn.\n",
+            _table(("format", *columns), whole),
+            "Other whole turns:\n",
+            _table(("format", "turn", names[0], names[2]), others),
             _detectors(result),
         ]
     )

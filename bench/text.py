@@ -1,13 +1,18 @@
 """Measure tool calls in text: microseconds for one more token of four characters, after ever more of them in one string argument.
 
 toolwire gets every token separately. The peers get the tokens before the measured ones in a few large pieces, because some of
-them would need hours otherwise. Then a whole turn is parsed at once, with an argument of 200,000 characters of source code.
+them would need hours otherwise. Then whole turns are parsed at once: an argument of 200,000 characters of source code in every
+format, beside the two JSON parsers that toolwire uses, and other turns in two formats.
 """
 
 import json
 import re
 import time
+from functools import partial
 from pathlib import Path
+
+import jiter
+import msgspec
 
 import toolwire.text
 from measure import best_micros
@@ -39,6 +44,25 @@ FORMATS = {
         '"}<|call|>',
     ),
 }
+WHOLE = {
+    **FORMATS,
+    "mistral_v11": ('[TOOL_CALLS]write_file[ARGS]{"text": "', '"}'),
+    "deepseek_v31": (
+        '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>write_file<｜tool▁sep｜>{"text": "',
+        '"}<｜tool▁call▁end｜><｜tool▁calls▁end｜>',
+    ),
+    "kimi_k2": (
+        '<|tool_calls_section_begin|><|tool_call_begin|>functions.write_file:0<|tool_call_argument_begin|>{"text": "',
+        '"}<|tool_call_end|><|tool_calls_section_end|>',
+    ),
+}
+LIMITS = {
+    "jiter": lambda raw: jiter.from_json(raw.encode()),
+    "msgspec": lambda raw: msgspec.json.decode(raw.encode()),
+}
+PLAIN = "The quick brown fox jumps over the lazy dog. " * 4_400 + "The end."
+CHINESE = "今天天气很好，我们去公园散步。" * 13_000
+SMALL_CALLS = 500
 
 
 class Ours:
@@ -57,6 +81,11 @@ class Ours:
     def whole(self, form: str, text: str) -> dict:
         return toolwire.text.get(form).parse(text, self.tools).calls[0].arguments
 
+    def count(self, form: str, text: str) -> tuple[int, int]:
+        """Return the number of calls in the text, and the length of the text around them."""
+        parsed = toolwire.text.get(form).parse(text, self.tools)
+        return len(parsed.calls), len(parsed.text)
+
 
 def main() -> dict:
     function = {"name": "write_file", "description": ABOUT, "parameters": SCHEMA}
@@ -66,7 +95,10 @@ def main() -> dict:
     return {
         "sizes": SIZES,
         "rows": [row for form in FORMATS for row in _rows(form, [one for one in readers if one.has(form)])],
-        "whole": [_whole(form, [one for one in readers if one.has(form)]) for form in FORMATS],
+        "whole": [_whole(form, [one for one in readers if one.has(form)]) for form in WHOLE],
+        "limits": list(LIMITS),
+        "others": [row for form in ("hermes", "qwen3_xml") for row in _others(form, [readers[0], readers[2]])],
+        "small_calls": SMALL_CALLS,
         "characters": CHARACTERS,
         "names": [one.name for one in readers],
         "imports": sglang.imports(),
@@ -125,23 +157,45 @@ def _code(reader, form: str) -> float:
 
 
 def _whole(form: str, readers: list) -> dict:
+    """Return million characters per second for each reader, and for a parser of the arguments alone."""
     text, right = _turn(form), {"text": _value()}
-    runs = {one.name: lambda one=one: one.whole(form, text) for one in readers if _attempt(one, form, text) == right}
+    runs = {one.name: partial(one.whole, form, text) for one in readers if _attempt(one.whole, form, text) == right}
+    if WHOLE[form][0].endswith('"'):
+        raw = json.dumps(right, ensure_ascii=False)
+        runs |= {name: partial(parse, raw) for name, parse in LIMITS.items()}
     micros = best_micros(runs, rounds=5, calls=3)
     speeds = {name: len(text) / one for name, one in micros.items()}
-    return {"format": form, **{one.name: speeds.get(one.name, "wrong") for one in readers}}
+    return {"format": form, **dict.fromkeys([one.name for one in readers], "wrong"), **speeds}
 
 
-def _attempt(reader, form: str, text: str) -> object:
+def _others(form: str, readers: list) -> list[dict]:
+    """Return the same for other turns. The limit is not measured: it is no parser of JSON."""
+    call = "".join(WHOLE[form]) + "\n"
+    turns = {
+        "English in one call": (_turn(form, PLAIN), (1, 0)),
+        "Chinese in one call": (_turn(form, CHINESE), (1, 0)),
+        f"{SMALL_CALLS} small calls": (call.replace('"text": ""', '"text": "x"') * SMALL_CALLS, (SMALL_CALLS, 0)),
+        "text without a call": (PLAIN, (0, len(PLAIN))),
+    }
+    rows = []
+    for turn, (text, right) in turns.items():
+        runs = {one.name: partial(one.count, form, text) for one in readers if _attempt(one.count, form, text) == right}
+        micros = best_micros(runs, rounds=5, calls=3)
+        speeds = {name: len(text) / one for name, one in micros.items()}
+        rows.append({"format": form, "turn": turn, **dict.fromkeys([one.name for one in readers], "wrong"), **speeds})
+    return rows
+
+
+def _attempt(read, form: str, text: str) -> object:
     try:
-        return reader.whole(form, text)
+        return read(form, text)
     except Exception as error:
         return error
 
 
-def _turn(form: str) -> str:
-    opening, closing = FORMATS[form]
-    value = _value()
+def _turn(form: str, value: str = "") -> str:
+    opening, closing = WHOLE[form]
+    value = value or _value()
     return opening + (json.dumps(value, ensure_ascii=False)[1:-1] if opening.endswith('"') else value) + closing
 
 

@@ -325,6 +325,7 @@ FAILURES = {
 }
 
 FINDINGS = {
+    "R": Entry("slips of models are read right if one reading fits the schema; drafts in reasoning never are"),
     "Z1": Entry("intersections, unions, references and inlined text of a schema cost steps in proportion to its size"),
     "Z2": Entry("patterns of schemas run on a linear engine only; those that it refuses are reported"),
     "Z3": Entry("the search for the place of an error in large JSON is bounded"),
@@ -385,4 +386,18 @@ FINDINGS = {
     "S11": Entry("a required property that is not declared is declared, in every dialect that needs it"),
     "S12": Entry("a description beside $ref survives in dialects without keywords beside it"),
     "S13": Entry("a loss points at the keyword as written in the source"),
+    "T0": Entry("Hy3 as released, whose tags end in :opensource, is read and written"),
+    "T2": Entry("MiniMax M3: nested tags are an array wherever a branch of the schema allows one"),
+    "T7": Entry("lists and dictionaries in Python notation are read and reported in all formats with raw values"),
+    "T8": Entry("the format of a model is detected by its name, also in paths, and by its chat template"),
+    "T10": Entry("Solar Open, Trinity (calls inside reasoning) and Toolformer are read and written"),
+    "T1": Entry("the reasoning of every format is read, opened by the model or by the prompt"),
+    "T3": Entry("a message to a built-in tool is a call with a diagnostic, never text"),
+    "T4": Entry("a call ends unclosed reasoning, and no tag of its section is part of the reasoning"),
+    "T5": Entry("the opener of the answer ends reasoning that the prompt opened"),
+    "T6": Entry("reasoning in prose is read between its phrases"),
+    "T9": Entry("a closer of reasoning without an opener is dropped and reported; the text before it stays text"),
+    "T12": Entry("empty reasoning leaves no part"),
+    "T14": Entry("formats whose reasoning is a message read it when the prompt opened it"),
+    "T15": Entry("a missing value closer and a call as a bare object are reported; the line break is not in the value"),
 }

@@ -15,7 +15,7 @@ from toolwire.testing.stream_checks import merge_deltas
 DEVIATIONS = json.loads(
     (Path(__file__).parents[1] / "vectors" / "recorded_deviations.json").read_text(encoding="utf-8")
 )
-AGREEING = 320
+AGREEING = 317
 DEVIATION_REASONS = {
     "unknown tool": 10,
     "never retract": 6,
@@ -23,6 +23,7 @@ DEVIATION_REASONS = {
     "not a reading": 4,
     "the schema decides": 4,
     "JSON is JSON": 3,
+    "a repeated opener is no reasoning": 3,
     "whole calls are kept": 2,
     "cut off is not complete": 1,
     "special tokens are no text": 1,
@@ -49,7 +50,7 @@ def test_every_deviation_is_listed_once_with_its_reason():
     found = recordings()
     assert len({row["vector"] for row in DEVIATIONS}) == len(DEVIATIONS)
     assert Counter(row["promise"] for row in DEVIATIONS) == DEVIATION_REASONS
-    assert Counter(row["right"] for row in DEVIATIONS) == {"ours": 19, "either": 17, "recording": 4}
+    assert Counter(row["right"] for row in DEVIATIONS) == {"ours": 22, "either": 17, "recording": 4}
     for row in DEVIATIONS:
         one = found[row["vector"]]
         assert (row["format"], row["test"]) == (one.form.name, one.test)
@@ -59,7 +60,7 @@ def test_every_deviation_is_listed_once_with_its_reason():
 def test_number_of_matches_per_comparison_rule_is_unchanged():
     """To the letter, and with one rule after the other: none of it may change unseen."""
     counts = [sum(not one.disagreements(RULES[:number]) for one in recordings()) for number in range(len(RULES) + 1)]
-    assert counts == [274, 291, 300, 311, AGREEING], RULES
+    assert counts == [271, 288, 297, 308, AGREEING], RULES
 
 
 def _events(one, pieces):

@@ -9,7 +9,7 @@ import recorded_traffic
 import sdk_shapes
 from recorded_traffic import exchanges, refusals, wire_exchanges
 
-from body_failures import MODELS, translated, unknown_violations
+import accepted_bodies
 from recordings import RECORDED
 from toolwire.audit import check_body
 from toolwire.audit.provider_rules.providers import PROVIDERS
@@ -123,15 +123,15 @@ def test_shapes_are_those_of_the_installed_sdks(wire):
 @pytest.mark.parametrize("exchange", [one for one in wire_exchanges() if one.accepted], ids=repr)
 def test_translation_of_an_accepted_request_is_accepted(exchange):
     """On every other wire, for a model of each family."""
-    for target, models in MODELS.items():
+    for target, models in accepted_bodies.MODELS.items():
         for model in models if target != exchange.wire else ():
-            body = translated((exchange.wire, exchange.request), target, model)
-            assert body is None or unknown_violations(body, target, model) == []
+            body = accepted_bodies.translated((exchange.wire, exchange.request), target, model)
+            assert body is None or accepted_bodies.violations(body, target, model) == []
 
 
 @pytest.mark.one_in(5)
 def test_translation_of_a_real_client_is_accepted(recorded):
-    for target, models in MODELS.items():
+    for target, models in accepted_bodies.MODELS.items():
         for model in models if target != recorded.bare_wire else ():
-            body = translated((recorded.wire, recorded.body), target, model)
-            assert body is None or unknown_violations(body, target, model) == []
+            body = accepted_bodies.translated((recorded.wire, recorded.body), target, model)
+            assert body is None or accepted_bodies.violations(body, target, model) == []

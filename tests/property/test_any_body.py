@@ -1,7 +1,4 @@
-"""Every request that is sent passes the provider's documented constraints and the types of its SDK.
-
-Known defects are in `body_failures`: an example of each is expected to fail, and every other violation is an error.
-"""
+"""Every request that is sent passes the provider's documented constraints and the types of its SDK."""
 
 from collections import Counter
 
@@ -13,24 +10,12 @@ from messy import BODIES
 from msgspec.structs import replace
 from sdk_validation import validate_request
 
-from body_failures import FAILURES, FIXED, MODELS, translated, unknown_violations, violations
+from accepted_bodies import FIXED, MODELS, translated, violations
 from toolwire.ir import Reasoning
 from toolwire.ir.text import to_bytes
 from toolwire.stream.strict import parse_object
 
-SHAPE_RULES = {"TW100", "TW101", "TW102", "TW103"}
 TARGETS = [(target, model) for target, models in MODELS.items() for model in models]
-
-
-@pytest.mark.parametrize("failure", FAILURES, ids=repr)
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="known defect: move its row to body_failures.FIXED when it is fixed",
-)
-def test_known_failure_is_fixed(failure):
-    body = translated(failure.source, failure.target, failure.model)
-    assert body is None or failure.rule not in [one.rule for one in violations(body, failure.target, failure.model)]
 
 
 @pytest.mark.parametrize("failure", FIXED, ids=repr)
@@ -42,9 +27,8 @@ def test_fixed_defect_does_not_return(failure):
 def check(body, target, model):
     if body is not None:
         body = parse_object(to_bytes(body))
-        assert unknown_violations(body, target, model) == []
-        if not {one.rule for one in violations(body, target, model)} & SHAPE_RULES:  # a known defect of its types
-            validate_request(target, body)
+        assert violations(body, target, model) == []
+        validate_request(target, body)
 
 
 @pytest.mark.one_in(3)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import toolwire.text
-from toolwire.ir import Tool, ToolCall
+from toolwire.ir import ResponseEnd, Stop, Tool, ToolCall, fold
 from toolwire.testing import TextVector, same
 from toolwire.testing.text_suite import read_pieces
 from toolwire.text.engine.markers import FORMAT_MARKERS
@@ -116,6 +116,9 @@ def test_events_do_not_depend_on_how_the_text_is_split(name, data):
     first = read_pieces(form, vector, [text])
     assert read_pieces(form, vector, [text[start:end] for start, end in itertools.pairwise(edges)]) == first
     assert read_pieces(form, vector, list(text)) == first
+    parser = form.parser(TOOLS)
+    events = [*parser.feed(text), *parser.close(), ResponseEnd((Stop("stop"),))]
+    assert form.parse(text, TOOLS).parts == form.parse_pieces(text, TOOLS).parts == fold(events).parts
 
 
 @pytest.mark.one_in(5)

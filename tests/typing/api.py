@@ -151,7 +151,7 @@ async def pay(amount: float) -> str:
 
 
 def text_formats(model: str) -> None:
-    form = toolwire.text.get(toolwire.text.detect(model))
+    form = toolwire.text.get(toolwire.text.detect(model) or toolwire.text.detect_template("{{ messages }}"))
     assert_type(form, Format)
     parsed = form.parse("<tool_call>", [weather])
     assert_type(parsed.calls, tuple[ToolCall, ...])

@@ -5,11 +5,13 @@ import importlib
 import pkgutil
 import re
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 import toolwire
+from toolwire.ir import MissingExtra
 
 UNBOUNDED = 100
 FUNCTIONS = frozenset({"compile", "match", "search", "fullmatch", "sub", "split", "findall", "finditer"})
@@ -21,7 +23,8 @@ def own_patterns():
     root = Path(toolwire.__file__).parent
     for module in pkgutil.walk_packages(toolwire.__path__, "toolwire."):
         if not module.name.endswith("__main__"):
-            importlib.import_module(module.name)
+            with suppress(MissingExtra):  # a plugin of a program that is not installed
+                importlib.import_module(module.name)
     for name, module in list(sys.modules.items()):
         if name.startswith("toolwire"):
             for attribute, value in vars(module).items():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import isfinite
+
 from msgspec.structs import replace
 
 from ..ir.losses import Losses, Severity
@@ -115,7 +117,17 @@ def _fit_limits(params: Params, limits: Limits, losses: Losses) -> Params:
         detail = f"the target requires at least {limits.min_output}; {params.max_tokens} was raised"
         losses.add(join("params", "max_tokens"), "max_tokens", "rewritten", detail, "info")
         params = replace(params, max_tokens=limits.min_output)
-    return _fit_ranges(params, limits, losses)
+    return _fit_ranges(_round_top_k(params, losses), limits, losses)
+
+
+def _round_top_k(params: Params, losses: Losses) -> Params:
+    """Round down a `top_k` with a fraction, which only Gemini's clients can send; it is a number of tokens."""
+    top_k = params.top_k
+    if top_k is None or not isfinite(top_k) or top_k == int(top_k):
+        return params
+    detail = f"the target requires a whole number; {top_k} was replaced by {int(top_k)}"
+    losses.add(join("params", "top_k"), "top_k", "weakened", detail)
+    return replace(params, top_k=int(top_k))
 
 
 def _fit_ranges(params: Params, limits: Limits, losses: Losses) -> Params:

@@ -85,6 +85,6 @@ class CallRepairer:
         """Repair arguments. If the schema is not a JSON Schema, only the text is repaired: the answer is paid for."""
         policy = self._policy or policy_for(self._tools.get(start.name))
         try:
-            return repair_arguments(given, schema, policy=policy)
+            return repair_arguments(given, schema, policy=policy, names=(start.name,))
         except SchemaError:
-            return repair_arguments(given, _ANY_OBJECT, policy=policy)
+            return repair_arguments(given, _ANY_OBJECT, policy=policy, names=(start.name,))

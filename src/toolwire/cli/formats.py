@@ -17,6 +17,7 @@ examples:
   toolwire formats anthropic
   toolwire formats hermes                 a text format, with a call and a result in the model's notation
   toolwire formats anthropic/claude-opus-5-5   the capabilities of a model, with sources and dates
+  toolwire formats --template chat_template.jinja   the text format that a chat template writes
   toolwire formats --json | jq '.wires[].limits'
 """
 _FLAGS = {
@@ -44,6 +45,7 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument("name", nargs="?", help="show only this wire, text format or model (MODEL or PROVIDER/MODEL)")
     parser.add_argument("--wire", help="the wire of a model; default: the provider's, or every wire with a row for it")
+    parser.add_argument("--template", metavar="FILE", help="show the text format of a model's chat template (Jinja)")
     parser.add_argument("--capabilities", metavar="FILE", help="a JSON file of capability rows for models")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
@@ -54,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     from .. import text
     from ..wire import get, names
 
-    chosen = arguments.name
+    chosen = _format_of_template(arguments.template) if arguments.template else arguments.name
     in_text = chosen in text.names()
     if chosen and not in_text and chosen.partition("@")[0] not in names():
         return _run_model(chosen, arguments)
@@ -78,6 +80,12 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _format_of_template(file: str) -> str:
+    from .text_input import format_of_template
+
+    return format_of_template(file).name
+
+
 def _run_model(name: str, arguments: argparse.Namespace) -> int:
     """Print the known capabilities of a model, with the row of each."""
     from ..net.capability_file import load_capability_rows
@@ -90,8 +98,16 @@ def _run_model(name: str, arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json_text({"models": [model_as_json(report) for report in reports]}, sort_keys=True))
     else:
-        print("\n".join(model_lines(name, reports)))
+        print("\n".join([*model_lines(name, reports), *_text_format_lines(name)]))
     return 0
+
+
+def _text_format_lines(model: str) -> list[str]:
+    """Name the text format in which the model writes calls, if its name is known."""
+    from ..text import detect
+
+    found = detect(model)
+    return [] if found is None else ["", f"calls in text: {found} (toolwire formats {found})"]
 
 
 def _format_flags(form: Format) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..ir.errors import ConfigError
 from ..ir.terminal import neutralise_line
 from .show import json_text, paint, table
+from .text_input import format_of_template, read_text
 
 if TYPE_CHECKING:
     from ..ir.parts import Part
@@ -42,6 +43,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument("file", nargs="?", default="-", metavar="FILE", help="the text; - is standard input")
     parser.add_argument("--format", default="auto", metavar="F", help="a name from `toolwire formats`, or auto")
     parser.add_argument("--model", help="the model that wrote the text; selects the format")
+    parser.add_argument("--template", metavar="FILE", help="the model's chat template (Jinja); selects the format")
     parser.add_argument("--tools", metavar="T.json", help="the declared tools: a list or a request of any wire")
     parser.add_argument("--stream-sizes", metavar="N,N", help="parse in chunks of these sizes too, and compare")
     parser.add_argument("--cut", action="store_true", help="the text was truncated: an unclosed call is incomplete")
@@ -52,7 +54,7 @@ def add_to(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Parse the text, once as a whole and once per chunk size, and compare the results."""
-    text = _read(arguments.file)
+    text = read_text(arguments.file)
     if not text.strip():
         raise ConfigError("the input is empty", hint="give the text of a model in a file or on standard input")
     form = _choose_format(arguments, text)
@@ -70,18 +72,14 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if differing or any(note.code in _BROKEN for note in parsed.diagnostics) else 0
 
 
-def _read(file: str) -> str:
-    from .audit_input import read_bytes
-
-    return read_bytes(file).decode("utf-8", "replace")
-
-
 def _choose_format(arguments: argparse.Namespace, text: str) -> Format:
-    """Return the format: as given, by the model's name, or detected in the text. The fallback is hermes."""
+    """Return the format: as given, by chat template or model name, or detected in the text. The fallback is hermes."""
     from ..text import detect, get
 
     if arguments.format != "auto":
         return get(arguments.format)
+    if arguments.template:
+        return format_of_template(arguments.template)
     name = detect(arguments.model) if arguments.model else detect(f"{text}\n")
     if name is None and arguments.model:
         raise ConfigError(f"no known format for model {arguments.model!r}", hint="choose one with --format")

@@ -120,7 +120,7 @@ def mend(pending: Pending) -> Pending | ToolResult:
         return replace(pending, validated_arguments=pending.arguments)
     policy = pending.repair or ("aggressive" if pending.tool.tool.effect in ("pure", "read") else "safe")
     given = call.raw or "" if call.arguments is None else pending.arguments
-    found = repair_arguments(given, parameters.schema, policy=policy)
+    found = repair_arguments(given, parameters.schema, policy=policy, names=(call.name,))
     if found.arguments is None:
         problem_list = "\n".join(f"- {problem}" for problem in found.problems)
         message = (

@@ -2,6 +2,7 @@
 
     "3" where an integer is expected → 3        7 where text is expected → "7"   "x" where a list is expected → ["x"]
     "true" where a boolean is expected → true   "METRIC" for the enum "metric"   null for an optional property → absent
+    "yes" where a boolean is expected → true    "null" where null is expected → null, also for an optional property
 
 These are guesses. Each is made only where the schema allows no other interpretation of the value, and only if the
 result fits. A value that two branches of a union would coerce differently is left unchanged. Every change records its
@@ -25,6 +26,7 @@ from .nodes import (
     BooleanNode,
     EnumNode,
     Node,
+    NullNode,
     NumberNode,
     ObjectNode,
     RefNode,
@@ -39,7 +41,8 @@ __all__ = ["Coercion", "coercion_budget", "resolve_refs"]
 
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,400})(?:\.[0-9]{1,400})?(?:[eE][+-]?[0-9]{1,3})?")
 _SEPARATOR = re.compile(r"[,;\n]")
-_BOOLEANS = {"true": True, "false": False}
+_BOOLEANS = {"true": True, "false": False, "yes": True, "no": False, "on": True, "off": False}
+_NULLS = frozenset({"null", "none"})
 _MAX_HOPS = 16
 _STEPS, _STEPS_PER_VALUE = 20_000, 20  # unions within unions may be tried in very many ways
 
@@ -81,6 +84,9 @@ class Coercion:
             return self._coerce_items(node, value, path)
         if isinstance(node, ArrayNode):
             return self._wrap_in_list(node, value, path)
+        if isinstance(node, (NullNode, EnumNode)) and _is_null(value) and self._matches(node, None):
+            self._add_step("text_to_null", path)
+            return None
         for step, convert in _CONVERSIONS.get(type(node), ()):
             if isinstance(node, EnumNode) and not self._budget.spend(len(node.values)):
                 return value
@@ -123,10 +129,12 @@ class Coercion:
             known = node.properties.get(key, others)
             if known is None:
                 out[key] = item
-            elif item is None and key not in node.required and not self._matches(known, None):
-                self._add_step("null_dropped", child_pointer(path, key))
+                continue
+            changed = item if item is None else self.coerce(known, item, child_pointer(path, key))
+            if key in node.required or not _is_null(changed) or self._matches(known, changed):
+                out[key] = changed
             else:
-                out[key] = self.coerce(known, item, child_pointer(path, key))
+                self._add_step("null_dropped", child_pointer(path, key))
         return out
 
     def _coerce_items(self, node: ArrayNode | TupleNode, value: list[JSON], path: str) -> JSON:
@@ -145,7 +153,7 @@ class Coercion:
 
         Text with separators may itself be a list, and empty text is no item: both are left unchanged.
         """
-        if value is None or value == "" or (type(value) is str and _SEPARATOR.search(value)):
+        if _is_null(value) or value == "" or (type(value) is str and _SEPARATOR.search(value)):
             return value
         attempt = Coercion(self._target, self._budget, self._attempted)
         item = value if node.items is None else attempt.coerce(node.items, value, f"{path}/0")
@@ -154,6 +162,11 @@ class Coercion:
         self._add_step("wrapped_in_list", path)
         self.steps += attempt.steps
         return [item]
+
+
+def _is_null(value: JSON) -> bool:
+    """Return True for null and its names as text."""
+    return value is None or (type(value) is str and value.strip().casefold() in _NULLS)
 
 
 def _to_number(_: Node, value: JSON) -> JSON:

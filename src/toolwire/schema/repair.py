@@ -2,8 +2,10 @@
 
     strict       parse, validate
     safe         … and repair unambiguous errors: of the text (toolwire.stream.repair), then superfluous wrapping
-    aggressive   … and guess: readings of broken text, then coercions of values. A reading is used if it is the only one
-                 that fits the schema
+                 (toolwire.schema.unwrap_arguments). No value is changed
+    aggressive   … and guess: readings of broken text, then coercions of values
+
+A reading that the text alone does not determine is used if it is the only one that fits the schema.
 
 Each stage is tried only if the ones before it were not enough, and every step is named in the result. Truncated text is
 never completed, under any policy. Use `safe` for tools with side effects.
@@ -11,6 +13,7 @@ never completed, under any policy. Use `safe` for tools with side effects.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
@@ -18,7 +21,7 @@ from ..ir.errors import BrokenJSON, ConfigError, ProtocolError
 from ..ir.pointer import JSON, Object
 from ..ir.text import dumps, to_bytes
 from ..ir.value import Value
-from ..stream.repair import Repaired, interpretations, repair_json
+from ..stream.repair import Repaired, checked_readings, interpretations, repair_json
 from ..stream.strict import parse, type_label
 from .brackets import bracket_placements
 from .coerce import Coercion, coercion_budget
@@ -27,7 +30,7 @@ from .fits import fits
 from .nodes import Node, ObjectNode
 from .parse import parse_schema
 from .steps import RepairStep
-from .unwrap_arguments import unwrap, unwrap_members
+from .unwrap_arguments import Unwrapped, unwrap, unwrap_members
 from .validate import DEPTH, Problem, Validator, has_large_patterns, nesting_depth, validator
 
 __all__ = ["POLICIES", "Repair", "RepairPolicy", "RepairStep", "repair_arguments"]
@@ -47,8 +50,17 @@ class Repair(Value, frozen=True):
     problems: tuple[Problem, ...] = ()
 
 
-def repair_arguments(given: JSON, schema: JSON, *, policy: RepairPolicy = "safe", finished: bool = True) -> Repair:
+def repair_arguments(
+    given: JSON,
+    schema: JSON,
+    *,
+    policy: RepairPolicy = "safe",
+    finished: bool = True,
+    names: Collection[str] = (),
+) -> Repair:
     """Repair the text of a model, or a value. `finished`: the model stopped by itself, not at a limit.
+
+    `names`: the names by which the model knows the tool. A call of another name inside the text is refused then.
 
     >>> schema = {"type": "object", "properties": {"days": {"type": "integer"}}, "required": ["days"]}
     >>> repair_arguments('{"days": 3,}', schema)
@@ -62,9 +74,9 @@ def repair_arguments(given: JSON, schema: JSON, *, policy: RepairPolicy = "safe"
         raise ConfigError(f"unknown policy {policy!r}", hint=f"use one of {', '.join(POLICIES)}")
     content = to_bytes(schema)
     repairer = _large_repairer(content) if has_large_patterns(content) else _repairer(content)
-    if type(given) is not str:
-        return repairer.from_value(given, (), policy)
-    return repairer.from_text(given, policy, finished)
+    if type(given) is str:
+        return repairer.from_text(given, policy, finished, names)
+    return repairer.from_value(given, (), policy, names)
 
 
 @content_cache(4 * 1024 * 1024)
@@ -76,33 +88,68 @@ _large_repairer = lru_cache(16)(_repairer.uncached)  # like the cache of the val
 
 
 class _Repairer:
-    """The stages, for one schema."""
+    """A schema, parsed once for all repairs."""
 
     def __init__(self, schema: JSON) -> None:
         source = parse_schema(schema)
-        self._root: Node = source.root
-        self._target = source.defs.get
-        self._validator: Validator = validator(schema)
+        self.root: Node = source.root
+        self.target = source.defs.get
+        self.validator: Validator = validator(schema)
 
-    def from_text(self, text: str, policy: RepairPolicy, finished: bool) -> Repair:
-        """Parse and repair text, then its value. `aggressive` tries other readings, but not of truncated text."""
+    def from_text(self, text: str, policy: RepairPolicy, finished: bool, names: Collection[str] = ()) -> Repair:
+        return _ArgumentRepair(self, policy, finished, names).from_text(text)
+
+    def from_value(
+        self, value: JSON, steps: tuple[RepairStep, ...], policy: RepairPolicy, names: Collection[str] = ()
+    ) -> Repair:
+        return _ArgumentRepair(self, policy, True, names).from_value(value, steps)
+
+    def accepts(self, value: JSON) -> bool:
+        return type(value) is dict and self.validator.accepts(value)
+
+    def matches(self, value: JSON) -> bool:
+        """Return True if a value is valid and has no undeclared names, which JSON Schema by itself accepts."""
+        return self.accepts(value) and fits(self.root, value, self.target)
+
+    def has_known_names(self, value: JSON) -> bool:
+        """Return True if the schema declares the names; JSON Schema by itself accepts any others."""
+        root = self.root
+        if type(value) is not dict or not isinstance(root, ObjectNode) or root.others is not None:
+            return True
+        return value.keys() <= root.properties.keys()
+
+
+class _ArgumentRepair:
+    """The stages, for the arguments of one call."""
+
+    def __init__(self, schema: _Repairer, policy: RepairPolicy, finished: bool, names: Collection[str]) -> None:
+        self._schema = schema
+        self._policy = policy
+        self._finished = finished
+        self._names = names
+
+    def from_text(self, text: str) -> Repair:
+        """Parse and repair text, then its value. Truncated text has no other readings."""
         if not text or text.isspace():
-            return self.from_value({}, (), policy)  # models call a tool without parameters like this
-        if policy == "strict":
+            return self.from_value({}, ())  # models call a tool without parameters like this
+        if self._policy == "strict":
             try:
-                return self.from_value(parse(text), (), policy)
+                return self.from_value(parse(text), ())
             except ProtocolError as error:
                 return _refused_repair(error)
         try:
-            found = repair_json(text, finished=finished)
+            found = repair_json(text, finished=self._finished)
         except BrokenJSON as error:
-            if policy == "safe" or error.reason == "truncated":
+            if error.reason == "truncated":
                 return _refused_repair(error)
-            return self._repair_by_interpretation(text, finished, error)
+            return self._from_readings(text, error)
+        return self._from_reading(found)
+
+    def _from_reading(self, found: Repaired) -> Repair:
         ambiguity = self._schema_ambiguity(found)
         if ambiguity is not None:
             return Repair(None, _repair_steps(found), (ambiguity,))
-        return self.from_value(found.value, _repair_steps(found), policy)
+        return self.from_value(found.value, _repair_steps(found))
 
     def _schema_ambiguity(self, found: Repaired) -> Problem | None:
         """Return a problem of a repaired text that only the schema reveals; None if there is none."""
@@ -111,80 +158,70 @@ class _Repairer:
                 "there is text around the object, and it does not match the schema; write one object and nothing else"
             )
             return Problem("", "invalid", message)
-        if any(
-            self._accepts(candidate) and fits(self._root, candidate, self._target)
-            for candidate in bracket_placements(found)
-        ):
+        if any(self._schema.matches(candidate) for candidate in bracket_placements(found)):
             message = "ambiguous: a bracket is missing, at the end or further in; write the whole object again"
             return Problem("", "ambiguous", message)
         return None
 
-    def from_value(self, value: JSON, steps: tuple[RepairStep, ...], policy: RepairPolicy) -> Repair:
+    def _has_known_names(self, value: JSON) -> bool:
+        return self._schema.has_known_names(value) or any(steps for _, steps in self._unwrap(value))
+
+    def from_value(self, value: JSON, steps: tuple[RepairStep, ...]) -> Repair:
         """Unwrap, coerce and validate a value as far as the policy allows; only an invalid value is coerced."""
-        if policy == "strict" or nesting_depth(value) > DEPTH or _has_many_values(value):
+        if self._policy == "strict" or nesting_depth(value) > DEPTH or _has_many_values(value):
             return self._validate(value, steps)
-        value, new_steps = unwrap(self._root, value, self._target)
+        unwrapped = self._unwrap(value)
+        if len(unwrapped) > 1:
+            return _ambiguous_repair("", "there are several layers", [inner for inner, _ in unwrapped])
+        ((value, new_steps),) = unwrapped
         steps += new_steps
-        if not self._accepts(value):
-            value, new_steps = unwrap_members(self._root, value, self._target)
+        if not self._schema.accepts(value):
+            value, new_steps = unwrap_members(self._schema.root, value, self._schema.target)
             steps += new_steps
-        if policy == "aggressive" and not self._accepts(value):
-            coercion = Coercion(self._target, coercion_budget(value))
-            value = coercion.coerce(self._root, value, "")
+        if self._policy == "aggressive" and not self._schema.accepts(value):
+            coercion = Coercion(self._schema.target, coercion_budget(value))
+            value = coercion.coerce(self._schema.root, value, "")
             steps += tuple(coercion.steps)
         return self._validate(value, steps)
+
+    def _unwrap(self, value: JSON) -> list[Unwrapped]:
+        return unwrap(self._schema.root, value, self._schema.target, self._schema.matches, self._names)
 
     def _validate(self, value: JSON, steps: tuple[RepairStep, ...]) -> Repair:
         if type(value) is not dict:
             problem = Problem("", "type", f"expected an object with the arguments, got {type_label(value)}")
             return Repair(None, steps, (problem,))
-        problems = self._validator.problems(value)
+        problems = self._schema.validator.problems(value)
         return Repair(None, steps, problems) if problems else Repair(value, steps)
 
-    def _accepts(self, value: JSON) -> bool:
-        return type(value) is dict and self._validator.accepts(value)
+    def _from_readings(self, text: str, error: BrokenJSON) -> Repair:
+        """Use the only reading of broken text that fits the schema; several are a problem that names them.
 
-    def _has_known_names(self, value: JSON) -> bool:
-        """Return True if the schema declares the names; JSON Schema by itself accepts any others."""
-        root = self._root
-        if type(value) is not dict or not isinstance(root, ObjectNode) or root.others is not None:
-            return True
-        return value.keys() <= root.properties.keys() or bool(unwrap(root, value, self._target)[1])
-
-    def _repair_by_interpretation(self, text: str, finished: bool, error: BrokenJSON) -> Repair:
-        """Use the only reading of broken text that fits the schema; several are a problem that names them."""
+        Readings with guesses are tried only if there are no others, and coercions of values only for the former.
+        """
         try:
-            found = list(interpretations(text, finished=finished))
+            found = self._valid_repairs(checked_readings(text, finished=self._finished, names=self._names))
+            if not found and self._policy == "aggressive":
+                readings = list(interpretations(text, finished=self._finished, names=self._names))
+                exact = [reading for reading in readings if self._schema.matches(reading.value)]
+                found = self._valid_repairs(exact) or self._valid_repairs(readings)
         except BrokenJSON as too_many:
             return _refused_repair(too_many)
-        valid_repairs = [
-            Repair(candidate.value, _repair_steps(candidate))
-            for candidate in found
-            if self._accepts(candidate.value)
-            and fits(self._root, candidate.value, self._target)
-            and self._schema_ambiguity(candidate) is None
-        ] or self._coerce_all(found)
-        if len(valid_repairs) == 1:
-            return valid_repairs[0]
-        if valid_repairs:
-            message = " or ".join(dumps(candidate.arguments)[:80] for candidate in valid_repairs[:3])
-            problem = Problem(error.pointer, "ambiguous", f"{error.message}; can be read as {message}")
-            return Repair(None, (), (problem,))
+        if len(found) > 1:
+            return _ambiguous_repair(error.pointer, error.message, [repair.arguments for repair, _ in found])
+        for repair, is_doubtful in found:
+            if not is_doubtful:
+                return repair
         return _refused_repair(error)
 
-    def _coerce_all(self, found: list[Repaired]) -> list[Repair]:
-        """Coerce every reading, and return the different results that fit."""
-        attempts = [
-            self.from_value(candidate.value, _repair_steps(candidate), "aggressive")
-            for candidate in found
-            if self._schema_ambiguity(candidate) is None
-        ]
-        valid_repairs = [
-            candidate
-            for candidate in attempts
-            if candidate.arguments is not None and fits(self._root, candidate.arguments, self._target)
-        ]
-        return list({dumps(candidate.arguments): candidate for candidate in valid_repairs}.values())
+    def _valid_repairs(self, readings: Iterable[Repaired]) -> list[tuple[Repair, bool]]:
+        """Repair the values of all readings; return the different results that fit, and whether they are doubtful."""
+        repairs: dict[str, tuple[Repair, bool]] = {}
+        for found in readings:
+            repair = self._from_reading(found)
+            if repair.arguments is not None and self._schema.matches(repair.arguments):
+                repairs.setdefault(dumps(repair.arguments), (repair, found.doubtful))
+        return list(repairs.values())
 
 
 def _repair_steps(found: Repaired) -> tuple[RepairStep, ...]:
@@ -195,6 +232,12 @@ def _refused_repair(error: ProtocolError) -> Repair:
     keyword = error.reason if isinstance(error, BrokenJSON) else "json"
     advice = f"; {error.hint}" if error.hint else ""
     return Repair(None, (), (Problem(error.pointer, keyword, f"{error.message}{advice}"),))
+
+
+def _ambiguous_repair(pointer: str, message: str, values: Iterable[JSON]) -> Repair:
+    """Refuse arguments that can be read as any of `values`, and name up to three of them."""
+    candidates = " or ".join([dumps(value)[:80] for value in values][:3])
+    return Repair(None, (), (Problem(pointer, "ambiguous", f"{message}; can be read as {candidates}"),))
 
 
 def _has_many_values(value: JSON) -> bool:

@@ -10,9 +10,15 @@ from ..stream.repair_attempt import LexicalStep
 
 __all__ = ["RepairStep", "SchemaStep"]
 
-_Unwrapping: TypeAlias = Literal["unwrapped_text", "unwrapped_alias"]
+_Unwrapping: TypeAlias = Literal["unwrapped_text", "unwrapped_alias", "unwrapped_list", "unwrapped_call"]
 _Coercing: TypeAlias = Literal[
-    "text_to_number", "text_to_boolean", "number_to_text", "wrapped_in_list", "enum_case", "null_dropped"
+    "text_to_number",
+    "text_to_boolean",
+    "number_to_text",
+    "wrapped_in_list",
+    "enum_case",
+    "null_dropped",
+    "text_to_null",
 ]
 SchemaStep: TypeAlias = _Unwrapping | _Coercing
 _GUESSES = _LEXICAL_GUESSES | frozenset(get_args(_Coercing))

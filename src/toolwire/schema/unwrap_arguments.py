@@ -1,59 +1,80 @@
-"""Unwrap arguments with one layer too many: JSON in a string, or under `arguments`, `parameters`, `args`, `input`.
+"""Unwrap arguments with layers too many (toolwire.schema.wrappers), and members that hold JSON as text.
 
-Unwrapping is lossless: it happens only where the wrapped form does not fit the schema and the unwrapped one does.
+Unwrapping is lossless: it happens only where the wrapped form does not fit the schema and exactly one unwrapped form
+does. Where none does, layers are removed as long as the names inside are those of parameters, so that the problems that
+are reported concern the arguments.
 """
 
 from __future__ import annotations
 
-from ..ir.errors import BrokenJSON
-from ..ir.pointer import JSON, child_pointer, join
-from ..stream.repair import repair_json
+from collections.abc import Callable, Collection
+from typing import TypeAlias
+
+from ..ir.pointer import JSON, child_pointer
 from .coerce import coercion_budget, resolve_refs
 from .fits import RefResolver, fits
 from .nodes import ArrayNode, Node, ObjectNode, TupleNode, UnionNode
 from .step_budget import StepBudget
 from .steps import RepairStep
+from .wrappers import parse_container, remove_layer
 
-__all__ = ["unwrap", "unwrap_members"]
+__all__ = ["Unwrapped", "unwrap", "unwrap_members"]
 
-_ALIASES = ("arguments", "parameters", "args", "input")
-_MAX_LAYERS = 4
+_MAX_LAYERS = 6
 _DEPTH = 64
 
+Unwrapped: TypeAlias = tuple[JSON, tuple[RepairStep, ...]]
 
-def unwrap(root: Node, value: JSON, target: RefResolver) -> tuple[JSON, tuple[RepairStep, ...]]:
-    """Return the arguments without their wrapping, and the steps that removed it."""
-    steps: list[RepairStep] = []
+
+def unwrap(
+    root: Node, value: JSON, target: RefResolver, accepts: Callable[[JSON], bool], names: Collection[str] = ()
+) -> list[Unwrapped]:
+    """Return the possible arguments without their layers; several if they are ambiguous.
+
+    `accepts` decides whether arguments are valid, `names` are those of the tool, if they are known.
+    """
     root = resolve_refs(root, target)
+    declared = _declared_names(root, target)
+    is_free = isinstance(root, ObjectNode) and not root.properties and not root.closed
+    layers: list[Unwrapped] = [(value, ())]
     for _ in range(_MAX_LAYERS):
-        inner = _unwrap_once(root, value)
-        if inner is None:
+        outer, steps = layers[-1]
+        inner = remove_layer(outer, declared, names)
+        if inner is None or (is_free and type(outer) is dict):  # any name may be intended
             break
-        value, step = inner
-        steps.append(step)
-    return value, tuple(steps)
+        layers.append((inner[0], (*steps, inner[1])))
+    if len(layers) == 1 or accepts(value):
+        return layers[:1]
+    valid = [layer for layer in layers[1:] if accepts(layer[0])]
+    return valid or [_last_known(root, layers)]
+
+
+def _last_known(root: Node, layers: list[Unwrapped]) -> Unwrapped:
+    """Return the innermost object that has only names of parameters, or the value as it is."""
+    if isinstance(root, ObjectNode) and root.others is None and root.properties:
+        for inner, steps in reversed(layers):
+            if type(inner) is dict and inner.keys() <= root.properties.keys():
+                return inner, steps
+    return next((layer for layer in layers if type(layer[0]) is dict), layers[-1])
+
+
+def _declared_names(root: Node, target: RefResolver) -> frozenset[str]:
+    """Return the names of parameters, also of all branches of a union."""
+    declared, pending, seen = set[str](), [root], set[int]()
+    while pending:
+        node = resolve_refs(pending.pop(), target)
+        if isinstance(node, ObjectNode):
+            declared |= node.properties.keys()
+        elif isinstance(node, UnionNode) and id(node) not in seen:
+            seen.add(id(node))
+            pending += node.branches
+    return frozenset(declared)
 
 
 def unwrap_members(root: Node, value: JSON, target: RefResolver) -> tuple[JSON, tuple[RepairStep, ...]]:
     """Parse the objects and lists that the arguments contain as text."""
     members = _MemberUnwrapper(target, coercion_budget(value))
     return members.unwrap(root, value, "", 0), tuple(members.steps)
-
-
-def _unwrap_once(root: Node, value: JSON) -> tuple[JSON, RepairStep] | None:
-    """Remove one layer; None if there is none. An alias that the schema declares as a property is not a layer."""
-    if type(value) is str:  # arguments are never text
-        inner = _parse_container(value)
-        return None if inner is None else (inner, RepairStep("unwrapped_text"))
-    if type(value) is not dict or len(value) != 1 or not isinstance(root, ObjectNode) or root.others is not None:
-        return None
-    ((key, inner),) = value.items()
-    if key not in _ALIASES or key in root.properties or not root.properties:
-        return None
-    if type(inner) is str:
-        inner = _parse_container(inner)
-    known = type(inner) is dict and (inner.keys() <= root.properties.keys() or _unwrap_once(root, inner) is not None)
-    return (inner, RepairStep("unwrapped_alias", join(key))) if known else None
 
 
 class _MemberUnwrapper:
@@ -72,7 +93,7 @@ class _MemberUnwrapper:
         if depth > _DEPTH or self._budget.exhausted or fits(node, value, self._target, self._budget):
             return value
         if type(value) is str and _may_hold_container(node, self._target):
-            inner = _parse_container(value)
+            inner = parse_container(value)
             if inner is not None and fits(node, inner, self._target, self._budget):
                 self.steps.append(RepairStep("unwrapped_text", path))
                 return inner
@@ -100,12 +121,3 @@ def _may_hold_container(node: Node, target: RefResolver) -> bool:
             seen.add(id(item))
             pending += item.branches
     return False
-
-
-def _parse_container(text: str) -> JSON:
-    """Parse the object or list in `text`, or return None. It is not truncated: the string around it is closed."""
-    try:
-        value = repair_json(text, finished=False).value
-    except BrokenJSON:
-        return None
-    return value if type(value) in (dict, list, str) else None

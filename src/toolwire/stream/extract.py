@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import re
 
+from .punctuation import BRACKETS, QUOTES
+from .reasoning_marks import has_reasoning_mark, skip_reasoning, starts_with_mark
 from .repair_attempt import LexicalStep, RepairAttempt, ambiguous_error, invalid_error
 
-__all__ = ["check_trailing_text", "find_end", "find_start"]
+__all__ = ["check_trailing_text", "find_end", "find_start", "skip_lead"]
 
 _SPACE = r"[\s\ufeff\u200b\u2060]*+"
-_STARTS = re.compile(r"[{\[\"'“]")
-_BRACKET = re.compile(r"[{\[]")
+_STARTS = re.compile(f"[{BRACKETS}{''.join(QUOTES)}]")
+_BRACKET = re.compile(f"[{BRACKETS}]")
 _MARK = r"<[/|\uff5c]?[\w\u2581|\uff5c:.=-]{1,60}>|\[/?[A-Z_]{3,30}\]"  # </tool_call>, <|im_end|>, [TOOL_CALLS]
 _LEADING = re.compile(rf"{_SPACE}(?:(?P<fence>`{{3,}}[\w+-]*+)|(?P<token>{_MARK}))")
 _TRAILING = re.compile(rf"{_SPACE}(?:(?P<fence>`{{3,}})|(?P<token>{_MARK})|(?P<closer>[}}\]]))")
@@ -27,13 +29,27 @@ _TRAILING_PROSE = re.compile(r"(?![,:=\"'“”)&|+])[^{}\[\]]*+")
 _MEMBER = re.compile(r"[\"'”]\s*+[:=]|(?:^|[\n,])[^\S\n]*+[\w-]++\s*+:\s*+$")  # `key:` is not a sentence
 
 
+def skip_lead(text: str, attempt: RepairAttempt) -> int:
+    """Return the position after fences, tokens and reasoning at the start of the text."""
+    at = _skip_tokens(text, 0, len(text), attempt)
+    while True:
+        found = _LEADING.match(text, at)
+        if found is not None and not starts_with_mark(text, at):
+            attempt.record_step(_STEPS[found.lastgroup])
+            after = found.end()
+        elif _STARTS.match(text, at) and found is None:
+            after = at
+        else:
+            after = skip_reasoning(text, at, attempt)
+        after = _skip_tokens(text, after, len(text), attempt)
+        if after == at:
+            return at
+        at = after
+
+
 def find_start(text: str, attempt: RepairAttempt) -> int:
     """Return the position where the value begins."""
-    at = 0
-    while (found := _LEADING.match(text, at)) is not None:
-        attempt.record_step(_STEPS[found.lastgroup])
-        at = found.end()
-    at = _skip_tokens(text, at, len(text), attempt)
+    at = skip_lead(text, attempt)
     if at == len(text):
         raise invalid_error("the text is empty", at)
     if _STARTS.match(text, at):
@@ -59,7 +75,7 @@ def find_end(text: str, attempt: RepairAttempt) -> int:
         if text.endswith("```", 0, end):
             attempt.record_step("code_fence")
             end -= 3
-        elif start >= 0 and _LAST_MARK.fullmatch(text, start, end):
+        elif start >= 0 and _LAST_MARK.fullmatch(text, start, end) and not has_reasoning_mark(text, start, end):
             attempt.record_step("tool_token")
             end = start
         else:
@@ -67,13 +83,19 @@ def find_end(text: str, attempt: RepairAttempt) -> int:
 
 
 def check_trailing_text(text: str, at: int, end: int, attempt: RepairAttempt) -> None:
-    """Drop the text after the value; raise if it could belong to the value."""
+    """Drop the text after the value; raise if it could belong to the value, or the value to reasoning."""
+    if has_reasoning_mark(text, at, end):
+        raise ambiguous_error("an object in the model's reasoning", at, "write one JSON object and nothing else")
     while (found := _TRAILING.match(text, at, end)) is not None:
+        if found.lastgroup == "closer" and attempt.form == "missing_brace":
+            raise invalid_error("more than one opening bracket is missing", at)
         attempt.record_step(_STEPS[found.lastgroup])
         at = found.end()
     at = _skip_tokens(text, at, end, attempt)
     if at == end:
         return
+    if attempt.form == "call_syntax":
+        raise invalid_error(f"unexpected text after the call: {text[at : at + 16]!r}", at)
     if _BRACKET.search(text, at, end):
         raise ambiguous_error("more than one value", at, "write one JSON object and nothing else")
     # A reading that guesses about the inside of a document must not also treat its end as prose.

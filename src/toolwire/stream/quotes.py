@@ -11,26 +11,61 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from .punctuation import QUOTES
 from .repair_attempt import RepairAttempt, ambiguous_error, invalid_error, truncated_error
 
-__all__ = ["QUOTES", "StringReader"]
-
-QUOTES = {'"': '"', "'": "'", "“": "”"}
+__all__ = ["StringReader", "read_over_escaped"]
 
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
 _PLAIN = {
     '"': re.compile(r'[^"\\\x00-\x1f]*+'),
     "'": re.compile(r"""[^'"\\\x00-\x1f]*+"""),
-    "”": re.compile(r'[^“”"\\\x00-\x1f]*+'),
+    "\u201d": re.compile(r'[^\u201c\u201d"\\\x00-\x1f]*+'),
+    **{
+        closer: re.compile(rf'[^{opener}{closer}"\\\x00-\x1f]*+')
+        for opener, closer in QUOTES.items()
+        if closer not in "\"'\u201d"
+    },
 }
+_OVER_ESCAPED_QUOTE = re.compile(r'(\\++)"')
+_OVER_ESCAPED_STOP = re.compile(r'\\++"?|["\x00-\x1f]')
 # Two strings with a separator between them: no reading may treat that as one string.
 # The length of a key without quotes is bounded; otherwise every quote before a comma would start a scan of the rest.
 _STRUCTURE = re.compile(r"""["'“”]\s*+(?:[:}\]]|,(?:[\s,]*+|[^"'“{\[:]{0,200}+:\s*+)["'“{\[])|[{\[]\s*+["'“]""")
-_APOSTROPHE = re.compile(r"\w'\w")
+_APOSTROPHE = re.compile(r"\w['\u2019]\w")
+_OPENING_QUOTE = re.compile(r"[^\w)\]}]['\"\u201c\u2018][^\s'\"]")
+_CLOSING_QUOTE = re.compile(r"[^\s'\"]['\"\u201d\u2019](?!\w)")
 _HEX = re.compile(r"[0-9a-fA-F]{0,4}")
 _HEX_CHARACTER = re.compile(r"x[0-9a-fA-F]{2}|U000[0-9a-fA-F]{5}|U0010[0-9a-fA-F]{4}")
 _BACKSLASH = "\\\\"  # as JSON writes it
+_LETTER_ESCAPES = frozenset("bfnrtu/")
 _BACKSLASH_HINT = "write two backslashes for a literal backslash"
+
+
+def read_over_escaped(text: str, at: int, end: int) -> tuple[str, int]:
+    r"""Read a string between `\"` and `\"`; return its inside as JSON, and the position after it.
+
+    The quotes of over-escaped text follow 1, 3 or 7 backslashes. Other backslashes inside are refused if they depend on
+    whether the whole text was escaped once more or only its quotes.
+    """
+    opener = _OVER_ESCAPED_QUOTE.match(text, at, end)
+    if opener is None or len(opener[1]) not in (1, 3, 7):
+        raise invalid_error("a backslash outside a string", at)
+    quote, pieces, at = opener.group(), list[str](), opener.end()
+    while (stop := _OVER_ESCAPED_STOP.search(text, at, end)) is not None:
+        pieces.append(text[at : stop.start()])
+        mark, at = stop.group(), stop.end()
+        if mark == quote:
+            return "".join(pieces), at
+        if mark < " ":
+            pieces.append(_SHORT.get(mark) or f"\\u{ord(mark):04x}")
+        elif mark == "\\" * len(quote) + quote[:-1] + '"':
+            pieces.append('\\"')
+        elif mark == "\\" == opener[1] and text[at : at + 1] in _LETTER_ESCAPES:
+            pieces.append(mark)
+        else:
+            raise ambiguous_error("backslashes in a string with escaped quotes", stop.start(), _BACKSLASH_HINT)
+    raise truncated_error("in a string", end)
 
 
 class StringReader:
@@ -40,7 +75,7 @@ class StringReader:
         "_closer",
         "_damaged",
         "_end",
-        "_inner",
+        "_inner_quotes",
         "_literal",
         "_lone",
         "_may_end",
@@ -63,7 +98,7 @@ class StringReader:
         self._literal: list[tuple[int, str]] = []  # for each escape: its piece, and the literal text
         self._lone = False  # found a backslash that cannot be an escape
         self._damaged = False  # found a quote inside
-        self._inner = 0  # number of inner quotes, without apostrophes
+        self._inner_quotes: list[int] = []  # positions of inner quotes, without apostrophes
 
     def read(self, at: int) -> tuple[str, int]:
         """Return the inside as JSON, and the position after the closing quote."""
@@ -90,11 +125,27 @@ class StringReader:
         doubt = ambiguous_error("a quote may end the string or belong to it", at, "escape quotes inside strings")
         if self._reading.choose(2, "inner_quotes", doubt):
             return False
-        if self._inner % 2 or _STRUCTURE.search(self._text, self._start, at):
+        if len(self._inner_quotes) % 2 or _STRUCTURE.search(self._text, self._start, at):
             raise invalid_error(
                 "quotes inside a string may be the ends of other strings", at, "escape quotes inside strings"
             )
+        if not self._are_quotations(at):
+            self._reading.doubtful = True
         return True
+
+    def _are_quotations(self, end: int) -> bool:
+        """Return True if the inner quotes enclose a quotation, as in `say "hi" now`.
+
+        They do not in expressions of programming languages: `"a" + "b"`, `"a" if x else "b"`, three quotes in a row.
+        Quotes around the whole text may be doubled by mistake.
+        """
+        positions = self._inner_quotes
+        if positions[:1] == [self._start] and positions[-1] == end - 1:
+            return False
+        return all(
+            (_CLOSING_QUOTE if index % 2 else _OPENING_QUOTE).match(self._text, max(at - 1, 0), self._end) is not None
+            for index, at in enumerate(positions)
+        )
 
     def _read_unusual(self, char: str, at: int) -> int:
         """Escape a control character or a quote inside the string; return the position after it."""
@@ -109,7 +160,8 @@ class StringReader:
             raise ambiguous_error("unescaped quotes inside quotes", at, "escape quotes inside strings")
         self._reading.record_step("inner_quotes")
         self._damaged = True
-        self._inner += _APOSTROPHE.match(self._text, at - 1) is None
+        if _APOSTROPHE.match(self._text, at - 1) is None:
+            self._inner_quotes.append(at)
         self._pieces.append('\\"' if char == '"' else char)
         return at + 1
 

@@ -1,27 +1,40 @@
 """Read JSON as models write it, and refuse text with no reading or several.
 
     repair_json(text)       read strict JSON, or repair it without guessing; every step is named
+    checked_readings(text)  yield readings that a schema must confirm, without guesses
     interpretations(text)   yield possible readings, with guesses; the schema selects one (toolwire.schema.repair)
 
-Time is linear in the text. Truncated strings, numbers and keys are never completed.
+Time is linear in the text: the number of readings is bounded, and the number of characters that they read together.
+Truncated strings, numbers and keys are never completed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from contextlib import suppress
 
 from ..ir.errors import BrokenJSON, ProtocolError
 from ..ir.pointer import JSON
 from ..ir.text import dumps
 from ..ir.value import Value
 from .extract import check_trailing_text, find_end, find_start
-from .repair_attempt import GUESSES, GuessKind, LexicalStep, RepairAttempt
+from .forms import possible_forms, rewrite_form
+from .repair_attempt import GUESSES, Form, GuessKind, LexicalStep, RepairAttempt, invalid_error
 from .rewriter import JsonRewriter
 from .strict import LIMIT, parse
 
-__all__ = ["GUESSES", "MAX_INTERPRETATIONS", "LexicalStep", "Repaired", "interpretations", "repair_json"]
+__all__ = [
+    "GUESSES",
+    "MAX_INTERPRETATIONS",
+    "LexicalStep",
+    "Repaired",
+    "checked_readings",
+    "interpretations",
+    "repair_json",
+]
 
 MAX_INTERPRETATIONS = 64
+_MAX_CHARACTERS = 8 * 1024 * 1024  # that the readings of one text read together; each text gets at least two readings
 
 
 class Repaired(Value, frozen=True):
@@ -31,6 +44,8 @@ class Repaired(Value, frozen=True):
     steps: tuple[LexicalStep, ...] = ()
     closed: int = 0
     """The number of brackets missing at the end, counted from the outermost."""
+    doubtful: bool = False
+    """An unlikely reading: it makes others ambiguous, and is not used itself."""
 
 
 def repair_json(text: str, *, finished: bool = True) -> Repaired:
@@ -51,46 +66,71 @@ def repair_json(text: str, *, finished: bool = True) -> Repaired:
         return _read(text, RepairAttempt(finished))
 
 
-def interpretations(text: str, *, finished: bool = True) -> Iterator[Repaired]:
+def checked_readings(text: str, *, finished: bool = True, names: Collection[str] = ()) -> Iterator[Repaired]:
+    """Yield each reading without guesses that is certain only if it fits a schema. `names`: those of the tool."""
+    forms: list[Form] = ["object"]
+    with suppress(BrokenJSON):
+        forms += possible_forms(text)
+    yield from _distinct(found for form in forms for found in _search(text, finished, names, form, None))
+
+
+def interpretations(text: str, *, finished: bool = True, names: Collection[str] = ()) -> Iterator[Repaired]:
     """Yield each reading that guessing allows once; raise BrokenJSON if there are too many."""
-    seen: set[str] = set()
+    forms: list[Form] = ["object"]
+    with suppress(BrokenJSON):
+        forms += possible_forms(text)
     guesses: tuple[GuessKind, ...] = ("punctuation", "quotes")
-    for guess_kind in guesses:
-        for found in _search_interpretations(text, finished, guess_kind):
-            rewritten = dumps(found.value)
-            if rewritten not in seen:
-                seen.add(rewritten)
-                yield found
+    yield from _distinct(
+        found for form in forms for guess_kind in guesses for found in _search(text, finished, names, form, guess_kind)
+    )
 
 
-def _search_interpretations(text: str, finished: bool, guess_kind: GuessKind) -> Iterator[Repaired]:
-    """Yield the readings for one assumed defect, each with the next sequence of choices."""
+def _distinct(readings: Iterator[Repaired]) -> Iterator[Repaired]:
+    seen: set[str] = set()
+    for found in readings:
+        rewritten = dumps(found.value)
+        if rewritten not in seen:
+            seen.add(rewritten)
+            yield found
+
+
+def _search(
+    text: str, finished: bool, names: Collection[str], form: Form, guess_kind: GuessKind | None
+) -> Iterator[Repaired]:
+    """Yield the readings for one assumed form and defect, each with the next sequence of choices."""
     choices: tuple[int, ...] | None = ()
-    for _ in range(MAX_INTERPRETATIONS):
+    limit = max(2, min(MAX_INTERPRETATIONS, _MAX_CHARACTERS // (len(text) + 1)))
+    for _ in range(limit):
         assert choices is not None
-        attempt = RepairAttempt(finished, guess_kind, choices)
+        attempt = RepairAttempt(finished, guess_kind, choices, form=form, checked=True)
         try:
-            yield _read(text, attempt)
+            yield _read(text, attempt, names)
         except BrokenJSON:
             pass  # not a valid reading
         choices = attempt.next_choices()
         if choices is None:
             return
     raise BrokenJSON(
-        f"ambiguous: more than {MAX_INTERPRETATIONS} readings",
+        f"ambiguous: more than {limit} readings",
         reason="ambiguous",
         hint="escape quotes and backslashes inside strings",
     )
 
 
-def _read(text: str, attempt: RepairAttempt) -> Repaired:
+def _read(text: str, attempt: RepairAttempt, names: Collection[str] = ()) -> Repaired:
     """Make one attempt: find the JSON in the text, rewrite it, and check the result with the strict parser."""
-    start = find_start(text, attempt)
-    end = find_end(text, attempt)
-    rewriter = JsonRewriter(text, start, max(start, end), attempt)
-    rewritten = rewriter.rewrite()
-    check_trailing_text(text, rewriter.at, end, attempt)
+    if attempt.form == "object":
+        start = find_start(text, attempt)
+        end = find_end(text, attempt)
+        rewriter = JsonRewriter(text, start, max(start, end), attempt)
+        rewritten, at = rewriter.rewrite(), rewriter.at
+    else:
+        end = find_end(text, attempt)
+        rewritten, at = rewrite_form(text, end, attempt, names)
+        if attempt.closed and attempt.guess_kind:
+            raise invalid_error("both brackets are missing", at)
+    check_trailing_text(text, at, end, attempt)
     try:
-        return Repaired(parse(rewritten), tuple(attempt.steps), attempt.closed)
+        return Repaired(parse(rewritten), tuple(attempt.steps), attempt.closed, attempt.doubtful)
     except ProtocolError as error:
         raise BrokenJSON(error.message, reason="invalid", pointer=error.pointer, hint=error.hint) from None

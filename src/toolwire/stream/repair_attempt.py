@@ -13,6 +13,7 @@ from ..ir.errors import BrokenJSON
 
 __all__ = [
     "GUESSES",
+    "Form",
     "GuessKind",
     "LexicalStep",
     "RepairAttempt",
@@ -25,6 +26,7 @@ _Lossless: TypeAlias = Literal[
     "odd_space",
     "code_fence",
     "tool_token",
+    "reasoning",
     "prose",
     "surplus_closer",
     "trailing_comma",
@@ -37,6 +39,12 @@ _Lossless: TypeAlias = Literal[
     "control_character",
     "lone_backslash",
     "closed_containers",
+    "full_width",
+    "wrong_separator",
+    "surplus_comma",
+    "over_escaped",
+    "missing_brace",
+    "call_syntax",
 ]
 _Guess: TypeAlias = Literal[
     "missing_comma", "missing_colon", "inner_quotes", "bare_string", "leading_zeros", "chosen_escape"
@@ -47,32 +55,64 @@ GUESSES: frozenset[str] = frozenset(get_args(_Guess))
 GuessKind: TypeAlias = Literal["punctuation", "quotes"]
 """The assumed defect: commas and colons were left out, or quotes inside strings were not escaped."""
 
+Form: TypeAlias = Literal["object", "missing_brace", "call_syntax"]
+"""The assumed shape of the text: a JSON value, `"a": 1}`, or `f(a=1)`. Only a schema confirms the last two."""
+
 
 class RepairAttempt:
-    """The steps and choices of one attempt."""
+    """The steps and choices of one attempt. `checked`: a schema selects among the readings, so the text need not."""
 
-    __slots__ = ("_given_choices", "_made_choices", "closed", "finished", "guess_kind", "steps")
+    __slots__ = (
+        "_common_choices",
+        "_given_choices",
+        "_made_choices",
+        "checked",
+        "closed",
+        "doubtful",
+        "finished",
+        "form",
+        "guess_kind",
+        "steps",
+    )
 
-    def __init__(self, finished: bool, guessing: GuessKind | None = None, given_choices: tuple[int, ...] = ()) -> None:
+    def __init__(
+        self,
+        finished: bool,
+        guessing: GuessKind | None = None,
+        given_choices: tuple[int, ...] = (),
+        *,
+        form: Form = "object",
+        checked: bool = False,
+    ) -> None:
         self.finished = finished
         self.guess_kind = guessing
+        self.form = form
+        self.checked = checked
+        self.doubtful = False  # a reading that counts as an alternative, and is never used itself
         self.steps: dict[LexicalStep, None] = {}
         self.closed = 0  # number of brackets missing at the end
+        self._common_choices: dict[LexicalStep, int] = {}
         self._given_choices = given_choices
         self._made_choices: list[tuple[int, int]] = []  # (chosen, out of so many)
 
     def record_step(self, step: LexicalStep) -> None:
         self.steps[step] = None
 
-    def choose(self, ways: int, step: LexicalStep, error: BrokenJSON) -> int:
-        """Choose one of several readings, or raise `error` if guessing is off."""
-        if self.guess_kind is None:
+    def choose(self, ways: int, step: LexicalStep, error: BrokenJSON, *, structural: bool = False) -> int:
+        """Choose one of several readings. Raise `error` if guessing is off; a structural choice only needs a schema."""
+        if self.guess_kind is None and not (structural and self.checked):
             raise error
         self.record_step(step)
         turn = len(self._made_choices)
         chosen = self._given_choices[turn] if turn < len(self._given_choices) else 0
         self._made_choices.append((chosen, ways))
         return chosen
+
+    def choose_once(self, ways: int, step: LexicalStep, error: BrokenJSON) -> int:
+        """Make a structural choice that holds for the whole text: the same slip has the same meaning everywhere."""
+        if step not in self._common_choices:
+            self._common_choices[step] = self.choose(ways, step, error, structural=True)
+        return self._common_choices[step]
 
     def next_choices(self) -> tuple[int, ...] | None:
         """Return the next choices in depth-first order: the last choice with another way is advanced."""

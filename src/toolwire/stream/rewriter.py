@@ -11,8 +11,20 @@ import re
 
 from ..ir.errors import BrokenJSON
 from .locate import pointer_at
-from .quotes import QUOTES, StringReader
-from .repair_attempt import RepairAttempt, ambiguous_error, invalid_error, truncated_error
+from .punctuation import (
+    CLOSERS,
+    COLON,
+    COMMAS,
+    OPENERS,
+    OUTPUT_CLOSERS,
+    QUOTES,
+    VALUE_ENDS,
+    colon_step,
+    opener_step,
+    quote_step,
+)
+from .quotes import StringReader, read_over_escaped
+from .repair_attempt import LexicalStep, RepairAttempt, ambiguous_error, invalid_error, truncated_error
 
 __all__ = ["DEPTH", "JsonRewriter"]
 
@@ -32,15 +44,20 @@ _SOUND = {
     "[": re.compile(rf"{_ITEM}(?:{_GAP},{_GAP}{_ITEM})*+"),
 }
 _WORD = re.compile(r"[\w.+-]++")
-_WORDS = re.compile(r"[\w.+-]++(?: [\w.+-]++)*+(?=[ \t\r\n]*+[,}\]])")
+_WORDS = re.compile(rf"[\w.+-]++(?: [\w.+-]++)*+(?=[ \t\r\n]*+[{VALUE_ENDS}])")
 _NAME = re.compile(r"[A-Za-z_$][\w$-]*+")
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*+)(?:\.\d++)?(?:[eE][+-]?\d++)?", re.ASCII)
 _LOOSE_NUMBER = re.compile(r"([+-]?)(0|[1-9]\d*+)?(\.\d*+)?([eE][+-]?\d++)?", re.ASCII)
 _RADIX_NUMBER = re.compile(r"([+-]?)(0[xX][0-9a-fA-F]++|0[oO][0-7]++|0[bB][01]++)")
+_THOUSANDS = re.compile(r"\d\s(?:-|\d{3}(?!\d))")  # `10 500`, and the expression `3 -4`
 _ZEROS = re.compile(r"(-?)0([0-9]++)")
 _LITERALS = {"true": "true", "false": "false", "null": "null", "True": "true", "False": "false", "None": "null"}
 _NOT_TEXT = frozenset("true false null none nan inf infinity +infinity -infinity +inf -inf undefined nil".split())
-_CLOSERS = {"{": "}", "[": "]"}
+_OMITTED_VALUES = re.compile(
+    r"\.\.|…|\b(?:rest|remain\w*|omit\w*|elid\w*|truncat\w*|etc|others?|more|so on|same|unchanged|existing|todo|tbd|fill|add"
+    r"|placeholder|continue\w*|similar\w*|repeat\w*|here)\b",
+    re.IGNORECASE,
+)
 _PLAIN_STARTS = frozenset("{}[]\",:-0123456789tfn'")  # neither space nor the start of a comment: a fast check
 _VALUE_STARTS = frozenset("{[\"'“-0123456789tfnTFN")
 # Text that may follow a string if its last quote ends it.
@@ -48,27 +65,33 @@ _QUOTED = "[\"'“][^\"'”]*+[\"'”]"
 _MAY_FOLLOW = {
     "{": re.compile(rf"\s*+(?:\}}|\Z|,\s*+(?:\}}|(?:{_QUOTED}|[\w$-]++)\s*+:))"),
     "[": re.compile(r"\s*+(?:\]|\Z|,\s*+(?:[\]\[{\"'“\d-]|true|false|null))"),
+    "(": re.compile(r"\s*+(?:\)|\Z|,\s*+(?:\)|[\w$-]++\s*+[=:]))"),
 }
 
 
 class JsonRewriter:
     """Read one value from `text[at:end]`. `rewrite` returns it as JSON and leaves `at` after the value."""
 
-    __slots__ = ("_end", "_fresh", "_open", "_output", "_reading", "_text", "at")
+    __slots__ = ("_end", "_fresh", "_items", "_open", "_output", "_reading", "_text", "at")
 
-    def __init__(self, text: str, at: int, end: int, attempt: RepairAttempt) -> None:
+    def __init__(self, text: str, at: int, end: int, attempt: RepairAttempt, opener: str = "") -> None:
+        """Begin at `at`. `opener`: the bracket of an object whose members begin there: `{` if missing, `(` in `f(a=1)`."""
         self.at = at
         self._text = text
         self._end = end
         self._reading = attempt
         self._open: list[str] = []  # opening brackets of the open containers
+        self._items: list[set[str]] = []  # for each: whether its values include quoted and bare text
         self._fresh = False  # directly after an opening bracket
         self._output: list[str] = []
+        if opener:
+            self._open_container(opener, "{")
 
     def rewrite(self) -> str:
         """Return the value as JSON. An error gets the pointer to the place that was reached."""
         try:
-            self._read_value()
+            if not self._open:
+                self._read_value()
             while self._open:
                 self._skip()
                 if self.at == self._end:
@@ -82,66 +105,109 @@ class JsonRewriter:
 
     def _close_all(self) -> None:
         """Close the open containers at the end of the text, unless the text may be truncated."""
-        if self._fresh or not self._reading.finished:
-            raise truncated_error(f"in {'an object' if self._open[-1] == '{' else 'an array'}", self.at)
+        is_certain = self._open[0] != "(" and "surplus_comma" not in self._reading.steps
+        if self._fresh or not is_certain or not self._reading.finished:
+            raise truncated_error(f"in {'an array' if self._open[-1] == '[' else 'an object'}", self.at)
         self._reading.record_step("closed_containers")
         self._reading.closed = len(self._open)
         while self._open:
-            self._output.append(_CLOSERS[self._open.pop()])
+            self._output.append(OUTPUT_CLOSERS[self._open.pop()])
 
     def _read_next(self) -> None:
         """Read the next member, item or closing bracket."""
-        closer = _CLOSERS[self._open[-1]]
-        if self._text[self.at] == closer:
-            self._close_container(closer)
+        container = self._open[-1]
+        closers = CLOSERS[container]
+        if self._text[self.at] in closers:
+            self._close_container()
             return
         if not self._fresh:
-            self._read_comma(closer)
-            if self._text[self.at] == closer:
+            self._read_comma(container)
+            if self._text[self.at] in closers:
                 self._reading.record_step("trailing_comma")
-                self._close_container(closer)
+                self._close_container()
                 return
             self._output.append(",")
         self._fresh = False
         sound = (
             None
-            if self._reading.guess_kind == "quotes"
-            else _SOUND[self._open[-1]].match(self._text, self.at, self._end)
+            if self._reading.guess_kind == "quotes" or container == "("
+            else _SOUND[container].match(self._text, self.at, self._end)
         )
         if sound is not None:
             self._output.append(sound.group())
             self.at = sound.end()
+            if '"' in sound.group():
+                self._items[-1].add("quoted")
             return
-        if closer == "}":
+        if container != "[":
             self._read_key()
         self._read_value()
 
-    def _close_container(self, closer: str) -> None:
-        self._open.pop()
+    def _open_container(self, opener: str, output: str) -> None:
+        self._open.append(opener)
+        self._items.append(set())
+        self._output.append(output)
+        self._fresh = True
+
+    def _close_container(self) -> None:
+        opener = self._open.pop()
+        closer = OUTPUT_CLOSERS[opener]
+        if len(self._items.pop()) > 1 and opener == "[":
+            self._reading.doubtful = True  # the bare text may be a comment, or stand for omitted items
+        if self._text[self.at] not in "}])":
+            self._reading.record_step("full_width")
         self._output.append(closer)
         self._fresh = False
         self.at += 1
 
-    def _read_comma(self, closer: str) -> None:
+    def _read_comma(self, container: str) -> None:
         """Read the comma before the next member or item; a missing one is accepted only as a guess."""
-        if self._text[self.at] == ",":
+        count = 0
+        while self.at < self._end and self._text[self.at] in COMMAS:
+            self._record(COMMAS[self._text[self.at]])
             self.at += 1
+            count += 1
             self._skip()
-            if self.at == self._end:
-                raise truncated_error("after a comma", self.at)
-        elif self._reading.guess_kind == "punctuation" and (closer == "}" or self._text[self.at] in _VALUE_STARTS):
+        if not count:
+            self._guess_comma(container)
+        elif self.at == self._end:
+            raise truncated_error("after a comma", self.at)
+        elif count > 1:
+            self._read_surplus_commas(count - 1, container)
+
+    def _read_surplus_commas(self, count: int, container: str) -> None:
+        """Drop surplus commas. In an array they may also stand for missing items, which only a schema can exclude."""
+        self._reading.record_step("surplus_comma")
+        if container != "[":
+            return
+        doubt = invalid_error("expected a value, got a comma", self.at, "write every item of the list")
+        if not self._reading.checked:
+            self._output.append(",")
+            raise doubt
+        if self._reading.choose_once(2, "surplus_comma", doubt):
+            self._output.append(",null" * count)
+
+    def _guess_comma(self, container: str) -> None:
+        may_start = container != "[" or self._text[self.at] in _VALUE_STARTS
+        is_thousands = _THOUSANDS.match(self._text, max(self.at - 2, 0), self._end) is not None
+        if self._reading.guess_kind == "punctuation" and may_start and not is_thousands:
             self._reading.record_step("missing_comma")
-        else:
-            raise invalid_error(f"expected a comma or {closer}, got {self._shown_text()}", self.at)
+            return
+        closer = CLOSERS[container][0]
+        raise invalid_error(f"expected a comma or {closer}, got {self._shown_text()}", self.at)
+
+    def _record(self, step: LexicalStep | None) -> None:
+        if step is not None:
+            self._reading.record_step(step)
 
     def _read_key(self) -> None:
         """Read a key, with or without quotes, and the colon after it."""
-        char = self._text[self.at]
+        char, is_keyword = self._text[self.at], self._open[-1] == "("
         name = _NAME.match(self._text, self.at, self._end)
-        if char in QUOTES:
+        if char in QUOTES or char == "\\":
             self._read_string(char, is_key=True)
         elif name is not None:
-            self._reading.record_step("unquoted_key")
+            self._record(None if is_keyword else "unquoted_key")
             self._output.append(f'"{name.group()}"')
             self.at = name.end()
         else:
@@ -149,8 +215,10 @@ class JsonRewriter:
         self._skip()
         if self.at == self._end:
             raise truncated_error("after a key", self.at)
-        if self._text[self.at] == ":":
-            self.at += 1
+        colon = COLON.match(self._text, self.at, self._end)
+        if colon is not None:
+            self._record(None if is_keyword and colon.group() == "=" else colon_step(colon.group()))
+            self.at = colon.end()
         elif self._reading.guess_kind == "punctuation" and char in QUOTES and self._text[self.at] in _VALUE_STARTS:
             self._reading.record_step("missing_colon")
         else:
@@ -163,14 +231,15 @@ class JsonRewriter:
         if self.at == self._end:
             raise truncated_error("where a value is expected", self.at)
         char = self._text[self.at]
-        if char in _CLOSERS:
+        if char in OPENERS:
             if len(self._open) == DEPTH:
                 raise invalid_error(f"nested more than {DEPTH} levels deep", self.at)
-            self._open.append(char)
-            self._output.append(char)
-            self._fresh = True
+            self._record(opener_step(char))
+            self._open_container(OPENERS[char], OPENERS[char])
             self.at += 1
-        elif char in QUOTES:
+        elif char in QUOTES or char == "\\":
+            if self._items:
+                self._items[-1].add("quoted")
             self._read_string(char, is_key=False)
         else:
             self._read_scalar()
@@ -186,8 +255,13 @@ class JsonRewriter:
             self._output.append(sound.group())
             self.at = sound.end()
             return
+        if opener == "\\":
+            inside, self.at = read_over_escaped(self._text, self.at, self._end)
+            self._reading.record_step("over_escaped")
+            self._output.append(f'"{inside}"')
+            return
         if opener != '"':
-            self._reading.record_step("single_quotes" if opener == "'" else "smart_quotes")
+            self._reading.record_step(quote_step(opener))
         follow = _MAY_FOLLOW[self._open[-1]] if guess_kind else _SPACE
         reader = StringReader(
             self._text,
@@ -232,7 +306,7 @@ class JsonRewriter:
         doubt = invalid_error(
             f"{self._shown_text()} is not a value", self.at, "quote text; this is not a JSON literal or number"
         )
-        if words is None or words.group().casefold() in _NOT_TEXT:
+        if words is None or words.group().casefold() in _NOT_TEXT or self._is_placeholder(words.group()):
             raise doubt
         zeros = _ZEROS.fullmatch(word)
         if zeros is not None and words.group() == word:
@@ -244,8 +318,16 @@ class JsonRewriter:
             self._output.append(ways[self._reading.choose(len(ways), "leading_zeros", doubt)])
         else:
             self._reading.choose(1, "bare_string", doubt)
+            if self._items:
+                self._items[-1].add("bare")
             self._output.append(f'"{words.group()}"')
         self.at = words.end()
+
+    def _is_placeholder(self, words: str) -> bool:
+        """Return True for text that may stand for omitted values (`...`, `etc`), or for a variable named like its key."""
+        if self._open and self._open[-1] == "[":
+            return _OMITTED_VALUES.search(words) is not None
+        return ".." in words or self._output[-2:] == [f'"{words}"', ":"]
 
     def _skip(self) -> None:
         """Skip space and comments."""
@@ -258,6 +340,9 @@ class JsonRewriter:
                 self._skip_past("\n")
             elif text.startswith("/*", self.at):
                 self._skip_past("*/")
+            elif text.startswith(("\\n", "\\t", "\\r"), self.at):
+                self._reading.record_step("over_escaped")
+                self.at += 2
             elif _UNUSUAL_SPACE.match(text, self.at):
                 self._reading.record_step("odd_space")
                 self.at += 1
@@ -270,6 +355,10 @@ class JsonRewriter:
         if stop < 0:
             # It cannot be decided which text belongs to the comment and which to the object.
             raise truncated_error("in a comment", self.at)
+        if _OMITTED_VALUES.search(self._text, self.at, stop):
+            raise ambiguous_error(
+                "a comment that may stand for omitted values", self.at, "write all values, without comments"
+            )
         self._reading.record_step("comment")
         self.at = stop + len(mark)
 

@@ -24,12 +24,13 @@ MAX_MEMBERS = 250_000
 _BOM = b"\xef\xbb\xbf"
 
 # Only a number with a three-digit exponent or hundreds of digits can overflow a double. Mapping all digits to 0 and
-# both letters to e makes that a substring search, which costs a quarter of the parse; after a hit the parsed values are
-# checked.
+# both letters to e makes that a substring search, which costs more than the parse of a long string; so a document of
+# few members is checked for floats first. After a hit the parsed values are checked.
 _NUMBER_SHAPE = bytes(
     0x30 if 0x30 <= c <= 0x39 else 0x65 if c in b"eE" else 0x2B if c == 0x2B else 0x20 for c in range(256)
 )
 _MANY_DIGITS = b"0" * 200
+_BYTES_PER_MEMBER = 256
 _EXPONENT = re.compile(rb"[0-9][eE]\+?[0-9]{3}").search
 
 # One match for each key: strings without a following colon are skipped within the match. Escapes are already masked.
@@ -61,7 +62,7 @@ def parse(data: bytes | str, *, limit: int = LIMIT) -> JSON:
         value = jiter.from_json(data, allow_inf_nan=False, catch_duplicate_keys=True)
     except ValueError as error:
         raise _parse_error(data, str(error)) from None
-    if _may_overflow(data) and (pointer := infinite_pointer(value)) is not None:
+    if _may_overflow(data, value) and (pointer := infinite_pointer(value)) is not None:
         raise ProtocolError("number out of range: its absolute value exceeds 1.8e308", pointer=pointer)
     return value
 
@@ -87,11 +88,29 @@ def _count_members(data: bytes) -> None:
     raise ProtocolError(f"document has more than {MAX_MEMBERS:,} members", status=413)
 
 
-def _may_overflow(data: bytes) -> bool:
+def _may_overflow(data: bytes, value: JSON) -> bool:
     if len(data) < 200:
         return _EXPONENT(data) is not None
+    if _is_without_floats(value, len(data) // _BYTES_PER_MEMBER):
+        return False
     shape = data.translate(_NUMBER_SHAPE)
     return b"0e000" in shape or b"0e+000" in shape or _MANY_DIGITS in shape
+
+
+def _is_without_floats(value: JSON, most: int) -> bool:
+    """Return True if the value has at most `most` members and items, and none of them is a float."""
+    remaining = [value]
+    while remaining:
+        node = remaining.pop()
+        kind = type(node)
+        if kind is float:
+            return False
+        if kind is dict or kind is list:
+            most -= len(node)
+            if most < 0:
+                return False
+            remaining += node.values() if kind is dict else node
+    return True
 
 
 def parse_object(data: bytes | str, *, limit: int = LIMIT) -> Object:

@@ -2,6 +2,7 @@
 
 the calls, the text, the reasoning and the diagnostics are those that the vector states
 any chunking of the text gives the same events as the whole text
+the parts of a parsed turn are those of its events
 in a truncated text, only complete calls are marked complete
 complete calls can be written and parse back unchanged, or the writer reports a loss
 broken text raises nothing
@@ -15,9 +16,12 @@ from functools import partial
 from itertools import pairwise
 from random import Random
 
+from ..ir.events import ResponseEnd
+from ..ir.folding import fold
 from ..ir.parts import Text, ToolCall, ToolResult
+from ..ir.response import Stop
 from ..text import get
-from ..text.engine.format import Format
+from ..text.engine.format import Format, Parsed
 from .compare import same
 from .stream_checks import merge_deltas
 from .text_vectors import TextVector
@@ -46,7 +50,7 @@ def text_checks(form: Format | str, vectors: Iterable[TextVector]) -> list[Check
 
 def read_pieces(form: Format, vector: TextVector, pieces: Iterable[str]) -> tuple[object, ...]:
     """Parse a text that arrives in `pieces` into a value to compare, which does not depend on the chunking."""
-    parser = form.parser(vector.tools)
+    parser = form.parser(vector.tools, reasoning=vector.thinking)
     events = [event for piece in pieces for event in parser.feed(piece)]
     stopped = parser.should_stop
     events += parser.close(finished=vector.finished)
@@ -71,14 +75,27 @@ def _check_rendering(form: Format, vector: TextVector) -> None:
 
 
 def _check_vector(form: Format, vector: TextVector) -> None:
-    differing = vector.differences(form.parse(vector.text, vector.tools, finished=vector.finished))
+    differing = vector.differences(_parse(form, vector, vector.text, finished=vector.finished))
     assert not differing, "\n".join(differing)
+
+
+def _parse(form: Format, vector: TextVector, text: str, *, finished: bool = True) -> Parsed:
+    return form.parse(text, vector.tools, finished=finished, reasoning=vector.thinking)
 
 
 def _check_cuts(form: Format, vector: TextVector) -> None:
     expected = read_pieces(form, vector, [vector.text])
     for pieces in _iterate_cuts(vector.text, Random(vector.name)):
         assert read_pieces(form, vector, pieces) == expected, f"cut as {pieces}: different events"
+
+
+def _check_parts(form: Format, vector: TextVector) -> None:
+    """Check that `parse`, which builds no deltas, returns the parts of the events."""
+    parser = form.parser(vector.tools)
+    events = [*parser.feed(vector.text), *parser.close(finished=vector.finished), ResponseEnd((Stop("stop"),))]
+    parsed = form.parse(vector.text, vector.tools, finished=vector.finished)
+    assert parsed.parts == fold(events).parts, f"{parsed.parts} differ from those of the events"
+    assert list(parsed.diagnostics) == parser.diagnostics, "the diagnostics differ from those of the events"
 
 
 def _iterate_cuts(text: str, random: Random) -> Iterator[list[str]]:
@@ -103,9 +120,9 @@ def _cut_positions(text: str, random: Random) -> list[int]:
 
 def _check_prefixes(form: Format, vector: TextVector) -> None:
     """Truncate the text: a call marked complete must be the same as in the whole text."""
-    expected = [call for call in form.parse(vector.text, vector.tools).calls if call.state == "complete"]
+    expected = [call for call in _parse(form, vector, vector.text).calls if call.state == "complete"]
     for length in _cut_positions(vector.text, Random(vector.name)):
-        cut = form.parse(vector.text[:length], vector.tools, finished=False)
+        cut = _parse(form, vector, vector.text[:length], finished=False)
         done = [call for call in cut.calls if call.state == "complete"]
         assert len(done) <= len(expected), f"cut at {length}: surplus call {done[-1]}"
         for call, there in zip(done, expected, strict=False):
@@ -115,7 +132,7 @@ def _check_prefixes(form: Format, vector: TextVector) -> None:
 
 def _check_round_trip(form: Format, vector: TextVector) -> None:
     """Write the complete calls and parse them again; a reported loss excuses a difference."""
-    calls = [call for call in form.parse(vector.text, vector.tools).calls if call.state == "complete"]
+    calls = [call for call in _parse(form, vector, vector.text).calls if call.state == "complete"]
     if not calls:
         return
     written = form.render_calls(calls, vector.tools)
@@ -151,6 +168,7 @@ def _check_mutations(form: Format, vector: TextVector) -> None:
 _CHECKS = (
     ("matches the vector", _check_vector),
     ("cut at every position", _check_cuts),
+    ("parts of the events", _check_parts),
     ("truncated at every position", _check_prefixes),
     ("round trip", _check_round_trip),
     ("survives mutation", _check_mutations),

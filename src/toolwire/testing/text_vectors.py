@@ -10,6 +10,7 @@ A vector file is a JSON object: `tools`, which were offered to the model (name â
     reasoning    the reasoning text
     diagnostics  the codes of the diagnostics, each once
     finished     false if the text is truncated
+    thinking     true if the prompt opened the reasoning, so that the text begins inside it
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ class TextVector(Value, frozen=True):
     reasoning: str = ""
     diagnostics: tuple[str, ...] = ()
     finished: bool = True
+    thinking: bool = False
     tools: tuple[Tool, ...] = ()
 
     def __str__(self) -> str:

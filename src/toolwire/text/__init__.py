@@ -5,6 +5,7 @@
     parser = fmt.parser(tools)                   # or incrementally: feed, close, should_stop
     fmt.render_tools(tools); fmt.render_call(call); fmt.render_result(result)
     toolwire.text.detect("Qwen3-Coder-30B")      # 'qwen3_xml'
+    toolwire.text.detect_template(template)      # by the source of the model's chat template
 
 Formats are imported on first use. A third party adds a format with an entry point of the group `toolwire.text`.
 """
@@ -37,7 +38,7 @@ else:
             "styles.json_calls": ("JsonCalls",),
             "styles.tagged_calls": ("TaggedCalls",),
         },
-        own=("detect", "formats", "get", "names"),
+        own=("detect", "detect_template", "formats", "get", "names"),
     )
 
 __all__ = [
@@ -48,12 +49,13 @@ __all__ = [
     "TaggedCalls",
     "ToolPrompt",
     "detect",
+    "detect_template",
     "formats",
     "get",
     "names",
 ]
 
-_ALIASES = {"deepseek_r1": "deepseek_v3", "hy_v3": "hunyuan", "ling3": "glm47", "openhands": "function_xml"}
+_ALIASES = {"deepseek_r1": "deepseek_v3", "hy_v3": "hy3", "ling3": "glm47", "openhands": "function_xml"}
 """Other names of the same format."""
 
 _loaded: dict[str, Format] = {}
@@ -81,6 +83,16 @@ def detect(text: str) -> str | None:
 
     looks_like_text = "\n" in text or any(character in text for character in "<[{(")
     return detect_by_text(text) if looks_like_text else detect_by_model(text, map(get, names()))
+
+
+def detect_template(template: str) -> str | None:
+    """Detect the format by the source of a model's chat template (Jinja); return None if unknown.
+
+    A template is more reliable than the name of a model, which a fine-tuned model or a server may change.
+    """
+    from .engine.template_markers import detect_by_template
+
+    return detect_by_template(template)
 
 
 def _load(name: str) -> Format:

@@ -514,6 +514,7 @@ def test_changing_a_translated_body_does_not_affect_later_translations():
         ("openai_responses", "gpt-4o", {"temperature": 3}, "temperature", 2),
         ("gemini", "gemini-2.5-flash", {"temperature": 3}, "temperature", 2),
         ("gemini", "gemini-2.5-flash", {"top_k": 0}, "topK", None),
+        ("anthropic@2023-06-01", "claude-sonnet-4", {"top_k": 40.5}, "top_k", 40),
         ("gemini", "gemini-2.5-flash", {"num_predict": 0}, "maxOutputTokens", 1),
         ("openai_chat", "gpt-4o", {"num_predict": 0}, "max_completion_tokens", 1),
     ],

@@ -149,6 +149,25 @@ def test_formats_lists_the_text_formats(capsys):
     assert '<tool_call>\n{"name": "get_weather"' in capsys.readouterr().out
 
 
+def test_formats_names_the_text_format_of_a_model(capsys):
+    assert main(["formats", "Qwen/Qwen3-8B"]) == 0
+    assert "calls in text: hermes" in capsys.readouterr().out
+
+
+def test_chat_template_selects_the_format(tmp_path, capsys):
+    template = tmp_path / "chat_template.jinja"
+    template.write_text("{{ '<tool_call>\\n<function=' + name + '>' }}{{ '<parameter=' + key + '>' }}")
+    assert main(["formats", "--template", str(template)]) == 0
+    assert capsys.readouterr().out.startswith("qwen3_xml: ")
+    text = tmp_path / "answer.txt"
+    text.write_text(QWEN)
+    assert main(["parse", str(text), "--template", str(template), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["format"] == "qwen3_xml"
+    template.write_text("{{ messages }}")
+    assert main(["parse", str(text), "--template", str(template)]) == 2
+    assert "no known text format in the template" in capsys.readouterr().err
+
+
 QWEN = "Sure.\n<tool_call>\n<function=f>\n<parameter=a>\n1\n</parameter>\n</function>\n</tool_call>"
 
 

@@ -137,7 +137,7 @@ READINGS = [
     ('{"a": "say "x", "b": "y" now"}', []),  # nothing that looks like structure is swallowed
     ('{"a": "f("x", "y")", "b": 1}', []),
     ('{"a": "d = {"k": "v"}", "b": "c"}', []),
-    ('{"a": "x",, "b": "y"}', []),
+    ('{"a": "x",, "b": "y"}', [{"a": "x", "b": "y"}]),
     ('{"a": "x", my key: "y"}', []),
     ('{"a": "x"\n"b": "y"}', [{"a": "x", "b": "y"}]),
     ('{"a": "x" "b": 1} as you asked', []),

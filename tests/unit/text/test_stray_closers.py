@@ -49,7 +49,7 @@ def test_calls_before_a_stray_closer_are_invalid_and_keep_their_text():
     parsed = get("anthropic_legacy_xml").parse(text, TOOLS)
     (call,) = parsed.calls
     assert (call.state, call.arguments, call.raw) == ("invalid", None, '{"a":"x"}')
-    assert "closes nothing" in parsed.diagnostics[0].detail
+    assert "closes nothing" in parsed.diagnostics[-1].detail
 
 
 def test_stray_closer_does_not_affect_a_call_after_it():

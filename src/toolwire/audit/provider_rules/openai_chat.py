@@ -25,6 +25,7 @@ from .openai_shared import (
     NATIVE,
     check_effort,
     check_format,
+    check_image,
     check_media_type,
     check_sampling,
     declare_schema_rules,
@@ -250,8 +251,3 @@ def check_media(checked: CheckedBody) -> Iterator[Hit]:
                 yield from check_media_type(f"{where}/file/file_data", child_object(part, "file").get("file_data"))
             if part.get("type") == "image_url":
                 yield from check_image(f"{where}/image_url/url", child_object(part, "image_url").get("url"))
-
-
-def check_image(path: str, url: JSON) -> Iterator[Hit]:
-    if type(url) is str and not re.match(r"https?://|data:image/", url):
-        yield Hit(path, f"an image needs an http(s) address or a data URL of an image, got {shorten(url)}")

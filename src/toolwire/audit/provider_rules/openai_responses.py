@@ -19,12 +19,12 @@ from .documents import (
     shorten,
     unpaired,
 )
-from .openai_chat import check_image
 from .openai_shared import (
     CALL_ID_LENGTHS,
     NATIVE,
     check_effort,
     check_format,
+    check_image,
     check_media_type,
     check_sampling,
     declare_schema_rules,

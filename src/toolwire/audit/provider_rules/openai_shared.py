@@ -16,6 +16,7 @@ __all__ = [
     "NATIVE",
     "check_effort",
     "check_format",
+    "check_image",
     "check_media_type",
     "check_sampling",
     "declare_schema_rules",
@@ -224,3 +225,8 @@ def _texts(value: JSON) -> Iterator[str]:
             queue += one
         elif type(one) is dict:
             queue += one.values()
+
+
+def check_image(path: str, url: JSON) -> Iterator[Hit]:
+    if type(url) is str and not re.match(r"https?://|data:image/", url):
+        yield Hit(path, f"an image needs an http(s) address or a data URL of an image, got {shorten(url)}")

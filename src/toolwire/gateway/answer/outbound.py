@@ -8,7 +8,7 @@ unknown fields; only the conversation changes, if a stored turn is restored in i
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from time import time
 from typing import Protocol
 
@@ -76,12 +76,11 @@ class OutboundRequest(Protocol):
         """Accept a whole answer."""
         ...
 
-    async def run_tools(self) -> bool:
-        """Run the gateway's tools that the answer calls, whole or streamed. Return whether the model is asked again."""
-        ...
+    async def run_tools(self) -> Callable[[], OutboundRequest] | None:
+        """Run the gateway's tools that the answer calls, whole or streamed.
 
-    def next_request(self) -> OutboundRequest:
-        """Return the request with the results of the gateway's tools."""
+        Return a function that prepares the request with their results, or None if the answer is final.
+        """
         ...
 
     def encode_answer(self) -> bytes:
@@ -189,11 +188,8 @@ class PassThroughRequest:
             raise UpstreamError(redact_secrets(self.endpoint.known_secrets, self._response.fault))
         self.stats.add_response(self._response)
 
-    async def run_tools(self) -> bool:
-        return False
-
-    def next_request(self) -> OutboundRequest:
-        raise NotImplementedError("requests with gateway tools are translated")
+    async def run_tools(self) -> None:
+        """Run nothing: requests with gateway tools are translated."""
 
     def encode_answer(self) -> bytes:
         return self._data
@@ -332,17 +328,14 @@ class TranslatedRequest:
         self._response = response
         self.stats.usage = response.usage if self._gateway_tools is None else self._gateway_tools.total_usage(response)
 
-    async def run_tools(self) -> bool:
-        if self._gateway_tools is None:
-            return False
+    async def run_tools(self) -> Callable[[], OutboundRequest] | None:
+        tools = self._gateway_tools
+        if tools is None:
+            return None
         response = self._response if self._events is None or self._events.response is None else self._events.response
-        return await self._gateway_tools.run(response)
-
-    def next_request(self) -> OutboundRequest:
-        assert self._gateway_tools is not None
-        return TranslatedRequest(
-            self._client_request, self._gateway_tools.request, self._target, self._gateway_tools, previous=self
-        )
+        if not await tools.run(response):
+            return None
+        return lambda: TranslatedRequest(self._client_request, tools.request, self._target, tools, previous=self)
 
     def encode_answer(self) -> bytes:
         response = self._make_client_response()

@@ -388,8 +388,8 @@ class RequestHandler:
             return None
         # the upstream is idle while our own tools run
         with nullcontext() if self._down is None else self._down.suspend_idle_timeout():
-            is_asked_again = await out.run_tools()
-        return await self._offload.run(len(out.body), out.next_request) if is_asked_again else None
+            prepare = await out.run_tools()
+        return None if prepare is None else await self._offload.run(len(out.body), prepare)
 
     async def _finish_answer(self, target: Target, out: OutboundRequest, *, buffered_size: int | None) -> None:
         """Write the rest of a stream, or a whole answer.

@@ -22,7 +22,7 @@ _FORMATS_AFTER_MARKER: dict[str, tuple[tuple[str, str], ...]] = {
         (r"\s*[^\s<{]+[ \t]*\n\s*<arg_key>", "glm45"),
         (r"\s*[^\s<{]+\s*(?:<arg_key>|</tool_call>)", "glm47"),
     ),
-    "<tool_calls>": ((r"\s*<tool_call>", "hunyuan"), (r"\s*\[", "jamba")),
+    "<tool_calls>": ((r"\s*<tool_call>", "hunyuan"), (r"\s*\{", "minimax_m1")),
     "[TOOL_CALLS]": ((r"\s*\[", "mistral_v3_json"), (r"[^\[]*\[CALL_ID\]", "mistral_v11_callid")),
     "<｜tool▁calls▁begin｜>": ((r"\s*<｜tool▁call▁begin｜>function<｜tool▁sep｜>", "deepseek_v3"),),
     "<function=": ((r"[^<>]*>\s*\{", "functionary_v31"),),
@@ -40,15 +40,21 @@ _BARE = (
 
 
 def detect_by_model(model: str, formats: Iterable[Format]) -> str | None:
-    """Return the format with the longest pattern that matches the name; a path before the name is ignored."""
-    name = model.rpartition("/")[2].lower().replace("_", "-").replace(" ", "-")
-    fitting = [
-        (len(pattern.strip("*")), form.name)
-        for form in formats
-        for pattern in form.families
-        if fnmatchcase(name, pattern)
-    ]
-    return max(fitting)[1] if fitting else None
+    """Return the format with the longest pattern that matches the name.
+
+    A pattern also matches after a hyphen: `qwen3*` is in "unsloth-Qwen3-8B". In a path, the last component that matches
+    decides: a revision may follow the name.
+    """
+    patterns = [(len(pattern.strip("*")), form.name, pattern) for form in formats for pattern in form.families]
+    for component in reversed(model.lower().replace("_", "-").replace(" ", "-").split("/")):
+        fitting = [(length, name) for length, name, pattern in patterns if _matches(component, pattern)]
+        if fitting:
+            return max(fitting)[1]
+    return None
+
+
+def _matches(name: str, pattern: str) -> bool:
+    return fnmatchcase(name, pattern) or fnmatchcase(name, f"*-{pattern}")
 
 
 def detect_by_text(text: str) -> str | None:

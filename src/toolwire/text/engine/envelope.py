@@ -5,6 +5,8 @@ Arguments are passed on as they arrive. They wait if the name, or an id that the
 
 from __future__ import annotations
 
+import re
+
 from ...ir.errors import ProtocolError
 from ...ir.value import Value
 from ...stream.strict import parse
@@ -29,6 +31,7 @@ class CallFields(Value, frozen=True):
     name_is_key: bool = False
 
 
+_plain_string = re.compile(r'"([^"\\\x00-\x1f]*+)"').match
 _WRAPPERS = ("function", "tool_call", "function_call")
 
 
@@ -220,8 +223,13 @@ def _read_raw(turn: ParseContext) -> Parsing[list[str]]:
 
 def _read_json_string(turn: ParseContext) -> Parsing[str]:
     """Read a JSON string, and return its decoded value."""
-    if (yield from turn.reader.peek()) != '"':
-        raise (Truncated if turn.reader.ended and turn.reader.at == len(turn.reader.text) else Malformed)(
+    reader = turn.reader
+    plain = _plain_string(reader.text, reader.at)
+    if plain is not None:
+        reader.read_to(plain.end())
+        return plain[1]
+    if (yield from reader.peek()) != '"':
+        raise (Truncated if reader.ended and reader.at == len(reader.text) else Malformed)(
             "expected a string in quotes"
         )
     raw = "".join((yield from _read_raw(turn)))

@@ -6,7 +6,7 @@ preserved byte for byte, and a line break between two calls is not a text.
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
@@ -23,8 +23,9 @@ from ...ir.events import (
     TextDelta,
     TextEnd,
     TextStart,
+    WholePart,
 )
-from ...ir.parts import CallState
+from ...ir.parts import CallState, Reasoning, Text
 from ...ir.pointer import JSON, Object
 from ...ir.text import dumps, escape
 from ...ir.value import Value
@@ -41,10 +42,12 @@ DiagnosticCode: TypeAlias = Literal[
     "invalid_arguments",
     "unknown_tool",
     "unwrapped",
+    "python_literal",
     "other_format",
     "after_stop",
     "draft",
     "quoted",
+    "unopened",
 ]
 
 
@@ -53,7 +56,21 @@ _MAX_DIAGNOSTICS = 100
 
 
 _ItemKind: TypeAlias = Literal["", "text", "reasoning"]
-_Checkpoint: TypeAlias = tuple[int, int, _ItemKind, int, list[str], int, int]
+
+
+class _Checkpoint(NamedTuple):
+    """The state before held events, to which `drop` returns."""
+
+    items: int
+    key: int
+    open: _ItemKind
+    calls: int
+    space: list[str]
+    diagnostics: int
+    ends: int
+    ids: int
+    pieces: list[str]
+    pieces_length: int
 
 
 class Diagnostic(Value, frozen=True):
@@ -65,22 +82,31 @@ class Diagnostic(Value, frozen=True):
 
 
 class EventBuilder:
-    """Collect events; `take` returns them."""
+    """Collect events; `take` returns them.
 
-    def __init__(self, offered: OfferedTools, first_call: int) -> None:
+    Without `deltas`, a text or a reasoning is one `WholePart` and a call has only its start and its end: for a caller
+    that needs the parts of the turn, the text is neither escaped nor scanned again.
+    """
+
+    def __init__(self, offered: OfferedTools, first_call: int, *, deltas: bool = True) -> None:
         self.offered = offered
         self.diagnostics: list[Diagnostic] = []
         self.calls = 0
         self.in_call = False
         self.holds_ends = False  # calls end with the turn, because text after them may show that they are invalid
         self._ends: list[CallEnd] = []  # held, in the order of the calls
+        self._ids: dict[str, None] = {}  # ids that the text gave, in order
         self._first_call = first_call  # the number in the first generated id
         self._events: list[Event] = []
         self._items = 0  # number of items so far; the key of the next one
         self._key = -1  # of the last item
         self._open: _ItemKind = ""
         self._space: list[str] = []  # white space that is emitted only if text follows
+        self._reasoning_space = ""  # white space at the start of reasoning, emitted only if more of it follows
+        self._deltas = deltas
+        self._pieces: list[str] = []  # the current text or reasoning, without `deltas`
         self._raw: list[str] = []  # the argument text of the current call
+        self._unescaped: list[int] = []  # indexes in `_raw` of the inside of strings that is not escaped yet
         self._scanner: Scanner | None = None
         self._held: tuple[list[Event], _Checkpoint] | None = None  # events before `hold`, and the state then
         self._arguments: Object = {}  # values of the current call that were given one by one
@@ -96,8 +122,18 @@ class EventBuilder:
 
     def hold(self) -> None:
         """Hold the following events, because they may have to be dropped."""
-        notes, ends = len(self.diagnostics), len(self._ends)
-        state = (self._items, self._key, self._open, self.calls, list(self._space), notes, ends)
+        state = _Checkpoint(
+            self._items,
+            self._key,
+            self._open,
+            self.calls,
+            list(self._space),
+            len(self.diagnostics),
+            len(self._ends),
+            len(self._ids),
+            self._pieces,
+            len(self._pieces),
+        )
         self._held = (self._events, state)
         self._events = []
 
@@ -111,9 +147,13 @@ class EventBuilder:
         """Drop the held events, as if they had never been written."""
         assert self._held is not None
         self._events, state = self._held
-        self._items, self._key, self._open, self.calls, self._space, notes, ends = state
-        del self.diagnostics[notes:]
-        del self._ends[ends:]
+        self._items, self._key, self._open, self.calls, self._space = state[:5]
+        del self.diagnostics[state.diagnostics :]
+        del self._ends[state.ends :]
+        while len(self._ids) > state.ids:
+            self._ids.popitem()
+        self._pieces = state.pieces
+        del self._pieces[state.pieces_length :]
         self._held = None
 
     def add_diagnostic(self, code: DiagnosticCode, position: int, detail: str) -> None:
@@ -123,43 +163,61 @@ class EventBuilder:
     def add_text(self, piece: str) -> None:
         """Write text. White space before a text is held in `_space`, because it may only separate two items."""
         if self._open != "text":
-            words = piece.lstrip()
-            if not words:
+            if not piece or piece.isspace():
                 self._space.append(piece)
                 return
-            self._end_item()
-            self._key = self._next_key()
-            self._open = "text"
-            self._events.append(TextStart(self._key))
+            self._begin_item("text")
             piece = "".join(self._space) + piece
             self._space.clear()
-        self._events.append(TextDelta.of(self._key, piece))
+        if self._deltas:
+            self._events.append(TextDelta(self._key, escape(piece)))
+        else:
+            self._pieces.append(piece)
 
     def add_reasoning(self, piece: str) -> None:
-        """Write reasoning. White space before it is structure and is dropped."""
+        """Write reasoning. White space before its opener is structure and is dropped; white space alone is none."""
         if self._open != "reasoning":
-            self._end_item()
+            piece, self._reasoning_space = self._reasoning_space + piece, ""
+            if not piece.strip():
+                self._reasoning_space = piece
+                return
+            self._begin_item("reasoning")
             self._space.clear()
-            self._key = self._next_key()
-            self._open = "reasoning"
-            self._events.append(ReasoningStart(self._key))
-        self._events.append(ReasoningDelta.of(self._key, piece))
+        if self._deltas:
+            self._events.append(ReasoningDelta(self._key, escape(piece)))
+        else:
+            self._pieces.append(piece)
 
     def end_item(self) -> None:
         """End the current text or reasoning."""
-        self._end_item()
+        self._reasoning_space = ""
+        kind, self._open = self._open, ""
+        if not kind:
+            return
+        if self._deltas:
+            self._events.append(TextEnd(self._key) if kind == "text" else ReasoningEnd(self._key))
+            return
+        whole, self._pieces = "".join(self._pieces), []
+        self._events.append(WholePart(self._key, Text(whole) if kind == "text" else Reasoning(whole)))
 
     def start_call(self, name: str, position: int, call_id: str = "") -> None:
-        """Start a call whose arguments follow as JSON text (`add_json_arguments`), or one by one (`begin_argument`)."""
-        self._end_item()
+        """Start a call whose arguments follow as JSON text (`add_json_arguments`), or one by one (`begin_argument`).
+
+        Ids are unique in a turn: an id that the text gives twice is replaced, because results refer to it.
+        """
+        self.end_item()
         self._space.clear()
         self._key = self._next_key()
         self.in_call = True
         if not self.offered.has_tool(name):
             self.add_diagnostic("unknown_tool", position, f"unknown tool {name!r}")
-        self._events.append(CallStart(self._key, call_id or f"call{self._first_call + self.calls:05d}", name))
+        if not call_id or call_id in self._ids:
+            call_id = f"call{self._first_call + self.calls:05d}"
+        self._ids[call_id] = None
+        self._events.append(CallStart(self._key, call_id, name))
         self.calls += 1
         self._raw = []
+        self._unescaped = []
         self._arguments = {}
         self._flaw = ""
         self._scanner = None
@@ -170,9 +228,15 @@ class EventBuilder:
 
     def add_json_arguments(self, piece: str) -> None:
         """Write more of the arguments as JSON text."""
+        if not self._deltas:
+            self._raw.append(piece)
+            return
         if self._scanner is None:
             self._scanner = Scanner()
         done = self._scanner.feed(piece)
+        if not done:
+            self._emit_delta(piece)
+            return
         start = 0
         for (name, raw), end in zip(done, self._scanner.ends, strict=True):
             try:
@@ -202,11 +266,16 @@ class EventBuilder:
 
     def add_string(self, piece: str) -> None:
         """Write more of the inside of a string, given as unescaped text."""
-        self._emit_delta(escape(piece).decode())
+        if self._deltas:
+            piece = escape(piece).decode()
+            self._events.append(CallDelta(self._key, escape(piece)))
+        else:
+            self._unescaped.append(len(self._raw))
+        self._raw.append(piece)
 
     def end_argument(self, key: str, value: JSON) -> None:
         self._arguments[key] = value
-        if not self._flaw:
+        if self._deltas and not self._flaw:
             self._events.append(ArgumentEnd(self._key, key, value))
 
     def end_object(self, state: CallState, position: int) -> None:
@@ -220,12 +289,12 @@ class EventBuilder:
         elif state == "invalid" and not self._raw:
             self._emit_delta("{")  # empty text would be a call without arguments
         whole = state == "complete"
-        arguments, raw = (self._arguments, None) if whole else (None, "".join(self._raw))
+        arguments, raw = (self._arguments, None) if whole else (None, self._raw_text())
         self._end_call(CallEnd(self._key, arguments, raw, state), position)
 
     def end_json(self, position: int, *, is_truncated: bool = False) -> None:
         """End a call whose arguments were given as JSON text; `is_truncated`: the text ends inside them."""
-        raw = "".join(self._raw)
+        raw = self._raw_text()
         arguments, state = parse_arguments(raw)
         if is_truncated:
             arguments, state = None, "truncated"
@@ -238,10 +307,9 @@ class EventBuilder:
         """End the text."""
         self.release()
         if self._open != "text" and self._space and not self._items:
-            self._key = self._next_key()
-            self._open = "text"
-            self._events += (TextStart(self._key), TextDelta.of(self._key, "".join(self._space)))
-        self._end_item()
+            self._begin_item("text")
+            self.add_text("".join(self._space))
+        self.end_item()
         self._events += self._ends
 
     def invalidate_calls(self) -> None:
@@ -269,18 +337,26 @@ class EventBuilder:
 
     def _emit_delta(self, piece: str) -> None:
         self._raw.append(piece)
-        self._events.append(CallDelta(self._key, escape(piece)))
+        if self._deltas:
+            self._events.append(CallDelta(self._key, escape(piece)))
+
+    def _raw_text(self) -> str:
+        """Return the argument text of the current call."""
+        for index in self._unescaped:
+            self._raw[index] = escape(self._raw[index]).decode()
+        self._unescaped = []
+        return "".join(self._raw)
 
     def _next_key(self) -> int:
         self._items += 1
         return self._items - 1
 
-    def _end_item(self) -> None:
-        if self._open == "text":
-            self._events.append(TextEnd(self._key))
-        elif self._open == "reasoning":
-            self._events.append(ReasoningEnd(self._key))
-        self._open = ""
+    def _begin_item(self, kind: Literal["text", "reasoning"]) -> None:
+        self.end_item()
+        self._key = self._next_key()
+        self._open = kind
+        if self._deltas:
+            self._events.append(TextStart(self._key) if kind == "text" else ReasoningStart(self._key))
 
 
 def _text_of(end: CallEnd) -> str:

@@ -22,7 +22,7 @@ class Fences:
     __slots__ = ("_after_text", "_has_text", "_held", "_line", "_mark", "_ticks")
 
     def __init__(self) -> None:
-        self._line = ""
+        self._line = ""  # the beginning of this line, without leading white space
         self._ticks = 0  # backticks in this line
         self._held = False  # inline code that contains a quoted tag continues on the next line
         self._mark = ""  # the opening fence of the current block
@@ -30,16 +30,32 @@ class Fences:
         self._after_text = False  # the open block follows text
 
     def feed(self, piece: str) -> None:
-        first, *others = piece.split("\n")
-        self._append(first)
-        for line in others:
+        stop = piece.find("\n")
+        if stop < 0:
+            self._append(piece)
+            return
+        marks = _Marks(piece)
+        at = 0
+        while stop >= 0:
+            self._append(piece[at:stop])
             self.end_line()
-            self._append(line)
+            at = self._skip_plain_lines(piece, stop + 1, marks)
+            stop = piece.find("\n", at)
+        self._append(piece[at:])
+
+    def _skip_plain_lines(self, piece: str, at: int, marks: _Marks) -> int:
+        """Skip the complete lines before the next mark: their only effect is that there is text."""
+        stop = -1 if self._held else piece.rfind("\n", at, marks.next(at))
+        if stop < 0:
+            return at
+        if not (self._mark or self._has_text or piece[at : stop + 1].isspace()):
+            self._has_text = True
+        return stop + 1
 
     def _append(self, piece: str) -> None:
         self._ticks += piece.count("`")
         if len(self._line) < _MAX_LINE:
-            self._line += piece[:_MAX_LINE]
+            self._line += (piece if self._line else piece.lstrip())[: _MAX_LINE - len(self._line)]
 
     def end_line(self) -> None:
         """Update the state at the end of a line: a fence opens or closes a block, and inline code usually ends."""
@@ -67,3 +83,25 @@ class Fences:
             return self._has_text
         before = self._line.partition("`")[0].strip()
         return self._ticks % 2 == 1 and (self._has_text or bool(before))
+
+
+class _Marks:
+    """The positions of backticks and tildes in a piece."""
+
+    __slots__ = ("_backtick", "_piece", "_tildes")
+
+    def __init__(self, piece: str) -> None:
+        self._piece = piece
+        self._backtick = self._tildes = -1
+
+    def next(self, at: int) -> int:
+        """Return the position of the first mark from `at` on, or the end. `at` never decreases."""
+        if self._backtick < at:
+            self._backtick = self._find("`", at)
+        if self._tildes < at:
+            self._tildes = self._find("~~~", at)
+        return min(self._backtick, self._tildes)
+
+    def _find(self, mark: str, at: int) -> int:
+        found = self._piece.find(mark, at)
+        return len(self._piece) if found < 0 else found

@@ -18,7 +18,7 @@ from .offered_tools import OfferedTools
 from .prompt import ResultTemplate, ToolPrompt, render_tools
 from .reader import Reader
 from .style import ParseContext, Style
-from .turn_parser import parse_turn
+from .turn_parser import CallsInReasoning, parse_turn
 
 __all__ = ["Format", "Parsed", "Parser", "Rendered"]
 
@@ -56,7 +56,8 @@ class Format(Value, frozen=True):
     families: tuple[str, ...]
     calls: Style
     reasoning: tuple[tuple[str, str], ...] = (("<think>", "</think>"),)
-    calls_end_reasoning: bool = True
+    answers: tuple[str, ...] = ()  # special tokens that open the answer, and so end reasoning
+    calls_in_reasoning: CallsInReasoning = "draft"
     noise: tuple[str, ...] = ()  # special tokens that are not text
     halts: tuple[str, ...] = ()  # tokens that only the caller writes; text after them is ignored
     stops: tuple[str, ...] = ()  # stop sequences for the server
@@ -68,8 +69,7 @@ class Format(Value, frozen=True):
 
     def parser(self, tools: Iterable[Tool] = (), *, first_call: int = 0, reasoning: bool | None = None) -> Parser:
         """Create a parser for one turn. `first_call` numbers its ids; `reasoning`: the prompt opened the reasoning."""
-        inside = self.thinking if reasoning is None else reasoning
-        return Parser(self, OfferedTools(tools), first_call, reasoning=inside and bool(self.reasoning))
+        return Parser(self, OfferedTools(tools), first_call, reasoning=self._begins_inside(reasoning))
 
     def parse(
         self,
@@ -81,14 +81,31 @@ class Format(Value, frozen=True):
         reasoning: bool | None = None,
     ) -> Parsed:
         """Parse a whole turn; `finished` if the model stopped by itself and the text is not truncated."""
-        parser = self.parser(tools, first_call=first_call, reasoning=reasoning)
-        return _parse_with(parser, (text,), finished=finished)
+        return self._parse((text,), tools, finished, first_call, reasoning)
 
     def parse_pieces(
         self, pieces: Iterable[str], tools: Iterable[Tool] = (), *, finished: bool = True, reasoning: bool | None = None
     ) -> Parsed:
         """Like `parse`, for a turn in pieces; the result does not depend on the chunking."""
-        return _parse_with(self.parser(tools, reasoning=reasoning), pieces, finished=finished)
+        return self._parse(pieces, tools, finished, 0, reasoning)
+
+    def _parse(
+        self, pieces: Iterable[str], tools: Iterable[Tool], finished: bool, first_call: int, reasoning: bool | None
+    ) -> Parsed:
+        """Parse all pieces and fold the events into parts, which needs no deltas."""
+        inside = self._begins_inside(reasoning)
+        parser = Parser(self, OfferedTools(tools), first_call, reasoning=inside, deltas=False)
+        folder = Folder()
+        for piece in pieces:
+            for event in parser.feed(piece):
+                folder.feed(event)
+        for event in (*parser.close(finished=finished), ResponseEnd((Stop("stop"),))):
+            folder.feed(event)
+        return Parsed(folder.response().parts, tuple(parser.diagnostics))
+
+    def _begins_inside(self, reasoning: bool | None) -> bool:
+        """Return whether the turn starts inside reasoning."""
+        return self.thinking if reasoning is None else reasoning
 
     def render_tools(self, tools: Sequence[Tool]) -> str:
         """Return the text for the prompt: the tools, and how to call one unless the model was trained on the format."""
@@ -113,17 +130,6 @@ class Format(Value, frozen=True):
     def render_result(self, result: ToolResult) -> str:
         """Render the result as the model expects it."""
         return self.results.render(result)
-
-
-def _parse_with(parser: Parser, pieces: Iterable[str], *, finished: bool) -> Parsed:
-    """Parse all pieces and fold the events into parts."""
-    folder = Folder()
-    for piece in pieces:
-        for event in parser.feed(piece):
-            folder.feed(event)
-    for event in (*parser.close(finished=finished), ResponseEnd((Stop("stop"),))):
-        folder.feed(event)
-    return Parsed(folder.response().parts, tuple(parser.diagnostics))
 
 
 def _difference_loss(index: int, calls: Sequence[ToolCall], reparsed: Sequence[ToolCall]) -> Loss | None:
@@ -154,9 +160,11 @@ class Parser:
     `should_stop` is true once all further text will be ignored: abort the generation.
     """
 
-    def __init__(self, form: Format, offered: OfferedTools, first_call: int, *, reasoning: bool) -> None:
+    def __init__(
+        self, form: Format, offered: OfferedTools, first_call: int, *, reasoning: bool, deltas: bool = True
+    ) -> None:
         self._reader = Reader()
-        self._writer = EventBuilder(offered, first_call)
+        self._writer = EventBuilder(offered, first_call, deltas=deltas)
         self._steps = parse_turn(form, ParseContext(self._reader, self._writer), reasoning=reasoning)
         next(self._steps, None)
         self._closed = False
@@ -176,7 +184,7 @@ class Parser:
         if not chunk or self._closed:
             return []
         if not chunk.isascii():
-            chunk = chunk.encode(errors="replace").decode()  # replace lone surrogates
+            chunk = _replace_surrogates(chunk)
         self._reader.feed(chunk)
         next(self._steps, None)
         return self._writer.take()
@@ -192,3 +200,12 @@ class Parser:
             pass
         self._writer.end()
         return self._writer.take()
+
+
+def _replace_surrogates(text: str) -> str:
+    """Replace lone surrogates, which have no UTF-8 encoding."""
+    try:
+        text.encode("utf-16-le")  # this check costs half of an encoding as UTF-8
+    except UnicodeEncodeError:
+        return text.encode(errors="replace").decode()
+    return text

@@ -12,25 +12,40 @@ from ...ir.value import Value
 from ...stream.strict import parse
 from .reader import Malformed, Parsing, Reader, Truncated, terminals
 
-__all__ = ["GEMMA", "PYTHON", "LiteralSyntax", "read_literal", "write_literal"]
+__all__ = ["GEMMA", "PYTHON", "RAW_PYTHON", "LiteralSyntax", "parse_literal", "read_literal", "write_literal"]
 
 _DEPTH = 64
 _bare = re.compile(r"[^,:()\[\]{}'\"\s<>=|]*").match
 _SIMPLE = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "a": "\a", "0": "\0", "\n": ""}
 _SAME = "\\'\"/"
+_COMMON_ESCAPES = (("\\n", "\n"), ("\\t", "\t"), ("\\'", "'"), ('\\"', '"'), ("\\/", "/"))
+_string_runs = {
+    quote: re.compile(rf"""[^{quote}\\]*+(?:\\[nt'"/\\][^{quote}\\]*+)*+""").match for quote in ("'", '"')
+}  # text with common escapes, by the first character of the quotes
 _CODES = {"x": 2, "u": 4, "U": 8}
+_LOOKAHEAD = 32
+_after_string = re.compile(r"\s*(?:[,)\]}:]|\Z)").match
+# After an unescaped quote, only the beginning of the next argument or item, or the end of the call, ends the string.
+_after_doubtful_string = re.compile(
+    r"\s*(?:,\s*(?:[^\W\d][\w\-]*\s*(?:=|\Z)|['\"\[{(\d-])|\)\s*[\],;<]|[\]}]\s*[,)\]}])"
+).match
 _WORD_VALUES: dict[str, JSON] = {"True": True, "true": True, "False": False, "false": False, "None": None, "null": None}
 
 
 class LiteralSyntax(Value, frozen=True):
-    """The quotes (longest first), whether a backslash escapes, and whether strings and keys may be bare words."""
+    """The quotes (longest first), whether a backslash escapes, and whether strings and keys may be bare words.
+
+    With `raw_quotes`, a quote inside a string may be unescaped (`'it's'`), and the text after it decides.
+    """
 
     quotes: tuple[str, ...]
     escapes: bool = True
     bare_words: bool = False
+    raw_quotes: bool = False
 
 
 PYTHON = LiteralSyntax(('"""', "'''", '"', "'"))
+RAW_PYTHON = LiteralSyntax(PYTHON.quotes, raw_quotes=True)
 GEMMA = LiteralSyntax(('<|"|>', "<escape>", '"'), escapes=False, bare_words=True)
 
 
@@ -52,6 +67,22 @@ def read_literal(
     return (yield from _read_word(reader, language, sink))
 
 
+def parse_literal(text: str, language: LiteralSyntax) -> JSON:
+    """Parse a text that is one list, tuple, dictionary or string; raise Malformed if it is anything else."""
+    reader = Reader()
+    reader.feed(text)
+    reader.ended = True
+    steps = read_literal(reader, language, _discard)
+    value: JSON = None
+    try:
+        next(steps)
+    except StopIteration as done:
+        value = done.value
+    if reader.at < len(text):
+        raise Malformed(f"{text[reader.at : reader.at + 64]!r} follows the value")
+    return value
+
+
 def _read_string(reader: Reader, language: LiteralSyntax, quote: str, sink: Callable[[str], object]) -> Parsing[str]:
     """Read a string after its opening quote; `sink` receives it as a JSON string."""
     pieces: list[str] = []
@@ -63,14 +94,42 @@ def _read_string(reader: Reader, language: LiteralSyntax, quote: str, sink: Call
 
     sink('"')
     stops = terminals(quote, "\\") if language.escapes else terminals(quote)
+    run = _string_runs[quote[0]] if language.escapes else None
+    doubtful = False
     while True:
+        if run is not None:
+            stop = run(reader.text, reader.at).end()  # type: ignore[union-attr]  # the pattern matches everywhere
+            collect(_decode_common_escapes(reader.read_to(stop)))
         found = yield from reader.read_until(stops, collect)
         if found is None:
             raise Truncated("the text ends inside a string")
-        if found == quote:
+        if found != quote:
+            collect((yield from _read_escape(reader)))
+        elif not language.raw_quotes or (yield from _ends_string(reader, doubtful=doubtful)):
             sink('"')
             return "".join(pieces)
-        collect((yield from _read_escape(reader)))
+        else:
+            collect(quote)
+            doubtful = True
+
+
+def _ends_string(reader: Reader, *, doubtful: bool) -> Parsing[bool]:
+    """Return True if the quote before the unread text ends its string; `doubtful` after an unescaped quote in it."""
+    following = yield from reader.peek()
+    if doubtful or following.isspace():
+        following = yield from reader.peek(_LOOKAHEAD)
+    return (_after_doubtful_string if doubtful else _after_string)(following) is not None
+
+
+def _decode_common_escapes(text: str) -> str:
+    r"""Decode `\n`, `\t` and escaped quotes, slashes and backslashes, which are all the escapes in a run."""
+    if "\\" not in text:
+        return text
+    pieces = text.split("\\\\")
+    for escape, character in _COMMON_ESCAPES:
+        if escape in text:
+            pieces = [piece.replace(escape, character) for piece in pieces]
+    return "\\".join(pieces)
 
 
 def _read_escape(reader: Reader) -> Parsing[str]:

@@ -85,46 +85,61 @@ class OfferedTools:
 
 
 def schema_types(schema: Any, root: Any) -> Types:
-    """Return the JSON types that a schema allows."""
-    return _collect_types(schema, root, 0)
+    """Return the JSON types that a schema allows, through `$ref`, `anyOf`, `oneOf`, `allOf`, `enum` and `const`."""
+    kinds: set[str] = set()
+    return frozenset(kinds) if _add_types(schema, root, kinds, set()) else ANY
 
 
 def child_schema(schema: Any, key: str | int, root: Any) -> Any:
-    """Return the schema of a property or an item, or None."""
-    for _ in range(_DEPTH):
-        if not (isinstance(schema, dict) and isinstance(schema.get("$ref"), str)):
-            break
-        schema = _resolve(schema["$ref"], root)
-    if not isinstance(schema, dict):
-        return None
-    if isinstance(key, int):
-        return schema.get("items")
-    properties = schema.get("properties")
-    return properties.get(key) if isinstance(properties, dict) else None
+    """Return the schema of a property or an item, or None. Several alternatives give an `anyOf`."""
+    found: list[Any] = []
+    _add_children(schema, key, root, found, set())
+    return {"anyOf": found} if len(found) > 1 else found[0] if found else None
 
 
-def _collect_types(schema: Any, root: Any, depth: int) -> Types:
-    """Collect the types of a schema through `$ref`, `anyOf`, `oneOf`, `allOf`, `enum` and `const`.
-
-    The depth is limited, because references may be cyclic.
-    """
-    if not isinstance(schema, dict) or depth > _DEPTH:
-        return ANY
+def _add_children(schema: Any, key: str | int, root: Any, found: list[Any], seen: set[int]) -> None:
+    """Collect the schemas of a property or an item in all branches. Each node is visited once: references may be cyclic."""
+    if not isinstance(schema, dict) or id(schema) in seen:
+        return
+    seen.add(id(schema))
     if isinstance(schema.get("$ref"), str):
-        return _collect_types(_resolve(schema["$ref"], root), root, depth + 1)
+        _add_children(_resolve(schema["$ref"], root), key, root, found, seen)
+    if isinstance(key, int):
+        own = schema.get("items")
+    else:
+        properties = schema.get("properties")
+        own = properties.get(key) if isinstance(properties, dict) else None
+        own = schema.get("additionalProperties") if own is None else own
+    if isinstance(own, dict):
+        found.append(own)
+    for word in ("anyOf", "oneOf", "allOf"):
+        for branch in schema[word] if isinstance(schema.get(word), list) else ():
+            _add_children(branch, key, root, found, seen)
+
+
+def _add_types(schema: Any, root: Any, kinds: set[str], seen: set[int]) -> bool:
+    """Add the types of a schema to `kinds`; return False if it allows any type. Each node is visited once."""
+    if not isinstance(schema, dict):
+        return False
+    if id(schema) in seen:
+        return True
+    seen.add(id(schema))
+    if schema.get("nullable") is True:
+        kinds.add("null")
+    if isinstance(schema.get("$ref"), str):
+        return _add_types(_resolve(schema["$ref"], root), root, kinds, seen)
     kind = schema.get("type")
-    if isinstance(kind, str):
-        return frozenset({kind}) | ({"null"} if schema.get("nullable") is True else frozenset())
-    if isinstance(kind, list):
-        return frozenset(name for name in kind if isinstance(name, str))
+    if isinstance(kind, (str, list)):
+        kinds.update(name for name in ([kind] if isinstance(kind, str) else kind) if isinstance(name, str))
+        return True
     for word in ("anyOf", "oneOf"):
         if isinstance(schema.get(word), list):
-            branches = [_collect_types(branch, root, depth + 1) for branch in schema[word]]
-            return frozenset().union(*branches) if all(branches) else ANY
+            return all(_add_types(branch, root, kinds, seen) for branch in schema[word])
     if isinstance(schema.get("allOf"), list):
-        return next((found for part in schema["allOf"] if (found := _collect_types(part, root, depth + 1))), ANY)
+        return any(_add_types(part, root, kinds, seen) for part in schema["allOf"])
     values = schema.get("enum", [schema["const"]] if "const" in schema else None)
-    return frozenset(map(json_type, values)) if isinstance(values, list) else ANY
+    kinds.update(map(json_type, values if isinstance(values, list) else ()))
+    return isinstance(values, list)
 
 
 def _resolve(pointer: str, root: Any) -> Any:

@@ -36,17 +36,23 @@ class ValueTags(Value, frozen=True):
     implicit: bool = True  # the tag of another argument also closes a value
 
     def closers(self) -> tuple[str, ...]:
+        """Return the tags that end a value. The line break before the tag of another element belongs to that tag."""
         keys = self.key_opens if self.implicit else ()
-        bare = tuple(filter(None, (self.value_close, *keys, self.call_close, self.section_close)))
-        return (*(f"\r\n{tag}" for tag in bare), *(f"\n{tag}" for tag in bare), *bare) if self.newline else bare
+        outer = tuple(filter(None, (*keys, self.call_close, self.section_close)))
+        on_lines = (self.value_close, *outer) if self.newline else outer
+        return (
+            *(f"\r\n{tag}" for tag in on_lines),
+            *(f"\n{tag}" for tag in on_lines),
+            *filter(None, (self.value_close, *outer)),
+        )
 
 
 KeyTest: TypeAlias = Callable[[str, int, bool], Decision]
 """(text, at, surely): whether the tag opened before `at` is an argument. `surely`: only if the tool has it."""
 
 
-def read_raw_value(reader: Reader, frame: ValueTags, is_key: KeyTest, sink: Callable[[str], object]) -> Parsing[bool]:
-    """Pass on the value and read its closer, but leave an implicit one (the next tag). Return False if there is none.
+def read_raw_value(reader: Reader, frame: ValueTags, is_key: KeyTest, sink: Callable[[str], object]) -> Parsing[str]:
+    """Pass on the value and read its closer, but leave an implicit one (the next tag). Return the tag, "" without one.
 
     Inside a call that is quoted in the value, a tag is accepted only if it certainly belongs to the outer call.
     """
@@ -58,7 +64,7 @@ def read_raw_value(reader: Reader, frame: ValueTags, is_key: KeyTest, sink: Call
             sink(reader.read_to(safe))
         if found is None:
             if reader.ended:
-                return False
+                return ""
             yield
             continue
         tag, end = found.lstrip("\r\n"), safe + len(found)
@@ -71,7 +77,7 @@ def read_raw_value(reader: Reader, frame: ValueTags, is_key: KeyTest, sink: Call
             yield
         elif answer:
             reader.read_to(end if tag == frame.value_close else end - len(tag))
-            return True
+            return tag
         else:
             quoted -= quoted > 0 and found == frame.call_close
             sink(reader.read_to(safe + 1))

@@ -15,9 +15,12 @@ from typing import TypeAlias, TypeVar
 __all__ = ["Malformed", "Parsing", "Reader", "Terminals", "Truncated", "terminals"]
 
 T = TypeVar("T")
+_Search: TypeAlias = Callable[[str, int, int], re.Match[str] | None]
 Parsing: TypeAlias = Generator[None, None, T]
 """A generator that yields when it needs more text and returns a T."""
 
+_NEAR = 256
+_SPACES = " \t\r\n"
 _space = re.compile(r"[ \t\r\n]*").match
 
 
@@ -34,9 +37,13 @@ class Truncated(Malformed):
 
 
 class Terminals:
-    """Literals to search for: the first one in a text, or the beginning of one at its end."""
+    """Literals to search for: the first one in a text, or the beginning of one at its end.
 
-    __slots__ = ("_longer", "_partial", "_search", "literals", "width")
+    A long text is searched once for each first character, because that is faster than one search for all of them. A
+    literal that is another one after white space is found by the other one.
+    """
+
+    __slots__ = ("_indented", "_longer", "_partial", "_search", "_searches", "literals", "width")
 
     def __init__(self, literals: Iterable[str]) -> None:
         self.literals = tuple(sorted(set(literals), key=len, reverse=True))
@@ -44,25 +51,70 @@ class Terminals:
         self._partial = re.compile("|".join(_prefix_pattern(literal) for literal in self.literals) or r"(?!)").search
         self.width = max(map(len, self.literals), default=1)
         self._longer = _longer_literals(self.literals)
+        self._indented = _indented_literals(self.literals)
+        self._searches: list[tuple[str, _Search]] = []  # compiled when a long text is searched
 
     def next(self, text: str, at: int, *, ended: bool, stop: int = sys.maxsize) -> tuple[int, str | None]:
         """Return the end of the text without literals, and the literal there.
 
-        The literal is None if there is none, or if more text is needed to decide.
+        The literal is None if there is none, or if more text is needed to decide. A `stop` must be near.
         """
-        found = self._search(text, at, stop)
+        if len(text) - at <= _NEAR or stop != sys.maxsize:
+            match = self._search(text, at, stop)
+            start, found = (0, None) if match is None else (match.start(), match[0])
+        else:
+            start, found = self._find(text, at)
         if ended:
-            return (len(text), None) if found is None else (found.start(), found[0])
+            return (len(text), None) if found is None else (start, found)
         if found is None:
             return self._partial_start(text, at), None
-        start = found.start()
         if start > len(text) - self.width:  # a longer literal may begin before it or with it
             held = self._partial_start(text, at)
             if held < start:
                 return held, None
-            if any(other.startswith(text[start:]) for other in self._longer.get(found[0], ())):
+            if any(other.startswith(text[start:]) for other in self._longer.get(found, ())):
                 return start, None
-        return start, found[0]
+        return start, found
+
+    def _find(self, text: str, at: int) -> tuple[int, str | None]:
+        """Return the first literal, the longest one there, and its start.
+
+        The text is searched in growing windows, so that the cost depends on the distance to the literal. A literal at
+        the end of a window is searched again in the next one, because a longer one may have been cut off.
+        """
+        begin, window = at + _NEAR, 2 * _NEAR
+        match = self._search(text, at, begin + self.width)
+        if match is not None and match.start() <= begin:
+            return match.start(), match[0]
+        while begin < len(text):
+            end = begin + window
+            start, found = self._find_within(text, begin, end + self.width)
+            if found is not None and start <= end:
+                return self._include_indent(text, at, start, found)
+            begin, window = end, window * 2
+        return len(text), None
+
+    def _find_within(self, text: str, at: int, stop: int) -> tuple[int, str | None]:
+        """Find the first literal with one search for each first character, without its indentation."""
+        start, found = stop, None
+        if not self._searches:
+            found_by_others = {literal for indented in self._indented.values() for literal in indented}
+            self._searches = _searches_by_character([one for one in self.literals if one not in found_by_others])
+        for character, search in self._searches:
+            near = text.find(character, at, stop)
+            match = None if near < 0 else search(text, near, stop)
+            if match is not None and match.start() < start:
+                start, found = match.start(), match[0]
+                stop = min(stop, start + self.width)  # another literal may begin before it and overlap it
+        return start, found
+
+    def _include_indent(self, text: str, at: int, start: int, found: str) -> tuple[int, str]:
+        """Return the longest indented literal that ends with the one at `start`, or that one."""
+        for indented in self._indented.get(found, ()):
+            before = start + len(found) - len(indented)
+            if before >= at and text.startswith(indented, before):
+                return before, indented
+        return start, found
 
     def _partial_start(self, text: str, at: int) -> int:
         """Return the start of the suffix that may become a literal; the text before it is safe."""
@@ -82,6 +134,25 @@ def _longer_literals(literals: Iterable[str]) -> dict[str, list[str]]:
     literals = list(literals)
     found = {one: [other for other in literals if other != one and other.startswith(one)] for one in literals}
     return {one: others for one, others in found.items() if others}
+
+
+def _indented_literals(literals: tuple[str, ...]) -> dict[str, list[str]]:
+    """Return, for each literal, the literals that are it after white space, longest first."""
+    found: dict[str, list[str]] = {}
+    for literal in literals:
+        bare = literal.lstrip()
+        if bare != literal and bare in literals:
+            found.setdefault(bare, []).append(literal)
+    return found
+
+
+def _searches_by_character(literals: Iterable[str]) -> list[tuple[str, _Search]]:
+    """Compile one search for the literals with the same first character, the most literals first."""
+    groups: dict[str, list[str]] = {}
+    for literal in literals:
+        groups.setdefault(literal[0], []).append(literal)
+    ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
+    return [(character, re.compile("|".join(map(re.escape, group))).search) for character, group in ordered]
 
 
 def _prefix_pattern(literal: str) -> str:
@@ -140,6 +211,8 @@ class Reader:
 
     def read_spaces(self) -> Parsing[str]:
         """Read all white space."""
+        if self.at < len(self.text) and self.text[self.at] not in _SPACES:
+            return ""
         pieces = []
         while True:
             stop = _space(self.text, self.at).end()  # type: ignore[union-attr]  # the pattern matches everywhere
@@ -153,16 +226,23 @@ class Reader:
 
         A partial literal at the end of the text does not match.
         """
-        width = max(map(len, literals), default=0)
         while True:
-            rest = self.text[self.at : self.at + width]
-            found = max((literal for literal in literals if rest.startswith(literal)), key=len, default=None)
-            more = not self.ended and any(len(one) > len(rest) and one.startswith(rest) for one in literals)
-            if not more:
-                if found is not None:
-                    self.read_to(self.at + len(found))
+            text, at = self.text, self.at
+            if self.ended or not self._may_grow(literals):
+                if not text.startswith(literals, at):
+                    return None
+                found = max([one for one in literals if text.startswith(one, at)], key=len)
+                self.read_to(at + len(found))
                 return found
             yield
+
+    def _may_grow(self, literals: tuple[str, ...]) -> bool:
+        """Return whether all the unread text is the beginning of one of `literals`."""
+        left = len(self.text) - self.at
+        if left >= max(map(len, literals), default=0):
+            return False
+        rest = self.text[self.at :]
+        return any(len(one) > left and one.startswith(rest) for one in literals)
 
     def expect(self, *literals: str) -> Parsing[str]:
         """Read one of `literals`, or raise Malformed or Truncated."""

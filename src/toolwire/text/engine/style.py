@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from ...ir.parts import ToolCall
+from ...ir.pointer import JSON
+from ...ir.text import dumps
 from ...ir.value import Value
 from .event_builder import EventBuilder
-from .offered_tools import OfferedTools
-from .reader import Parsing, Reader
+from .literal import PYTHON, parse_literal
+from .offered_tools import OfferedTools, Types, convert_text, json_type
+from .reader import Malformed, Parsing, Reader
 
 __all__ = ["ParseContext", "Style", "StyleBase"]
 
@@ -17,17 +20,48 @@ __all__ = ["ParseContext", "Style", "StyleBase"]
 class ParseContext:
     """One turn of the model, as passed to a style."""
 
-    __slots__ = ("offered", "reader", "writer")
+    __slots__ = ("end_reason", "offered", "reader", "writer")
 
     def __init__(self, reader: Reader, writer: EventBuilder) -> None:
         self.reader = reader
         self.writer = writer
         self.offered: OfferedTools = writer.offered
+        self.end_reason = ""  # why the turn ends after this call
 
     def start_call(self, name: str, call_id: str = "") -> None:
         """Start a call: text read so far is no longer restored as text."""
         self.reader.taken = None
         self.writer.start_call(self.offered.resolve(name), self.reader.position, call_id)
+
+    def end_turn(self, reason: str) -> None:
+        """End the turn after this call: the text after it is ignored and reported."""
+        self.end_reason = reason
+
+    def convert(self, text: str, types: Types) -> JSON:
+        """Convert the raw text of an argument by the types that its schema allows.
+
+        Some templates print lists and dictionaries as Python does. Such a value is read and reported, unless the
+        schema also allows a string.
+        """
+        value = convert_text(text, types)
+        if not isinstance(value, str) or not types or "string" in types or text.lstrip()[:1] not in ("[", "{", "("):
+            return value
+        try:
+            literal = parse_literal(text.strip(), PYTHON)
+        except Malformed:
+            return value
+        if json_type(literal) not in types:
+            return value
+        self.writer.add_diagnostic(
+            "python_literal", self.reader.position, f"{text[:200]!r} was read as a Python literal"
+        )
+        return literal
+
+    def emit_argument(self, key: str, value: JSON) -> None:
+        """Emit a complete argument of an object that the writer serialises."""
+        self.writer.begin_argument(key)
+        self.writer.add_json(dumps(value))
+        self.writer.end_argument(key, value)
 
     def close(self, closers: tuple[str, ...]) -> Parsing[None]:
         """Read a closer. If there is none, the white space belongs to the text that follows."""
@@ -49,7 +83,7 @@ class Style(Protocol):
 
     Openers are requested once per turn. A weak opener is also ordinary text (a bracket): it opens a call only if `read`
     finds one, at the start of the message, or anywhere if it is `inline_openers`. `closers` are tags without meaning outside a
-    call.
+    call. `read_open_reasoning` starts inside reasoning that the prompt opened, in a style that also reads reasoning.
     """
 
     def openers(self, offered: OfferedTools) -> tuple[str, ...]: ...
@@ -61,6 +95,8 @@ class Style(Protocol):
     def closers(self) -> tuple[str, ...]: ...
 
     def read(self, turn: ParseContext, opener: str) -> Parsing[None]: ...
+
+    def read_open_reasoning(self, turn: ParseContext) -> Parsing[None]: ...
 
     def write(self, calls: Sequence[ToolCall]) -> str: ...
 
@@ -76,3 +112,6 @@ class StyleBase(Value, frozen=True):
 
     def closers(self) -> tuple[str, ...]:
         return ()
+
+    def read_open_reasoning(self, turn: ParseContext) -> Parsing[None]:
+        yield from ()

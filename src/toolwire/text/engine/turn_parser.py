@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from functools import lru_cache
+from typing import Literal, Protocol, TypeAlias
 
 from .event_builder import DiagnosticCode
 from .fences import Fences
 from .markers import foreign_markers
-from .reader import ForeignFormat, Malformed, Parsing, Truncated, terminals
+from .reader import ForeignFormat, Malformed, Parsing, Terminals, Truncated, terminals
+from .reasoning_markers import is_special_token, reasoning_markers
 from .style import ParseContext, Style
 
-__all__ = ["TurnTokens", "parse_turn"]
+__all__ = ["CallsInReasoning", "TurnTokens", "parse_turn"]
+
+CallsInReasoning: TypeAlias = Literal["draft", "end", "inside"]
+"""A call in reasoning: it ends the reasoning, unless the closer follows ("draft"); it always ends it ("end"); or the
+reasoning continues after it ("inside")."""
 
 _SPECIAL = r"<\|[^|>]*\|?>|<[^|<>]*\|>|<｜[^｜]*｜>"
 """A special token is never text, even if it opened nothing."""
-
-_TOKEN = re.compile(r"<[|｜]|\[[A-Z_]+\]|.*[|｜]>").match
-"""A token of the model, which it writes only on purpose; tags of plain characters may be text about calls."""
 
 _BARE_JSON = ('{"name": "', '{"name":"')
 
@@ -31,7 +34,9 @@ class TurnTokens(Protocol):
     @property
     def reasoning(self) -> tuple[tuple[str, str], ...]: ...
     @property
-    def calls_end_reasoning(self) -> bool: ...
+    def answers(self) -> tuple[str, ...]: ...
+    @property
+    def calls_in_reasoning(self) -> CallsInReasoning: ...
     @property
     def noise(self) -> tuple[str, ...]: ...
     @property
@@ -43,9 +48,22 @@ class TurnTokens(Protocol):
 def parse_turn(form: TurnTokens, turn: ParseContext, *, reasoning: bool) -> Parsing[None]:
     """Read a whole turn; `reasoning`: the prompt has already opened the reasoning."""
     machine = _TurnParser(form, turn)
-    if reasoning:
-        yield from machine.read_reasoning(form.reasoning[0][1])
+    if reasoning and form.reasoning:
+        yield from machine.read_reasoning(machine.markers.closers)
+    elif reasoning:
+        yield from form.calls.read_open_reasoning(turn)
     yield from machine.read_text()
+
+
+@lru_cache(256)
+def _special_tokens(noise: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join((_SPECIAL, *map(re.escape, noise))))
+
+
+@lru_cache(256)
+def _quotable_tags(stops: Terminals) -> frozenset[str]:
+    """Return the tags that may be text about calls."""
+    return frozenset(one for one in stops.literals if not is_special_token(one) and "```" not in one)
 
 
 class _TurnParser:
@@ -57,28 +75,31 @@ class _TurnParser:
         self.strong = form.calls.openers(turn.offered)  # tags that always open a call
         self.weak = form.calls.weak_openers(turn.offered)  # ordinary text that may open a call
         self.fences = Fences()
-        self.opens = {opening: closing for opening, closing in form.reasoning if opening}  # tags of reasoning
-        self.silent = re.compile("|".join((_SPECIAL, *map(re.escape, form.noise))))
+        self.markers = reasoning_markers(form.reasoning, (*form.noise, *form.answers))
+        self.silent = _special_tokens(form.noise)
+        self.dropped = frozenset((*form.noise, *form.answers))
         self.has_text = False
-        self.left_open = ""  # the closer of reasoning that a call ended; it may still follow
-        own = (*self.strong, *self.opens, *self.opens.values(), *form.noise, *form.halts)
+        self.has_reasoned = False
+        self.left_open: tuple[str, ...] = ()  # the closers of reasoning that a call ended; one may still follow
+        thoughts = (*self.markers.tags, *self.markers.orphans)
+        own = (*self.strong, *thoughts, *self.dropped, *form.halts)
         self.foreign = foreign_markers(own)  # tags of other formats, which are reported
         self.closers = form.calls.closers()
         turn.writer.holds_ends = bool(self.closers)
         inline = form.calls.inline_openers(turn.offered)
-        self.bare_json = _BARE_JSON if turn.offered and not {"{", "["} & set(self.weak) else ()
-        thoughts = (*self.opens, *self.opens.values())
+        self.bare_json = _BARE_JSON if turn.offered and "{" not in self.weak else ()
+        self.arrays = "[" in self.weak and "[" not in inline  # arrays of calls, only at the start of the message
         self.stops = terminals(
-            *self.strong, *inline, *thoughts, *form.noise, *form.halts, *self.foreign, *self.closers, *self.bare_json
+            *self.strong, *inline, *thoughts, *self.dropped, *form.halts, *self.foreign, *self.closers, *self.bare_json
         )
-        self.quotable = frozenset(one for one in self.stops.literals if not _TOKEN(one) and "```" not in one)
+        self.quotable = _quotable_tags(self.stops)
 
     def read_text(self) -> Parsing[None]:
         """Read text up to the end of the turn, and handle every tag in it."""
         reader, writer = self.turn.reader, self.turn.writer
         while not (reader.ended and reader.at == len(reader.text)):
-            if self.weak and not self.has_text:
-                yield from self._read_weak_start()
+            if (self.weak or self.markers.phrases) and not self.has_text:
+                yield from self._read_message_start()
             found = yield from reader.read_until(self.stops, self._emit_text)
             if found is None:
                 return
@@ -86,16 +107,17 @@ class _TurnParser:
                 self._emit_quoted(found)
             elif found in self.strong or found in self.weak:
                 yield from self._read_call(found)
-            elif found in self.opens:
-                reader.taken = None
-                yield from self.read_reasoning(self.opens[found])
+            elif found in self.markers.tags:
+                yield from self.read_reasoning(self.markers.closers_of[found])
             elif found in self.form.halts and writer.calls:
                 yield from self._skip_rest(f"the model must not write {found!r}")
-            elif found == self.left_open:
+            elif found in self.left_open:
                 self._discard_draft(found)
+            elif found in self.markers.orphans:
+                self._handle_orphan_closer(found)
             elif found in self.bare_json:
                 yield from self._read_bare_json(found)
-            elif found not in self.form.noise:
+            elif found not in self.dropped:
                 self._emit_tag_text(found)
 
     def _emit_quoted(self, found: str) -> None:
@@ -132,7 +154,9 @@ class _TurnParser:
         """Report an object that names an offered tool, in a format whose calls do not look like that."""
         start = self.turn.reader.position - len(opening)
         name = yield from self.turn.reader.read_one_of(tuple(f'{name}"' for name in self.turn.offered.names))
-        if name is not None and not any(note.code == "other_format" for note in self.turn.writer.diagnostics):
+        is_quoted = self.arrays and self.has_text  # an array after text is JSON in an answer
+        known = any(note.code == "other_format" for note in self.turn.writer.diagnostics)
+        if name is not None and not known and not is_quoted:
             self.turn.writer.add_diagnostic(
                 "other_format", start, f"{opening}{name} looks like a call without its tags"
             )
@@ -144,21 +168,24 @@ class _TurnParser:
         self.fences.feed(piece)
         self.turn.writer.add_text(piece)
 
-    def _read_weak_start(self) -> Parsing[None]:
-        """Try to read a call at the start of a message whose opener is an ordinary character."""
-        reader = self.turn.reader
+    def _read_message_start(self) -> Parsing[None]:
+        """Try to read a call or reasoning at the start of a message whose opener is ordinary text."""
+        reader, phrases = self.turn.reader, self.markers.phrases
         reader.taken = []
         yield from reader.read_spaces()
-        found = yield from reader.read_one_of((*self.weak, *self.stops.literals))  # "[" may begin "[TOOL_CALLS]"
+        literals = (*self.weak, *phrases, *self.stops.literals)  # "[" may begin "[TOOL_CALLS]"
+        found = yield from reader.read_one_of(literals)
         if found in self.weak or found in self.strong:
             yield from self._read_call(found, before=reader.taken[:-1])
+        elif found in phrases:
+            yield from self.read_reasoning(self.markers.closers_of[found])
         else:
             reader.unread(found or "")
             self._unread_text()
 
     def _unread_text(self) -> None:
         taken, self.turn.reader.taken = self.turn.reader.taken or [], None
-        for piece in taken:
+        for piece in filter(None, taken):
             self._emit_text(piece)
 
     def _read_call(
@@ -178,7 +205,9 @@ class _TurnParser:
         if writer.calls > calls:
             self.fences.end_line()
         if self.form.one_call and writer.calls > calls:
-            yield from self._skip_rest("the turn ends after its call")
+            self.turn.end_turn("the turn ends after its call")
+        if self.turn.end_reason:
+            yield from self._skip_rest(self.turn.end_reason)
         return followed
 
     def _reject_call(self, error: Malformed, start: int, emit: Callable[[str], object], opener: str) -> None:
@@ -196,28 +225,76 @@ class _TurnParser:
         if taken and not (cut and is_markup and not reader.finished):
             emit(taken)
 
-    def read_reasoning(self, closing: str) -> Parsing[None]:
-        """Read reasoning up to its closer. A call inside it also ends it; a mere mention of one does not."""
-        reader, writer = self.turn.reader, self.turn.writer
-        opens = self.strong if self.form.calls_end_reasoning else ()
-        found = yield from reader.read_until(terminals(closing, *opens), writer.add_reasoning)
-        while found is not None and found != closing:
-            writer.hold()
-            reader.tape = [found]
-            if (yield from self._read_call(found, emit=writer.add_reasoning)):
-                self.left_open = closing
+    def read_reasoning(self, closers: tuple[str, ...]) -> Parsing[None]:
+        """Read reasoning up to a closer, to the answer or to a call; a mere mention of a call does not end it."""
+        reader, emit = self.turn.reader, self.turn.writer.add_reasoning
+        reader.taken = None
+        self.has_reasoned = True
+        stops = terminals(*closers, *self.strong, *self.form.answers, *self.markers.silent)
+        found = yield from self._read_reasoning_start()
+        if found is None:
+            found = yield from reader.read_until(stops, emit)
+        while found is not None and found not in closers and found not in self.form.answers:
+            if found not in self.markers.silent and (yield from self._read_call_in_reasoning(found, closers)):
                 return
-            reader.tape = None
-            writer.release()
-            found = yield from reader.read_until(terminals(closing, *opens), writer.add_reasoning)
-        writer.end_item()
+            found = yield from reader.read_until(stops, emit)
+        self._end_reasoning()
+
+    def _read_reasoning_start(self) -> Parsing[str | None]:
+        """Skip repeated openers, as a model may repeat the one of its prompt; read a weak opener of a call, if any."""
+        reader = self.turn.reader
+        spaces = yield from reader.read_spaces()
+        while (yield from reader.read_one_of(self.markers.openers)) is not None:
+            spaces = yield from reader.read_spaces()
+        found = (yield from reader.read_one_of((*self.weak, *self.strong))) if self.weak else None
+        if found in self.weak:
+            self.turn.writer.add_reasoning(spaces)
+            return found
+        reader.unread(spaces + (found or ""))
+        return None
+
+    def _end_reasoning(self) -> None:
+        self.turn.writer.end_item()
         self.has_text = False
+
+    def _read_call_in_reasoning(self, opener: str, closers: tuple[str, ...]) -> Parsing[bool]:
+        """Read a call inside reasoning; return whether the reasoning ends with it."""
+        reader, writer = self.turn.reader, self.turn.writer
+        if self.form.calls_in_reasoning != "draft":
+            is_call = yield from self._read_call(opener, emit=writer.add_reasoning)
+            ends = is_call and self.form.calls_in_reasoning == "end"
+            if ends:
+                self._end_reasoning()
+            return ends
+        writer.hold()
+        reader.tape = [opener]
+        if (yield from self._read_call(opener, emit=writer.add_reasoning)):
+            self.left_open = closers
+            return True
+        reader.tape = None
+        writer.release()
+        return False
+
+    def _handle_orphan_closer(self, closer: str) -> None:
+        """Drop the first closer without an opener: the prompt opened the reasoning without the knowledge of the caller.
+
+        The reasoning before it stays text, because text cannot be retracted. A closer in the answer is text.
+        """
+        reader, writer = self.turn.reader, self.turn.writer
+        is_text = self.has_reasoned and self.has_text and not is_special_token(closer)
+        if self.has_reasoned or self.has_text or writer.calls:
+            writer.add_diagnostic("unopened", reader.position - len(closer), f"{closer!r} closes nothing")
+        if is_text:
+            self._emit_text(closer)
+            return
+        self.has_reasoned = True
+        self._end_reasoning()
 
     def _discard_draft(self, closing: str) -> None:
         """Treat a call as reasoning if the reasoning continues after it: it was a draft."""
         reader, writer = self.turn.reader, self.turn.writer
         thought = "".join(reader.tape or ())[: -len(closing)]
-        reader.tape, self.left_open = None, ""
+        reader.tape, self.left_open = None, ()
         writer.drop()
         writer.add_reasoning(thought)
         writer.end_item()

@@ -1,5 +1,6 @@
-"""Calls of Apriel 1.5 and 1.6: an array in tags, after reasoning in prose.
+"""Calls of Apriel 1.5 and 1.6: an array in tags, after reasoning in prose that the prompt may open.
 
+Here are my reasoning steps: … [BEGIN FINAL RESPONSE]
 <tool_calls>[{"name": "f", "arguments": {}}]</tool_calls>
 """
 
@@ -15,5 +16,6 @@ APRIEL = Format(
     title="JSON array in <tool_calls> tags",
     families=("*apriel*",),
     calls=JsonCalls(("<tool_calls>",), ("</tool_calls>",), array=True),
-    noise=("[BEGIN FINAL RESPONSE]", "[END FINAL RESPONSE]", "<|end|>"),
+    reasoning=(("Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]"), ("<think>", "</think>")),
+    noise=("[END FINAL RESPONSE]", "<|end|>"),
 )

@@ -12,7 +12,7 @@ __all__ = ["COHERE_ACTION", "COHERE_RPLUS"]
 COHERE_ACTION = Format(
     name="cohere_action",
     title="JSON array between <|START_ACTION|> and <|END_ACTION|>",
-    families=("*command-r7b*", "*command-a*", "c4ai-command-a*", "*command-4*"),
+    families=("*command-r7b*", "*command-a*", "*command-4*", "*north-mini*", "cohere2moe*"),
     calls=JsonCalls(
         ("<|START_ACTION|>",),
         ("<|END_ACTION|>",),
@@ -20,11 +20,10 @@ COHERE_ACTION = Format(
         array=True,
     ),
     reasoning=(("<|START_THINKING|>", "<|END_THINKING|>"),),
+    answers=("<|START_RESPONSE|>", "<|START_TEXT|>"),
     noise=(
         "<|END_ACTION|>",
-        "<|START_RESPONSE|>",
         "<|END_RESPONSE|>",
-        "<|START_TEXT|>",
         "<|END_TEXT|>",
         "<|END_OF_TURN_TOKEN|>",
         "<|CHATBOT_TOKEN|>",
@@ -44,7 +43,7 @@ _OPEN = tuple(f"Action:{space}```json{line}" for line in ("\n", "\r\n") for spac
 COHERE_RPLUS = Format(
     name="cohere_rplus",
     title="JSON array in a code block after Action:",
-    families=("*command-r-plus*", "*command-r"),
+    families=("*command-r-plus*", "*command-r", "*command-r:*", "*command-r-0*", "*command-r-v01*"),
     calls=JsonCalls(
         _OPEN,
         ("```",),

@@ -7,7 +7,7 @@ from ..engine.prompt import ResultTemplate, ToolPrompt
 from ..styles.header_calls import HeaderCalls
 from ..styles.tag_families import invocations
 
-__all__ = ["DEEPSEEK_DSML_V4", "DEEPSEEK_DSML_V32", "DEEPSEEK_V3", "DEEPSEEK_V31"]
+__all__ = ["DEEPSEEK_DSML_V4", "DEEPSEEK_DSML_V32", "DEEPSEEK_DSML_V41", "DEEPSEEK_V3", "DEEPSEEK_V31"]
 
 DEEPSEEK_V3 = Format(
     name="deepseek_v3",
@@ -102,4 +102,29 @@ DEEPSEEK_DSML_V4 = Format(
 <｜DSML｜parameter name="a" string="false">1</｜DSML｜parameter>
 </｜DSML｜invoke>
 </｜DSML｜tool_calls>
+"""
+
+DEEPSEEK_DSML_V41 = Format(
+    name="deepseek_dsml_v41",
+    title="<｜DSML｜ invoke> in <｜DSML｜ calls>",
+    families=("*deepseek-v4.1*", "*deepseek-v4-1*"),
+    calls=invocations(
+        "<｜DSML｜ calls>",
+        "</｜DSML｜ calls>",
+        prefix="｜DSML｜ ",
+        bare=True,
+        type_attribute="string",
+        json_body=True,
+    ),
+    noise=("<｜end▁of▁sentence｜>",),
+    halts=("<function_results>",),
+    results=ResultTemplate("<function_results>\n<result>{content}</result>\n</function_results>", role="tool"),
+)
+"""Calls of DeepSeek V4.1: as V4, with a space after the special token of every tag.
+
+<｜DSML｜ calls>
+<｜DSML｜ invoke name="f">
+<｜DSML｜ parameter name="a" string="false">1</｜DSML｜ parameter>
+</｜DSML｜ invoke>
+</｜DSML｜ calls>
 """

@@ -32,10 +32,14 @@ FUNCTIONGEMMA = Format(
 GEMMA4 = Format(
     name="gemma4",
     title="call:name{…} between <|tool_call> and <tool_call|>",
-    families=("*gemma-4*", "*gemma4*"),
+    families=("*gemma-4-*", "gemma-4", "*gemma4*"),
     calls=LiteralCalls("<|tool_call>", "<tool_call|>"),
-    reasoning=(("<|channel>thought\n", "<channel|>"), ("<|channel>", "<channel|>")),
-    noise=("<turn|>", "<channel|>", "<tool_call|>"),
+    reasoning=(
+        ("<|channel>thought\n", "<channel|>"),
+        ("<|channel>thought", "<channel|>"),
+        ("<|channel>", "<channel|>"),
+    ),
+    noise=("<turn|>", "<tool_call|>"),
     halts=("<|tool_response>",),
     results=ResultTemplate("<|tool_response>response:{name}{value:{content}}<tool_response|>", role="tool"),
 )

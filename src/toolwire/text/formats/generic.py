@@ -55,9 +55,9 @@ The format of OpenHands, which is used for most models without native calls.
 PYTHONIC = Format(
     name="pythonic",
     title="list of Python calls",
-    families=("*toolace*",),
+    families=("*toolace*", "*toolace*llama*"),
     calls=PythonicCalls(bare=True, open=("<|python_start|>",), close=("<|python_end|>",), write_open=False),
-    noise=("<|eot_id|>", "<|eom_id|>", "<|python_end|>"),
+    noise=("<|eot_id|>", "<|eom_id|>", "<|python_end|>", "<end_of_turn>"),
 )
 """Calls of Llama 3.2 and ToolACE: a list of Python calls.
 
@@ -69,7 +69,6 @@ REACT = Format(
     title="Thought / Action / Action Input",
     families=(),
     calls=ReactCalls(),
-    reasoning=(),
     halts=("\nObservation:",),
     stops=("\nObservation:",),
     one_call=True,

@@ -7,16 +7,24 @@ from ..styles.json_calls import JsonCalls
 
 __all__ = ["GRANITE3", "GRANITE_20B_FC"]
 
+_HERE = ("Here is", "Here's")  # quantised models write the short form
+
 GRANITE3 = Format(
     name="granite3",
     title="JSON array after <|tool_call|>",
     families=("granite-3*", "granite3*"),
     calls=JsonCalls(("<|tool_call|>", "<tool_call>"), (), array=True, bare=("[",)),
-    noise=("<|end_of_text|>",),
+    reasoning=(
+        *((f"{here} my thought process:", f"{there} my response:") for here in _HERE for there in _HERE),
+        ("<think>", "</think>"),
+    ),
+    noise=("<response>", "</response>", "<|end_of_text|>"),
 )
 """Calls of Granite 3: an array after a token, or bare.
 
-<|tool_call|>[{"name": "f", "arguments": {}}]
+    <|tool_call|>[{"name": "f", "arguments": {}}]
+
+Granite 3.2 reasons in prose: Here is my thought process: … Here is my response: …
 """
 
 GRANITE_20B_FC = Format(

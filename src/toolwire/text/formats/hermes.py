@@ -1,8 +1,10 @@
 """Calls of Nous Hermes, Qwen 2.5 and 3, Granite 4, SmolLM 3: a JSON object in tags.
 
-<tool_call>
-{"name": "f", "arguments": {"a": 1}}
-</tool_call>
+    <tool_call>
+    {"name": "f", "arguments": {"a": 1}}
+    </tool_call>
+
+It is also the format for models without calls of their own that reason in `<thought>` (EXAONE Deep) or `◁think▷` (Kimi-VL).
 """
 
 from __future__ import annotations
@@ -16,8 +18,33 @@ __all__ = ["HERMES"]
 HERMES = Format(
     name="hermes",
     title="JSON object in <tool_call> tags",
-    families=("*hermes*", "*hermes*llama*", "qwen2*", "qwen3*", "qwq*", "granite-4*", "smollm3*", "reka-edge*"),
+    families=(
+        "*hermes*",
+        "*hermes*llama*",
+        "*hermes*mistral*",
+        "*hermes*mixtral*",
+        "qwen2*",
+        "qwen3*",
+        "qwq*",
+        "mimo*",
+        "ling-2*",
+        "ring-2*",
+        "step3-vl*",
+        "minicpm-v-4.5*",
+        "granite-4*",
+        "granite4*",
+        "smollm3*",
+        "reka-edge*",
+        "bielik*",
+        "holo2*",
+        "llama-3-groq*tool-use*",
+        "llama3-groq-tool-use*",
+        "arch-function*",
+        "rnj-1*",
+        "exaone-4*",
+    ),
     calls=JsonCalls(("<tool_call>",), ("</tool_call>",), pad=("\n", "\n")),
+    reasoning=(("<think>", "</think>"), ("<thought>", "</thought>"), ("◁think▷", "◁/think▷")),
     noise=("<|im_end|>", "<|end_of_text|>"),
     halts=("<tool_response>",),
     declare=ToolPrompt(

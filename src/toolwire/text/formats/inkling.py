@@ -16,9 +16,10 @@ INKLING = Format(
     families=("inkling*",),
     calls=MessageCalls(),
     reasoning=(("<|content_thinking|>", "<|end_message|>"),),
+    answers=("<|content_text|>",),
+    calls_in_reasoning="end",
     noise=(
         "<|end_message|>",
-        "<|content_text|>",
         "<|content_model_end_sampling|>",
         "<|message_user|>",
         "<|content_audio_input|>",

@@ -14,7 +14,7 @@ __all__ = ["INTERNLM2"]
 INTERNLM2 = Format(
     name="internlm2",
     title="JSON object between <|action_start|> and <|action_end|>",
-    families=("internlm2*",),
+    families=("internlm2*", "internlm3*", "intern-s1*"),
     calls=JsonCalls(
         ("<|action_start|><|plugin|>", "<|action_start|> <|plugin|>"),
         ("<|action_end|>",),

@@ -57,8 +57,8 @@ KIMI_K3 = Format(
         line="",
     ),
     reasoning=(("<|open|>think<|sep|>", "<|close|>think<|sep|>"),),
+    answers=("<|open|>response<|sep|>",),
     noise=(
-        "<|open|>response<|sep|>",
         "<|close|>response<|sep|>",
         "<|open|>message<|sep|>",
         "<|close|>message<|sep|>",

@@ -22,7 +22,7 @@ LLAMA3_JSON = Format(
         between="; ",
         write_open=False,
     ),
-    noise=("<|eot_id|>", "<|eom_id|>"),
+    noise=("<|eot_id|>", "<|eom_id|>", "<|eot|>", "<|eom|>"),
     results=ResultTemplate("{content}", role="tool", grouped=False),
 )
 """Calls of Llama 3.1 to 3.3 and of Llama 4 in JSON: a bare object at the start of the message, or after a token.

@@ -13,7 +13,13 @@ __all__ = ["NEMOTRON_V2"]
 NEMOTRON_V2 = Format(
     name="nemotron_v2",
     title="JSON array in <TOOLCALL> tags",
-    families=("*nemotron-nano*v2*", "*nemotron-nano-2*"),
+    families=(
+        "*nemotron-nano*v2*",
+        "*nemotron-nano-2*",
+        "*nemotron-nano*v1*",
+        "*nemotron-super*v1*",
+        "*nemotron-ultra*v1*",
+    ),
     calls=JsonCalls(("<TOOLCALL>",), ("</TOOLCALL>",), array=True),
     noise=("<SPECIAL_12>",),
 )

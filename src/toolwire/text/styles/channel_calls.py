@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from ...ir.parts import ToolCall
 from ...ir.text import dumps
@@ -18,14 +18,18 @@ __all__ = ["ChannelCalls"]
 
 _WEAK = "to="
 _RECIPIENT = re.compile(r"\bto=([^\s<]+)").search
+_WORD = re.compile(r"\s*([\w.-]*)").match
+_MessageKind: TypeAlias = Literal["call", "reasoning", "text", "foreign"]
 
 
 class ChannelCalls(StyleBase, frozen=True):
     """`start` header `message` body `end`. The header may begin at the start of the turn, without its `start`.
 
-    A body addressed to `tool_prefix`NAME is a call: JSON, or tags (`body`). On a channel or to a recipient in
-    `reasoning_channels` it is reasoning. Anything else is text, up to one of `ends` if `closed`, or up to the next
-    header.
+    A body with a recipient is a call: JSON, or tags (`body`). The recipient of a function is `tool_prefix`NAME; any
+    other one, such as `python` or `browser.search`, is a tool that the model was trained on, and its input may be text.
+    A message on a channel or to a recipient in `reasoning_channels` is reasoning. A message to `user_recipients` or
+    without a recipient is text, up to one of `ends` if `closed`, or up to the next header. A message that another role
+    wrote, such as a result, is dropped.
     """
 
     start: str
@@ -46,27 +50,26 @@ class ChannelCalls(StyleBase, frozen=True):
         return (_WEAK,)
 
     def read(self, turn: ParseContext, opener: str) -> Parsing[None]:
-        """Read one message: its header, and then its body as a call, as reasoning or as text."""
-        reader = turn.reader
-        header, end = yield from self._read_header(turn, opener)
-        if end is None:
-            raise Truncated("the text ends inside a header")
-        if end != self.message:
-            reader.unread(end)
-            raise Malformed(f"no message follows the header {header!r}")
-        kind, name = self._route(header, turn.offered)
-        if kind == "call":
-            yield from self._read_call(turn, name)
-        elif kind == "reasoning":
-            yield from self._read_body(turn, turn.writer.add_reasoning)
-        else:
-            reader.taken = None
-            turn.writer.end_item()
-            if self.closed:
-                yield from self._read_body(turn, turn.writer.add_text)
+        """Read a header, and then the body as a call, as reasoning or as text; another message may end reasoning."""
+        header = yield from self._read_header(turn, opener)
+        while header:
+            kind, recipient = self._route(header)
+            if kind == "reasoning":
+                header = yield from self._read_reasoning(turn)
+                continue
+            if kind == "call":
+                yield from self._read_call(turn, recipient)
+            elif kind == "foreign":
+                yield from self._skip_body(turn, header)
+            else:
+                turn.reader.taken = None
+                turn.writer.end_item()
+                if self.closed:
+                    yield from self._read_body(turn, turn.writer.add_text)
+            return
 
-    def _read_header(self, turn: ParseContext, opener: str) -> Parsing[tuple[str, str | None]]:
-        """Read the header and its end.
+    def _read_header(self, turn: ParseContext, opener: str) -> Parsing[str]:
+        """Read the header and the start of its message, or raise Malformed.
 
         A token must follow the recipient; otherwise it is a sentence that looks like a header.
         """
@@ -84,19 +87,70 @@ class ChannelCalls(StyleBase, frozen=True):
                 before += end + (yield from reader.read_spaces())
                 reader.unread((yield from reader.expect(*tokens)))
         header, end = yield from reader.read_word(terminals(self.message, *self.ends))
-        return before + header, end
+        if end is None:
+            raise Truncated("the text ends inside a header")
+        if end != self.message:
+            reader.unread(end)
+            raise Malformed(f"no message follows the header {before + header!r}")
+        return before + header
 
-    def _route(self, header: str, offered: OfferedTools) -> tuple[Literal["call", "reasoning", "text"], str]:
-        """Return the kind of a message and, for a call, the tool name, by the recipient and the channel."""
+    def _route(self, header: str) -> tuple[_MessageKind, str]:
+        """Return the kind of a message by its role, recipient and channel, and the recipient."""
+        if header.startswith(self.start) and _first_word(header.removeprefix(self.start)) not in (
+            "",
+            "assistant",
+            "to",
+        ):
+            return "foreign", ""
         found = _RECIPIENT(header)
         recipient = found[1] if found else ""
-        channel = header.rpartition(self.channel)[2].split()[:1] if self.channel and self.channel in header else []
-        spoken_to = recipient in (*self.user_recipients, *self.reasoning_channels)
-        if recipient and not spoken_to and (recipient.startswith(self.tool_prefix) or recipient in offered.names):
-            return "call", recipient.removeprefix(self.tool_prefix)
-        if recipient in self.reasoning_channels or (channel and channel[0].strip("<|>") in self.reasoning_channels):
-            return "reasoning", ""
-        return "text", ""
+        if recipient and recipient not in (*self.user_recipients, *self.reasoning_channels):
+            return "call", recipient
+        channel = _first_word(header.rpartition(self.channel)[2]) if self.channel and self.channel in header else ""
+        return "reasoning" if {recipient, channel} & set(self.reasoning_channels) else "text", ""
+
+    def read_open_reasoning(self, turn: ParseContext) -> Parsing[None]:
+        """Read reasoning whose header is in the prompt, unless the text begins with a header of its own."""
+        reader = turn.reader
+        spaces = yield from reader.read_spaces()
+        header = yield from reader.read_one_of((*self.openers(turn.offered), _WEAK))
+        reader.unread(spaces + (header or ""))
+        if header is None and (yield from self._read_reasoning(turn)):
+            reader.unread("".join(reader.taken or ()))
+            reader.taken = None
+
+    def _read_reasoning(self, turn: ParseContext) -> Parsing[str]:
+        """Read reasoning up to its end or to the next header. Return that header if it was read, else an empty string.
+
+        A model may leave out the end. In a `closed` style, a header inside the body must be complete to count.
+        """
+        reader, writer = turn.reader, turn.writer
+        if not self.closed:
+            yield from self._read_body(turn, writer.add_reasoning)
+            return ""
+        stops = terminals(*self.ends, self.start, _WEAK)
+        header = ""
+        while not header:
+            reader.taken = None
+            found = yield from reader.read_until(stops, writer.add_reasoning)
+            if found is None or found in self.ends:
+                break
+            reader.taken = [found]
+            try:
+                header = yield from self._read_header(turn, found)
+            except Malformed:
+                writer.add_reasoning("".join(reader.taken))
+        writer.end_item()
+        return header
+
+    def _skip_body(self, turn: ParseContext, header: str) -> Parsing[None]:
+        """Drop a message of another role, such as a result that the model invented."""
+        dropped: list[str] = []
+        start = turn.reader.position
+        yield from self._read_body(turn, dropped.append)
+        turn.writer.add_diagnostic(
+            "after_stop", start, f"the model must not write {header!r}: {''.join(dropped)[:200]!r}"
+        )
 
     def _read_body(self, turn: ParseContext, sink: Callable[[str], object]) -> Parsing[None]:
         """Pass a body of text or reasoning to `sink`, up to its end or to the next header.
@@ -115,21 +169,34 @@ class ChannelCalls(StyleBase, frozen=True):
             reader.unread(end)
         turn.writer.end_item()
 
-    def _read_call(self, turn: ParseContext, name: str) -> Parsing[None]:
+    def _read_call(self, turn: ParseContext, recipient: str) -> Parsing[None]:
         """Read a call up to the end of its message; a body without arguments is a call without arguments."""
         reader = turn.reader
+        is_function = recipient.startswith(self.tool_prefix) or recipient in turn.offered.names
         if self.body is not None:
             yield from reader.read_spaces()
             yield from reader.expect(self.body.section_open)
             yield from self.body.read(turn, self.body.section_open)
         else:
-            turn.start_call(name)
+            turn.start_call(recipient.removeprefix(self.tool_prefix))
+            if not is_function and not turn.offered:
+                turn.writer.add_diagnostic("unknown_tool", reader.position, f"{recipient!r} is not a function")
             yield from reader.read_spaces()
             if (yield from reader.read_one_of(self.ends)):
                 turn.writer.end_json(reader.position)
-                return
-            yield from read_arguments(turn, terminals(*self.ends, self.start))
-            yield from turn.close(self.ends)
+            elif is_function or (yield from reader.peek()) == "{":
+                yield from read_arguments(turn, terminals(*self.ends, self.start))
+                yield from turn.close(self.ends)
+            else:
+                yield from self._read_text_input(turn)
+
+    def _read_text_input(self, turn: ParseContext) -> Parsing[None]:
+        """Read input that is not JSON, such as code. The call is invalid, because no offered tool accepts text."""
+        reader = turn.reader
+        end = yield from reader.read_until(terminals(*self.ends, self.start), turn.writer.add_broken_arguments)
+        if end == self.start:
+            reader.unread(end)
+        turn.writer.end_json(reader.position, is_truncated=end is None and not reader.finished)
 
     def write(self, calls: Sequence[ToolCall]) -> str:
         between = "" if self.body is not None else f"{self.start}assistant"
@@ -141,3 +208,8 @@ class ChannelCalls(StyleBase, frozen=True):
         text = call.text if call.arguments is None else dumps(call.arguments)
         head = f"commentary to={self.tool_prefix}{call.name} {self.constrain}json"
         return f"{self.channel}{head}{self.message}{text}{self.ends[0]}"
+
+
+def _first_word(text: str) -> str:
+    found = _WORD(text)
+    return found[1] if found is not None else ""

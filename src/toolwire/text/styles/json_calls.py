@@ -23,6 +23,7 @@ class JsonCalls(StyleBase, frozen=True):
     bare_inline: tuple[str, ...] = ()  # the same, after other text
     keys: CallFields = CallFields()
     array: bool = False  # several calls are written as one array
+    shared_tags: bool = False  # several calls are written in one pair of tags
     between: str = "\n"  # the text between two calls
     separators: tuple[str, ...] = (";", ",")
     pad: tuple[str, str] = ("", "")  # the text after the opening and before the closing tag
@@ -110,8 +111,8 @@ class JsonCalls(StyleBase, frozen=True):
         before, after = f"{start}{self.pad[0]}", f"{self.pad[1]}{end}"
         if self.array:
             return f"{before}[{', '.join(objects)}]{after}"
-        if not self.close and not self.pad[0]:
-            return before + self.between.join(objects)
+        if self.shared_tags or (not self.close and not self.pad[0]):
+            return before + self.between.join(objects) + after
         return self.between.join(f"{before}{one}{after}" for one in objects)
 
     def _write_object(self, call: ToolCall, number: int) -> str:

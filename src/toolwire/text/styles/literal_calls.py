@@ -28,7 +28,7 @@ class LiteralCalls(StyleBase, frozen=True):
         """Read one call. Malformed arguments make it invalid, and the text up to `close` is skipped."""
         reader, writer = turn.reader, turn.writer
         yield from reader.read_spaces()
-        yield from reader.read_one_of((self.prefix,))
+        yield from reader.read_one_of((self.prefix, ":"))  # some answers begin with the colon
         name, end = yield from reader.read_word(terminals("{", self.close, "<", "\n"), 128)
         if end is None:
             raise Truncated("the text ends inside a call's name")

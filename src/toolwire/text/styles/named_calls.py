@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ...ir.parts import ToolCall
 from ...ir.text import dumps
-from ..engine.offered_tools import OfferedTools, convert_text
+from ..engine.offered_tools import OfferedTools
 from ..engine.raw_value import ValueTags, read_raw_value
 from ..engine.reader import Parsing, Truncated, terminals
 from ..engine.style import ParseContext, StyleBase
@@ -88,9 +88,12 @@ class NamedCalls(StyleBase, frozen=True):
             if streams:
                 writer.add_string(piece)
 
-        if not (yield from read_raw_value(reader, frame, _is_any_key, sink)):
+        closed = yield from read_raw_value(reader, frame, _is_any_key, sink)
+        if not closed:
             raise Truncated("the text ends inside an argument")
-        value = convert_text("".join(pieces), types)
+        if closed != frame.value_close:
+            turn.report_unclosed(frame.value_close)
+        value = turn.convert("".join(pieces), types)
         writer.add_json('"' if streams else dumps(value))
         writer.end_argument(key, value)
 

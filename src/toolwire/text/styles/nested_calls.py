@@ -9,7 +9,7 @@ from ...ir.parts import ToolCall
 from ...ir.pointer import JSON, Object
 from ...ir.text import dumps
 from ..engine.event_builder import EventBuilder
-from ..engine.offered_tools import OfferedTools, child_schema, convert_text, schema_types
+from ..engine.offered_tools import OfferedTools, Types, child_schema, schema_types
 from ..engine.reader import Malformed, Parsing, Truncated, terminals
 from ..engine.style import ParseContext, StyleBase
 
@@ -120,27 +120,20 @@ class NestedCalls(StyleBase, frozen=True):
             raise Truncated("the text ends inside an argument")
         turn.reader.unread(self.mark)
         types = schema_types(schema, root)
-        items: list[JSON] = []
-        members: Object = {}
+        children: list[tuple[str, JSON]] = []
         while (tag := (yield from self._read_tag(turn))) != f"/{key}":
-            if tag.startswith("/") or tag in members:
+            if tag.startswith("/"):
                 raise Malformed(f"<{tag}> where </{key}> is expected")
-            if tag == _ITEM and "object" not in types:
-                items.append(
-                    (yield from self._read_value(turn, tag, child_schema(schema, 0, root), root, depth=depth + 1))
-                )
-            else:
-                members[tag] = yield from self._read_value(
-                    turn, tag, child_schema(schema, tag, root), root, depth=depth + 1
-                )
+            inner = _inner_schema(schema, tag, types, root)
+            children.append((tag, (yield from self._read_value(turn, tag, inner, root, depth=depth + 1))))
         text = "".join(pieces)
-        if (items or members) and text.strip():
+        if children and text.strip():
             raise Malformed(f"text and tags mixed in <{key}>")
-        if items or members:
-            return items or members
+        if children:
+            return _combine(turn, children, types, declared=child_schema(schema, _ITEM, root) is not None)
         if not text and "string" not in types and ("array" in types or "object" in types):
             return [] if "array" in types else {}
-        return convert_text(text, types)
+        return turn.convert(text, types)
 
     def write(self, calls: Sequence[ToolCall]) -> str:
         body = "".join(self._write_call(call) for call in calls)
@@ -159,6 +152,40 @@ class NestedCalls(StyleBase, frozen=True):
         else:
             inner = value if isinstance(value, str) else dumps(value)
         return f"{self.mark}<{key}>{inner}{self.mark}</{key}>"
+
+
+def _inner_schema(schema: Any, tag: str, types: Types, root: Any) -> Any:
+    """Return the schema for a tag inside a value: of a member, of an item, or of either if both are possible."""
+    if "array" not in types or (tag != _ITEM and "object" in types):
+        return child_schema(schema, tag, root)
+    found = [child_schema(schema, 0, root), child_schema(schema, tag, root) if "object" in types else None]
+    return {"anyOf": found} if None not in found else found[0] or found[1]
+
+
+def _combine(turn: ParseContext, children: list[tuple[str, JSON]], types: Types, *, declared: bool) -> JSON:
+    """Return nested tags as an array or as an object, by the types that the schema allows.
+
+    Where it allows both, a sequence of <item> is an array, except a single one that is a `declared` member. A member
+    that is given several times is a list, and is reported.
+    """
+    are_items = all(tag == _ITEM for tag, _ in children)
+    if "array" in types and "object" in types:
+        is_array = are_items and (len(children) > 1 or not declared)
+    elif "object" in types:
+        is_array = False
+    else:
+        is_array = are_items or "array" in types
+    if is_array:
+        return [value for _, value in children]
+    members: dict[str, list[JSON]] = {}
+    for tag, value in children:
+        members.setdefault(tag, []).append(value)
+    for tag, values in members.items():
+        if len(values) > 1:
+            turn.writer.add_diagnostic(
+                "malformed", turn.reader.position, f"<{tag}> is given {len(values)} times; it is read as a list"
+            )
+    return {tag: values if len(values) > 1 else values[0] for tag, values in members.items()}
 
 
 class _ArgumentOutput:

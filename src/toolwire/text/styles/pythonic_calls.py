@@ -6,8 +6,7 @@ import re
 from collections.abc import Sequence
 
 from ...ir.parts import ToolCall
-from ...ir.text import dumps
-from ..engine.literal import PYTHON, read_literal, write_literal
+from ..engine.literal import PYTHON, LiteralSyntax, read_literal, write_literal
 from ..engine.offered_tools import OfferedTools
 from ..engine.reader import Malformed, Parsing, Truncated, terminals
 from ..engine.style import ParseContext, StyleBase
@@ -30,6 +29,7 @@ class PythonicCalls(StyleBase, frozen=True):
     json: bool = False  # a list of JSON calls is accepted too
     separator: str = ", "
     write_open: bool = True
+    values: LiteralSyntax = PYTHON
 
     def openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
         return self.open
@@ -105,7 +105,7 @@ class PythonicCalls(StyleBase, frozen=True):
             raise Malformed(f"{name!r} is not a call")
         turn.start_call(name)
         try:
-            yield from self._read_arguments(turn, name)
+            yield from self.read_arguments(turn, name)
         except Truncated:
             turn.writer.end_object("truncated", reader.position)
             raise
@@ -116,7 +116,7 @@ class PythonicCalls(StyleBase, frozen=True):
             return
         turn.writer.end_object("complete", reader.position)
 
-    def _read_arguments(self, turn: ParseContext, name: str) -> Parsing[None]:
+    def read_arguments(self, turn: ParseContext, name: str) -> Parsing[None]:
         """Read arguments up to the closing parenthesis: `key=value`, positional, or `**{…}`."""
         reader = turn.reader
         given = 0
@@ -132,19 +132,17 @@ class PythonicCalls(StyleBase, frozen=True):
             else:
                 key = yield from self._read_key(turn, name, given)
                 turn.writer.begin_argument(key)
-                turn.writer.end_argument(key, (yield from read_literal(reader, PYTHON, turn.writer.add_json)))
+                turn.writer.end_argument(key, (yield from read_literal(reader, self.values, turn.writer.add_json)))
             given += 1
             yield from reader.read_spaces()
 
     def _read_unpacked(self, turn: ParseContext) -> Parsing[None]:
         """Read `**{…}`: keys that are not identifiers."""
-        found = yield from read_literal(turn.reader, PYTHON, _discard)
+        found = yield from read_literal(turn.reader, self.values, _discard)
         if not isinstance(found, dict):
             raise Malformed("** must be followed by a dictionary")
         for key, value in found.items():
-            turn.writer.begin_argument(key)
-            turn.writer.add_json(dumps(value))
-            turn.writer.end_argument(key, value)
+            turn.emit_argument(key, value)
 
     def _read_key(self, turn: ParseContext, name: str, given: int) -> Parsing[str]:
         """Read `key=`; for a positional argument, return the tool's parameter at that position."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ...ir.parts import ToolCall
 from ...ir.text import dumps
 from ..engine.envelope import read_arguments
-from ..engine.offered_tools import OfferedTools, convert_text
+from ..engine.offered_tools import OfferedTools
 from ..engine.reader import Malformed, Parsing, Truncated, terminals
 from ..engine.style import ParseContext, StyleBase
 
@@ -80,10 +80,7 @@ class ReactCalls(StyleBase, frozen=True):
         if end is None and not reader.finished:
             writer.end_object("truncated", reader.position)
         elif len(keys) == 1 and text:
-            value = convert_text(text, turn.offered.types(name, keys[0]))
-            writer.begin_argument(keys[0])
-            writer.add_json(dumps(value))
-            writer.end_argument(keys[0], value)
+            turn.emit_argument(keys[0], turn.convert(text, turn.offered.types(name, keys[0])))
             writer.end_object("complete", reader.position)
         elif not text:
             writer.end_object("complete", reader.position)

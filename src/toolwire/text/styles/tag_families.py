@@ -9,18 +9,21 @@ from .tagged_calls import TaggedCalls
 __all__ = ["arg_pairs", "invocations"]
 
 
-def arg_pairs(*, head_end: str = "\n", line: str = "\n", section: str = "") -> TaggedCalls:
-    """`<tool_call>NAME` with `<arg_key>` and `<arg_value>` for each argument, as first used by GLM."""
+def arg_pairs(*, head_end: str = "\n", line: str = "\n", section: str = "", suffix: str = "") -> TaggedCalls:
+    """`<tool_call>NAME` with `<arg_key>` and `<arg_value>` for each argument, as first used by GLM.
+
+    `suffix` is the end of every tag name: `:opensource` for `<tool_call:opensource>`.
+    """
     return TaggedCalls(
-        "<tool_call>",
-        "</tool_call>",
-        "<arg_key>",
-        "</arg_value>",
-        value_open="<arg_value>",
-        key_end="</arg_key>",
+        f"<tool_call{suffix}>",
+        f"</tool_call{suffix}>",
+        f"<arg_key{suffix}>",
+        f"</arg_value{suffix}>",
+        value_open=f"<arg_value{suffix}>",
+        key_end=f"</arg_key{suffix}>",
         head_end=head_end,
-        section_open=f"<{section}>" if section else "",
-        section_close=f"</{section}>" if section else "",
+        section_open=f"<{section}{suffix}>" if section else "",
+        section_close=f"</{section}{suffix}>" if section else "",
         line=line,
     )
 

@@ -12,7 +12,7 @@ from ...ir.pointer import JSON
 from ...ir.text import dumps
 from ..engine.envelope import CallFields, read_envelope
 from ..engine.json_end_scanner import read_json_value
-from ..engine.offered_tools import ANY, OfferedTools, Types, convert_text, json_type
+from ..engine.offered_tools import ANY, OfferedTools, Types, json_type
 from ..engine.raw_value import ValueTags, read_raw_value
 from ..engine.reader import ForeignFormat, Malformed, Parsing, Truncated, terminals
 from ..engine.style import ParseContext, StyleBase
@@ -24,6 +24,7 @@ _NO_NAME = re.compile(r"[<>{}\s`]").search
 _TYPE_NAMES = {"integer": "number"}
 _TEXT = frozenset({"string"})
 _NOT_TEXT = frozenset({"null", "boolean", "integer", "number", "object", "array"})
+_TYPES = _TEXT | _NOT_TEXT
 _JSON_BEGINS = frozenset('[{"-+.0123456789tfnTFN \t\r\n')
 
 
@@ -48,6 +49,7 @@ class TaggedCalls(StyleBase, frozen=True):
     attribute: str = ""  # NAME is in this attribute of the tag; "" if it is the text itself
     key_attribute: str = ""
     type_attribute: Literal["", "string", "type"] = ""
+    type_tags: tuple[str, str] | None = None  # tags around the type, which may precede `value_open`
     trim: bool = False  # one line break on each side of a value belongs to the tags
     cdata: bool = False
     json_body: bool = False  # one JSON object is accepted instead of arguments in tags
@@ -107,6 +109,10 @@ class TaggedCalls(StyleBase, frozen=True):
         reader = turn.reader
         if not self.attribute:
             yield from reader.read_spaces()
+            if self.json_body and (yield from reader.peek()) == "{":
+                yield from read_envelope(turn, CallFields(), terminals(self.call_close))
+                yield from turn.close((self.call_close,))
+                return
         head, end = yield from reader.read_word(terminals(self.head_end, self.key_open, self.call_close))
         if end is None:
             prose = not self.attribute and bool(_NO_NAME(head.strip()))
@@ -230,12 +236,16 @@ class _Arguments:
         if end == style.value_close and "=" in head:  # <parameter=key=value</parameter>
             key, _, text = head.partition("=")
             writer.add_diagnostic("malformed", reader.position, f"the tag of the argument {key!r} is not closed")
-            self._emit_argument(key, convert_text(text, self.turn.offered.types(self.name, key)))
+            self.given.add(key)
+            self.turn.emit_argument(key, self.turn.convert(text, self.turn.offered.types(self.name, key)))
             return
         key = style.parse_key(head)
+        types = self._argument_types(key, head)
         if style.value_open and end == style.key_end:
             yield from reader.read_spaces()
             yield from reader.read_one_of(("\\n",))  # a line break that was escaped once too often
+            if style.type_tags is not None:
+                types = yield from self._read_type(style.type_tags, types)
             end = (yield from reader.read_one_of((style.value_open,))) and style.key_end
         if end != style.key_end:
             if end is not None:
@@ -244,16 +254,9 @@ class _Arguments:
                 raise Truncated("the text ends before an argument's value")
             writer.add_diagnostic("malformed", reader.position, f"the argument {head!r} has no value")
             return
-        yield from self._read_value(key, self._argument_types(key, head))
+        yield from self._read_value(key, types)
         if not key:
             raise Malformed("an argument has no name")
-
-    def _emit_argument(self, key: str, value: JSON) -> None:
-        writer = self.turn.writer
-        self.given.add(key)
-        writer.begin_argument(key)
-        writer.add_json(dumps(value))
-        writer.end_argument(key, value)
 
     def _argument_types(self, key: str, head: str) -> Types:
         """Return the types of a value: from the tag's type attribute if it has one, else from the schema."""
@@ -264,6 +267,16 @@ class _Arguments:
         if kind == "string":
             return _TEXT if said == "true" else _NOT_TEXT
         return frozenset({said})
+
+    def _read_type(self, tags: tuple[str, str], types: Types) -> Parsing[Types]:
+        """Read the type before a value, if there is one. It selects one of the types that the schema allows."""
+        reader = self.turn.reader
+        if (yield from reader.read_one_of((tags[0],))) is None:
+            return types
+        said, _ = yield from reader.read_word(terminals(tags[1]))
+        yield from reader.read_spaces()
+        kind = said.partition("[")[0].strip().lower()
+        return frozenset({kind}) if kind in types or (types == ANY and kind in _TYPES) else types
 
     def _read_value(self, key: str, types: Types) -> Parsing[None]:
         """Read a value: a string is passed on as it arrives; a value of another type waits for its closer."""
@@ -289,8 +302,10 @@ class _Arguments:
             writer.begin_argument(key)
         if not closed:
             raise Truncated("the text ends inside an argument")
+        if closed != style.value_close:
+            self.turn.report_unclosed(style.value_close)
         text = "".join(pieces)
-        value = convert_text(_strip_cdata(text) if style.cdata else text, types)
+        value = self.turn.convert(_strip_cdata(text) if style.cdata else text, types)
         writer.add_json('"' if streams else dumps(value))
         writer.end_argument(key, value)
 

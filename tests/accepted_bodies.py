@@ -1,8 +1,4 @@
-"""Requests that are sent in a form that their provider rejects: known defects, each with its smallest example.
-
-`test_known_failure_is_fixed` expects each example of FAILURES to fail. Move the row of an example that passes to FIXED. The
-tests over recorded and random requests leave out the rules of FAILURES, and report every other violation.
-"""
+"""Translate requests to the wire of a provider, and check the bodies; FIXED are the smallest examples of past defects."""
 
 from typing import Any, NamedTuple
 
@@ -109,8 +105,6 @@ SIGNED = (Artefact("google", "signature", "c2lnbmF0dXJl"),)
 CALLS = Message("assistant", (ToolCall("a", "f", {}), ToolCall("b", "g", {}, artefacts=SIGNED)))
 RECORDING = Message("user", (Media("file", "audio/wav", "AAAA", name="a.wav"),))
 REASONING = Reasoning("hm", extra={"openai_responses": {"id": "rs_1"}})
-FAILURES = (
-)  # fmt: skip
 FIXED = (
     Failure("openai_chat", "TW134", "gpt-4o", "max_tokens of Claude Code", ("anthropic", {"model": "m", "max_tokens": 64000, "messages": [USER]})),
     Failure("anthropic", "TW134", "claude-opus-4-1", "max_tokens above the limit of the model", chat(max_tokens=64000)),
@@ -156,16 +150,10 @@ FIXED = (
     Failure("gemini", "TW111", "gemini-3-pro-preview", "budget and level", Request("m", (HELLO,), reasoning=ReasoningConfig("off", "low"))),
 )  # fmt: skip
 """Defects that were found in the same way and are fixed."""
-KNOWN = {(one.target, one.rule) for one in FAILURES}
 
 
 def violations(body, target, model):
     return check_body(body, target, model, version=VERSIONS.get(target))
-
-
-def unknown_violations(body, target, model):
-    """The violations of a body that no row describes."""
-    return [one for one in violations(body, target, model) if (target, one.rule) not in KNOWN]
 
 
 def translated(source, target, model):

@@ -1,0 +1,27 @@
+"""Parsers of toolwire as plugins of serving stacks: vLLM and SGLang.
+
+    vllm serve MODEL --tool-parser-plugin "$(python -m toolwire.adapters.vllm_plugin)" --tool-call-parser toolwire_hermes …
+    python -m toolwire.adapters.sglang_launch --model-path MODEL --tool-call-parser toolwire_hermes …
+
+Importing this package imports neither of them. `TurnReader` is the part that they share, for other servers.
+"""
+
+from __future__ import annotations
+
+from .._lazy import lazy_exports
+
+TYPE_CHECKING = False  # as in `typing`, without the import
+
+if TYPE_CHECKING:
+    from .model_format import format_of_model, prompt_opens_reasoning, without_calls
+    from .turn_reader import CallPiece, TurnDelta, TurnReader
+else:
+    __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "model_format": ("format_of_model", "prompt_opens_reasoning", "without_calls"),
+            "turn_reader": ("CallPiece", "TurnDelta", "TurnReader"),
+        },
+    )
+
+__all__ = ["CallPiece", "TurnDelta", "TurnReader", "format_of_model", "prompt_opens_reasoning", "without_calls"]

@@ -1,0 +1,211 @@
+"""One turn of a model as deltas of chat completions: reasoning, content, and calls with an index and an id.
+
+A serving stack feeds the text of each step and passes the deltas on. The deltas of a turn add up to the same answer for any
+chunking, so a complete text is read as one chunk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from ..ir.events import (
+    CallDelta,
+    CallEnd,
+    CallStart,
+    Event,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    TextDelta,
+)
+from ..ir.text import dumps
+from ..ir.tools import Tool
+from ..ir.value import Value
+from ..text.engine.event_builder import Diagnostic
+from ..text.engine.format import Format
+
+__all__ = ["CallPiece", "NamedCallReader", "ReadCall", "TurnDelta", "TurnReader"]
+
+_DEFAULT_TAGS = ("<think>", "</think>")
+"""For reasoning in the content of a format that marks it by other means than tags."""
+
+
+class CallPiece(Value, frozen=True):
+    """More of the call number `index`. Only its first piece has an id and a name."""
+
+    index: int
+    arguments: str = ""
+    id: str | None = None
+    name: str | None = None
+
+
+class TurnDelta(Value, frozen=True):
+    """The news of one step. At most one piece per call."""
+
+    reasoning: str = ""
+    content: str = ""
+    calls: tuple[CallPiece, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.reasoning or self.content or self.calls)
+
+
+class ReadCall:
+    """A call as far as it is known. `state` is None until it has ended."""
+
+    __slots__ = ("_pieces", "id", "name", "state")
+
+    def __init__(self, call_id: str, name: str) -> None:
+        self.id = call_id
+        self.name = name
+        self.state: str | None = None
+        self._pieces: list[str] = []
+
+    @property
+    def arguments(self) -> str:
+        if len(self._pieces) > 1:
+            self._pieces = ["".join(self._pieces)]
+        return self._pieces[0] if self._pieces else ""
+
+    @property
+    def has_arguments(self) -> bool:
+        return bool(self._pieces)
+
+    def add(self, piece: str) -> None:
+        if piece:
+            self._pieces.append(piece)
+
+
+class TurnReader:
+    """Read one turn; `feed` and `close` return deltas.
+
+    `new_id` makes the id of a call without a unique id of the model. `opened`: the prompt opened the reasoning.
+    `tagged_content`: reasoning is part of the content, in its tags, because nothing else of the caller can take it.
+    """
+
+    def __init__(
+        self,
+        form: Format,
+        tools: Iterable[Tool] = (),
+        *,
+        new_id: Callable[[str], str],
+        opened: bool = False,
+        tagged_content: bool = False,
+    ) -> None:
+        self._parser = form.parser(tools, reasoning=opened)
+        self._new_id = new_id
+        self._index: dict[int, int] = {}  # of the calls, by the key of their events
+        self._ids: set[str] = set()
+        self._tags: tuple[str, str] | None = None
+        if tagged_content:
+            self._tags = form.reasoning[0] if form.reasoning else _DEFAULT_TAGS
+        self.calls: list[ReadCall] = []
+        self.in_reasoning = opened and bool(form.reasoning)
+        self.closed = False
+
+    @property
+    def diagnostics(self) -> list[Diagnostic]:
+        return self._parser.diagnostics
+
+    def feed(self, text: str) -> TurnDelta:
+        """Read more text."""
+        return self._delta(self._parser.feed(text))
+
+    def close(self, *, finished: bool = True) -> TurnDelta:
+        """End the turn; `finished` is False if the model was interrupted, so that an open call is truncated."""
+        self.closed = True
+        return self._delta(self._parser.close(finished=finished))
+
+    def read(self, text: str, *, finished: bool = True) -> TurnDelta:
+        """Read a whole turn."""
+        first, last = self.feed(text), self.close(finished=finished)
+        pieces = tuple(CallPiece(index, call.arguments, call.id, call.name) for index, call in enumerate(self.calls))
+        return TurnDelta(first.reasoning + last.reasoning, first.content + last.content, pieces)
+
+    def _delta(self, events: Iterable[Event]) -> TurnDelta:
+        reasoning: list[str] = []
+        content: list[str] = []
+        pieces: dict[int, tuple[CallPiece | None, list[str]]] = {}
+        thought = reasoning if self._tags is None else content
+        for event in events:
+            match event:
+                case TextDelta():
+                    content.append(event.text)
+                case ReasoningDelta():
+                    thought.append(event.text)
+                case ReasoningStart():
+                    self._enter_reasoning(content)
+                case ReasoningEnd():
+                    self._leave_reasoning(content)
+                case CallStart():
+                    first = self._start_call(event)
+                    pieces[first.index] = (first, [])
+                case CallDelta():
+                    self._add(pieces, self._index[event.key], event.text)
+                case CallEnd():
+                    self._end_call(pieces, event)
+                case _:  # the end of a text, or of one argument
+                    pass
+        calls = tuple(_merge(index, first, texts) for index, (first, texts) in pieces.items())
+        return TurnDelta("".join(reasoning), "".join(content), calls)
+
+    def _enter_reasoning(self, content: list[str]) -> None:
+        if self._tags is not None and not self.in_reasoning:
+            content.append(self._tags[0])
+        self.in_reasoning = True
+
+    def _leave_reasoning(self, content: list[str]) -> None:
+        if self._tags is not None:
+            content.append(self._tags[1])
+        self.in_reasoning = False
+
+    def _start_call(self, event: CallStart) -> CallPiece:
+        """Register a call. Generated ids are unique only within the turn, so they are replaced."""
+        index = self._index[event.key] = len(self.calls)
+        call_id = event.id
+        if call_id == f"call{index:05d}" or call_id in self._ids:
+            call_id = self._new_id(event.name)
+        self._ids.add(call_id)
+        self.calls.append(ReadCall(call_id, event.name))
+        self.in_reasoning = False
+        return CallPiece(index, "", call_id, event.name)
+
+    def _add(self, pieces: dict[int, tuple[CallPiece | None, list[str]]], index: int, text: str) -> None:
+        if text:
+            self.calls[index].add(text)
+            pieces.setdefault(index, (None, []))[1].append(text)
+
+    def _end_call(self, pieces: dict[int, tuple[CallPiece | None, list[str]]], event: CallEnd) -> None:
+        """End a call. Clients read empty arguments as an empty object, so those of an incomplete call get a brace."""
+        index = self._index[event.key]
+        call = self.calls[index]
+        call.state = event.state
+        if not call.has_arguments:
+            self._add(pieces, index, dumps(event.arguments or {}) if event.state == "complete" else "{")
+
+
+class NamedCallReader(TurnReader):
+    """Read a turn whose content is the arguments of one tool: constrained decoding for a named tool choice."""
+
+    def __init__(self, name: str, form: Format, *, new_id: Callable[[str], str], opened: bool = False) -> None:
+        super().__init__(form, new_id=new_id, opened=opened)
+        self._name = name
+
+    def _delta(self, events: Iterable[Event]) -> TurnDelta:
+        delta = super()._delta(events)
+        if not delta.content:
+            return delta
+        first = not self.calls
+        if first:
+            self.calls.append(ReadCall(self._new_id(self._name), self._name))
+        call = self.calls[0]
+        call.add(delta.content)
+        piece = CallPiece(0, delta.content, call.id, call.name) if first else CallPiece(0, delta.content)
+        return TurnDelta(delta.reasoning, "", (piece,))
+
+
+def _merge(index: int, first: CallPiece | None, texts: list[str]) -> CallPiece:
+    arguments = "".join(texts)
+    if first is None:
+        return CallPiece(index, arguments)
+    return CallPiece(index, arguments, first.id, first.name)

@@ -1,0 +1,376 @@
+"""Parsers for vLLM: one machine for reasoning and calls, and its two halves for vLLM's registries.
+
+vLLM (0.28 or later) combines a tool parser and a reasoning parser with the same `_parser_engine_cls` into that class, so
+`ToolwireParser` reads the whole turn. Otherwise its `DelegatingParser` runs one half after the other: the reasoning ends
+at its tag, and the tool parser reads the rest.
+
+If the tool choice is forced, `ToolParser.adjust_request` of vLLM constrains the content to JSON: an array of calls, or the
+arguments of the named tool. That JSON is parsed here, too, because vLLM's own parsing of it needs the whole text in every
+step, which it does not keep for parsers with `engine_based_streaming`.
+
+vLLM makes one parser per choice of a response. A parser keeps the state of one turn.
+"""
+
+from __future__ import annotations
+
+import secrets
+import string
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Any
+
+from ..ir.errors import MissingExtra
+from ..ir.tools import Tool
+from ..text.engine.format import Format
+from .model_format import answer_begins_inside, format_of_model, has_separate_reasoning, with_json_calls, without_calls
+from .reasoning_tokens import ReasoningTokens, template_opens_reasoning
+from .turn_reader import CallPiece, NamedCallReader, TurnDelta, TurnReader
+
+try:
+    from vllm.entrypoints.chat_utils import make_tool_call_id
+    from vllm.entrypoints.openai.engine.protocol import (
+        DeltaFunctionCall,
+        DeltaMessage,
+        DeltaToolCall,
+        ExtractedToolCallInformation,
+        FunctionCall,
+        ToolCall,
+    )
+    from vllm.parser.engine.parser_engine import ParserEngine
+    from vllm.parser.engine.parser_engine_config import ParserEngineConfig
+    from vllm.reasoning import ReasoningParser
+    from vllm.tool_parsers import ToolParser
+except ImportError as error:
+    raise MissingExtra(
+        f"the parsers for vLLM require vLLM 0.24 or later: {error}", hint="pip install -U vllm"
+    ) from error
+
+__all__ = ["ToolwireParser", "ToolwireReasoningParser", "ToolwireToolParser", "parser_classes"]
+
+
+class _RequestWithoutCalls:
+    """A request without calls."""
+
+    tool_choice = "none"
+
+
+_WITHOUT_CALLS = _RequestWithoutCalls()
+
+
+class _ServedModel:
+    """The format of a model with its tokenizer, and how to start reading a turn."""
+
+    def __init__(self, format_name: str, tokenizer: Any, settings: dict[str, Any]) -> None:
+        config = settings.get("model_config")
+        models = (getattr(config, "model", None), getattr(tokenizer, "name_or_path", None))
+        self.form: Format = format_of_model(format_name, *models)
+        self.tokenizer = tokenizer
+        self._template_settings: dict[str, Any] = settings.get("chat_template_kwargs") or {}
+
+    @cached_property
+    def tokens(self) -> ReasoningTokens:
+        return ReasoningTokens(self.form, self.tokenizer)
+
+    @cached_property
+    def template_opens(self) -> bool | None:
+        return template_opens_reasoning(self.form, self.tokenizer, self._template_settings)
+
+    def turn(self, request: Any, tools: Iterable[Any], *, opened: bool, tagged_content: bool = False) -> TurnReader:
+        """Start reading an answer to a request."""
+        form, choice = self.form, getattr(request, "tool_choice", None)
+        if choice == "none":
+            form = without_calls(form)
+        elif self.is_constrained(choice):
+            if choice != "required":
+                return NamedCallReader(_name(choice), without_calls(form), new_id=self._new_id, opened=opened)
+            form = with_json_calls(form)
+        offered = [_tool(tool) for tool in tools]
+        return TurnReader(form, offered, new_id=self._new_id, opened=opened, tagged_content=tagged_content)
+
+    def is_constrained(self, choice: object) -> bool:
+        """Return whether the content of the answer is constrained to JSON."""
+        return choice not in (None, "auto", "none") and has_separate_reasoning(self.form)
+
+    def opens_before(self, answer: str) -> bool:
+        """Return whether a complete answer begins inside reasoning."""
+        inside = answer_begins_inside(self.form, answer)
+        return bool(self.template_opens if inside is None else inside)
+
+    def stopped_itself(self, ids: Sequence[int]) -> bool:
+        """Return whether the model ended the turn: with a special token, or it is unknown, without ids."""
+        if not ids:
+            return True
+        special = getattr(self.tokenizer, "all_special_ids", ())
+        return ids[-1] in special or ids[-1] == getattr(self.tokenizer, "eos_token_id", None)
+
+    def _new_id(self, name: str) -> str:
+        if self.form.name.startswith("mistral"):  # its templates accept only nine letters and digits
+            return "".join(secrets.choice(string.ascii_letters + string.digits) for _ in range(9))
+        return str(make_tool_call_id())
+
+
+class ToolwireParser(ParserEngine):  # type: ignore[misc]
+    """Read reasoning, content and calls of a turn with one machine."""
+
+    format_name = ""
+    """The name of a text format; empty to detect it by the model's name."""
+
+    def __init__(self, tokenizer: Any, tools: list[Any] | None = None, *args: Any, **kwargs: Any) -> None:
+        config = ParserEngineConfig(name="toolwire")
+        super().__init__(tokenizer, tools, parser_engine_config=config, model_config=kwargs.get("model_config"))
+        self._model = _ServedModel(self.format_name, tokenizer, kwargs)
+        self._settings = kwargs
+        self._turn: TurnReader | None = None
+        self._reasoning_tokens = 0
+
+    def adjust_request(self, request: Any) -> Any:
+        return self.tool_parser_cls(self.model_tokenizer, self._tools, **self._settings).adjust_request(request)
+
+    def parse(
+        self,
+        model_output: str,
+        request: Any,
+        enable_auto_tools: bool = False,
+        model_output_token_ids: Sequence[int] = (),
+    ) -> tuple[str | None, str | None, list[Any] | None]:
+        """Return reasoning, content and calls of a complete turn."""
+        turn = self._model.turn(request, request.tools or (), opened=self._model.opens_before(model_output))
+        whole = turn.read(model_output, finished=self._model.stopped_itself(model_output_token_ids))
+        self._reasoning_tokens = self._model.tokens.count(whole.reasoning)
+        calls = [FunctionCall(id=piece.id, name=piece.name, arguments=piece.arguments) for piece in whole.calls]
+        return whole.reasoning or None, whole.content or None, calls or None
+
+    def parse_delta(
+        self,
+        delta_text: str,
+        delta_token_ids: list[int],
+        request: Any,
+        prompt_token_ids: list[int] | None = None,
+        *,
+        finished: bool,
+    ) -> Any:
+        """Return the news of a step, or None."""
+        if self._turn is None:
+            self._turn = self._model.turn(request, request.tools or (), opened=self._is_open(request, prompt_token_ids))
+        delta = self._turn.feed(delta_text)
+        if delta.reasoning:
+            self._reasoning_tokens += len(delta_token_ids)
+        if finished:
+            delta = _add(delta, self._turn.close(finished=self._model.stopped_itself(delta_token_ids)))
+        return _message(delta, with_reasoning=request.include_reasoning)
+
+    def is_reasoning_end(self, input_ids: Sequence[int]) -> bool:
+        return self._model.tokens.is_open(input_ids) is False
+
+    def extract_content_ids(self, input_ids: list[int]) -> list[int]:
+        return self._model.tokens.after_end(input_ids)
+
+    def count_reasoning_tokens(self, token_ids: Sequence[int]) -> int:
+        return self._reasoning_tokens
+
+    def _is_open(self, request: Any, prompt: Sequence[int] | None) -> bool:
+        """Return whether the answer begins inside reasoning: its prompt ends with the tag, or with unfinished reasoning."""
+        if prompt is None:
+            return bool(self._model.template_opens)
+        if getattr(request, "continue_final_message", False):
+            return bool(self._model.tokens.is_open(prompt))
+        return self._model.tokens.prompt_opens(prompt)
+
+
+class ToolwireToolParser(ToolParser):  # type: ignore[misc]
+    """Read calls of a text without reasoning. Reasoning that it finds nevertheless stays in the content, in its tags."""
+
+    format_name = ""
+    engine_based_streaming = True  # vLLM then passes only the new text, and calls `finish_streaming`
+    supports_required_and_named = False  # vLLM then passes every tool choice to this parser
+
+    def __init__(self, tokenizer: Any, tools: list[Any] | None = None, **kwargs: Any) -> None:
+        super().__init__(tokenizer, tools)
+        self._model = _ServedModel(self.format_name, tokenizer, kwargs)
+        self._turn: TurnReader | None = None
+        self._last_ids: Sequence[int] = ()
+
+    def adjust_request(self, request: Any) -> Any:
+        if self._model.is_constrained(request.tool_choice):
+            request = super().adjust_request(request)
+        request.skip_special_tokens = False
+        return request
+
+    def extract_tool_calls(self, model_output: str, request: Any) -> Any:
+        whole = self._start(request).read(model_output)
+        calls = [
+            ToolCall(id=piece.id, function=FunctionCall(name=piece.name, arguments=piece.arguments))
+            for piece in whole.calls
+        ]
+        return ExtractedToolCallInformation(tools_called=bool(calls), tool_calls=calls, content=whole.content or None)
+
+    def extract_tool_calls_streaming(
+        self,
+        previous_text: str,
+        current_text: str,
+        delta_text: str,
+        previous_token_ids: Sequence[int],
+        current_token_ids: Sequence[int],
+        delta_token_ids: Sequence[int],
+        request: Any,
+    ) -> Any:
+        if self._turn is None:
+            self._turn = self._start(request)
+        self._last_ids = delta_token_ids
+        return self._note(self._turn.feed(delta_text))
+
+    def finish_streaming(self) -> Any:
+        """Return the held text. The next text begins a new turn."""
+        turn, self._turn = self._turn, None
+        if turn is None:
+            return None
+        return self._note(turn.close(finished=self._model.stopped_itself(self._last_ids)))
+
+    def _start(self, request: Any) -> TurnReader:
+        self.prev_tool_call_arr.clear()
+        self.streamed_args_for_tool.clear()
+        self.current_tool_id = -1
+        tools = self.tools or getattr(request, "tools", None) or ()
+        return self._model.turn(request, tools, opened=False, tagged_content=True)
+
+    def _note(self, delta: TurnDelta) -> Any:
+        """Keep vLLM's record of the streamed calls, which it reads at the end of a stream."""
+        for piece in delta.calls:
+            if piece.name is not None:
+                self.prev_tool_call_arr.append({"name": piece.name, "arguments": ""})
+                self.streamed_args_for_tool.append("")
+                self.current_tool_id = piece.index
+                self.current_tool_name_sent = True
+            self.streamed_args_for_tool[piece.index] += piece.arguments
+            self.prev_tool_call_arr[piece.index]["arguments"] = self.streamed_args_for_tool[piece.index]
+        return _message(delta)
+
+
+class ToolwireReasoningParser(ReasoningParser):  # type: ignore[misc]
+    """Separate the reasoning from the rest of the text, which another parser reads."""
+
+    format_name = ""
+    engine_based_streaming = True
+
+    def __init__(self, tokenizer: Any, *args: Any, **kwargs: Any) -> None:
+        super().__init__(tokenizer, *args, **kwargs)
+        self._model = _ServedModel(self.format_name, tokenizer, kwargs)
+        self._opened: bool | None = None
+        self._turn: TurnReader | None = None
+        self._has_ended = False
+        self._reasoning_tokens = 0
+
+    @property
+    def reasoning_start_str(self) -> str | None:
+        return self._model.form.reasoning[0][0] if self._model.form.reasoning else None
+
+    @property
+    def reasoning_end_str(self) -> str | None:
+        return self._model.form.reasoning[0][1] if self._model.form.reasoning else None
+
+    def adjust_request(self, request: Any) -> Any:
+        request.skip_special_tokens = False
+        return request
+
+    def adjust_initial_state_from_prompt(self, prompt_token_ids: Sequence[int]) -> None:
+        self._opened = self._model.tokens.prompt_opens(prompt_token_ids)
+
+    def is_reasoning_end(self, input_ids: Sequence[int]) -> bool:
+        return self._model.tokens.is_open(input_ids) is False
+
+    def is_reasoning_end_streaming(self, input_ids: Sequence[int], delta_ids: Iterable[int]) -> bool:
+        return self._model.tokens.ends_in(input_ids, delta_ids)
+
+    def extract_content_ids(self, input_ids: list[int]) -> list[int]:
+        return self._model.tokens.after_end(input_ids)
+
+    def count_reasoning_tokens(self, token_ids: Sequence[int]) -> int:
+        return self._reasoning_tokens
+
+    def extract_reasoning(self, model_output: str, request: Any) -> tuple[str | None, str | None]:
+        whole = self._start(opened=self._model.opens_before(model_output)).read(model_output)
+        self._reasoning_tokens = self._model.tokens.count(whole.reasoning)
+        return whole.reasoning or None, whole.content or None
+
+    def extract_reasoning_streaming(
+        self,
+        previous_text: str,
+        current_text: str,
+        delta_text: str,
+        previous_token_ids: Sequence[int],
+        current_token_ids: Sequence[int],
+        delta_token_ids: Sequence[int],
+    ) -> Any:
+        if self._turn is None:
+            opened = self._model.template_opens if self._opened is None else self._opened
+            self._turn = self._start(opened=bool(opened))
+        return self._note(self._turn.feed(delta_text), delta_token_ids)
+
+    def has_engine_confirmed_reasoning_end(self) -> bool:
+        return self._has_ended
+
+    def finish_streaming(self) -> Any:
+        """Return the held text."""
+        turn, self._turn = self._turn, None
+        return None if turn is None else self._note(turn.close(), ())
+
+    def _start(self, *, opened: bool) -> TurnReader:
+        self._has_ended = False
+        self._reasoning_tokens = 0
+        return self._model.turn(_WITHOUT_CALLS, (), opened=opened)
+
+    def _note(self, delta: TurnDelta, ids: Sequence[int]) -> Any:
+        """Record the end of the reasoning. Content is only emitted after it."""
+        if delta.content:
+            self._has_ended = True
+        if delta.reasoning:
+            self._reasoning_tokens += len(ids)
+        return _message(delta)
+
+
+def parser_classes(format_name: str) -> tuple[type[ReasoningParser], type[ToolParser]]:
+    """Return the reasoning parser and the tool parser of a format; an empty name detects it by the model's name."""
+    title = "".join(word.title() for word in format_name.split("_")) or "Auto"
+    own = {"format_name": format_name}
+    engine = type(f"Toolwire{title}Parser", (ToolwireParser,), own)
+    halves = {**own, "_parser_engine_cls": engine}
+    reasoning = type(f"Toolwire{title}ReasoningParser", (ToolwireReasoningParser,), halves)
+    tool = type(f"Toolwire{title}ToolParser", (ToolwireToolParser,), halves)
+    for half, parser in (("reasoning_parser_cls", reasoning), ("tool_parser_cls", tool)):
+        setattr(engine, half, parser)  # vLLM asks them to adjust requests
+    return reasoning, tool
+
+
+def _tool(tool: Any) -> Tool:
+    """Convert a tool of the Chat Completions API or of the Responses API."""
+    function = getattr(tool, "function", tool)
+    return Tool(function.name, function.description or "", function.parameters or {})
+
+
+def _name(choice: Any) -> str:
+    """Return the name of a tool choice of the Chat Completions API or of the Responses API."""
+    return str(getattr(choice, "function", choice).name)
+
+
+def _add(first: TurnDelta, second: TurnDelta) -> TurnDelta:
+    """Concatenate two deltas. vLLM keeps several pieces of one call in order."""
+    return TurnDelta(first.reasoning + second.reasoning, first.content + second.content, first.calls + second.calls)
+
+
+def _message(delta: TurnDelta, *, with_reasoning: bool = True) -> Any:
+    """Return the delta as a message of vLLM with only the fields that it has, or None."""
+    fields: dict[str, Any] = {}
+    if delta.reasoning and with_reasoning:
+        fields["reasoning"] = delta.reasoning
+    if delta.content:
+        fields["content"] = delta.content
+    if delta.calls:
+        fields["tool_calls"] = [_call_delta(piece) for piece in delta.calls]
+    return DeltaMessage(**fields) if fields else None
+
+
+def _call_delta(piece: CallPiece) -> Any:
+    if piece.name is None:
+        return DeltaToolCall(index=piece.index, function=DeltaFunctionCall(arguments=piece.arguments))
+    function = DeltaFunctionCall(name=piece.name, arguments=piece.arguments)
+    return DeltaToolCall(index=piece.index, id=piece.id, type="function", function=function)

@@ -1,0 +1,42 @@
+"""One notation in several spellings: each is read, the first one is written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...ir.parts import ToolCall
+from ..engine.offered_tools import OfferedTools
+from ..engine.reader import Parsing
+from ..engine.style import ParseContext, Style, StyleBase
+
+__all__ = ["AlternativeCalls"]
+
+
+class AlternativeCalls(StyleBase, frozen=True):
+    """The opener of a call selects the style that reads it."""
+
+    styles: tuple[Style, ...]
+
+    def openers(self, offered: OfferedTools) -> tuple[str, ...]:
+        return tuple(opener for style in self.styles for opener in style.openers(offered))
+
+    def weak_openers(self, offered: OfferedTools) -> tuple[str, ...]:
+        return tuple(opener for style in self.styles for opener in style.weak_openers(offered))
+
+    def inline_openers(self, offered: OfferedTools) -> tuple[str, ...]:
+        return tuple(opener for style in self.styles for opener in style.inline_openers(offered))
+
+    def closers(self) -> tuple[str, ...]:
+        return tuple(closer for style in self.styles for closer in style.closers())
+
+    def read(self, turn: ParseContext, opener: str) -> Parsing[None]:
+        """Read a call with the first style that has the opener."""
+        style = next(one for one in self.styles if opener in _all_openers(one, turn.offered))
+        yield from style.read(turn, opener)
+
+    def write(self, calls: Sequence[ToolCall]) -> str:
+        return self.styles[0].write(calls)
+
+
+def _all_openers(style: Style, offered: OfferedTools) -> tuple[str, ...]:
+    return (*style.openers(offered), *style.weak_openers(offered), *style.inline_openers(offered))

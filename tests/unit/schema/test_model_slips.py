@@ -1,0 +1,46 @@
+"""Slips of models: each is read right from its policy on, or refused; never read as something else."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from toolwire.ir.text import dumps
+from toolwire.schema import repair_arguments
+from toolwire.schema.repair import POLICIES, RepairStep
+
+VECTORS = json.loads((Path(__file__).parents[2] / "vectors/repair/slips.json").read_text(encoding="utf-8"))
+SCHEMAS, SLIPS = VECTORS["schemas"], VECTORS["slips"]
+REPAIRED = [row for row in SLIPS if row["policy"] in ("safe", "aggressive")]
+
+
+def repair(row, policy, **options):
+    return repair_arguments(row["text"], SCHEMAS[row["schema"]], policy=policy, names=row.get("names", ()), **options)
+
+
+@pytest.mark.finding("R")
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("row", SLIPS, ids=lambda row: row["slip"])
+def test_slip_is_read_right_from_its_policy_on_or_refused(row, policy):
+    found = repair(row, policy)
+    enough = row["policy"]
+    if enough is None or POLICIES.index(policy) < POLICIES.index(enough):
+        assert found.arguments is None, f"read as {found.arguments}"
+        assert found.problems
+    else:
+        assert dumps(found.arguments) == dumps(row["right"])
+        assert [step.name for step in found.steps] == row["steps"]
+
+
+@pytest.mark.finding("R")
+@pytest.mark.parametrize("row", REPAIRED, ids=lambda row: row["slip"])
+def test_slip_names_its_repairs(row):
+    assert row["steps"]
+    assert all(RepairStep(name).lossless for name in row["steps"]) == (row["policy"] == "safe")
+
+
+@pytest.mark.finding("R")
+def test_most_slips_need_no_guess():
+    slips = {row["slip"] for row in SLIPS}
+    assert len(slips) == len(SLIPS) > 170
+    assert sum(row["policy"] == "safe" for row in REPAIRED) > 0.6 * len(REPAIRED)
