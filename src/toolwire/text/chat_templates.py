@@ -125,7 +125,7 @@ _ALL = (
     ChatTemplate(
         "deepseek_v31",
         ("*deepseek-v3.*", "*deepseek-v4*"),
-        ("deepseek_v31", "deepseek_dsml_v32", "deepseek_dsml_v4"),
+        ("deepseek_v31", "deepseek_dsml_v32", "deepseek_dsml_v4", "deepseek_dsml_v41"),
         system=TurnMarkers("", ""),
         user=TurnMarkers("<｜User｜>", ""),
         assistant=TurnMarkers("<｜Assistant｜>", "<｜end▁of▁sentence｜>"),

@@ -11,6 +11,9 @@ WEATHER = Tool("get_weather", "", CITY)
 CLOCK = Tool("get_time", "", {"type": "object", "properties": {"zone": {"type": "string"}}})
 
 
+ID_FIRST = ("cohere_action", "solar_open")  # the model writes the id of the call before the name
+
+
 @pytest.mark.parametrize("name", names())
 @pytest.mark.parametrize("tools", [(WEATHER,), (CLOCK,), (WEATHER, CLOCK)], ids=len)
 def test_call_that_continues_the_opening_is_read(name, tools):
@@ -28,7 +31,7 @@ def test_call_that_continues_the_opening_is_read(name, tools):
 @pytest.mark.parametrize("name", names())
 def test_opening_for_one_tool_contains_its_name(name):
     opening = call_opening(get(name).calls, (WEATHER,))
-    assert "get_weather" in opening or opening.endswith('"tool_call_id": "')  # the model writes the id first
+    assert "get_weather" in opening or (opening and name in ID_FIRST)
 
 
 @pytest.mark.parametrize(
