@@ -293,13 +293,15 @@ class EventBuilder:
     def end_object(self, state: CallState, position: int) -> None:
         """End a call whose arguments were given one by one.
 
-        An invalid call stays unclosed, for clients that use its text.
+        An invalid call stays unclosed, for clients that use its text, and ends in a comma where a repair could close it.
         """
         state = self._final_state(state, position)
         if state == "complete":
             self._emit_delta("}" if self._raw else "{}")
         elif state == "invalid" and not self._raw:
             self._emit_delta("{")  # empty text would be a call without arguments
+        elif state == "invalid" and parse_arguments(self._raw_text() + "}")[1] == "complete":
+            self._emit_delta(",")
         whole = state == "complete"
         arguments, raw = (self._arguments, None) if whole else (None, self._raw_text())
         self._end_call(CallEnd(self._key, arguments, raw, state), position)

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias
 
 from ...ir.parts import ToolCall
-from ...ir.text import dumps
 from ..engine.envelope import read_arguments
 from ..engine.offered_tools import OfferedTools
 from ..engine.reader import Malformed, Parsing, Truncated, terminals
 from ..engine.style import ParseContext, StyleBase
+from ..engine.written_json import write_arguments
 from .tagged_calls import TaggedCalls
 
 __all__ = ["ChannelCalls"]
@@ -231,7 +231,7 @@ class ChannelCalls(StyleBase, frozen=True):
     def _write_call(self, call: ToolCall) -> str:
         if self.body is not None:
             return f"{self.start}assistant to={call.name}{self.message}{self.body.write([call])}{self.ends[0]}"
-        text = call.text if call.arguments is None else dumps(call.arguments)
+        text = write_arguments(call)
         head = f"commentary to={self.tool_prefix}{call.name} {self.constrain}json"
         return f"{self.channel}{head}{self.message}{text}{self.ends[0]}"
 

@@ -6,13 +6,13 @@ import re
 from collections.abc import Sequence
 
 from ...ir.parts import ToolCall
-from ...ir.text import dumps
 from ...stream.strict import parse_arguments
 from ..engine.envelope import read_arguments
 from ..engine.json_end_scanner import read_json_value
 from ..engine.offered_tools import OfferedTools
 from ..engine.reader import Malformed, Parsing, Truncated, terminals
 from ..engine.style import ParseContext, StyleBase
+from ..engine.written_json import write_arguments
 
 __all__ = ["HeaderCalls"]
 
@@ -94,5 +94,5 @@ class HeaderCalls(StyleBase, frozen=True):
             header = call.id  # the id has name and number, counted over the conversation
         else:
             header = self.write_header.format(name=call.name, id=call.id, number=number)
-        text = call.text if call.arguments is None else dumps(call.arguments)
+        text = write_arguments(call)
         return f"{self.open[0]}{header}{self.name_end[0]}{text}{self.close[0] if self.close else ''}"

@@ -10,6 +10,7 @@ from ..engine.envelope import CallFields, read_envelope
 from ..engine.offered_tools import OfferedTools
 from ..engine.reader import Malformed, Parsing, Truncated, terminals
 from ..engine.style import ParseContext, StyleBase
+from ..engine.written_json import write_arguments
 
 __all__ = ["MessageCalls"]
 
@@ -74,10 +75,6 @@ class MessageCalls(StyleBase, frozen=True):
 
     def write(self, calls: Sequence[ToolCall]) -> str:
         return "".join(
-            f'{_MESSAGE}{call.name}{_CALL}{{"name": {dumps(call.name)}, "args": {_write_arguments(call)}}}{_END}'
+            f'{_MESSAGE}{call.name}{_CALL}{{"name": {dumps(call.name)}, "args": {write_arguments(call)}}}{_END}'
             for call in calls
         )
-
-
-def _write_arguments(call: ToolCall) -> str:
-    return call.text if call.arguments is None else dumps(call.arguments)

@@ -10,6 +10,7 @@ from ..engine.offered_tools import OfferedTools
 from ..engine.raw_value import ValueTags, read_raw_value
 from ..engine.reader import Parsing, Truncated, terminals
 from ..engine.style import ParseContext, StyleBase
+from ..engine.written_json import write_json
 
 __all__ = ["NamedCalls"]
 
@@ -114,5 +115,5 @@ def _is_any_key(text: str, at: int, is_certain: bool) -> bool:
 def _write_call(call: ToolCall) -> str:
     lines = [f"<{call.name}>"]
     for key, value in (call.arguments or {}).items():
-        lines.append(f"<{key}>{value if isinstance(value, str) else dumps(value)}</{key}>")
+        lines.append(f"<{key}>{value if isinstance(value, str) else write_json(value)}</{key}>")
     return "\n".join([*lines, f"</{call.name}>"])

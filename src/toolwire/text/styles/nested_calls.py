@@ -12,6 +12,7 @@ from ..engine.event_builder import EventBuilder
 from ..engine.offered_tools import OfferedTools, Types, child_schema, schema_types
 from ..engine.reader import Malformed, Parsing, Truncated, terminals
 from ..engine.style import ParseContext, StyleBase
+from ..engine.written_json import write_json
 
 __all__ = ["NestedCalls"]
 
@@ -137,8 +138,8 @@ class NestedCalls(StyleBase, frozen=True):
         return turn.convert(text, types)
 
     def write(self, calls: Sequence[ToolCall]) -> str:
-        body = "".join(self._write_call(call) for call in calls)
-        return f"{self.mark}<{self.section}>{body}{self.mark}</{self.section}>"
+        body = "\n".join(self._write_call(call) for call in calls)
+        return f"{self.mark}<{self.section}>\n{body}\n{self.mark}</{self.section}>"
 
     def _write_call(self, call: ToolCall) -> str:
         given = "".join(self._write_value(key, value) for key, value in (call.arguments or {}).items())
@@ -151,7 +152,7 @@ class NestedCalls(StyleBase, frozen=True):
         elif isinstance(value, list):
             inner = "".join(self._write_value(_ITEM, item) for item in value)
         else:
-            inner = value if isinstance(value, str) else dumps(value)
+            inner = value if isinstance(value, str) else write_json(value)
         return f"{self.mark}<{key}>{inner}{self.mark}</{key}>"
 
 

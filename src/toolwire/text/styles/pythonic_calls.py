@@ -26,6 +26,7 @@ class PythonicCalls(StyleBase, frozen=True):
     close: tuple[str, ...] = ()
     brackets: bool = True
     bare: bool = False
+    bare_start: bool = False  # the same, only for offered tools at the start of the message
     json: bool = False  # a list of JSON calls is accepted too
     separator: str = ", "
     write_open: bool = True
@@ -35,10 +36,10 @@ class PythonicCalls(StyleBase, frozen=True):
         return self.open
 
     def weak_openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
-        return ("[",) if self.bare else ()
+        return ("[",) if self.bare or (self.bare_start and offered) else ()
 
     def inline_openers(self, offered: OfferedTools) -> tuple[str, ...]:
-        return self.weak_openers(offered)
+        return ("[",) if self.bare else ()
 
     def read(self, turn: ParseContext, opener: str) -> Parsing[None]:
         """Read a list of calls after an opener; `[` as the opener must be followed by a name."""

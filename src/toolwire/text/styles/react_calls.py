@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...ir.parts import ToolCall
-from ...ir.text import dumps
 from ..engine.envelope import read_arguments
 from ..engine.offered_tools import OfferedTools
 from ..engine.reader import Malformed, Parsing, Truncated, terminals
 from ..engine.style import ParseContext, StyleBase
+from ..engine.written_json import write_arguments
 
 __all__ = ["ReactCalls"]
 
@@ -93,7 +93,4 @@ class ReactCalls(StyleBase, frozen=True):
             writer.end_json(reader.position)
 
     def write(self, calls: Sequence[ToolCall]) -> str:
-        return "\n".join(
-            f"{_ACTION} {call.name}\n{_INPUT} {call.text if call.arguments is None else dumps(call.arguments)}"
-            for call in calls
-        )
+        return "\n".join(f"{_ACTION} {call.name}\n{_INPUT} {write_arguments(call)}" for call in calls)

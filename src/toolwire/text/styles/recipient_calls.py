@@ -6,11 +6,11 @@ import re
 from collections.abc import Sequence
 
 from ...ir.parts import ToolCall
-from ...ir.text import dumps
 from ..engine.envelope import read_arguments
 from ..engine.offered_tools import OfferedTools
 from ..engine.reader import Malformed, Parsing, Truncated, terminals
 from ..engine.style import ParseContext, StyleBase
+from ..engine.written_json import write_arguments
 
 __all__ = ["RecipientCalls"]
 
@@ -47,6 +47,4 @@ class RecipientCalls(StyleBase, frozen=True):
         yield from read_arguments(turn, terminals(_OPEN))
 
     def write(self, calls: Sequence[ToolCall]) -> str:
-        return "".join(
-            f"{_OPEN}{call.name}\n{call.text if call.arguments is None else dumps(call.arguments)}" for call in calls
-        )
+        return "".join(f"{_OPEN}{call.name}\n{write_arguments(call)}" for call in calls)

@@ -16,6 +16,7 @@ from ..engine.offered_tools import ANY, OfferedTools, Types, json_type
 from ..engine.raw_value import ValueTags, read_raw_value
 from ..engine.reader import ForeignFormat, Malformed, Parsing, Truncated, terminals
 from ..engine.style import ParseContext, StyleBase
+from ..engine.written_json import write_json
 
 __all__ = ["TaggedCalls"]
 
@@ -55,6 +56,7 @@ class TaggedCalls(StyleBase, frozen=True):
     json_body: bool = False  # one JSON object is accepted instead of arguments in tags
     one: bool = False  # one call per turn; its closer is the stop sequence
     line: str = "\n"  # the text between tags
+    between: str = ""  # the text between two calls, if there is none between tags
 
     def openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
         if not self.section_open:
@@ -164,7 +166,7 @@ class TaggedCalls(StyleBase, frozen=True):
         written = [self._write_call(call, number) for number, call in enumerate(calls, 1)]
         if self.section_open and self.own_section:
             return line.join(f"{self.section_open}{line}{one}{line}{self.section_close}" for one in written)
-        body = line.join(written)
+        body = (line or self.between).join(written)
         return f"{self.section_open}{line}{body}{line}{self.section_close}" if self.section_open else body
 
     def _write_call(self, call: ToolCall, number: int) -> str:
@@ -178,7 +180,7 @@ class TaggedCalls(StyleBase, frozen=True):
 
     def _write_argument(self, key: str, value: JSON) -> str:
         """Write one argument as raw text, with its type as an attribute if the format has one."""
-        text = value if isinstance(value, str) else dumps(value)
+        text = value if isinstance(value, str) else write_json(value)
         head = f' {self.key_attribute}="{escape(key)}"' if self.key_attribute else key
         if self.type_attribute == "string":
             head += f' string="{"true" if isinstance(value, str) else "false"}"'
