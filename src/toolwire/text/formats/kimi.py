@@ -23,8 +23,8 @@ KIMI_K2 = Format(
         write_header="functions.{name}:{number}",
     ),
     reasoning=(("<think>", "</think>"), ("◁think▷", "◁/think▷")),  # the second pair is of Kimi-VL
+    ends_reasoning=("<|tool_calls_section_begin|>",),
     noise=(
-        "<|tool_calls_section_begin|>",
         "<|tool_calls_section_end|>",
         "<|tool_call_argument_begin|>",
         "<|tool_call_end|>",
@@ -57,13 +57,18 @@ KIMI_K3 = Format(
         index_attribute="index",
         line="",
     ),
-    reasoning=(("<|open|>think<|sep|>", "<|close|>think<|sep|>"),),
-    answers=("<|open|>response<|sep|>",),
+    reasoning=(
+        ("<|open|>think<|sep|>", "<|close|>think<|sep|>"),
+        ("<|open|>think<|sep|>", "<|close|>think"),  # the last token may be missing
+    ),
+    ends_reasoning=("<|open|>response<|sep|>",),
     noise=(
         "<|close|>response<|sep|>",
+        *("<|open|>response", "<|close|>response", "<|close|>message", "<|open|>", "<|close|>", "<|sep|>"),
         "<|open|>message<|sep|>",
         "<|close|>message<|sep|>",
         "<|close|>tools<|sep|>",
+        "<|end_of_msg|>",
     ),
 )
 """Calls of Kimi K3: every delimiter is a special token, every argument has a type.
