@@ -25,5 +25,5 @@ MINICPM5 = Format(
         line="",
         between="\n",
     ),
-    noise=("<|im_end|>",),
+    noise=("<|im_end|>", "</s>"),
 )

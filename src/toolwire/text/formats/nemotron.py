@@ -22,6 +22,6 @@ NEMOTRON_V2 = Format(
         "*nemotron-ultra*v1*",
     ),
     calls=JsonCalls(("<TOOLCALL>",), ("</TOOLCALL>",), array=True),
-    noise=("<SPECIAL_12>",),
+    noise=("<SPECIAL_12>", "<SPECIAL_11>", "</s>"),
     results=ResultTemplate("<TOOL_RESPONSE>[{content}]</TOOL_RESPONSE>"),
 )

@@ -73,9 +73,10 @@ class JsonCalls(StyleBase, frozen=True):
             yield from read_envelope(turn, self.keys, self._give_up, is_certain=sure)
             reader.taken = []
             yield from reader.read_spaces()
-            found = yield from reader.read_one_of(("]", ",", "["))
-            if found == "[":  # the array begins again; keep the call
+            found = yield from reader.read_one_of(("]", ",", "[", "{"))
+            if found in ("[", "{"):  # the array or the next call begins without a comma
                 turn.report_unclosed("a comma between two calls")
+                reader.unread("{" if found == "{" else "")
                 found = ","
             if found is None:
                 turn.report_unclosed("the bracket after the calls")
@@ -86,18 +87,18 @@ class JsonCalls(StyleBase, frozen=True):
     def _read_after_object(self, turn: ParseContext, *, closed: bool) -> Parsing[bool]:
         """Read up to the closing tag; return True if another call comes before it."""
         reader = turn.reader
-        reader.taken = []
-        yield from reader.read_spaces()
-        if (yield from reader.read_one_of(self.separators)):
+        surplus = ("}", "]") if self.close else ()
+        found = yield from turn.read_next((*self.separators, *self.close, "{"), surplus=surplus)
+        if found in self.separators:
             yield from reader.read_spaces()
-        if (yield from reader.read_one_of(self.close)):
-            reader.taken = None
-            return False
-        if (yield from reader.peek()) == "{":
+            found = yield from reader.read_one_of((*self.close, "{"))
+            if found is None and (reader.finished or reader.at < len(reader.text)):
+                turn.writer.add_text("".join(reader.taken or ()))
+        if found == "{":
+            reader.unread(found)
             return True
-        skipped, reader.taken = "".join(reader.taken), None
-        turn.writer.add_text(skipped)
-        if self.close and not closed:
+        reader.taken = None
+        if found is None and self.close and not closed:
             turn.report_unclosed(self.close[0])
         return False
 

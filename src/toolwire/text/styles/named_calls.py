@@ -24,6 +24,7 @@ class NamedCalls(StyleBase, frozen=True):
     def read(self, turn: ParseContext, opener: str) -> Parsing[None]:
         """Read the call whose opening tag is the name of an offered tool."""
         name = opener[1:-1]
+        turn.spans.mark_name(turn.reader.position - len(opener) + 1, turn.reader.position - 1)
         turn.start_call(name)
         try:
             yield from self._read_arguments(turn, name)
@@ -45,7 +46,9 @@ class NamedCalls(StyleBase, frozen=True):
                 return
             if found is not None:
                 remaining.remove(found[1:-1])
+                turn.spans.begin_arguments(len(found))
                 yield from self._read_argument(turn, name, found[1:-1], remaining)
+                turn.spans.end_arguments()
             elif self._is_stopped(turn, name, closing, remaining):
                 turn.report_unclosed(closing)
                 return
@@ -91,6 +94,8 @@ class NamedCalls(StyleBase, frozen=True):
 
         closed = yield from read_raw_value(reader, frame, _is_any_key, sink)
         if not closed:
+            if not streams:
+                writer.add_broken_arguments("".join(pieces))
             raise Truncated("the text ends inside an argument")
         if closed != frame.value_close:
             turn.report_unclosed(frame.value_close)

@@ -55,6 +55,7 @@ class ReactCalls(StyleBase, frozen=True):
         name, end = yield from reader.read_word(terminals("\n"))
         if end is None:
             raise Truncated("the text ends inside an action's name")
+        turn.spans.mark_word(name, end)
         name = name.strip().strip("`")
         yield from reader.read_spaces()
         if (yield from reader.read_one_of((_INPUT,))) is None:
@@ -72,10 +73,13 @@ class ReactCalls(StyleBase, frozen=True):
         """Read the text up to the end of the input, as the only argument of the tool."""
         reader, writer = turn.reader, turn.writer
         pieces: list[str] = []
+        turn.spans.begin_arguments()
         end = yield from reader.read_until(terminals(*_ENDS), pieces.append)
         if end is not None:
             reader.unread(end)
-        text = "".join(pieces).strip()
+        raw = "".join(pieces)
+        turn.spans.end_arguments(len(raw) - len(raw.rstrip()))
+        text = raw.strip()
         keys = turn.offered.keys(name) or []
         if end is None and not reader.finished:
             writer.end_object("truncated", reader.position)

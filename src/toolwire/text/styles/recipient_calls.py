@@ -41,6 +41,7 @@ class RecipientCalls(StyleBase, frozen=True):
             reader.taken = None
             turn.writer.end_item()
             return
+        turn.spans.mark_word(name, "\n")
         turn.start_call(name)
         yield from reader.read_spaces()
         yield from read_arguments(turn, terminals(_OPEN))
