@@ -41,7 +41,6 @@ try:
         ToolCall,
     )
     from vllm.parser.engine.parser_engine import ParserEngine
-    from vllm.parser.engine.parser_engine_config import ParserEngineConfig
     from vllm.reasoning import ReasoningParser
     from vllm.tool_parsers import ToolParser
 except ImportError as error:
@@ -113,16 +112,15 @@ class ToolwireParser(ParserEngine):  # type: ignore[misc]
     """The name of a text format; empty to detect it by the chat template or the model's name."""
 
     def __init__(self, tokenizer: Any, tools: list[Any] | None = None, *args: Any, **kwargs: Any) -> None:
-        config = ParserEngineConfig(name="toolwire")
-        super().__init__(tokenizer, tools, parser_engine_config=config, model_config=kwargs.get("model_config"))
+        # The engine of vLLM is not used, and compiles all special tokens of the tokenizer for each request.
+        super(ParserEngine, self).__init__(tokenizer, tools, *args, **kwargs)
         self._model = _ServedModel(self.format_name, tokenizer, kwargs)
-        self._settings = kwargs
         self._turn: TurnReader | None = None
         self._tokens = 0
         self._reasoning_tokens = 0
 
     def adjust_request(self, request: Any) -> Any:
-        request = self.tool_parser_cls(self.model_tokenizer, self._tools, **self._settings).adjust_request(request)
+        request = self.tool_parser.adjust_request(request)
         request.skip_special_tokens = False
         return request
 
