@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Literal, Protocol, TypeAlias
@@ -12,6 +11,7 @@ from .fences import Fences
 from .markers import foreign_markers
 from .reader import ForeignFormat, Malformed, Parsing, Terminals, Truncated, terminals
 from .reasoning_markers import is_special_token, reasoning_markers
+from .special_tokens import begins_with_special_token, remove_special_tokens
 from .style import ParseContext, Style
 
 __all__ = ["CallsInReasoning", "TurnTokens", "parse_turn"]
@@ -19,9 +19,6 @@ __all__ = ["CallsInReasoning", "TurnTokens", "parse_turn"]
 CallsInReasoning: TypeAlias = Literal["draft", "end", "inside"]
 """A call in reasoning: it ends the reasoning, unless the closer follows ("draft"); it always ends it ("end"); or the
 reasoning continues after it ("inside")."""
-
-_SPECIAL = r"<\|[^|>]*\|?>|<[^|<>]*\|>|<｜[^｜]*｜>"
-"""A special token is never text, even if it opened nothing."""
 
 _CODE_BLOCKS = tuple(
     f"```{language}{line}"
@@ -183,19 +180,23 @@ class _TurnParser:
         self._emit_text(opening + (name or ""))
 
     def _emit_text(self, piece: str) -> None:
-        if self.after_call and self._is_partial_tag(piece):
+        if self.turn.reader.ended and self._is_partial_tag(piece):
             return
-        if not piece.isspace():
+        if (self.after_call or not self.has_text) and not piece.isspace():
             self.has_text, self.after_call = True, False
         self.fences.feed(piece)
         self.turn.writer.add_text(piece)
 
     def _is_partial_tag(self, piece: str) -> bool:
-        """Return whether a truncated text ends in the beginning of a tag, directly after a call; report it."""
+        """Return whether a truncated text ends in the beginning of a tag, and report it.
+
+        It is a tag if it follows a call directly, or if it contains a whole special token. Otherwise it may be text.
+        """
         reader = self.turn.reader
-        if not reader.ended or reader.finished or not piece.strip() or piece.lstrip()[0].isalnum():
+        follows_call = self.after_call and not piece.lstrip()[:1].isalnum()
+        if reader.finished or not piece.strip() or not (follows_call or begins_with_special_token(piece)):
             return False
-        is_partial = any(literal.startswith(piece) for literal in self.stops.literals)
+        is_partial = any(literal.startswith(piece) and literal != piece for literal in self.stops.literals)
         if is_partial:
             position = reader.position - len(piece)
             self.turn.writer.add_diagnostic("truncated", position, f"the text ends inside a tag: {piece!r}")
@@ -262,7 +263,8 @@ class _TurnParser:
         reader, writer = self.turn.reader, self.turn.writer
         if reader.taken is None:
             return
-        taken, reader.taken = self._without_tokens("".join(reader.taken)), None
+        markers = (*self.strong, *self.closers, *self.form.calls.markers())
+        taken, reader.taken = remove_special_tokens("".join(reader.taken), self.dropped, markers), None
         cut = isinstance(error, Truncated)
         if opener not in self.weak:
             text = f"a call is truncated before its name: {taken[:200]!r}" if cut else str(error)
@@ -271,13 +273,6 @@ class _TurnParser:
         is_markup |= not (opener in self.weak or opener.strip()[:1].isalpha())  # "Action:" may be ordinary text
         if taken and not (cut and is_markup and not reader.finished):
             emit(taken)
-
-    def _without_tokens(self, text: str) -> str:
-        """Remove special tokens, which are never text, and markers that contain one; keep all else byte for byte."""
-        markers = {*self.strong, *self.closers, *self.form.calls.markers()}
-        tokens = [*self.dropped, *(marker for marker in markers if re.search(_SPECIAL, marker))]
-        tokens.sort(key=len, reverse=True)
-        return re.sub("|".join((*map(re.escape, tokens), _SPECIAL)), "", text)
 
     def _read_fence(self) -> Parsing[None]:
         """Read the fence that closes a code block around calls."""

@@ -21,7 +21,12 @@ DEEPSEEK_V3 = Format(
         "<｜tool▁calls▁end｜>",
         between="\n",
     ),
-    noise=("<｜tool▁calls▁begin｜>", "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>", "<｜end▁of▁sentence｜>"),
+    noise=(
+        "<｜tool▁calls▁begin｜>",
+        "<｜tool▁call▁end｜>",
+        "<｜tool▁calls▁end｜>",
+        "<｜end▁of▁sentence｜>",
+    ),
     halts=("<｜tool▁outputs▁begin｜>", "<｜tool▁output▁begin｜>"),
     results=ResultTemplate("<｜tool▁output▁begin｜>{content}<｜tool▁output▁end｜>", role="tool"),
 )
@@ -44,7 +49,12 @@ DEEPSEEK_V31 = Format(
         "<｜tool▁calls▁begin｜>",
         "<｜tool▁calls▁end｜>",
     ),
-    noise=("<｜tool▁calls▁begin｜>", "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>", "<｜end▁of▁sentence｜>"),
+    noise=(
+        "<｜tool▁calls▁begin｜>",
+        "<｜tool▁call▁end｜>",
+        "<｜tool▁calls▁end｜>",
+        "<｜end▁of▁sentence｜>",
+    ),
     halts=("<｜tool▁outputs▁begin｜>", "<｜tool▁output▁begin｜>"),
     declare=ToolPrompt("## Tools\n\nYou have access to the following tools:\n\n", "", entry="prose", join="\n\n"),
     results=ResultTemplate("<｜tool▁output▁begin｜>{content}<｜tool▁output▁end｜>", role="tool"),

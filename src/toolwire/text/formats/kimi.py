@@ -54,6 +54,8 @@ KIMI_K3 = Format(
         key_attribute="key",
         type_attribute="type",
         index_attribute="index",
+        json_tags=("<|open|>json", "<|close|>json<|sep|>"),
+        bare=True,
         line="",
     ),
     reasoning=(("<|open|>think<|sep|>", "<|close|>think<|sep|>"),),
