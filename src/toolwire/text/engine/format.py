@@ -18,7 +18,7 @@ from .offered_tools import OfferedTools
 from .prompt import ResultTemplate, ToolPrompt, render_tools
 from .reader import Reader
 from .style import ParseContext, Style
-from .turn_parser import CallsInReasoning, parse_turn
+from .turn_parser import parse_turn
 
 __all__ = ["Format", "Parsed", "Parser", "Rendered"]
 
@@ -56,8 +56,8 @@ class Format(Value, frozen=True):
     families: tuple[str, ...]
     calls: Style
     reasoning: tuple[tuple[str, str], ...] = (("<think>", "</think>"),)
-    answers: tuple[str, ...] = ()  # special tokens that open the answer, and so end reasoning
-    calls_in_reasoning: CallsInReasoning = "draft"
+    ends_reasoning: tuple[str, ...] = ()  # special tokens that open the answer or the calls
+    calls_in_reasoning: bool = False  # a call inside reasoning is made, and the reasoning continues after it
     noise: tuple[str, ...] = ()  # special tokens that are not text
     noise_spans: tuple[tuple[str, str], ...] = ()  # opening and closing text of markup, such as citations
     halts: tuple[str, ...] = ()  # tokens that only the caller writes; text after them is ignored

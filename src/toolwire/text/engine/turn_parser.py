@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Literal, Protocol, TypeAlias
+from typing import Protocol
 
 from .event_builder import DiagnosticCode
 from .fences import Fences
@@ -14,11 +14,7 @@ from .reasoning_markers import is_special_token, reasoning_markers
 from .special_tokens import begins_with_special_token, remove_special_tokens
 from .style import ParseContext, Style
 
-__all__ = ["CallsInReasoning", "TurnTokens", "parse_turn"]
-
-CallsInReasoning: TypeAlias = Literal["draft", "end", "inside"]
-"""A call in reasoning: it ends the reasoning, unless the closer follows ("draft"); it always ends it ("end"); or the
-reasoning continues after it ("inside")."""
+__all__ = ["TurnTokens", "parse_turn"]
 
 _CODE_BLOCKS = tuple(
     f"```{language}{line}"
@@ -38,9 +34,9 @@ class TurnTokens(Protocol):
     @property
     def reasoning(self) -> tuple[tuple[str, str], ...]: ...
     @property
-    def answers(self) -> tuple[str, ...]: ...
+    def ends_reasoning(self) -> tuple[str, ...]: ...
     @property
-    def calls_in_reasoning(self) -> CallsInReasoning: ...
+    def calls_in_reasoning(self) -> bool: ...
     @property
     def noise(self) -> tuple[str, ...]: ...
     @property
@@ -82,8 +78,8 @@ class _TurnParser:
         self.strong = form.calls.openers(turn.offered)  # tags that always open a call
         self.weak = form.calls.weak_openers(turn.offered)  # ordinary text that may open a call
         self.fences = Fences()
-        self.markers = reasoning_markers(form.reasoning, (*form.noise, *form.answers))
-        self.dropped = frozenset((*form.noise, *form.answers))
+        self.markers = reasoning_markers(form.reasoning, (*form.noise, *form.ends_reasoning))
+        self.dropped = frozenset((*form.noise, *form.ends_reasoning, *filter(is_special_token, form.halts)))
         self.spans = dict(form.noise_spans)
         self.has_text = False
         self.has_reasoned = False
@@ -124,12 +120,17 @@ class _TurnParser:
                 self._discard_draft(found)
             elif found in self.markers.orphans:
                 self._handle_orphan_closer(found)
-            elif found not in self.dropped:
+            else:
                 yield from self._read_other(found)
 
     def _read_other(self, found: str) -> Parsing[None]:
         """Handle markup that is neither a call nor reasoning: a citation, a call in another format, a stray closer."""
-        if found in self.bare_json:
+        reader = self.turn.reader
+        if found in self.dropped:
+            rest = reader.text[reader.at :]
+            if reader.ended and self._is_partial_tag(found + rest):
+                reader.read_to(len(reader.text))
+        elif found in self.bare_json:
             yield from self._read_bare_json(found)
         elif found in self.spans:
             yield from self._skip_span(found, self._emit_text)
@@ -198,8 +199,8 @@ class _TurnParser:
             return False
         is_partial = any(literal.startswith(piece) and literal != piece for literal in self.stops.literals)
         if is_partial:
-            position = reader.position - len(piece)
-            self.turn.writer.add_diagnostic("truncated", position, f"the text ends inside a tag: {piece!r}")
+            start = reader.offset + len(reader.text) - len(piece)
+            self.turn.writer.add_diagnostic("truncated", start, f"the text ends inside a tag: {piece!r}")
         return is_partial
 
     def _read_message_start(self) -> Parsing[None]:
@@ -303,15 +304,17 @@ class _TurnParser:
         reader.taken = None
 
     def read_reasoning(self, closers: tuple[str, ...]) -> Parsing[None]:
-        """Read reasoning up to a closer, to the answer or to a call; a mere mention of a call does not end it."""
+        """Read reasoning up to a closer, an opener of what follows it, or a call; a mere mention of one does not end it."""
         reader, emit = self.turn.reader, self.turn.writer.add_reasoning
-        reader.taken = None
+        self.turn.writer.release()  # a call in earlier reasoning is not a draft if reasoning is opened again
+        reader.taken = reader.tape = None
+        self.left_open = ()
         self.has_reasoned = True
-        stops = terminals(*closers, *self.strong, *self.form.answers, *self.markers.silent, *self.spans)
+        stops = terminals(*closers, *self.strong, *self.form.ends_reasoning, *self.markers.silent, *self.spans)
         found = yield from self._read_reasoning_start()
         if found is None:
             found = yield from reader.read_until(stops, emit)
-        while found is not None and found not in closers and found not in self.form.answers:
+        while found is not None and found not in closers and found not in self.form.ends_reasoning:
             if found in self.spans:
                 yield from self._skip_span(found, emit)
             elif found not in self.markers.silent and (yield from self._read_call_in_reasoning(found, closers)):
@@ -337,11 +340,14 @@ class _TurnParser:
         self.has_text = False
 
     def _read_call_in_reasoning(self, opener: str, closers: tuple[str, ...]) -> Parsing[bool]:
-        """Read a call inside reasoning; return whether the reasoning ends with it."""
+        """Read a call inside reasoning; return whether the reasoning ends with it.
+
+        A special token is written on purpose. Other tags may be those of a draft, so the call is held until the end.
+        """
         reader, writer = self.turn.reader, self.turn.writer
-        if self.form.calls_in_reasoning != "draft":
+        if self.form.calls_in_reasoning or is_special_token(opener):
             is_call = yield from self._read_call(opener, emit=writer.add_reasoning)
-            ends = is_call and self.form.calls_in_reasoning == "end"
+            ends = is_call and not self.form.calls_in_reasoning
             if ends:
                 self._end_reasoning()
             return ends

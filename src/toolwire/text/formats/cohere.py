@@ -23,7 +23,7 @@ COHERE_ACTION = Format(
         array=True,
     ),
     reasoning=(("<|START_THINKING|>", "<|END_THINKING|>"),),
-    answers=("<|START_RESPONSE|>", "<|START_TEXT|>"),
+    ends_reasoning=("<|START_RESPONSE|>", "<|START_TEXT|>"),
     noise=(
         "<|END_ACTION|>",
         "<|END_RESPONSE|>",

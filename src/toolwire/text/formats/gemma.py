@@ -38,6 +38,7 @@ GEMMA4 = Format(
         ("<|channel>thought\n", "<channel|>"),
         ("<|channel>thought", "<channel|>"),
         ("<|channel>", "<channel|>"),
+        ("thought\n", "<channel|>"),  # a model may leave out the first token
     ),
     noise=("<turn|>", "<tool_call|>", "<eos>"),
     halts=("<|tool_response>",),

@@ -22,8 +22,9 @@ KIMI_K2 = Format(
         header=r"\s*(?P<id>(?:functions\.)?(?P<name>[\w.\-/]+?):\d+|\d+)\s*",
         write_header="functions.{name}:{number}",
     ),
+    reasoning=(("<think>", "</think>"), ("◁think▷", "◁/think▷")),
+    ends_reasoning=("<|tool_calls_section_begin|>",),
     noise=(
-        "<|tool_calls_section_begin|>",
         "<|tool_calls_section_end|>",
         "<|tool_call_argument_begin|>",
         "<|tool_call_end|>",
@@ -58,10 +59,14 @@ KIMI_K3 = Format(
         bare=True,
         line="",
     ),
-    reasoning=(("<|open|>think<|sep|>", "<|close|>think<|sep|>"),),
-    answers=("<|open|>response<|sep|>",),
+    reasoning=(
+        ("<|open|>think<|sep|>", "<|close|>think<|sep|>"),
+        ("<|open|>think<|sep|>", "<|close|>think"),  # the last token may be missing
+    ),
+    ends_reasoning=("<|open|>response<|sep|>",),
     noise=(
         "<|close|>response<|sep|>",
+        *("<|open|>response", "<|close|>response", "<|close|>message", "<|open|>", "<|close|>", "<|sep|>"),
         "<|open|>message<|sep|>",
         "<|close|>message<|sep|>",
         "<|close|>tools<|sep|>",

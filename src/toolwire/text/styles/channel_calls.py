@@ -29,7 +29,7 @@ class ChannelCalls(StyleBase, frozen=True):
     other one, such as `python` or `browser.search`, is a tool that the model was trained on, and its input may be text.
     A message on a channel or to a recipient in `reasoning_channels` is reasoning. A message to `user_recipients` or
     without a recipient is text, up to one of `ends` if `closed`, or up to the next header. A message that another role
-    wrote, such as a result, is dropped.
+    wrote, such as a result, is dropped. gpt-oss may repeat a role or a channel before a header.
     """
 
     start: str
@@ -44,10 +44,11 @@ class ChannelCalls(StyleBase, frozen=True):
     closed: bool = False
 
     def openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
-        return tuple(filter(None, (self.start, self.channel)))
+        repeated = (f"assistant{self.channel}", f"commentary{self.channel}", f"commentary{self.start}")
+        return (self.start, self.channel, *repeated) if self.channel else (self.start,)
 
     def weak_openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
-        return (_WEAK,)
+        return (_WEAK,) if self.body is None else (_WEAK, self.message)
 
     def read(self, turn: ParseContext, opener: str) -> Parsing[None]:
         """Read a header, and then the body as a call, as reasoning or as text; another message may end reasoning."""
@@ -62,10 +63,7 @@ class ChannelCalls(StyleBase, frozen=True):
             elif kind == "foreign":
                 yield from self._skip_body(turn, header)
             else:
-                turn.reader.taken = None
-                turn.writer.end_item()
-                if self.closed:
-                    yield from self._read_body(turn, turn.writer.add_text)
+                yield from self._read_text(turn, recipient)
             return
 
     def _read_header(self, turn: ParseContext, opener: str) -> Parsing[str]:
@@ -75,6 +73,8 @@ class ChannelCalls(StyleBase, frozen=True):
         """
         reader = turn.reader
         before = opener
+        if opener == self.message:
+            return opener
         if opener == _WEAK:
             tokens = tuple(filter(None, (self.message, self.channel, self.constrain, *self.ends)))
             recipient, end = yield from reader.read_word(terminals(*tokens, " ", "\n"))
@@ -107,7 +107,21 @@ class ChannelCalls(StyleBase, frozen=True):
         if recipient and recipient not in (*self.user_recipients, *self.reasoning_channels):
             return "call", recipient
         channel = _first_word(header.rpartition(self.channel)[2]) if self.channel and self.channel in header else ""
-        return "reasoning" if {recipient, channel} & set(self.reasoning_channels) else "text", ""
+        return "reasoning" if {recipient, channel} & set(self.reasoning_channels) else "text", recipient
+
+    def _read_text(self, turn: ParseContext, recipient: str) -> Parsing[None]:
+        """Read text. Tags of a call at the start of a message without a recipient are a call nevertheless."""
+        reader, writer = turn.reader, turn.writer
+        if self.body is not None and not recipient:
+            spaces = yield from reader.read_spaces()
+            if (yield from reader.read_one_of((self.body.section_open,))):
+                yield from self.body.read(turn, self.body.section_open)
+                return
+            reader.unread(spaces)
+        reader.taken = None
+        writer.end_item()
+        if self.closed:
+            yield from self._read_body(turn, writer.add_text)
 
     def read_open_reasoning(self, turn: ParseContext) -> Parsing[None]:
         """Read reasoning whose header is in the prompt, unless the text begins with a header of its own."""

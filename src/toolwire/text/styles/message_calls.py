@@ -25,6 +25,9 @@ class MessageCalls(StyleBase, frozen=True):
     def openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
         return (_MESSAGE, _CALL, _TEXT_CALL)
 
+    def weak_openers(self, offered: OfferedTools) -> tuple[str, ...]:
+        return tuple(f"{name}{_CALL}" for name in offered.names)  # the prompt may contain the start of the message
+
     def read(self, turn: ParseContext, opener: str) -> Parsing[None]:
         """Read one message by its content type; text and thinking are left to the turn parser."""
         reader = turn.reader
@@ -33,17 +36,20 @@ class MessageCalls(StyleBase, frozen=True):
             header, found = yield from reader.read_word(terminals(_CALL, _TEXT_CALL, _TEXT, _THINKING, _END, _MESSAGE))
             if found is None:
                 raise Truncated("the text ends inside a message's header")
+            if found in (_END, _MESSAGE) and header.strip():
+                reader.unread(found)
+                raise Malformed(f"no content follows the header {header[:100]!r}")
             opener = found
-        if opener == _CALL:
+        if opener.endswith(_CALL):
             yield from self._read_call(turn)
-        elif opener == _TEXT_CALL:
+        elif opener == _TEXT_CALL and header.strip():
             yield from self._read_text_call(turn, header.strip())
-        elif opener in (_TEXT, _THINKING):
+        elif opener == _TEXT_CALL:
+            reader.taken = None
+            turn.writer.add_diagnostic("malformed", reader.position, "text for a tool without a name")
+        else:
             reader.taken = None
             reader.unread(opener)
-        else:
-            reader.unread(opener)
-            raise Malformed(f"no content follows the header {header!r}")
 
     def _read_call(self, turn: ParseContext) -> Parsing[None]:
         reader = turn.reader
