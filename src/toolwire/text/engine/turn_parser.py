@@ -208,6 +208,9 @@ class _TurnParser:
         reader, phrases = self.turn.reader, self.markers.phrases
         reader.taken = []
         yield from reader.read_spaces()
+        if not (self.weak or phrases) and (yield from reader.peek()) != "`":
+            self._unread_text()
+            return
         literals = (*self.weak, *phrases, *self.stops.literals)  # "[" may begin "[TOOL_CALLS]"
         found = yield from reader.read_one_of((*literals, *self.code_blocks))
         fenced = found in self.code_blocks
