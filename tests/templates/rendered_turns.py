@@ -14,12 +14,21 @@ from pathlib import Path
 import msgspec
 from conversations import CASES, TOOLS
 
-from toolwire import Tool
+from toolwire import Tool, ToolCall
 from toolwire.ir.parts import Reasoning
 from toolwire.testing import same
 from toolwire.text import detect, detect_template, get
 
-__all__ = ["PATH", "TemplateVectors", "TurnVector", "check_turn", "load_vectors", "save_vectors", "vectors_of_template"]
+__all__ = [
+    "PATH",
+    "TemplateVectors",
+    "TurnVector",
+    "check_turn",
+    "load_vectors",
+    "render_turn",
+    "save_vectors",
+    "vectors_of_template",
+]
 
 PATH = Path(__file__).parents[1] / "vectors" / "rendered_turns.json"
 _TOOLS = [
@@ -97,6 +106,15 @@ def check_turn(name, turn):
         ended = form.parse(turn.text + turn.end, _TOOLS, reasoning=turn.reasoning_open)
         found += [f"with {turn.end}: {difference}" for difference in _differences(turn, ended)]
     return found
+
+
+def render_turn(name, turn):
+    """Write the calls of a turn with our own format, in the place of the template."""
+    calls = [
+        ToolCall(f"functions.{call}:{number}" if name == "kimi_k2" else f"call{number:05}", call, arguments)
+        for number, (call, arguments) in enumerate(turn.expected()[0])
+    ]
+    return get(name).render_calls(calls, _TOOLS)
 
 
 def _differences(turn, parsed):

@@ -239,6 +239,7 @@ class _TurnParser:
         start, calls = reader.position - len(opener), writer.calls
         reader.taken = [*before, opener]
         followed = True
+        self.turn.spans.open_call(start)
         try:
             yield from self.form.calls.read(self.turn, opener)
         except Malformed as error:
@@ -249,6 +250,7 @@ class _TurnParser:
         reader.taken = None
         if writer.calls > calls:
             self.after_call = True
+            self.turn.spans.close_calls()
             self.fences.end_line()
             yield from self._read_fence()
         if self.form.one_call and writer.calls > calls:
@@ -333,8 +335,9 @@ class _TurnParser:
             spaces = yield from reader.read_spaces()
         found = (yield from reader.read_one_of((*self.weak, *self.strong))) if self.weak else None
         if found in self.weak:
+            reader.unread(found or "")
             self.turn.writer.add_reasoning(spaces)
-            return found
+            return reader.read_to(reader.at + len(found or ""))
         reader.unread(spaces + (found or ""))
         return None
 
@@ -384,7 +387,9 @@ class _TurnParser:
         thought = "".join(reader.tape or ())[: -len(closing)]
         reader.tape, self.left_open = None, ()
         writer.drop()
+        reader.unread(closing)
         writer.add_reasoning(thought)
+        reader.read_to(reader.at + len(closing))
         writer.end_item()
         writer.add_diagnostic(
             "draft", reader.position, "a call inside reasoning that continues after it is a draft and was ignored"

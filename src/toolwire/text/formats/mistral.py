@@ -55,7 +55,7 @@ MISTRAL_V11 = Format(
     reasoning=(("[THINK]", "[/THINK]"), ("<think>", "</think>")),
     noise=("</s>",),
     declare=ToolPrompt("[AVAILABLE_TOOLS][", "][/AVAILABLE_TOOLS]", join=", ", explain=False),
-    results=ResultTemplate("[TOOL_RESULTS]{id}[TOOL_CONTENT]{content}[/TOOL_RESULTS]", role="tool", grouped=False),
+    results=ResultTemplate("[TOOL_RESULTS]{content}[/TOOL_RESULTS]", role="tool", grouped=False),
 )
 """Calls of Mistral Small since 2506, Devstral, Magistral: the name, then the arguments.
 
