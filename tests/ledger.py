@@ -399,5 +399,7 @@ FINDINGS = {
     "T9": Entry("a closer of reasoning without an opener is dropped and reported; the text before it stays text"),
     "T12": Entry("empty reasoning leaves no part"),
     "T14": Entry("formats whose reasoning is a message read it when the prompt opened it"),
+    "T11": Entry("the text of a malformed call is kept; markers are dropped whole, and nothing disappears silently"),
+    "T13": Entry("end-of-turn tokens, citation marks, surplus brackets, fences and partial closers are not text"),
     "T15": Entry("a missing value closer and a call as a bare object are reported; the line break is not in the value"),
 }

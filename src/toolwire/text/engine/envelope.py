@@ -33,6 +33,8 @@ class CallFields(Value, frozen=True):
 
 _plain_string = re.compile(r'"([^"\\\x00-\x1f]*+)"').match
 _WRAPPERS = ("function", "tool_call", "function_call")
+_IGNORED = ("type", "index", "role", "description")
+"""Members that some models add to a call; they have no meaning in it."""
 
 
 def read_envelope(
@@ -67,6 +69,8 @@ class _Envelope:
         self.waiting: list[str] | None = None  # arguments read before the name or the id
         self.answered = False
         self.flaw = ""
+        self.notes: list[tuple[int, str]] = []  # unknown members, with their positions
+        self.unknown = ""  # a member that may be the arguments under another name
 
     def read(self) -> Parsing[None]:
         """Read the members up to the closing brace, which may be missing once the arguments were read."""
@@ -118,6 +122,8 @@ class _Envelope:
                 self.id = "" if raw.strip('"').isdigit() else raw.strip('"')
             elif key in keys.name or key in keys.arguments:
                 self._report_duplicate(key)
+            elif key not in _IGNORED:
+                self._report_unknown(key, raw)
 
     def _report_duplicate(self, key: str) -> None:
         """Handle a repeated key: the intended value is unknown. A call that has already been emitted is unchanged."""
@@ -129,9 +135,24 @@ class _Envelope:
         elif self.turn.writer.in_call:
             self.turn.writer.mark_invalid(self.flaw)
 
+    def _report_unknown(self, key: str, raw: str) -> None:
+        """Report a member without meaning. An object instead of the arguments makes the call invalid."""
+        self.notes.append((self.turn.reader.position, f"{key!r} is not a member of a call; {raw[:200]} is ignored"))
+        if self.turn.writer.in_call or self.answered:
+            self._report_notes()
+        if raw.startswith("{") and not self.answered and self.waiting is None:
+            self.unknown = key
+
+    def _report_notes(self) -> None:
+        """Report unknown members, once it is certain that the object is a call."""
+        for position, detail in self.notes:
+            self.turn.writer.add_diagnostic("malformed", position, detail)
+        self.notes.clear()
+
     def _start(self) -> None:
         if not self.turn.writer.in_call:
             self.turn.start_call(self.name or "", self.id)
+            self._report_notes()
             if self.flaw:
                 self.turn.writer.mark_invalid(self.flaw)
 
@@ -160,6 +181,8 @@ class _Envelope:
         self.answered = True
         if self.waiting is not None:
             _emit_arguments(self.turn, "".join(self.waiting))
+        elif self.unknown:
+            self.turn.writer.mark_invalid(f"the arguments are missing, and {self.unknown!r} is not their name")
         self.turn.writer.end_json(self.turn.reader.position)
 
 

@@ -59,6 +59,7 @@ class Format(Value, frozen=True):
     ends_reasoning: tuple[str, ...] = ()  # tokens that open the answer or the calls
     calls_in_reasoning: bool = False  # a call inside reasoning is made, and the reasoning continues after it
     noise: tuple[str, ...] = ()  # special tokens that are not text
+    noise_spans: tuple[tuple[str, str], ...] = ()  # opening and closing text of markup, such as citations
     halts: tuple[str, ...] = ()  # tokens that only the caller writes; text after them is ignored
     stops: tuple[str, ...] = ()  # stop sequences for the server
     one_call: bool = False

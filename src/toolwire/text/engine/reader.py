@@ -67,9 +67,9 @@ class Terminals:
         if ended:
             return (len(text), None) if found is None else (start, found)
         if found is None:
-            return self._partial_start(text, at), None
+            return self.partial_start(text, at), None
         if start > len(text) - self.width:  # a longer literal may begin before it or with it
-            held = self._partial_start(text, at)
+            held = self.partial_start(text, at)
             if held < start:
                 return held, None
             if any(other.startswith(text[start:]) for other in self._longer.get(found, ())):
@@ -116,7 +116,7 @@ class Terminals:
                 return before, indented
         return start, found
 
-    def _partial_start(self, text: str, at: int) -> int:
+    def partial_start(self, text: str, at: int = 0) -> int:
         """Return the start of the suffix that may become a literal; the text before it is safe."""
         if len(text) - at >= self.width:
             at = len(text) - self.width + 1

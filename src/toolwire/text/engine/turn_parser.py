@@ -19,6 +19,13 @@ __all__ = ["TurnTokens", "parse_turn"]
 _SPECIAL = r"<\|[^|>]*\|?>|<[^|<>]*\|>|<｜[^｜]*｜>"
 """A special token is never text, even if it opened nothing."""
 
+_CODE_BLOCKS = tuple(
+    f"```{language}{line}"
+    for language in ("json", "python", "xml", "tool_call", "tool_code", "")
+    for line in ("\n", "\r\n")
+)
+"""Opening fences: a model may put its calls into a code block."""
+
 _BARE_JSON = ('{"name": "', '{"name":"')
 
 
@@ -36,6 +43,8 @@ class TurnTokens(Protocol):
     @property
     def noise(self) -> tuple[str, ...]: ...
     @property
+    def noise_spans(self) -> tuple[tuple[str, str], ...]: ...
+    @property
     def halts(self) -> tuple[str, ...]: ...
     @property
     def one_call(self) -> bool: ...
@@ -52,8 +61,9 @@ def parse_turn(form: TurnTokens, turn: ParseContext, *, reasoning: bool) -> Pars
 
 
 @lru_cache(256)
-def _special_tokens(noise: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile("|".join((_SPECIAL, *map(re.escape, noise))))
+def _code_blocks(openers: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the opening fences that are not openers of calls themselves."""
+    return tuple(one for one in _CODE_BLOCKS if one not in openers)
 
 
 @lru_cache(256)
@@ -72,10 +82,11 @@ class _TurnParser:
         self.weak = form.calls.weak_openers(turn.offered)  # ordinary text that may open a call
         self.fences = Fences()
         self.markers = reasoning_markers(form.reasoning, (*form.noise, *form.ends_reasoning))
-        self.silent = _special_tokens(form.noise)
         self.dropped = frozenset((*form.noise, *form.ends_reasoning, *filter(is_special_token, form.halts)))
+        self.spans = dict(form.noise_spans)
         self.has_text = False
         self.has_reasoned = False
+        self.after_call = False  # no text follows the last call yet
         self.left_open: tuple[str, ...] = ()  # the closers of reasoning that a call ended; one may still follow
         thoughts = (*self.markers.tags, *self.markers.orphans)
         own = (*self.strong, *thoughts, *self.dropped, *form.halts)
@@ -85,16 +96,17 @@ class _TurnParser:
         inline = form.calls.inline_openers(turn.offered)
         self.bare_json = _BARE_JSON if turn.offered and "{" not in self.weak else ()
         self.arrays = "[" in self.weak and "[" not in inline  # arrays of calls, only at the start of the message
-        self.stops = terminals(
-            *self.strong, *inline, *thoughts, *self.dropped, *form.halts, *self.foreign, *self.closers, *self.bare_json
-        )
+        markup = (*thoughts, *self.dropped, *self.spans, *form.halts, *self.foreign, *self.closers, *self.bare_json)
+        self.stops = terminals(*self.strong, *inline, *markup)
+        self.code_blocks = _code_blocks(self.strong)
+        self.in_code_block = False  # the calls are in a code block, whose fences are not text
         self.quotable = _quotable_tags(self.stops)
 
     def read_text(self) -> Parsing[None]:
         """Read text up to the end of the turn, and handle every tag in it."""
         reader, writer = self.turn.reader, self.turn.writer
         while not (reader.ended and reader.at == len(reader.text)):
-            if (self.weak or self.markers.phrases) and not self.has_text:
+            if not self.has_text:
                 yield from self._read_message_start()
             found = yield from reader.read_until(self.stops, self._emit_text)
             if found is None:
@@ -111,10 +123,17 @@ class _TurnParser:
                 self._discard_draft(found)
             elif found in self.markers.orphans:
                 self._handle_orphan_closer(found)
-            elif found in self.bare_json:
-                yield from self._read_bare_json(found)
             elif found not in self.dropped:
-                self._emit_tag_text(found)
+                yield from self._read_other(found)
+
+    def _read_other(self, found: str) -> Parsing[None]:
+        """Handle markup that is neither a call nor reasoning: a citation, a call in another format, a stray closer."""
+        if found in self.bare_json:
+            yield from self._read_bare_json(found)
+        elif found in self.spans:
+            yield from self._skip_span(found, self._emit_text)
+        else:
+            self._emit_tag_text(found)
 
     def _emit_quoted(self, found: str) -> None:
         """Emit a tag inside quoted code as text: an example of a call must not be run."""
@@ -134,7 +153,8 @@ class _TurnParser:
             writer.add_diagnostic("other_format", reader.position, f"{found!r} belongs to another format")
         elif found in self.closers and writer.calls:
             self._report_stray_closer(found)
-        self._emit_text(found)
+        if not (found in self.closers and is_special_token(found)):
+            self._emit_text(found)
 
     def _report_stray_closer(self, found: str) -> None:
         """Report a closer outside a call. A value contained the format's own tags, so the calls before it are invalid."""
@@ -159,10 +179,23 @@ class _TurnParser:
         self._emit_text(opening + (name or ""))
 
     def _emit_text(self, piece: str) -> None:
-        if not self.has_text and not piece.isspace():
-            self.has_text = True
+        if self.after_call and self._is_partial_tag(piece):
+            return
+        if not piece.isspace():
+            self.has_text, self.after_call = True, False
         self.fences.feed(piece)
         self.turn.writer.add_text(piece)
+
+    def _is_partial_tag(self, piece: str) -> bool:
+        """Return whether a truncated text ends in the beginning of a tag, directly after a call; report it."""
+        reader = self.turn.reader
+        if not reader.ended or reader.finished or not piece.strip() or piece.lstrip()[0].isalnum():
+            return False
+        is_partial = any(literal.startswith(piece) for literal in self.stops.literals)
+        if is_partial:
+            position = reader.position - len(piece)
+            self.turn.writer.add_diagnostic("truncated", position, f"the text ends inside a tag: {piece!r}")
+        return is_partial
 
     def _read_message_start(self) -> Parsing[None]:
         """Try to read a call or reasoning at the start of a message whose opener is ordinary text."""
@@ -170,10 +203,15 @@ class _TurnParser:
         reader.taken = []
         yield from reader.read_spaces()
         literals = (*self.weak, *phrases, *self.stops.literals)  # "[" may begin "[TOOL_CALLS]"
-        found = yield from reader.read_one_of(literals)
+        found = yield from reader.read_one_of((*literals, *self.code_blocks))
+        fenced = found in self.code_blocks
+        if fenced:
+            yield from reader.read_spaces()
+            found = yield from reader.read_one_of(literals)
         if found in self.weak or found in self.strong:
-            yield from self._read_call(found, before=reader.taken[:-1])
-        elif found in phrases:
+            self.in_code_block = fenced
+            yield from self._read_call(found, before=["".join(reader.taken)[: -len(found)]])
+        elif found in phrases and not fenced:
             yield from self.read_reasoning(self.markers.closers_of[found])
         else:
             reader.unread(found or "")
@@ -196,30 +234,74 @@ class _TurnParser:
             yield from self.form.calls.read(self.turn, opener)
         except Malformed as error:
             followed = writer.calls > calls
-            self._reject_call(error, start, emit or self._emit_text, opener)
+            if isinstance(error, Truncated) and reader.ended:
+                reader.read_to(len(reader.text))  # the beginning of the tag that is missing
+            self._reject_call(error, start, emit or self._emit_text, opener, is_markup=followed)
         reader.taken = None
         if writer.calls > calls:
+            self.after_call = True
             self.fences.end_line()
+            yield from self._read_fence()
         if self.form.one_call and writer.calls > calls:
             self.turn.end_turn("the turn ends after its call")
         if self.turn.end_reason:
             yield from self._skip_rest(self.turn.end_reason)
         return followed
 
-    def _reject_call(self, error: Malformed, start: int, emit: Callable[[str], object], opener: str) -> None:
-        """Emit the text of an opener that began no call, as far as it was not emitted as one."""
+    def _reject_call(
+        self, error: Malformed, start: int, emit: Callable[[str], object], opener: str, *, is_markup: bool
+    ) -> None:
+        """Emit the text of an opener that began no call, as far as it was not emitted as one.
+
+        Markup at the end of a truncated text is not emitted: `is_markup` if it follows a call of the same section.
+        """
         reader, writer = self.turn.reader, self.turn.writer
         if reader.taken is None:
             return
-        taken, reader.taken = self.silent.sub("", "".join(reader.taken)), None
+        taken, reader.taken = self._without_tokens("".join(reader.taken)), None
         cut = isinstance(error, Truncated)
         if opener not in self.weak:
             text = f"a call is truncated before its name: {taken[:200]!r}" if cut else str(error)
             code: DiagnosticCode = "other_format" if isinstance(error, ForeignFormat) else "malformed"
             writer.add_diagnostic("truncated" if cut else code, start, text)
-        is_markup = not (opener in self.weak or opener.strip()[:1].isalpha())  # "Action:" may be ordinary text
+        is_markup |= not (opener in self.weak or opener.strip()[:1].isalpha())  # "Action:" may be ordinary text
         if taken and not (cut and is_markup and not reader.finished):
             emit(taken)
+
+    def _without_tokens(self, text: str) -> str:
+        """Remove special tokens, which are never text, and markers that contain one; keep all else byte for byte."""
+        markers = {*self.strong, *self.closers, *self.form.calls.markers()}
+        tokens = [*self.dropped, *(marker for marker in markers if re.search(_SPECIAL, marker))]
+        tokens.sort(key=len, reverse=True)
+        return re.sub("|".join((*map(re.escape, tokens), _SPECIAL)), "", text)
+
+    def _read_fence(self) -> Parsing[None]:
+        """Read the fence that closes a code block around calls."""
+        reader = self.turn.reader
+        if not self.in_code_block:
+            return
+        reader.taken = []
+        yield from reader.read_spaces()
+        if (yield from reader.read_one_of(("```",))) is not None:
+            self.in_code_block = False
+            reader.taken = None
+        else:
+            self._unread_text()
+
+    def _skip_span(self, opening: str, emit: Callable[[str], object]) -> Parsing[None]:
+        """Drop markup such as a citation, up to its closing text on the same line; without that, it is text."""
+        reader = self.turn.reader
+        closing = self.spans[opening]
+        if not closing:
+            return
+        reader.taken = [opening]
+        try:
+            _, end = yield from reader.read_word(terminals(closing, "\n"))
+        except Malformed:
+            end = None
+        if end != closing:
+            emit("".join(reader.taken))
+        reader.taken = None
 
     def read_reasoning(self, closers: tuple[str, ...]) -> Parsing[None]:
         """Read reasoning up to a closer, an opener of what follows it, or a call; a mere mention of one does not end it."""
@@ -228,12 +310,14 @@ class _TurnParser:
         reader.taken = reader.tape = None
         self.left_open = ()
         self.has_reasoned = True
-        stops = terminals(*closers, *self.strong, *self.form.ends_reasoning, *self.markers.silent)
+        stops = terminals(*closers, *self.strong, *self.form.ends_reasoning, *self.markers.silent, *self.spans)
         found = yield from self._read_reasoning_start()
         if found is None:
             found = yield from reader.read_until(stops, emit)
         while found is not None and found not in closers and found not in self.form.ends_reasoning:
-            if found not in self.markers.silent and (yield from self._read_call_in_reasoning(found, closers)):
+            if found in self.spans:
+                yield from self._skip_span(found, emit)
+            elif found not in self.markers.silent and (yield from self._read_call_in_reasoning(found, closers)):
                 return
             found = yield from reader.read_until(stops, emit)
         if found in self.strong:

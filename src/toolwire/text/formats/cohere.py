@@ -9,6 +9,9 @@ from ..styles.json_calls import JsonCalls
 
 __all__ = ["COHERE_ACTION", "COHERE_RPLUS"]
 
+_CITATIONS = (("<co>", ""), ("<co: ", ">"), ("</co: ", ">"), ("</co>", ""))
+"""Marks around a cited text: `<co>text</co: 0:[1]>`, or `<co: 0>text</co: 0>` in Command R."""
+
 COHERE_ACTION = Format(
     name="cohere_action",
     title="JSON array between <|START_ACTION|> and <|END_ACTION|>",
@@ -26,8 +29,10 @@ COHERE_ACTION = Format(
         "<|END_RESPONSE|>",
         "<|END_TEXT|>",
         "<|END_OF_TURN_TOKEN|>",
+        "<|START_OF_TURN_TOKEN|>",
         "<|CHATBOT_TOKEN|>",
     ),
+    noise_spans=_CITATIONS,
     halts=("<|START_TOOL_RESULT|>",),
     results=ResultTemplate(
         '<|START_TOOL_RESULT|>[{"tool_call_id": "{id}", "results": {"0": {json}}}]<|END_TOOL_RESULT|>', role="tool"
@@ -51,7 +56,8 @@ COHERE_RPLUS = Format(
         array=True,
         pad=("", "\n"),
     ),
-    noise=("<|END_OF_TURN_TOKEN|>",),
+    noise=("<|END_OF_TURN_TOKEN|>", "<|START_OF_TURN_TOKEN|>", "<|CHATBOT_TOKEN|>"),
+    noise_spans=_CITATIONS,
 )
 """Calls of Command R+: an array in a code block after "Action:".
 

@@ -17,4 +17,5 @@ JAMBA = Format(
     title="JSON array in <tool_calls> tags",
     families=("*jamba*",),
     calls=JsonCalls(("<tool_calls>",), ("</tool_calls>",), array=True),
+    noise=("<|eom|>", "<|endoftext|>"),
 )

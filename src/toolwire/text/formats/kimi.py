@@ -68,6 +68,7 @@ KIMI_K3 = Format(
         "<|open|>message<|sep|>",
         "<|close|>message<|sep|>",
         "<|close|>tools<|sep|>",
+        "<|end_of_msg|>",
     ),
 )
 """Calls of Kimi K3: every delimiter is a special token, every argument has a type.

@@ -19,7 +19,7 @@ LFM2 = Format(
     title="list of Python calls between <|tool_call_start|> and <|tool_call_end|>",
     families=("*lfm2*",),
     calls=PythonicCalls(open=("<|tool_call_start|>",), close=("<|tool_call_end|>",), json=True, values=RAW_PYTHON),
-    noise=("<|im_end|>", "<|tool_call_end|>"),
+    noise=("<|im_end|>", "<|tool_call_end|>", "<|endoftext|>"),
     halts=("<|tool_response_start|>",),
     declare=ToolPrompt(
         "List of tools: <|tool_list_start|>[", "]<|tool_list_end|>", entry="function", join=", ", explain=False

@@ -24,5 +24,5 @@ MINICPM5 = Format(
         cdata=True,
         line="",
     ),
-    noise=("<|im_end|>",),
+    noise=("<|im_end|>", "</s>"),
 )

@@ -22,12 +22,12 @@ MUSE_GLIMMER = Format(
     calls=ChannelCalls(
         start="<|start|>",
         message="<|message|>",
-        ends=("<|eom|>",),
+        ends=("<|eom|>", "<|eot|>"),
         reasoning_channels=("self",),
         user_recipients=("user",),
         body=invocations("<atem:function_calls>", "</atem:function_calls>", prefix="atem:"),
         closed=True,
     ),
     reasoning=(),
-    noise=("<|eom|>",),
+    noise=("<|eom|>", "<|eot|>"),
 )

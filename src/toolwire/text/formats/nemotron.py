@@ -21,5 +21,5 @@ NEMOTRON_V2 = Format(
         "*nemotron-ultra*v1*",
     ),
     calls=JsonCalls(("<TOOLCALL>",), ("</TOOLCALL>",), array=True),
-    noise=("<SPECIAL_12>",),
+    noise=("<SPECIAL_12>", "<SPECIAL_11>", "</s>"),
 )

@@ -18,4 +18,6 @@ POOLSIDE_V1 = Format(
     title="<arg_key> and <arg_value> in <tool_call>",
     families=("*laguna*",),
     calls=arg_pairs(),
+    noise=("</assistant>",),
+    halts=("<tool_response>",),
 )

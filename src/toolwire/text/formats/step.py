@@ -25,5 +25,5 @@ STEP3 = Format(
     families=("step-3", "step3", "step-3-*", "step3-*"),
     calls=AlternativeCalls(tuple(_invocations(opener) for opener in _OPENERS)),
     ends_reasoning=("<｜tool_calls_begin｜>",),
-    noise=("<｜tool_call_end｜>", "<｜tool_calls_end｜>"),
+    noise=("<｜tool_call_end｜>", "<｜tool_calls_end｜>", "<｜end▁of▁sentence｜>", "<|EOT|>"),
 )

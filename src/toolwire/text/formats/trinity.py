@@ -16,6 +16,6 @@ TRINITY = Format(
     families=("*trinity*",),
     calls=JsonCalls(("<tool_call>",), ("</tool_call>",), pad=("\n", "\n")),
     calls_in_reasoning=True,
-    noise=("<|im_end|>",),
+    noise=("<|im_end|>", "<|end_of_text|>", "<|endoftext|>"),
     halts=("<tool_response>",),
 )

@@ -77,7 +77,7 @@ class HeaderCalls(StyleBase, frozen=True):
 
     def _read_after(self, turn: ParseContext) -> Parsing[None]:
         if self.close:
-            yield from turn.close(self.close)
+            yield from turn.close(self.close, surplus=("}", "]"))
 
     def write(self, calls: Sequence[ToolCall]) -> str:
         written = [self._write_call(call, number) for number, call in enumerate(calls)]

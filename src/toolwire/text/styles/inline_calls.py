@@ -86,13 +86,8 @@ def _read_input(reader: Reader, pieces: list[str]) -> Parsing[bool]:
 
 def _reads_arrow(turn: ParseContext) -> Parsing[bool]:
     """Read an arrow after the closing bracket; without one, the white space belongs to the text that follows."""
-    reader = turn.reader
-    reader.taken = []
-    yield from reader.read_spaces()
-    found = yield from reader.read_one_of(_ARROWS)
-    skipped, reader.taken = "".join(reader.taken), None
-    if found is None:
-        turn.writer.add_text(skipped)
+    found = yield from turn.read_next(_ARROWS)
+    turn.reader.taken = None
     return found is not None
 
 

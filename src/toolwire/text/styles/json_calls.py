@@ -84,18 +84,18 @@ class JsonCalls(StyleBase, frozen=True):
     def _read_after_object(self, turn: ParseContext, *, closed: bool) -> Parsing[bool]:
         """Read up to the closing tag; return True if another call comes before it."""
         reader = turn.reader
-        reader.taken = []
-        yield from reader.read_spaces()
-        if (yield from reader.read_one_of(self.separators)):
+        surplus = ("}", "]") if self.close else ()
+        found = yield from turn.read_next((*self.separators, *self.close, "{"), surplus=surplus)
+        if found in self.separators:
             yield from reader.read_spaces()
-        if (yield from reader.read_one_of(self.close)):
-            reader.taken = None
-            return False
-        if (yield from reader.peek()) == "{":
+            found = yield from reader.read_one_of((*self.close, "{"))
+            if found is None and (reader.finished or reader.at < len(reader.text)):
+                turn.writer.add_text("".join(reader.taken or ()))
+        if found == "{":
+            reader.unread(found)
             return True
-        skipped, reader.taken = "".join(reader.taken), None
-        turn.writer.add_text(skipped)
-        if self.close and not closed:
+        reader.taken = None
+        if found is None and self.close and not closed:
             turn.report_unclosed(self.close[0])
         return False
 

@@ -43,7 +43,7 @@ class LiteralCalls(StyleBase, frozen=True):
             raise
         except Malformed as error:
             writer.add_diagnostic("malformed", reader.position, str(error))
-            yield from reader.read_until(terminals(self.close), _discard)
+            yield from reader.read_until(terminals(self.close), writer.add_broken_arguments)
             writer.end_object("invalid", reader.position)
             return
         writer.end_object("complete", reader.position)
@@ -68,7 +68,3 @@ class LiteralCalls(StyleBase, frozen=True):
             f"{self.open}{self.prefix}{call.name}{write_literal(call.arguments or {}, self.language)}{self.close}"
             for call in calls
         )
-
-
-def _discard(piece: str) -> None:
-    del piece

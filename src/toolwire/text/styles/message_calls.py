@@ -52,7 +52,7 @@ class MessageCalls(StyleBase, frozen=True):
         reader = turn.reader
         yield from reader.read_spaces()
         yield from read_envelope(turn, _KEYS, terminals(_END))
-        yield from turn.close((_END,))
+        yield from turn.close((_END,), surplus=("}", "]"))
 
     def _read_text_call(self, turn: ParseContext, name: str) -> Parsing[None]:
         """Read a call with text input, of the tool in the header."""

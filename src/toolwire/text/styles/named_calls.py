@@ -90,6 +90,8 @@ class NamedCalls(StyleBase, frozen=True):
 
         closed = yield from read_raw_value(reader, frame, _is_any_key, sink)
         if not closed:
+            if not streams:
+                writer.add_broken_arguments("".join(pieces))
             raise Truncated("the text ends inside an argument")
         if closed != frame.value_close:
             turn.report_unclosed(frame.value_close)

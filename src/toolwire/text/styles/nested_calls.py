@@ -38,14 +38,11 @@ class NestedCalls(StyleBase, frozen=True):
         yield from reader.expect(opening)
         while True:
             yield from self._read_call(turn)
-            reader.taken = []
-            yield from reader.read_spaces()
-            found = yield from reader.read_one_of((opening, closing))
+            found = yield from turn.read_next((opening, closing))
             if found != opening:
                 break
-        skipped, reader.taken = "".join(reader.taken), None
+        reader.taken = None
         if found is None:
-            turn.writer.add_text(skipped)
             turn.report_unclosed(closing)
 
     def _read_call(self, turn: ParseContext) -> Parsing[None]:
@@ -68,8 +65,8 @@ class NestedCalls(StyleBase, frozen=True):
             raise
         except Malformed as error:
             writer.add_diagnostic("malformed", reader.position, str(error))
+            yield from reader.read_until(terminals(f"{self.mark}</{self.call}>"), writer.add_broken_arguments)
             writer.end_object("invalid", reader.position)
-            yield from reader.read_until(terminals(f"{self.mark}</{self.call}>"), _discard)
             return
         writer.end_object("complete", reader.position)
 
@@ -81,7 +78,7 @@ class NestedCalls(StyleBase, frozen=True):
         try:
             value = yield from self._read_value(turn, key, child_schema(schema, key, schema), schema, output)
         except Malformed:
-            output.begin()
+            output.abandon()
             raise
         output.end(value)
 
@@ -196,7 +193,7 @@ class _ArgumentOutput:
         self.key = key
         self.streams = streams
         self.has_begun = False
-        self.space: list[str] = []  # white space before the text, or before nested tags
+        self.held: list[str] = []  # text that is not emitted yet: a value, or white space before a string
 
     def begin(self) -> None:
         if not self.has_begun:
@@ -205,16 +202,20 @@ class _ArgumentOutput:
 
     def append(self, piece: str) -> None:
         """Emit more of a string. White space is held until text follows, because nested tags may follow it."""
-        if not self.streams:
-            return
-        if not self.has_begun and piece.isspace():  # nested tags may follow
-            self.space.append(piece)
+        if not self.streams or (not self.has_begun and piece.isspace()):
+            self.held.append(piece)
             return
         if not self.has_begun:
             self.begin()
             self.writer.add_json('"')
-            self.writer.add_string("".join(self.space))
+            self.writer.add_string("".join(self.held))
         self.writer.add_string(piece)
+
+    def abandon(self) -> None:
+        """Emit the key and the raw text of a value that is malformed or truncated."""
+        if not self.has_begun:
+            self.begin()
+            self.writer.add_broken_arguments("".join(self.held))
 
     def end(self, value: JSON) -> None:
         """Close a string that was emitted piece by piece, or emit the whole value."""
@@ -224,7 +225,3 @@ class _ArgumentOutput:
             self.begin()
             self.writer.add_json(dumps(value))
         self.writer.end_argument(self.key, value)
-
-
-def _discard(piece: str) -> None:
-    del piece

@@ -111,8 +111,8 @@ class PythonicCalls(StyleBase, frozen=True):
             raise
         except Malformed as error:
             turn.writer.add_diagnostic("malformed", reader.position, str(error))
+            yield from self._read_broken_arguments(turn)
             turn.writer.end_object("invalid", reader.position)
-            yield from self._skip_rest(turn)
             return
         turn.writer.end_object("complete", reader.position)
 
@@ -160,9 +160,10 @@ class PythonicCalls(StyleBase, frozen=True):
             raise Malformed("an argument has no name")
         return keys[given]
 
-    def _skip_rest(self, turn: ParseContext) -> Parsing[None]:
-        rest: list[str] = []
-        found = yield from turn.reader.read_until(terminals("\n", *self.close, "]"), rest.append)
+    def _read_broken_arguments(self, turn: ParseContext) -> Parsing[None]:
+        """Keep the rest of an invalid call as the raw text of its arguments, up to the end of the line or of the list."""
+        stops = terminals("\n", *self.close, "]")
+        found = yield from turn.reader.read_until(stops, turn.writer.add_broken_arguments)
         if found is not None:
             turn.reader.unread(found)
 

@@ -78,31 +78,26 @@ class TaggedCalls(StyleBase, frozen=True):
             yield from reader.expect(self.call_open)
             yield from self._read_call(turn, in_section=True)
         while True:
-            reader.taken = []
-            yield from reader.read_spaces()
-            found = yield from reader.read_one_of((self.section_close, self.call_open))
+            found = yield from turn.read_next((self.section_close, self.call_open))
             if found != self.call_open:
                 break
             yield from self._read_call(turn, in_section=True)
-        skipped, reader.taken = "".join(reader.taken), None
+        reader.taken = None
         if found is None:
             turn.report_unclosed(self.section_close)
-            turn.writer.add_text(skipped)
 
     def closers(self) -> tuple[str, ...]:
         return tuple(filter(None, (self.value_close, self.call_close, self.section_close)))
+
+    def markers(self) -> tuple[str, ...]:
+        return tuple(filter(None, (self.section_open, self.call_open, self.key_open, self.value_open)))
 
     def _read_missing_closer(self, turn: ParseContext) -> Parsing[None]:
         """Read the section's closer after a call whose section opener is missing."""
         if not self.section_close or self.one:
             return
-        reader = turn.reader
-        reader.taken = []
-        yield from reader.read_spaces()
-        found = yield from reader.read_one_of((self.section_close,))
-        skipped, reader.taken = "".join(reader.taken), None
-        if found is None:
-            turn.writer.add_text(skipped)
+        yield from turn.read_next((self.section_close,))
+        turn.reader.taken = None
 
     def _read_call(self, turn: ParseContext, *, in_section: bool) -> Parsing[None]:
         """Read the name and the arguments of one call; raise Malformed if the tag is only mentioned in text."""
@@ -113,9 +108,11 @@ class TaggedCalls(StyleBase, frozen=True):
                 yield from read_envelope(turn, CallFields(), terminals(self.call_close))
                 yield from turn.close((self.call_close,))
                 return
-        head, end = yield from reader.read_word(terminals(self.head_end, self.key_open, self.call_close))
+        tags = terminals(self.head_end, self.key_open, self.call_close)
+        head, end = yield from reader.read_word(tags)
         if end is None:
-            prose = not self.attribute and bool(_NO_NAME(head.strip()))
+            said = head[: tags.partial_start(head)].strip()
+            prose = not self.attribute and bool(_NO_NAME(said))
             raise (Malformed if prose else Truncated)("the text ends inside a call's name")
         if end != self.head_end:
             reader.unread(end)
@@ -126,6 +123,8 @@ class TaggedCalls(StyleBase, frozen=True):
         if not empty and not (yield from self._is_call(turn, in_section=in_section)):
             raise Malformed(f"expected an argument or the end of the call after {name!r}")
         turn.start_call(name)
+        if self.attribute:
+            _report_head(turn, head)
         if not empty:
             yield from _Arguments(self, turn, name, in_section=in_section).read()
         if turn.writer.in_call:
@@ -210,8 +209,8 @@ class _Arguments:
             raise
         except Malformed as error:
             turn.writer.add_diagnostic("malformed", turn.reader.position, str(error))
+            yield from turn.reader.read_until(terminals(self.style.call_close), turn.writer.add_broken_arguments)
             turn.writer.end_object("invalid", turn.reader.position)
-            yield from turn.reader.read_until(terminals(self.style.call_close), _discard)
 
     def _read_arguments(self) -> Parsing[None]:
         """Read arguments up to the closer of the call."""
@@ -240,6 +239,8 @@ class _Arguments:
             self.turn.emit_argument(key, self.turn.convert(text, self.turn.offered.types(self.name, key)))
             return
         key = style.parse_key(head)
+        if style.key_attribute:
+            _report_head(self.turn, head)
         types = self._argument_types(key, head)
         if style.value_open and end == style.key_end:
             yield from reader.read_spaces()
@@ -256,7 +257,7 @@ class _Arguments:
             return
         yield from self._read_value(key, types)
         if not key:
-            raise Malformed("an argument has no name")
+            raise Malformed(f"an argument has no name: {head!r}")
 
     def _argument_types(self, key: str, head: str) -> Types:
         """Return the types of a value: from the tag's type attribute if it has one, else from the schema."""
@@ -301,6 +302,8 @@ class _Arguments:
         if not streams:
             writer.begin_argument(key)
         if not closed:
+            if not streams:
+                writer.add_broken_arguments("".join(pieces))
             raise Truncated("the text ends inside an argument")
         if closed != style.value_close:
             self.turn.report_unclosed(style.value_close)
@@ -339,9 +342,10 @@ class _Arguments:
             reader.unread(style.section_close)
             self.turn.report_unclosed(style.call_close)
             return
-        nonsense: list[str] = []
-        end = yield from reader.read_until(terminals(style.call_close, self.frame.section_close), nonsense.append)
-        writer.add_diagnostic("malformed", reader.position, f"{''.join(nonsense)[:200]!r} is not an argument")
+        start = reader.position
+        stops = terminals(style.call_close, self.frame.section_close)
+        end = yield from reader.read_until(stops, writer.add_broken_arguments)
+        writer.add_diagnostic("malformed", start, "text between the arguments")
         writer.end_object("invalid", reader.position)
         if end is not None and end == self.frame.section_close:
             reader.unread(end)
@@ -362,6 +366,13 @@ class _Arguments:
         yield from self.turn.close((self.style.call_close,))
 
 
+def _report_head(turn: ParseContext, head: str) -> None:
+    """Report text in a tag besides its attributes."""
+    rest = _ATTRIBUTE.sub("", head).strip().removesuffix("/").strip()
+    if rest:
+        turn.writer.add_diagnostic("malformed", turn.reader.position, f"{rest!r} in a tag is ignored")
+
+
 def _parse_attributes(head: str) -> dict[str, str]:
     return {name: unescape(value[1:-1]) for name, value in _ATTRIBUTE.findall(head)}
 
@@ -369,7 +380,3 @@ def _parse_attributes(head: str) -> dict[str, str]:
 def _strip_cdata(text: str) -> str:
     bare = text.strip()
     return bare[9:-3] if bare.startswith("<![CDATA[") and bare.endswith("]]>") else text
-
-
-def _discard(piece: str) -> None:
-    del piece
