@@ -58,6 +58,8 @@ def parse_turn(form: TurnTokens, turn: ParseContext, *, reasoning: bool) -> Pars
     elif reasoning:
         yield from form.calls.read_open_reasoning(turn)
     yield from machine.read_text()
+    if machine.left_open and not (turn.reader.finished or turn.reader.stopped):
+        turn.writer.truncate_held(turn.reader.position)
 
 
 @lru_cache(256)
