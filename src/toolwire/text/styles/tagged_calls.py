@@ -137,12 +137,12 @@ class TaggedCalls(StyleBase, frozen=True):
 
     def _mark_name(self, turn: ParseContext, head: str, end: str) -> None:
         """Mark the name in the head of a call, or the value of its attribute."""
-        value = next((one for one in _ATTRIBUTE.finditer(head) if one[1] == self.attribute), None)
-        if value is None:
-            turn.spans.mark_word(head, end)
-        else:
+        values = [one for one in _ATTRIBUTE.finditer(head) if one[1] == self.attribute]
+        if values:
             start = turn.reader.position - len(end) - len(head)
-            turn.spans.mark_name(start + value.start(2) + 1, start + value.end(2) - 1)
+            turn.spans.mark_name(start + values[-1].start(2) + 1, start + values[-1].end(2) - 1)
+        else:
+            turn.spans.mark_word(head, end)
 
     def _is_call(self, turn: ParseContext, *, in_section: bool) -> Parsing[bool]:
         """Return whether the text after the name belongs to a call; a sentence that mentions the tag does not."""
