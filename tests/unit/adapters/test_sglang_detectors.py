@@ -147,6 +147,8 @@ def test_answer_may_have_to_contain_text():
 def test_detector_records_the_streamed_calls():
     detector = FunctionCallParser.ToolCallParserEnum["toolwire_hermes"]()
     detector.parse_streaming_increment(CALL, sglang_tools(TOOLS))
+    assert detector.prev_tool_call_arr == [{"name": "f", "arguments": detector.streamed_args_for_tool[0]}]
+    detector.finish(sglang_tools(TOOLS))
     assert detector.prev_tool_call_arr == [{"name": "f", "arguments": '{"a": 1}'}]
     assert detector.streamed_args_for_tool == ['{"a": 1}']
 

@@ -55,6 +55,8 @@ KIMI_K3 = Format(
         key_attribute="key",
         type_attribute="type",
         index_attribute="index",
+        json_tags=("<|open|>json", "<|close|>json<|sep|>"),
+        bare=True,
         line="",
     ),
     reasoning=(
