@@ -99,10 +99,15 @@ def _remove_call(value: Object, declared: AbstractSet[str], names: Collection[st
 
 def may_be_call(value: JSON, declared: AbstractSet[str]) -> bool:
     """Return True for members that are parameters of the tool, or a call with such parameters in its arguments."""
-    if type(value) is not dict or not any(key in _NAMES and type(inner) is str for key, inner in value.items()):
+    if type(value) is not dict:
         return False
-    contents = [_content(inner) for key, inner in value.items() if key in _ALIASES and _is_payload(key, inner, ())]
-    return any(type(inner) is dict and bool(inner) and inner.keys() <= declared for inner in contents)
+    tool_names = [key for key, inner in value.items() if key in _NAMES and type(inner) is str]
+    return bool(tool_names) and any(
+        type(content) is dict and content.keys() <= declared and (bool(content) or not {key, *tool_names} <= declared)
+        for key, inner in value.items()
+        if key in _ALIASES and _is_payload(key, inner, ())
+        for content in (_content(inner),)
+    )
 
 
 def _is_payload(key: str, inner: JSON, names: Collection[str]) -> bool:

@@ -26,12 +26,13 @@ _PAIRS = (
     (r"to=self\s*<\|message\|>", r"<\|eom\|>"),
     (r"<\|content_thinking\|>", r"<\|end_message\|>"),
 )
-_MARK = re.compile(
+_ANY_MARK = (
     "|".join(rf"(?P<o{at}>{opener})|(?P<c{at}>{closer})" for at, (opener, closer) in enumerate(_PAIRS))
-    + rf"|(?P<generic>{_GENERIC})",
-    re.IGNORECASE,
+    + rf"|(?P<generic>{_GENERIC})"
 )
-_MARK_OR_BRACKET = re.compile(rf"{_MARK.pattern}|(?P<bracket>[{BRACKETS}])", re.IGNORECASE)
+# The first characters of all marks, for a fast search.
+_MARK = re.compile(rf"(?=[<\[◁HhTt])(?:{_ANY_MARK})", re.IGNORECASE)
+_MARK_OR_BRACKET = re.compile(rf"(?=[<◁HhTt{BRACKETS}])(?:{_ANY_MARK}|(?P<bracket>[{BRACKETS}]))", re.IGNORECASE)
 _SHARED_CLOSERS = frozenset({"c4", "c5", "c6"})
 _CLOSING = re.compile(r"^.[|\uff5c]?/|end|suffix|close", re.IGNORECASE)
 _STEM = re.compile(r"think|thought|reason|reflect|analysis|scratchpad|monologue|inner", re.IGNORECASE)

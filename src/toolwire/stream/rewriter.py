@@ -15,12 +15,14 @@ from .locate import pointer_at
 from .punctuation import (
     CLOSERS,
     COLON,
+    COMMA_RUN,
     COMMAS,
     OPENERS,
     OUTPUT_CLOSERS,
     QUOTES,
     VALUE_ENDS,
     colon_step,
+    comma_steps,
     opener_step,
     quote_step,
 )
@@ -33,6 +35,7 @@ DEPTH = 200
 _MAX_DIGITS = 100
 
 _SPACE = re.compile(r"[ \t\r\n]*+")
+_ESCAPED_SPACE = re.compile(r"(?:\\[nrt][ \t\r\n]*+)++")
 _HASH_COMMENT = re.compile(r"#(?=[\s#])")  # a space must follow, because #fff is a colour
 _UNUSUAL_SPACE = re.compile(r"[\s\ufeff\u200b\u2060]")
 _STRING = r'"[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*+"'
@@ -168,18 +171,19 @@ class JsonRewriter:
 
     def _read_comma(self, container: str) -> None:
         """Read the comma before the next member or item; a missing one is accepted only as a guess."""
-        count = 0
-        while self.at < self._end and self._text[self.at] in COMMAS:
-            self._record(COMMAS[self._text[self.at]])
-            self.at += 1
-            count += 1
-            self._skip()
-        if not count:
+        run = COMMA_RUN.match(self._text, self.at, self._end)
+        if run is None:
             self._guess_comma(container)
-        elif self.at == self._end:
+            return
+        for step in comma_steps(run.group()):
+            self._reading.record_step(step)
+        self.at = run.end()
+        self._skip()
+        if self.at == self._end:
             raise truncated_error("after a comma", self.at)
-        elif count > 1:
-            self._read_surplus_commas(count - 1, container)
+        surplus = len("".join(run.group().split())) - 1
+        if surplus:
+            self._read_surplus_commas(surplus, container)
 
     def _read_surplus_commas(self, count: int, container: str) -> None:
         """Drop surplus commas. In an array they may also stand for missing items, which only a schema can exclude."""
@@ -346,10 +350,10 @@ class JsonRewriter:
                 self._skip_past("\n")
             elif text.startswith("/*", self.at):
                 self._skip_past("*/")
-            elif text.startswith(("\\n", "\\t", "\\r"), self.at):
+            elif (escaped := _ESCAPED_SPACE.match(text, self.at, end)) is not None:
                 self._reading.record_step("over_escaped")
                 self._reading.escaped_space = True
-                self.at += 2
+                self.at = escaped.end()
             elif _UNUSUAL_SPACE.match(text, self.at):
                 self._reading.record_step("odd_space")
                 self.at += 1
