@@ -28,6 +28,7 @@ def tokens(name):
     form = toolwire.text.get(name)
     call = form.calls.write([ToolCall("abcdefghi", "get_weather", SAMPLE)])
     literals = {*form.calls.openers(OfferedTools(TOOLS)), *form.noise, *form.halts, *itertools.chain(*form.reasoning)}
+    literals |= {*form.ends_reasoning, call}
     literals |= set(re.findall(r"<[^<>]*>|<｜[^｜]*｜>|\w+|\s+|[^\w\s]", call))
     return sorted({*literals, *(word[: len(word) // 2] for word in literals), "text", "\n", '"', "\\", "<|x|>"} - {""})
 
@@ -111,7 +112,7 @@ def test_events_do_not_depend_on_how_the_text_is_split(name, data):
     text = "".join(data.draw(st.lists(st.sampled_from(tokens(name)), max_size=14)))
     places = data.draw(st.lists(st.integers(0, len(text)), max_size=6))
     edges = [0, *sorted(places), len(text)]
-    vector = TextVector("", "", text, tools=tuple(TOOLS))
+    vector = TextVector("", "", text, tools=tuple(TOOLS), thinking=data.draw(st.booleans()))
     form = toolwire.text.get(name)
     first = read_pieces(form, vector, [text])
     assert read_pieces(form, vector, [text[start:end] for start, end in itertools.pairwise(edges)]) == first

@@ -107,11 +107,11 @@ def test_reasoning_without_an_end_is_reasoning(name, finished):
     ("name", "token"),
     [
         ("hermes", "<|im_end|>"),
-        ("kimi_k2", "<|tool_calls_section_begin|>"),
-        ("deepseek_v3", "<｜tool▁calls▁begin｜>"),
+        ("kimi_k2", "<|tool_calls_section_end|>"),
+        ("deepseek_v3", "<｜tool▁calls▁end｜>"),
         ("deepseek_v31", "<｜end▁of▁sentence｜>"),
         ("gemma4", "<turn|>"),
-        ("step3", "<｜tool_calls_begin｜>"),
+        ("step3", "<｜tool_calls_end｜>"),
     ],
 )
 def test_special_tokens_are_not_reasoning(name, token):
@@ -153,6 +153,12 @@ def test_a_repeated_closer_is_dropped_and_reported():
     assert (reasoning, text.strip(), note.code) == ("a", "Hello", "unopened")
 
 
+def test_a_call_is_made_if_reasoning_is_opened_again_after_it():
+    call = written_call("hermes")
+    assert read("hermes", f"Hi.<think>a{call}<think>b{call}") == ("ab", "Hi.", ONE_CALL * 2, ())
+    assert read("hermes", f"Hi.<think>a{call}<think>b</think>Hello") == ("ab", "Hi.Hello", ONE_CALL, ())
+
+
 def test_an_opener_inside_reasoning_is_reasoning():
     assert read("hermes", "<think>a <think> b</think>Hello") == ("a <think> b", "Hello", [], ())
 
@@ -166,6 +172,7 @@ def test_an_opener_inside_reasoning_is_reasoning():
         ("cohere_action", "<|START_TEXT|>"),
         ("inkling", "<|content_text|>"),
         ("inkling", "<|message_model|><|content_text|>"),
+        ("kimi_k2", "<|tool_calls_section_begin|>"),
     ],
 )
 def test_the_opener_of_the_answer_ends_reasoning(name, opener):

@@ -32,7 +32,11 @@ class CallFields(Value, frozen=True):
 
 
 _plain_string = re.compile(r'"([^"\\\x00-\x1f]*+)"').match
+_GAP = r"[ \t\r\n]*+"
+_member_head = re.compile(rf'{_GAP},?{_GAP}"([^"\\\x00-\x1f]*+)"{_GAP}:{_GAP}(?=[^ \t\r\n])').match
 _WRAPPERS = ("function", "tool_call", "function_call")
+_IGNORED = ("type", "index", "role", "description")
+"""Members that some models add to a call; they have no meaning in it."""
 
 
 def read_envelope(
@@ -42,6 +46,7 @@ def read_envelope(
 
     If it is not `is_certain` that the object is a call, its name must be an offered one, or arguments must follow it.
     """
+    turn.spans.begin_call()
     yield from turn.reader.expect("{")
     envelope = _Envelope(turn, keys, terminators, is_certain=is_certain)
     try:
@@ -52,6 +57,7 @@ def read_envelope(
             raise
         turn.writer.end_json(turn.reader.position, is_truncated=isinstance(error, Truncated))
         raise
+    turn.spans.extend_call()
 
 
 class _Envelope:
@@ -67,11 +73,20 @@ class _Envelope:
         self.waiting: list[str] | None = None  # arguments read before the name or the id
         self.answered = False
         self.flaw = ""
+        self.key_end = 0  # position after the last key
+        self.notes: list[tuple[int, str]] = []  # unknown members, with their positions
+        self.unknown = ""  # a member that may be the arguments under another name
 
     def read(self) -> Parsing[None]:
         """Read the members up to the closing brace, which may be missing once the arguments were read."""
         reader = self.turn.reader
         while True:
+            head = _member_head(reader.text, reader.at)
+            if head is not None:  # the common case, in one step
+                self.key_end = reader.offset + head.end(1)
+                reader.read_to(head.end())
+                yield from self._read_field(head[1])
+                continue
             yield from reader.read_spaces()
             following = yield from reader.peek()
             if following == "}":
@@ -84,6 +99,7 @@ class _Envelope:
                 self.turn.report_unclosed("the brace after the arguments")
                 return
             key = yield from _read_json_string(self.turn)
+            self.key_end = reader.position - 1
             yield from reader.read_spaces()
             yield from reader.expect(":")
             yield from reader.read_spaces()
@@ -99,14 +115,19 @@ class _Envelope:
         keys = self.keys
         if keys.name_is_key and not self.answered:
             self.name = _named(key)
+            self.turn.spans.mark_name(self.key_end - len(key), self.key_end)
             yield from self._stream_arguments()
         elif key in keys.name and self.name is None:
+            start = self.turn.reader.position + 1
             self.name = _named((yield from _read_json_string(self.turn)))
+            self.turn.spans.mark_name(start, self.turn.reader.position - 1)
             if self.waiting is None and not keys.id_last and (self.is_certain or self._is_offered()):
                 self._start()
         elif key in keys.arguments and not self.answered and self.waiting is None:
             if self.name is None or (keys.id_last and not self.id):
+                self.turn.spans.begin_arguments()
                 self.waiting = yield from _read_raw(self.turn)
+                self.turn.spans.end_arguments()
             else:
                 yield from self._stream_arguments()
         elif key in _WRAPPERS and self.name is None and (yield from self.turn.reader.peek()) == "{":
@@ -118,6 +139,8 @@ class _Envelope:
                 self.id = "" if raw.strip('"').isdigit() else raw.strip('"')
             elif key in keys.name or key in keys.arguments:
                 self._report_duplicate(key)
+            elif key not in _IGNORED:
+                self._report_unknown(key, raw)
 
     def _report_duplicate(self, key: str) -> None:
         """Handle a repeated key: the intended value is unknown. A call that has already been emitted is unchanged."""
@@ -129,9 +152,24 @@ class _Envelope:
         elif self.turn.writer.in_call:
             self.turn.writer.mark_invalid(self.flaw)
 
+    def _report_unknown(self, key: str, raw: str) -> None:
+        """Report a member without meaning. An object instead of the arguments makes the call invalid."""
+        self.notes.append((self.turn.reader.position, f"{key!r} is not a member of a call; {raw[:200]} is ignored"))
+        if self.turn.writer.in_call or self.answered:
+            self._report_notes()
+        if raw.startswith("{") and not self.answered and self.waiting is None:
+            self.unknown = key
+
+    def _report_notes(self) -> None:
+        """Report unknown members, once it is certain that the object is a call."""
+        for position, detail in self.notes:
+            self.turn.writer.add_diagnostic("malformed", position, detail)
+        self.notes.clear()
+
     def _start(self) -> None:
         if not self.turn.writer.in_call:
             self.turn.start_call(self.name or "", self.id)
+            self._report_notes()
             if self.flaw:
                 self.turn.writer.mark_invalid(self.flaw)
 
@@ -160,12 +198,15 @@ class _Envelope:
         self.answered = True
         if self.waiting is not None:
             _emit_arguments(self.turn, "".join(self.waiting))
+        elif self.unknown:
+            self.turn.writer.mark_invalid(f"the arguments are missing, and {self.unknown!r} is not their name")
         self.turn.writer.end_json(self.turn.reader.position)
 
 
 def read_arguments(turn: ParseContext, terminators: Terminals) -> Parsing[None]:
     """Read the arguments of a started call, up to its end."""
     reader, writer = turn.reader, turn.writer
+    turn.spans.begin_arguments()
     first = yield from reader.peek()
     if first == '"' or (first == "n" and (yield from reader.peek(4)) == "null"):
         try:

@@ -59,17 +59,18 @@ class Terminals:
 
         The literal is None if there is none, or if more text is needed to decide. A `stop` must be near.
         """
-        if len(text) - at <= _NEAR or stop != sys.maxsize:
-            match = self._search(text, at, stop)
-            start, found = (0, None) if match is None else (match.start(), match[0])
-        else:
+        if len(text) - at > _NEAR and stop == sys.maxsize:
             start, found = self._find(text, at)
-        if ended:
-            return (len(text), None) if found is None else (start, found)
+        elif (match := self._search(text, at, stop)) is not None:
+            start, found = match.start(), match[0]
+        else:
+            found = None
         if found is None:
-            return self._partial_start(text, at), None
+            return len(text) if ended else self.partial_start(text, at), None
+        if ended:
+            return start, found
         if start > len(text) - self.width:  # a longer literal may begin before it or with it
-            held = self._partial_start(text, at)
+            held = self.partial_start(text, at)
             if held < start:
                 return held, None
             if any(other.startswith(text[start:]) for other in self._longer.get(found, ())):
@@ -116,7 +117,7 @@ class Terminals:
                 return before, indented
         return start, found
 
-    def _partial_start(self, text: str, at: int) -> int:
+    def partial_start(self, text: str, at: int = 0) -> int:
         """Return the start of the suffix that may become a literal; the text before it is safe."""
         if len(text) - at >= self.width:
             at = len(text) - self.width + 1

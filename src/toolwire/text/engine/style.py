@@ -13,6 +13,7 @@ from .event_builder import EventBuilder
 from .literal import PYTHON, parse_literal
 from .offered_tools import OfferedTools, Types, convert_text, json_type
 from .reader import Malformed, Parsing, Reader
+from .spans import NO_SPANS, SpanMarks
 
 __all__ = ["ParseContext", "Style", "StyleBase"]
 
@@ -20,12 +21,13 @@ __all__ = ["ParseContext", "Style", "StyleBase"]
 class ParseContext:
     """One turn of the model, as passed to a style."""
 
-    __slots__ = ("end_reason", "offered", "reader", "writer")
+    __slots__ = ("end_reason", "offered", "reader", "spans", "writer")
 
-    def __init__(self, reader: Reader, writer: EventBuilder) -> None:
+    def __init__(self, reader: Reader, writer: EventBuilder, spans: SpanMarks = NO_SPANS) -> None:
         self.reader = reader
         self.writer = writer
         self.offered: OfferedTools = writer.offered
+        self.spans = spans
         self.end_reason = ""  # why the turn ends after this call
 
     def start_call(self, name: str, call_id: str = "") -> None:
@@ -63,16 +65,46 @@ class ParseContext:
         self.writer.add_json(dumps(value))
         self.writer.end_argument(key, value)
 
-    def close(self, closers: tuple[str, ...]) -> Parsing[None]:
+    def close(self, closers: tuple[str, ...], *, surplus: tuple[str, ...] = ()) -> Parsing[None]:
         """Read a closer. If there is none, the white space belongs to the text that follows."""
+        found = yield from self.read_next(closers, surplus=surplus)
+        self.reader.taken = None
+        if found is None:
+            self.report_unclosed(closers[0])
+        else:
+            self.spans.extend_call()
+
+    def read_next(self, tags: tuple[str, ...], *, surplus: tuple[str, ...] = ()) -> Parsing[str | None]:
+        """Read one of `tags` after white space, and keep the text read so far in `taken`.
+
+        Without a tag, the text is emitted, except the beginning of a tag at the end of a truncated text. Brackets in
+        `surplus` before a tag are reported: some models write one too many.
+        """
         reader = self.reader
         reader.taken = []
         yield from reader.read_spaces()
-        found = yield from reader.read_one_of(closers)
-        skipped, reader.taken = "".join(reader.taken), None
+        brackets = ""
+        while surplus and (bracket := (yield from reader.read_one_of(surplus))) is not None:
+            brackets += bracket
+            yield from reader.read_spaces()
+        found = yield from reader.read_one_of(tags)
         if found is None:
-            self.writer.add_text(skipped)
-            self.report_unclosed(closers[0])
+            is_cut = self._read_partial_tag(tags)
+            skipped, reader.taken = "".join(reader.taken), None
+            if not is_cut:
+                self.writer.add_text(skipped)
+        elif brackets:
+            self.writer.add_diagnostic("malformed", reader.position, f"surplus {brackets!r} after a call")
+        return found
+
+    def _read_partial_tag(self, tags: tuple[str, ...]) -> bool:
+        """Read the beginning of one of `tags` at the end of a truncated text."""
+        reader = self.reader
+        rest = reader.text[reader.at :]
+        if reader.finished or not rest or not any(tag.startswith(rest) for tag in tags):
+            return False
+        reader.read_to(len(reader.text))
+        return True
 
     def report_unclosed(self, label: str) -> None:
         self.writer.add_diagnostic("unclosed", self.reader.position, f"{label} is missing")
@@ -83,7 +115,7 @@ class Style(Protocol):
 
     Openers are requested once per turn. A weak opener is also ordinary text (a bracket): it opens a call only if `read`
     finds one, at the start of the message, or anywhere if it is `inline_openers`. `closers` are tags without meaning outside a
-    call. `read_open_reasoning` starts inside reasoning that the prompt opened, in a style that also reads reasoning.
+    call, `markers` other tags that only a call contains. `read_open_reasoning` starts inside reasoning that the prompt opened, in a style that also reads reasoning.
     """
 
     def openers(self, offered: OfferedTools) -> tuple[str, ...]: ...
@@ -93,6 +125,8 @@ class Style(Protocol):
     def inline_openers(self, offered: OfferedTools) -> tuple[str, ...]: ...
 
     def closers(self) -> tuple[str, ...]: ...
+
+    def markers(self) -> tuple[str, ...]: ...
 
     def read(self, turn: ParseContext, opener: str) -> Parsing[None]: ...
 
@@ -111,6 +145,9 @@ class StyleBase(Value, frozen=True):
         return ()
 
     def closers(self) -> tuple[str, ...]:
+        return ()
+
+    def markers(self) -> tuple[str, ...]:
         return ()
 
     def read_open_reasoning(self, turn: ParseContext) -> Parsing[None]:

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Literal, Protocol, TypeAlias
+from typing import Protocol
 
 from .event_builder import DiagnosticCode
 from .fences import Fences
 from .markers import foreign_markers
 from .reader import ForeignFormat, Malformed, Parsing, Terminals, Truncated, terminals
 from .reasoning_markers import is_special_token, reasoning_markers
+from .special_tokens import begins_with_special_token, remove_special_tokens
 from .style import ParseContext, Style
 
-__all__ = ["CallsInReasoning", "TurnTokens", "parse_turn"]
+__all__ = ["TurnTokens", "parse_turn"]
 
-CallsInReasoning: TypeAlias = Literal["draft", "end", "inside"]
-"""A call in reasoning: it ends the reasoning, unless the closer follows ("draft"); it always ends it ("end"); or the
-reasoning continues after it ("inside")."""
-
-_SPECIAL = r"<\|[^|>]*\|?>|<[^|<>]*\|>|<｜[^｜]*｜>"
-"""A special token is never text, even if it opened nothing."""
+_CODE_BLOCKS = tuple(
+    f"```{language}{line}"
+    for language in ("json", "python", "xml", "tool_call", "tool_code", "")
+    for line in ("\n", "\r\n")
+)
+"""Opening fences: a model may put its calls into a code block."""
 
 _BARE_JSON = ('{"name": "', '{"name":"')
 
@@ -34,11 +34,13 @@ class TurnTokens(Protocol):
     @property
     def reasoning(self) -> tuple[tuple[str, str], ...]: ...
     @property
-    def answers(self) -> tuple[str, ...]: ...
+    def ends_reasoning(self) -> tuple[str, ...]: ...
     @property
-    def calls_in_reasoning(self) -> CallsInReasoning: ...
+    def calls_in_reasoning(self) -> bool: ...
     @property
     def noise(self) -> tuple[str, ...]: ...
+    @property
+    def noise_spans(self) -> tuple[tuple[str, str], ...]: ...
     @property
     def halts(self) -> tuple[str, ...]: ...
     @property
@@ -56,8 +58,9 @@ def parse_turn(form: TurnTokens, turn: ParseContext, *, reasoning: bool) -> Pars
 
 
 @lru_cache(256)
-def _special_tokens(noise: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile("|".join((_SPECIAL, *map(re.escape, noise))))
+def _code_blocks(openers: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the opening fences that are not openers of calls themselves."""
+    return tuple(one for one in _CODE_BLOCKS if one not in openers)
 
 
 @lru_cache(256)
@@ -75,11 +78,12 @@ class _TurnParser:
         self.strong = form.calls.openers(turn.offered)  # tags that always open a call
         self.weak = form.calls.weak_openers(turn.offered)  # ordinary text that may open a call
         self.fences = Fences()
-        self.markers = reasoning_markers(form.reasoning, (*form.noise, *form.answers))
-        self.silent = _special_tokens(form.noise)
-        self.dropped = frozenset((*form.noise, *form.answers))
+        self.markers = reasoning_markers(form.reasoning, (*form.noise, *form.ends_reasoning))
+        self.dropped = frozenset((*form.noise, *form.ends_reasoning, *filter(is_special_token, form.halts)))
+        self.spans = dict(form.noise_spans)
         self.has_text = False
         self.has_reasoned = False
+        self.after_call = False  # no text follows the last call yet
         self.left_open: tuple[str, ...] = ()  # the closers of reasoning that a call ended; one may still follow
         thoughts = (*self.markers.tags, *self.markers.orphans)
         own = (*self.strong, *thoughts, *self.dropped, *form.halts)
@@ -89,16 +93,17 @@ class _TurnParser:
         inline = form.calls.inline_openers(turn.offered)
         self.bare_json = _BARE_JSON if turn.offered and "{" not in self.weak else ()
         self.arrays = "[" in self.weak and "[" not in inline  # arrays of calls, only at the start of the message
-        self.stops = terminals(
-            *self.strong, *inline, *thoughts, *self.dropped, *form.halts, *self.foreign, *self.closers, *self.bare_json
-        )
+        markup = (*thoughts, *self.dropped, *self.spans, *form.halts, *self.foreign, *self.closers, *self.bare_json)
+        self.stops = terminals(*self.strong, *inline, *markup)
+        self.code_blocks = _code_blocks(self.strong)
+        self.in_code_block = False  # the calls are in a code block, whose fences are not text
         self.quotable = _quotable_tags(self.stops)
 
     def read_text(self) -> Parsing[None]:
         """Read text up to the end of the turn, and handle every tag in it."""
         reader, writer = self.turn.reader, self.turn.writer
         while not (reader.ended and reader.at == len(reader.text)):
-            if (self.weak or self.markers.phrases) and not self.has_text:
+            if not self.has_text:
                 yield from self._read_message_start()
             found = yield from reader.read_until(self.stops, self._emit_text)
             if found is None:
@@ -115,10 +120,22 @@ class _TurnParser:
                 self._discard_draft(found)
             elif found in self.markers.orphans:
                 self._handle_orphan_closer(found)
-            elif found in self.bare_json:
-                yield from self._read_bare_json(found)
-            elif found not in self.dropped:
-                self._emit_tag_text(found)
+            else:
+                yield from self._read_other(found)
+
+    def _read_other(self, found: str) -> Parsing[None]:
+        """Handle markup that is neither a call nor reasoning: a citation, a call in another format, a stray closer."""
+        reader = self.turn.reader
+        if found in self.dropped:
+            rest = reader.text[reader.at :]
+            if reader.ended and self._is_partial_tag(found + rest):
+                reader.read_to(len(reader.text))
+        elif found in self.bare_json:
+            yield from self._read_bare_json(found)
+        elif found in self.spans:
+            yield from self._skip_span(found, self._emit_text)
+        else:
+            self._emit_tag_text(found)
 
     def _emit_quoted(self, found: str) -> None:
         """Emit a tag inside quoted code as text: an example of a call must not be run."""
@@ -138,7 +155,8 @@ class _TurnParser:
             writer.add_diagnostic("other_format", reader.position, f"{found!r} belongs to another format")
         elif found in self.closers and writer.calls:
             self._report_stray_closer(found)
-        self._emit_text(found)
+        if not (found in self.closers and is_special_token(found)):
+            self._emit_text(found)
 
     def _report_stray_closer(self, found: str) -> None:
         """Report a closer outside a call. A value contained the format's own tags, so the calls before it are invalid."""
@@ -163,21 +181,46 @@ class _TurnParser:
         self._emit_text(opening + (name or ""))
 
     def _emit_text(self, piece: str) -> None:
-        if not self.has_text and not piece.isspace():
-            self.has_text = True
+        if self.turn.reader.ended and self._is_partial_tag(piece):
+            return
+        if (self.after_call or not self.has_text) and not piece.isspace():
+            self.has_text, self.after_call = True, False
         self.fences.feed(piece)
         self.turn.writer.add_text(piece)
+
+    def _is_partial_tag(self, piece: str) -> bool:
+        """Return whether a truncated text ends in the beginning of a tag, and report it.
+
+        It is a tag if it follows a call directly, or if it contains a whole special token. Otherwise it may be text.
+        """
+        reader = self.turn.reader
+        follows_call = self.after_call and not piece.lstrip()[:1].isalnum()
+        if reader.finished or not piece.strip() or not (follows_call or begins_with_special_token(piece)):
+            return False
+        is_partial = any(literal.startswith(piece) and literal != piece for literal in self.stops.literals)
+        if is_partial:
+            start = reader.offset + len(reader.text) - len(piece)
+            self.turn.writer.add_diagnostic("truncated", start, f"the text ends inside a tag: {piece!r}")
+        return is_partial
 
     def _read_message_start(self) -> Parsing[None]:
         """Try to read a call or reasoning at the start of a message whose opener is ordinary text."""
         reader, phrases = self.turn.reader, self.markers.phrases
         reader.taken = []
         yield from reader.read_spaces()
+        if not (self.weak or phrases) and (yield from reader.peek()) != "`":
+            self._unread_text()
+            return
         literals = (*self.weak, *phrases, *self.stops.literals)  # "[" may begin "[TOOL_CALLS]"
-        found = yield from reader.read_one_of(literals)
+        found = yield from reader.read_one_of((*literals, *self.code_blocks))
+        fenced = found in self.code_blocks
+        if fenced:
+            yield from reader.read_spaces()
+            found = yield from reader.read_one_of(literals)
         if found in self.weak or found in self.strong:
-            yield from self._read_call(found, before=reader.taken[:-1])
-        elif found in phrases:
+            self.in_code_block = fenced
+            yield from self._read_call(found, before=["".join(reader.taken)[: -len(found)]])
+        elif found in phrases and not fenced:
             yield from self.read_reasoning(self.markers.closers_of[found])
         else:
             reader.unread(found or "")
@@ -196,46 +239,90 @@ class _TurnParser:
         start, calls = reader.position - len(opener), writer.calls
         reader.taken = [*before, opener]
         followed = True
+        self.turn.spans.open_call(start)
         try:
             yield from self.form.calls.read(self.turn, opener)
         except Malformed as error:
             followed = writer.calls > calls
-            self._reject_call(error, start, emit or self._emit_text, opener)
+            if isinstance(error, Truncated) and reader.ended:
+                reader.read_to(len(reader.text))  # the beginning of the tag that is missing
+            self._reject_call(error, start, emit or self._emit_text, opener, is_markup=followed)
         reader.taken = None
         if writer.calls > calls:
+            self.after_call = True
+            self.turn.spans.close_calls()
             self.fences.end_line()
+            yield from self._read_fence()
         if self.form.one_call and writer.calls > calls:
             self.turn.end_turn("the turn ends after its call")
         if self.turn.end_reason:
             yield from self._skip_rest(self.turn.end_reason)
         return followed
 
-    def _reject_call(self, error: Malformed, start: int, emit: Callable[[str], object], opener: str) -> None:
-        """Emit the text of an opener that began no call, as far as it was not emitted as one."""
+    def _reject_call(
+        self, error: Malformed, start: int, emit: Callable[[str], object], opener: str, *, is_markup: bool
+    ) -> None:
+        """Emit the text of an opener that began no call, as far as it was not emitted as one.
+
+        Markup at the end of a truncated text is not emitted: `is_markup` if it follows a call of the same section.
+        """
         reader, writer = self.turn.reader, self.turn.writer
         if reader.taken is None:
             return
-        taken, reader.taken = self.silent.sub("", "".join(reader.taken)), None
+        markers = (*self.strong, *self.closers, *self.form.calls.markers())
+        taken, reader.taken = remove_special_tokens("".join(reader.taken), self.dropped, markers), None
         cut = isinstance(error, Truncated)
         if opener not in self.weak:
             text = f"a call is truncated before its name: {taken[:200]!r}" if cut else str(error)
             code: DiagnosticCode = "other_format" if isinstance(error, ForeignFormat) else "malformed"
             writer.add_diagnostic("truncated" if cut else code, start, text)
-        is_markup = not (opener in self.weak or opener.strip()[:1].isalpha())  # "Action:" may be ordinary text
+        is_markup |= not (opener in self.weak or opener.strip()[:1].isalpha())  # "Action:" may be ordinary text
         if taken and not (cut and is_markup and not reader.finished):
             emit(taken)
 
-    def read_reasoning(self, closers: tuple[str, ...]) -> Parsing[None]:
-        """Read reasoning up to a closer, to the answer or to a call; a mere mention of a call does not end it."""
-        reader, emit = self.turn.reader, self.turn.writer.add_reasoning
+    def _read_fence(self) -> Parsing[None]:
+        """Read the fence that closes a code block around calls."""
+        reader = self.turn.reader
+        if not self.in_code_block:
+            return
+        reader.taken = []
+        yield from reader.read_spaces()
+        if (yield from reader.read_one_of(("```",))) is not None:
+            self.in_code_block = False
+            reader.taken = None
+        else:
+            self._unread_text()
+
+    def _skip_span(self, opening: str, emit: Callable[[str], object]) -> Parsing[None]:
+        """Drop markup such as a citation, up to its closing text on the same line; without that, it is text."""
+        reader = self.turn.reader
+        closing = self.spans[opening]
+        if not closing:
+            return
+        reader.taken = [opening]
+        try:
+            _, end = yield from reader.read_word(terminals(closing, "\n"))
+        except Malformed:
+            end = None
+        if end != closing:
+            emit("".join(reader.taken))
         reader.taken = None
+
+    def read_reasoning(self, closers: tuple[str, ...]) -> Parsing[None]:
+        """Read reasoning up to a closer, an opener of what follows it, or a call; a mere mention of one does not end it."""
+        reader, emit = self.turn.reader, self.turn.writer.add_reasoning
+        self.turn.writer.release()  # a call in earlier reasoning is not a draft if reasoning is opened again
+        reader.taken = reader.tape = None
+        self.left_open = ()
         self.has_reasoned = True
-        stops = terminals(*closers, *self.strong, *self.form.answers, *self.markers.silent)
+        stops = terminals(*closers, *self.strong, *self.form.ends_reasoning, *self.markers.silent, *self.spans)
         found = yield from self._read_reasoning_start()
         if found is None:
             found = yield from reader.read_until(stops, emit)
-        while found is not None and found not in closers and found not in self.form.answers:
-            if found not in self.markers.silent and (yield from self._read_call_in_reasoning(found, closers)):
+        while found is not None and found not in closers and found not in self.form.ends_reasoning:
+            if found in self.spans:
+                yield from self._skip_span(found, emit)
+            elif found not in self.markers.silent and (yield from self._read_call_in_reasoning(found, closers)):
                 return
             found = yield from reader.read_until(stops, emit)
         self._end_reasoning()
@@ -248,8 +335,9 @@ class _TurnParser:
             spaces = yield from reader.read_spaces()
         found = (yield from reader.read_one_of((*self.weak, *self.strong))) if self.weak else None
         if found in self.weak:
+            reader.unread(found or "")
             self.turn.writer.add_reasoning(spaces)
-            return found
+            return reader.read_to(reader.at + len(found or ""))
         reader.unread(spaces + (found or ""))
         return None
 
@@ -258,11 +346,14 @@ class _TurnParser:
         self.has_text = False
 
     def _read_call_in_reasoning(self, opener: str, closers: tuple[str, ...]) -> Parsing[bool]:
-        """Read a call inside reasoning; return whether the reasoning ends with it."""
+        """Read a call inside reasoning; return whether the reasoning ends with it.
+
+        A special token is written on purpose. Other tags may be those of a draft, so the call is held until the end.
+        """
         reader, writer = self.turn.reader, self.turn.writer
-        if self.form.calls_in_reasoning != "draft":
+        if self.form.calls_in_reasoning or is_special_token(opener):
             is_call = yield from self._read_call(opener, emit=writer.add_reasoning)
-            ends = is_call and self.form.calls_in_reasoning == "end"
+            ends = is_call and not self.form.calls_in_reasoning
             if ends:
                 self._end_reasoning()
             return ends
@@ -296,7 +387,9 @@ class _TurnParser:
         thought = "".join(reader.tape or ())[: -len(closing)]
         reader.tape, self.left_open = None, ()
         writer.drop()
+        reader.unread(closing)
         writer.add_reasoning(thought)
+        reader.read_to(reader.at + len(closing))
         writer.end_item()
         writer.add_diagnostic(
             "draft", reader.position, "a call inside reasoning that continues after it is a draft and was ignored"

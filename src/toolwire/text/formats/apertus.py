@@ -17,6 +17,6 @@ APERTUS = Format(
     families=("*apertus*",),
     calls=JsonCalls(("<|tools_prefix|>",), ("<|tools_suffix|>",), keys=CallFields(name_is_key=True), array=True),
     reasoning=(("<|inner_prefix|>", "<|inner_suffix|>"),),
-    calls_in_reasoning="inside",
+    calls_in_reasoning=True,
     noise=("<|tools_suffix|>", "<|assistant_end|>"),
 )

@@ -9,6 +9,9 @@ from ..styles.json_calls import JsonCalls
 
 __all__ = ["COHERE_ACTION", "COHERE_RPLUS"]
 
+_CITATIONS = (("<co>", ""), ("<co: ", ">"), ("</co: ", ">"), ("</co>", ""))
+"""Marks around a cited text: `<co>text</co: 0:[1]>`, or `<co: 0>text</co: 0>` in Command R."""
+
 COHERE_ACTION = Format(
     name="cohere_action",
     title="JSON array between <|START_ACTION|> and <|END_ACTION|>",
@@ -18,16 +21,19 @@ COHERE_ACTION = Format(
         ("<|END_ACTION|>",),
         keys=CallFields(name=("tool_name",), arguments=("parameters",), id=("tool_call_id",), id_first=True),
         array=True,
+        layout=("[\n    ", ",\n    ", "\n]"),
     ),
     reasoning=(("<|START_THINKING|>", "<|END_THINKING|>"),),
-    answers=("<|START_RESPONSE|>", "<|START_TEXT|>"),
+    ends_reasoning=("<|START_RESPONSE|>", "<|START_TEXT|>"),
     noise=(
         "<|END_ACTION|>",
         "<|END_RESPONSE|>",
         "<|END_TEXT|>",
         "<|END_OF_TURN_TOKEN|>",
+        "<|START_OF_TURN_TOKEN|>",
         "<|CHATBOT_TOKEN|>",
     ),
+    noise_spans=_CITATIONS,
     halts=("<|START_TOOL_RESULT|>",),
     results=ResultTemplate(
         '<|START_TOOL_RESULT|>[{"tool_call_id": "{id}", "results": {"0": {json}}}]<|END_TOOL_RESULT|>', role="tool"
@@ -51,7 +57,9 @@ COHERE_RPLUS = Format(
         array=True,
         pad=("", "\n"),
     ),
-    noise=("<|END_OF_TURN_TOKEN|>",),
+    noise=("<|END_OF_TURN_TOKEN|>", "<|START_OF_TURN_TOKEN|>", "<|CHATBOT_TOKEN|>"),
+    noise_spans=_CITATIONS,
+    results=ResultTemplate("<results>\n{content}</results>"),
 )
 """Calls of Command R+: an array in a code block after "Action:".
 

@@ -9,6 +9,14 @@ from ..styles.tag_families import invocations
 
 __all__ = ["DEEPSEEK_DSML_V4", "DEEPSEEK_DSML_V32", "DEEPSEEK_DSML_V41", "DEEPSEEK_V3", "DEEPSEEK_V31"]
 
+_NOISE = (
+    "<｜tool▁call▁end｜>",
+    "<｜tool▁calls▁end｜>",
+    "<｜tool▁output▁end｜>",
+    "<｜tool▁outputs▁end｜>",
+    "<｜end▁of▁sentence｜>",
+)
+
 DEEPSEEK_V3 = Format(
     name="deepseek_v3",
     title="name and a JSON code block between special tokens",
@@ -21,7 +29,8 @@ DEEPSEEK_V3 = Format(
         "<｜tool▁calls▁end｜>",
         between="\n",
     ),
-    noise=("<｜tool▁calls▁begin｜>", "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>", "<｜end▁of▁sentence｜>"),
+    ends_reasoning=("<｜tool▁calls▁begin｜>",),
+    noise=_NOISE,
     halts=("<｜tool▁outputs▁begin｜>", "<｜tool▁output▁begin｜>"),
     results=ResultTemplate("<｜tool▁output▁begin｜>{content}<｜tool▁output▁end｜>", role="tool"),
 )
@@ -44,7 +53,8 @@ DEEPSEEK_V31 = Format(
         "<｜tool▁calls▁begin｜>",
         "<｜tool▁calls▁end｜>",
     ),
-    noise=("<｜tool▁calls▁begin｜>", "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>", "<｜end▁of▁sentence｜>"),
+    ends_reasoning=("<｜tool▁calls▁begin｜>",),
+    noise=_NOISE,
     halts=("<｜tool▁outputs▁begin｜>", "<｜tool▁output▁begin｜>"),
     declare=ToolPrompt("## Tools\n\nYou have access to the following tools:\n\n", "", entry="prose", join="\n\n"),
     results=ResultTemplate("<｜tool▁output▁begin｜>{content}<｜tool▁output▁end｜>", role="tool"),
@@ -91,9 +101,9 @@ DEEPSEEK_DSML_V4 = Format(
         type_attribute="string",
         json_body=True,
     ),
-    noise=("<｜end▁of▁sentence｜>",),
+    noise=("<｜end▁of▁sentence｜>", "<｜DSML｜toolcalls>", "<｜DSML｜tool>"),  # two damaged section openers
     halts=("<function_results>",),
-    results=ResultTemplate("<function_results>\n<result>{content}</result>\n</function_results>", role="tool"),
+    results=ResultTemplate("<tool_result>{content}</tool_result>", role="tool"),
 )
 """Calls of DeepSeek V4: invocations whose arguments state whether they are strings.
 

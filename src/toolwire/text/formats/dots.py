@@ -15,5 +15,5 @@ DOTS = Format(
     title="<invoke> in <dots_function_call>",
     families=("*dots.llm*", "dots*"),
     calls=invocations("<dots_function_call>", "</dots_function_call>", json_body=True, line=""),
-    noise=("<dots_function_call>", "</dots_function_call>"),
+    noise=("<dots_function_call>", "</dots_function_call>", "<|endofresponse|>", "<|endoftext|>"),
 )

@@ -15,6 +15,6 @@ ERNIE45 = Format(
     title="JSON object in <tool_call> tags, text in <response> tags",
     families=("ernie-4.5*", "ernie4.5*"),
     calls=JsonCalls(("<tool_call>",), ("</tool_call>",), pad=("\n", "\n")),
-    noise=("<response>", "</response>", "</s>"),
+    noise=("<response>", "</response>", "</s>", "<|im_end|>"),
     halts=("<tool_output>",),
 )

@@ -15,5 +15,5 @@ FIREFUNCTION_V2 = Format(
     title="JSON array after functools",
     families=("*firefunction-v2*",),
     calls=JsonCalls((" functools", "functools"), (), array=True),
-    noise=("<|eot_id|>",),
+    noise=("<|eot_id|>", "<|end_of_text|>"),
 )

@@ -13,7 +13,7 @@ FUNCTIONARY_V31 = Format(
     title="JSON in <function=name> tags",
     families=("*functionary*v3.1*", "*functionary-medium-v3.1*"),
     calls=HeaderCalls(("<function=",), (">",), ("</function>",)),
-    noise=("<|eom_id|>", "<|eot_id|>"),
+    noise=("<|eom_id|>", "<|eot_id|>", "<|end_of_text|>"),
 )
 """Calls of Functionary 3.1 and of Llama 3.1 with custom tools.
 
@@ -25,7 +25,7 @@ FUNCTIONARY_V32 = Format(
     title=">>>name and JSON on the next line",
     families=("*functionary*v3.2*",),
     calls=RecipientCalls(),
-    noise=("<|eot_id|>",),
+    noise=("<|eot_id|>", "<|end_of_text|>"),
 )
 """Calls of Functionary 3.2: messages to recipients, each after three angle brackets; `all` is the user.
 

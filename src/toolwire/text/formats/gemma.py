@@ -18,7 +18,7 @@ FUNCTIONGEMMA = Format(
         "<end_function_call>",
         language=LiteralSyntax(("<escape>", '"'), escapes=False, bare_words=True),
     ),
-    noise=("<end_of_turn>",),
+    noise=("<end_of_turn>", "<eos>"),
     halts=("<start_function_response>",),
     results=ResultTemplate(
         "<start_function_response>response:{name}{value:<escape>{content}<escape>}<end_function_response>", role="tool"
@@ -38,10 +38,11 @@ GEMMA4 = Format(
         ("<|channel>thought\n", "<channel|>"),
         ("<|channel>thought", "<channel|>"),
         ("<|channel>", "<channel|>"),
+        ("thought\n", "<channel|>"),  # a model may leave out the first token
     ),
-    noise=("<turn|>", "<tool_call|>"),
+    noise=("<turn|>", "<tool_call|>", "<eos>"),
     halts=("<|tool_response>",),
-    results=ResultTemplate("<|tool_response>response:{name}{value:{content}}<tool_response|>", role="tool"),
+    results=ResultTemplate('<|tool_response>response:{name}{value:<|"|>{content}<|"|>}<tool_response|>', role="tool"),
 )
 """Calls of Gemma 4: a literal with its own quotes.
 

@@ -57,7 +57,7 @@ PYTHONIC = Format(
     title="list of Python calls",
     families=("*toolace*", "*toolace*llama*"),
     calls=PythonicCalls(bare=True, open=("<|python_start|>",), close=("<|python_end|>",), write_open=False),
-    noise=("<|eot_id|>", "<|eom_id|>", "<|python_end|>", "<end_of_turn>"),
+    noise=("<|eot_id|>", "<|eom_id|>", "<|python_end|>", "<|end_of_text|>", "<end_of_turn>"),
 )
 """Calls of Llama 3.2 and ToolACE: a list of Python calls.
 

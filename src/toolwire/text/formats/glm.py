@@ -13,7 +13,7 @@ GLM45 = Format(
     title="<arg_key> and <arg_value> in <tool_call>",
     families=("*glm-4.5*", "*glm-4.6*", "*glm4.5*", "*glm4.6*", "glyph*", "ring-2.6*"),
     calls=arg_pairs(),
-    noise=("<|user|>", "<|endoftext|>"),
+    noise=("<|user|>", "<|endoftext|>", "<|assistant|>", "<|observation|>"),
     halts=("<|observation|>", "<tool_response>"),
     results=ResultTemplate("<|observation|>\n<tool_response>\n{content}\n</tool_response>", role="tool"),
 )
@@ -30,7 +30,7 @@ GLM47 = Format(
     title="<arg_key> and <arg_value> in <tool_call>, on one line",
     families=("*glm-4.7*", "*glm4.7*", "*glm-5*", "*ling-3*", "*ling3*", "*spark2.5*", "*spark-2.5*"),
     calls=arg_pairs(line=""),
-    noise=("<|user|>", "<|endoftext|>", "<|role_end|>"),
+    noise=("<|user|>", "<|endoftext|>", "<|role_end|>", "<|assistant|>", "<|observation|>", "<｜end▁of▁sentence｜>"),
     halts=("<|observation|>", "<tool_response>"),
     results=ResultTemplate("<|observation|><tool_response>{content}</tool_response>", role="tool"),
 )

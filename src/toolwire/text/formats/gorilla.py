@@ -15,5 +15,5 @@ GORILLA = Format(
     title="Python calls after <<function>>",
     families=("*gorilla*",),
     calls=PythonicCalls(open=("<<function>>", "<<<api_call>>>:"), brackets=False, separator="<<function>>"),
-    noise=("<|EOT|>",),
+    noise=("<|EOT|>", "<｜end▁of▁sentence｜>"),
 )

@@ -19,6 +19,12 @@ GRANITE3 = Format(
         ("<think>", "</think>"),
     ),
     noise=("<response>", "</response>", "<|end_of_text|>"),
+    noise_spans=(
+        ("<|start_of_cite|> {", "}"),
+        ("<|start_of_cite|>{", "}"),
+        ("<|start_of_cite|>", ""),
+        ("<|end_of_cite|>", ""),
+    ),
 )
 """Calls of Granite 3: an array after a token, or bare.
 

@@ -45,7 +45,7 @@ HERMES = Format(
     ),
     calls=JsonCalls(("<tool_call>",), ("</tool_call>",), pad=("\n", "\n")),
     reasoning=(("<think>", "</think>"), ("<thought>", "</thought>"), ("◁think▷", "◁/think▷")),
-    noise=("<|im_end|>", "<|end_of_text|>"),
+    noise=("<|im_end|>", "<|end_of_text|>", "<|endoftext|>", "<|eot_id|>"),
     halts=("<tool_response>",),
     declare=ToolPrompt(
         before=(

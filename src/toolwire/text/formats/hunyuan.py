@@ -67,7 +67,7 @@ HUNYUAN_A13B = Format(
     title="JSON array in <tool_calls> tags",
     families=("*hunyuan-a13b*",),
     calls=JsonCalls(("<tool_calls>",), ("</tool_calls>",), array=True),
-    noise=("<answer>", "</answer>", "<|eos|>"),
+    noise=("<answer>", "</answer>", "<|eos|>", "<|endoftext|>"),
 )
 """Calls of Hunyuan A13B: an array in tags.
 

@@ -16,11 +16,11 @@ INKLING = Format(
     families=("inkling*",),
     calls=MessageCalls(),
     reasoning=(("<|content_thinking|>", "<|end_message|>"),),
-    answers=("<|content_text|>",),
-    calls_in_reasoning="end",
+    ends_reasoning=("<|content_text|>",),
     noise=(
         "<|end_message|>",
         "<|content_model_end_sampling|>",
+        "<|content_tool_error|>",
         "<|message_user|>",
         "<|content_audio_input|>",
         "<|audio_end|>",

@@ -21,5 +21,5 @@ INTERNLM2 = Format(
         keys=CallFields(arguments=("parameters", "arguments")),
         pad=("\n", "\n"),
     ),
-    noise=("<|action_end|>", "<|im_end|>"),
+    noise=("<|action_end|>", "<|im_end|>", "</s>"),
 )

@@ -12,7 +12,7 @@ __all__ = ["KIMI_K2", "KIMI_K3"]
 KIMI_K2 = Format(
     name="kimi_k2",
     title="functions.name:index and JSON between special tokens",
-    families=("*kimi-k2*",),
+    families=("*kimi-k2*", "*kimi-vl*"),
     calls=HeaderCalls(
         ("<|tool_call_begin|>",),
         ("<|tool_call_argument_begin|>",),
@@ -22,8 +22,9 @@ KIMI_K2 = Format(
         header=r"\s*(?P<id>(?:functions\.)?(?P<name>[\w.\-/]+?):\d+|\d+)\s*",
         write_header="functions.{name}:{number}",
     ),
+    reasoning=(("<think>", "</think>"), ("◁think▷", "◁/think▷")),  # the second pair is of Kimi-VL
+    ends_reasoning=("<|tool_calls_section_begin|>",),
     noise=(
-        "<|tool_calls_section_begin|>",
         "<|tool_calls_section_end|>",
         "<|tool_call_argument_begin|>",
         "<|tool_call_end|>",
@@ -54,15 +55,22 @@ KIMI_K3 = Format(
         key_attribute="key",
         type_attribute="type",
         index_attribute="index",
+        json_tags=("<|open|>json", "<|close|>json<|sep|>"),
+        bare=True,
         line="",
     ),
-    reasoning=(("<|open|>think<|sep|>", "<|close|>think<|sep|>"),),
-    answers=("<|open|>response<|sep|>",),
+    reasoning=(
+        ("<|open|>think<|sep|>", "<|close|>think<|sep|>"),
+        ("<|open|>think<|sep|>", "<|close|>think"),  # the last token may be missing
+    ),
+    ends_reasoning=("<|open|>response<|sep|>",),
     noise=(
         "<|close|>response<|sep|>",
+        *("<|open|>response", "<|close|>response", "<|close|>message", "<|open|>", "<|close|>", "<|sep|>"),
         "<|open|>message<|sep|>",
         "<|close|>message<|sep|>",
         "<|close|>tools<|sep|>",
+        "<|end_of_msg|>",
     ),
 )
 """Calls of Kimi K3: every delimiter is a special token, every argument has a type.

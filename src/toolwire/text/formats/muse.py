@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from ..engine.format import Format
+from ..engine.prompt import ResultTemplate
 from ..styles.channel_calls import ChannelCalls
 from ..styles.tag_families import invocations
 
@@ -22,12 +23,13 @@ MUSE_GLIMMER = Format(
     calls=ChannelCalls(
         start="<|start|>",
         message="<|message|>",
-        ends=("<|eom|>",),
+        ends=("<|eom|>", "<|eot|>"),
         reasoning_channels=("self",),
         user_recipients=("user",),
         body=invocations("<atem:function_calls>", "</atem:function_calls>", prefix="atem:"),
         closed=True,
     ),
     reasoning=(),
-    noise=("<|eom|>",),
+    noise=("<|eom|>", "<|eot|>"),
+    results=ResultTemplate('<tool_output name="{name}">\n{content}\n</tool_output>', role="tool"),
 )

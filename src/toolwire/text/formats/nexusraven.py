@@ -15,6 +15,6 @@ NEXUSRAVEN = Format(
     title="Python calls after Call:",
     families=("*nexusraven*",),
     calls=PythonicCalls(open=("Call:",), close=("<bot_end>",), brackets=False, separator="; "),
-    noise=("<bot_end>",),
+    noise=("<bot_end>", "</s>"),
     stops=("<bot_end>",),
 )

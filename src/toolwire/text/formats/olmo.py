@@ -16,5 +16,5 @@ OLMO3 = Format(
     title="Python calls, one per line, in <function_calls>",
     families=("*olmo-3*", "*olmo3*"),
     calls=PythonicCalls(open=("<function_calls>",), close=("</function_calls>",), brackets=False, separator="\n"),
-    noise=("<|im_end|>",),
+    noise=("<|im_end|>", "<|endoftext|>"),
 )

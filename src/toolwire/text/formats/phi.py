@@ -15,5 +15,5 @@ PHI4MINI = Format(
     title="JSON array after functools",
     families=("*phi-4-mini*", "*phi4-mini*"),
     calls=JsonCalls(("functools",), (), array=True),
-    noise=("<|end|>",),
+    noise=("<|end|>", "<|/tool_call|>", "<|endoftext|>"),
 )

@@ -48,6 +48,6 @@ QWEN3_XML = Format(
         own_section=True,
         trim=True,
     ),
-    noise=("<|im_end|>",),
+    noise=("<|im_end|>", "<|endoftext|>"),
     halts=("<tool_response>",),
 )

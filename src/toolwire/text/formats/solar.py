@@ -25,8 +25,7 @@ SOLAR_OPEN = Format(
         write_header="{id}<|tool_call:name|>{name}",
     ),
     reasoning=(("<|think|>", "<|end|>"),),
-    answers=("<|content|>",),
-    calls_in_reasoning="end",
+    ends_reasoning=("<|content|>",),
     noise=(
         "<|begin|>assistant",
         "<|begin|>",

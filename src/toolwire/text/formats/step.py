@@ -24,5 +24,6 @@ STEP3 = Format(
     title="<steptml:invoke> between special tokens",
     families=("step-3", "step3", "step-3-*", "step3-*"),
     calls=AlternativeCalls(tuple(_invocations(opener) for opener in _OPENERS)),
-    noise=("<｜tool_calls_begin｜>", "<｜tool_call_end｜>", "<｜tool_calls_end｜>"),
+    ends_reasoning=("<｜tool_calls_begin｜>",),
+    noise=("<｜tool_call_end｜>", "<｜tool_calls_end｜>", "<｜end▁of▁sentence｜>", "<|EOT|>"),
 )

@@ -15,7 +15,7 @@ TRINITY = Format(
     title="JSON object in <tool_call> tags, also inside reasoning",
     families=("*trinity*",),
     calls=JsonCalls(("<tool_call>",), ("</tool_call>",), pad=("\n", "\n")),
-    calls_in_reasoning="inside",
-    noise=("<|im_end|>",),
+    calls_in_reasoning=True,
+    noise=("<|im_end|>", "<|end_of_text|>", "<|endoftext|>"),
     halts=("<tool_response>",),
 )

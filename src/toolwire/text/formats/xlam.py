@@ -21,5 +21,5 @@ XLAM = Format(
         bare=("[",),
         write_open=False,
     ),
-    noise=("<|im_end|>", "<|eot_id|>"),
+    noise=("<|im_end|>", "<|eot_id|>", "<|end_of_text|>", "<|endoftext|>"),
 )

@@ -29,6 +29,9 @@ class AlternativeCalls(StyleBase, frozen=True):
     def closers(self) -> tuple[str, ...]:
         return tuple(closer for style in self.styles for closer in style.closers())
 
+    def markers(self) -> tuple[str, ...]:
+        return tuple(marker for style in self.styles for marker in style.markers())
+
     def read(self, turn: ParseContext, opener: str) -> Parsing[None]:
         """Read a call with the first style that has the opener."""
         style = next(one for one in self.styles if opener in _all_openers(one, turn.offered))

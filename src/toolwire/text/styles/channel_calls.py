@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias
 
 from ...ir.parts import ToolCall
-from ...ir.text import dumps
 from ..engine.envelope import read_arguments
 from ..engine.offered_tools import OfferedTools
 from ..engine.reader import Malformed, Parsing, Truncated, terminals
 from ..engine.style import ParseContext, StyleBase
+from ..engine.written_json import write_arguments
 from .tagged_calls import TaggedCalls
 
 __all__ = ["ChannelCalls"]
@@ -29,7 +29,7 @@ class ChannelCalls(StyleBase, frozen=True):
     other one, such as `python` or `browser.search`, is a tool that the model was trained on, and its input may be text.
     A message on a channel or to a recipient in `reasoning_channels` is reasoning. A message to `user_recipients` or
     without a recipient is text, up to one of `ends` if `closed`, or up to the next header. A message that another role
-    wrote, such as a result, is dropped.
+    wrote, such as a result, is dropped. gpt-oss may repeat a role or a channel before a header.
     """
 
     start: str
@@ -44,15 +44,17 @@ class ChannelCalls(StyleBase, frozen=True):
     closed: bool = False
 
     def openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
-        return tuple(filter(None, (self.start, self.channel)))
+        repeated = (f"assistant{self.channel}", f"commentary{self.channel}", f"commentary{self.start}")
+        return (self.start, self.channel, *repeated) if self.channel else (self.start,)
 
     def weak_openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
-        return (_WEAK,)
+        return (_WEAK,) if self.body is None else (_WEAK, self.message)
 
     def read(self, turn: ParseContext, opener: str) -> Parsing[None]:
         """Read a header, and then the body as a call, as reasoning or as text; another message may end reasoning."""
         header = yield from self._read_header(turn, opener)
         while header:
+            self._mark_recipient(turn, header)
             kind, recipient = self._route(header)
             if kind == "reasoning":
                 header = yield from self._read_reasoning(turn)
@@ -62,11 +64,17 @@ class ChannelCalls(StyleBase, frozen=True):
             elif kind == "foreign":
                 yield from self._skip_body(turn, header)
             else:
-                turn.reader.taken = None
-                turn.writer.end_item()
-                if self.closed:
-                    yield from self._read_body(turn, turn.writer.add_text)
+                yield from self._read_text(turn, recipient)
             return
+
+    def _mark_recipient(self, turn: ParseContext, header: str) -> None:
+        """Mark the start of a message whose header was just read, and the recipient as the name of a call."""
+        start = turn.reader.position - len(self.message) - len(header.removesuffix(self.message))
+        turn.spans.open_call(start)
+        found = _RECIPIENT(header)
+        if found is not None:
+            prefix = len(self.tool_prefix) if found[1].startswith(self.tool_prefix) else 0
+            turn.spans.mark_name(start + found.start(1) + prefix, start + found.end(1))
 
     def _read_header(self, turn: ParseContext, opener: str) -> Parsing[str]:
         """Read the header and the start of its message, or raise Malformed.
@@ -75,6 +83,8 @@ class ChannelCalls(StyleBase, frozen=True):
         """
         reader = turn.reader
         before = opener
+        if opener == self.message:
+            return opener
         if opener == _WEAK:
             tokens = tuple(filter(None, (self.message, self.channel, self.constrain, *self.ends)))
             recipient, end = yield from reader.read_word(terminals(*tokens, " ", "\n"))
@@ -107,7 +117,21 @@ class ChannelCalls(StyleBase, frozen=True):
         if recipient and recipient not in (*self.user_recipients, *self.reasoning_channels):
             return "call", recipient
         channel = _first_word(header.rpartition(self.channel)[2]) if self.channel and self.channel in header else ""
-        return "reasoning" if {recipient, channel} & set(self.reasoning_channels) else "text", ""
+        return "reasoning" if {recipient, channel} & set(self.reasoning_channels) else "text", recipient
+
+    def _read_text(self, turn: ParseContext, recipient: str) -> Parsing[None]:
+        """Read text. Tags of a call at the start of a message without a recipient are a call nevertheless."""
+        reader, writer = turn.reader, turn.writer
+        if self.body is not None and not recipient:
+            spaces = yield from reader.read_spaces()
+            if (yield from reader.read_one_of((self.body.section_open,))):
+                yield from self.body.read(turn, self.body.section_open)
+                return
+            reader.unread(spaces)
+        reader.taken = None
+        writer.end_item()
+        if self.closed:
+            yield from self._read_body(turn, writer.add_text)
 
     def read_open_reasoning(self, turn: ParseContext) -> Parsing[None]:
         """Read reasoning whose header is in the prompt, unless the text begins with a header of its own."""
@@ -193,7 +217,9 @@ class ChannelCalls(StyleBase, frozen=True):
     def _read_text_input(self, turn: ParseContext) -> Parsing[None]:
         """Read input that is not JSON, such as code. The call is invalid, because no offered tool accepts text."""
         reader = turn.reader
+        turn.spans.begin_arguments()
         end = yield from reader.read_until(terminals(*self.ends, self.start), turn.writer.add_broken_arguments)
+        turn.spans.end_arguments(len(end or ""))
         if end == self.start:
             reader.unread(end)
         turn.writer.end_json(reader.position, is_truncated=end is None and not reader.finished)
@@ -205,7 +231,7 @@ class ChannelCalls(StyleBase, frozen=True):
     def _write_call(self, call: ToolCall) -> str:
         if self.body is not None:
             return f"{self.start}assistant to={call.name}{self.message}{self.body.write([call])}{self.ends[0]}"
-        text = call.text if call.arguments is None else dumps(call.arguments)
+        text = write_arguments(call)
         head = f"commentary to={self.tool_prefix}{call.name} {self.constrain}json"
         return f"{self.channel}{head}{self.message}{text}{self.ends[0]}"
 

@@ -35,10 +35,13 @@ class InlineCalls(StyleBase, frozen=True):
         """Read the input up to its parenthesis. A bracket or an arrow must follow, or the end of the text."""
         reader, name = turn.reader, opener[1:-1]
         start = reader.position
+        turn.spans.mark_name(start - len(name) - 1, start - 1)
+        turn.spans.begin_arguments()
         pieces: list[str] = []
         if not (yield from _read_input(reader, pieces)):
             _emit_truncated(turn, name, "".join(pieces))
             return
+        turn.spans.end_arguments(len(")"))
         yield from reader.read_spaces()
         end = yield from reader.read_one_of(("]", *_ARROWS))
         if end is None and (not reader.ended or reader.at < len(reader.text)):
@@ -86,13 +89,8 @@ def _read_input(reader: Reader, pieces: list[str]) -> Parsing[bool]:
 
 def _reads_arrow(turn: ParseContext) -> Parsing[bool]:
     """Read an arrow after the closing bracket; without one, the white space belongs to the text that follows."""
-    reader = turn.reader
-    reader.taken = []
-    yield from reader.read_spaces()
-    found = yield from reader.read_one_of(_ARROWS)
-    skipped, reader.taken = "".join(reader.taken), None
-    if found is None:
-        turn.writer.add_text(skipped)
+    found = yield from turn.read_next(_ARROWS)
+    turn.reader.taken = None
     return found is not None
 
 

@@ -35,6 +35,8 @@ class LiteralCalls(StyleBase, frozen=True):
         if end != "{" or not name.strip():
             reader.unread(end)
             raise Malformed(f"{name!r} is not a tool name")
+        turn.spans.mark_word(name, end)
+        turn.spans.begin_arguments(len(end))
         turn.start_call(name.strip())
         try:
             yield from self._read_arguments(turn)
@@ -42,8 +44,9 @@ class LiteralCalls(StyleBase, frozen=True):
             writer.end_object("truncated", reader.position)
             raise
         except Malformed as error:
+            turn.spans.end_arguments()
             writer.add_diagnostic("malformed", reader.position, str(error))
-            yield from reader.read_until(terminals(self.close), _discard)
+            yield from reader.read_until(terminals(self.close), writer.add_broken_arguments)
             writer.end_object("invalid", reader.position)
             return
         writer.end_object("complete", reader.position)
@@ -68,7 +71,3 @@ class LiteralCalls(StyleBase, frozen=True):
             f"{self.open}{self.prefix}{call.name}{write_literal(call.arguments or {}, self.language)}{self.close}"
             for call in calls
         )
-
-
-def _discard(piece: str) -> None:
-    del piece

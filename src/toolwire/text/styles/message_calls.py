@@ -8,8 +8,9 @@ from ...ir.parts import ToolCall
 from ...ir.text import dumps
 from ..engine.envelope import CallFields, read_envelope
 from ..engine.offered_tools import OfferedTools
-from ..engine.reader import Parsing, Truncated, terminals
+from ..engine.reader import Malformed, Parsing, Truncated, terminals
 from ..engine.style import ParseContext, StyleBase
+from ..engine.written_json import write_arguments
 
 __all__ = ["MessageCalls"]
 
@@ -25,6 +26,9 @@ class MessageCalls(StyleBase, frozen=True):
     def openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
         return (_MESSAGE, _CALL, _TEXT_CALL)
 
+    def weak_openers(self, offered: OfferedTools) -> tuple[str, ...]:
+        return tuple(f"{name}{_CALL}" for name in offered.names)  # the prompt may contain the start of the message
+
     def read(self, turn: ParseContext, opener: str) -> Parsing[None]:
         """Read one message by its content type; text and thinking are left to the turn parser."""
         reader = turn.reader
@@ -33,11 +37,18 @@ class MessageCalls(StyleBase, frozen=True):
             header, found = yield from reader.read_word(terminals(_CALL, _TEXT_CALL, _TEXT, _THINKING, _END, _MESSAGE))
             if found is None:
                 raise Truncated("the text ends inside a message's header")
+            if found in (_END, _MESSAGE) and header.strip():
+                reader.unread(found)
+                raise Malformed(f"no content follows the header {header[:100]!r}")
             opener = found
-        if opener == _CALL:
+        if opener.endswith(_CALL):
             yield from self._read_call(turn)
-        elif opener == _TEXT_CALL:
+        elif opener == _TEXT_CALL and header.strip():
+            turn.spans.mark_word(header, opener)
             yield from self._read_text_call(turn, header.strip())
+        elif opener == _TEXT_CALL:
+            reader.taken = None
+            turn.writer.add_diagnostic("malformed", reader.position, "text for a tool without a name")
         else:
             reader.taken = None
             reader.unread(opener)
@@ -46,14 +57,16 @@ class MessageCalls(StyleBase, frozen=True):
         reader = turn.reader
         yield from reader.read_spaces()
         yield from read_envelope(turn, _KEYS, terminals(_END))
-        yield from turn.close((_END,))
+        yield from turn.close((_END,), surplus=("}", "]"))
 
     def _read_text_call(self, turn: ParseContext, name: str) -> Parsing[None]:
         """Read a call with text input, of the tool in the header."""
         reader, writer = turn.reader, turn.writer
         turn.start_call(name)
         pieces: list[str] = []
+        turn.spans.begin_arguments()
         end = yield from reader.read_until(terminals(_END), pieces.append)
+        turn.spans.end_arguments(len(end or ""))
         text = "".join(pieces)
         writer.begin_argument("text")
         writer.add_json(dumps(text))
@@ -62,10 +75,6 @@ class MessageCalls(StyleBase, frozen=True):
 
     def write(self, calls: Sequence[ToolCall]) -> str:
         return "".join(
-            f'{_MESSAGE}{call.name}{_CALL}{{"name": {dumps(call.name)}, "args": {_write_arguments(call)}}}{_END}'
+            f'{_MESSAGE}{call.name}{_CALL}{{"name": {dumps(call.name)}, "args": {write_arguments(call)}}}{_END}'
             for call in calls
         )
-
-
-def _write_arguments(call: ToolCall) -> str:
-    return call.text if call.arguments is None else dumps(call.arguments)

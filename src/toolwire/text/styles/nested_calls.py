@@ -12,6 +12,7 @@ from ..engine.event_builder import EventBuilder
 from ..engine.offered_tools import OfferedTools, Types, child_schema, schema_types
 from ..engine.reader import Malformed, Parsing, Truncated, terminals
 from ..engine.style import ParseContext, StyleBase
+from ..engine.written_json import write_json
 
 __all__ = ["NestedCalls"]
 
@@ -38,38 +39,39 @@ class NestedCalls(StyleBase, frozen=True):
         yield from reader.expect(opening)
         while True:
             yield from self._read_call(turn)
-            reader.taken = []
-            yield from reader.read_spaces()
-            found = yield from reader.read_one_of((opening, closing))
+            found = yield from turn.read_next((opening, closing))
             if found != opening:
                 break
-        skipped, reader.taken = "".join(reader.taken), None
+        reader.taken = None
         if found is None:
-            turn.writer.add_text(skipped)
             turn.report_unclosed(closing)
 
     def _read_call(self, turn: ParseContext) -> Parsing[None]:
         """Read one call. Malformed arguments make it invalid, and the text up to its closing tag is skipped."""
         reader, writer = turn.reader, turn.writer
+        turn.spans.begin_call(len(f'{self.mark}<{self.call} name="'))
         name, end = yield from reader.read_word(terminals('">', "<", "\n"))
         if end is None:
             raise Truncated("the text ends inside a call's name")
         if end != '">' or not name:
             raise Malformed(f"{name!r} is not a tool name")
+        turn.spans.mark_word(name, end)
         turn.start_call(name)
         schema = turn.offered.schema(name)
         try:
             while (key := (yield from self._read_tag(turn))) != f"/{self.call}":
                 if key.startswith("/"):
                     raise Malformed(f"<{key}> closes nothing")
+                turn.spans.begin_arguments(len(f"{self.mark}<{key}>"))
                 yield from self._read_argument(turn, key, schema)
+                turn.spans.end_arguments()
         except Truncated:
             writer.end_object("truncated", reader.position)
             raise
         except Malformed as error:
             writer.add_diagnostic("malformed", reader.position, str(error))
+            yield from reader.read_until(terminals(f"{self.mark}</{self.call}>"), writer.add_broken_arguments)
             writer.end_object("invalid", reader.position)
-            yield from reader.read_until(terminals(f"{self.mark}</{self.call}>"), _discard)
             return
         writer.end_object("complete", reader.position)
 
@@ -81,7 +83,7 @@ class NestedCalls(StyleBase, frozen=True):
         try:
             value = yield from self._read_value(turn, key, child_schema(schema, key, schema), schema, output)
         except Malformed:
-            output.begin()
+            output.abandon()
             raise
         output.end(value)
 
@@ -136,8 +138,8 @@ class NestedCalls(StyleBase, frozen=True):
         return turn.convert(text, types)
 
     def write(self, calls: Sequence[ToolCall]) -> str:
-        body = "".join(self._write_call(call) for call in calls)
-        return f"{self.mark}<{self.section}>{body}{self.mark}</{self.section}>"
+        body = "\n".join(self._write_call(call) for call in calls)
+        return f"{self.mark}<{self.section}>\n{body}\n{self.mark}</{self.section}>"
 
     def _write_call(self, call: ToolCall) -> str:
         given = "".join(self._write_value(key, value) for key, value in (call.arguments or {}).items())
@@ -150,7 +152,7 @@ class NestedCalls(StyleBase, frozen=True):
         elif isinstance(value, list):
             inner = "".join(self._write_value(_ITEM, item) for item in value)
         else:
-            inner = value if isinstance(value, str) else dumps(value)
+            inner = value if isinstance(value, str) else write_json(value)
         return f"{self.mark}<{key}>{inner}{self.mark}</{key}>"
 
 
@@ -196,7 +198,7 @@ class _ArgumentOutput:
         self.key = key
         self.streams = streams
         self.has_begun = False
-        self.space: list[str] = []  # white space before the text, or before nested tags
+        self.held: list[str] = []  # text that is not emitted yet: a value, or white space before a string
 
     def begin(self) -> None:
         if not self.has_begun:
@@ -205,16 +207,20 @@ class _ArgumentOutput:
 
     def append(self, piece: str) -> None:
         """Emit more of a string. White space is held until text follows, because nested tags may follow it."""
-        if not self.streams:
-            return
-        if not self.has_begun and piece.isspace():  # nested tags may follow
-            self.space.append(piece)
+        if not self.streams or (not self.has_begun and piece.isspace()):
+            self.held.append(piece)
             return
         if not self.has_begun:
             self.begin()
             self.writer.add_json('"')
-            self.writer.add_string("".join(self.space))
+            self.writer.add_string("".join(self.held))
         self.writer.add_string(piece)
+
+    def abandon(self) -> None:
+        """Emit the key and the raw text of a value that is malformed or truncated."""
+        if not self.has_begun:
+            self.begin()
+            self.writer.add_broken_arguments("".join(self.held))
 
     def end(self, value: JSON) -> None:
         """Close a string that was emitted piece by piece, or emit the whole value."""
@@ -224,7 +230,3 @@ class _ArgumentOutput:
             self.begin()
             self.writer.add_json(dumps(value))
         self.writer.end_argument(self.key, value)
-
-
-def _discard(piece: str) -> None:
-    del piece
