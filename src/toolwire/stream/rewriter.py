@@ -8,10 +8,10 @@ a key or a colon more was to follow, and a number, a bare word or a string at th
 from __future__ import annotations
 
 import re
-import unicodedata
 
 from ..ir.errors import BrokenJSON
 from .locate import pointer_at
+from .numbers import JSON_NUMBER, normalise_number, zero_readings
 from .punctuation import (
     CLOSERS,
     COLON,
@@ -32,7 +32,6 @@ from .repair_attempt import LexicalStep, RepairAttempt, ambiguous_error, invalid
 __all__ = ["DEPTH", "JsonRewriter"]
 
 DEPTH = 200
-_MAX_DIGITS = 100
 
 _SPACE = re.compile(r"[ \t\r\n]*+")
 _ESCAPED_SPACE = re.compile(r"(?:\\[nrt][ \t\r\n]*+)++")
@@ -51,9 +50,6 @@ _SOUND = {
 _WORD = re.compile(r"[\w.+-]++")
 _WORDS = re.compile(rf"[\w.+-]++(?: [\w.+-]++)*+(?=[ \t\r\n]*+[{VALUE_ENDS}])")
 _NAME = re.compile(r"[A-Za-z_$][\w$-]*+")
-_NUMBER = re.compile(r"-?(?:0|[1-9]\d*+)(?:\.\d++)?(?:[eE][+-]?\d++)?", re.ASCII)
-_LOOSE_NUMBER = re.compile(r"([+-]?)(0|[1-9]\d*+)?(\.\d*+)?([eE][+-]?\d++)?", re.ASCII)
-_RADIX_NUMBER = re.compile(r"([+-]?)(0[xX][0-9a-fA-F]++|0[oO][0-7]++|0[bB][01]++)")
 _ONE_VALUE = re.compile(r"\d\s(?:-|\d{3}(?!\d))|\"{3}|'{3}")  # `10 500`, `3 -4`, three quotes in a row
 _ZEROS = re.compile(r"(-?)0([0-9]++)")
 _LITERALS = {"true": "true", "false": "false", "null": "null", "True": "true", "False": "false", "None": "null"}
@@ -298,11 +294,11 @@ class JsonRewriter:
             return
         if found.end() == self._end:
             raise truncated_error("in a number or bare word", self._end)
-        if _NUMBER.fullmatch(word):
+        if JSON_NUMBER.fullmatch(word):
             self._output.append(word)
             self.at = found.end()
             return
-        number = _normalise_number(word) or _ascii_number(word)
+        number = normalise_number(word)
         if number is not None:
             self._reading.record_step("number_form" if word.isascii() else "full_width")
             self._output.append(number)
@@ -324,7 +320,7 @@ class JsonRewriter:
                 raise ambiguous_error(
                     "a comma that may separate thousands", self.at, "write numbers without separators"
                 )
-            ways = _zero_readings(zeros)
+            ways = zero_readings(zeros)
             self._output.append(ways[self._reading.choose(len(ways), "leading_zeros", doubt)])
         else:
             self._reading.choose(1, "bare_string", doubt)
@@ -375,34 +371,3 @@ class JsonRewriter:
 
     def _shown_text(self) -> str:
         return repr(self._text[self.at : min(self.at + 16, self._end)])
-
-
-def _normalise_number(word: str) -> str | None:
-    """Normalise `+1`, `.5`, `5.` and `0x1F` to JSON numbers."""
-    radix = _RADIX_NUMBER.fullmatch(word)
-    if radix is not None and len(word) < 1000:
-        return f"{'-' if radix[1] == '-' else ''}{int(radix[2], 0)}"
-    loose = _LOOSE_NUMBER.fullmatch(word)
-    if loose is None or (not loose[2] and len(loose[3] or "") < 2):
-        return None
-    sign, whole, fraction, exponent = loose.groups(default="")
-    if fraction == ".":
-        fraction = ".0"
-    return f"{'-' if sign == '-' else ''}{whole or '0'}{fraction}{exponent}"
-
-
-def _ascii_number(word: str) -> str | None:
-    """Return a number written with full-width digits."""
-    if word.isascii() or len(word) > _MAX_DIGITS:
-        return None
-    ascii_form = unicodedata.normalize("NFKC", word)
-    return ascii_form if ascii_form.isascii() and _NUMBER.fullmatch(ascii_form) else None
-
-
-def _zero_readings(zeros: re.Match[str]) -> list[str]:
-    """Return the readings as a decimal number, as text, and as an octal number if that differs."""
-    digits = zeros[2].lstrip("0") or "0"
-    ways = [f"{zeros[1]}{digits}", f'"{zeros.group()}"']
-    if len(digits) > 1 and not set(digits) & {"8", "9"} and len(digits) < 1000:
-        ways.append(f"{zeros[1]}{int(digits, 8)}")
-    return ways

@@ -12,7 +12,8 @@ CHANNELS = {
     ("<|start|>assistant<|channel|>analysis<|message|>", "<|end|>"),
     ("<|start|>assistant to=self<|message|>", "<|eom|>"),
 }
-MARKS = sorted({pair for name in names() for pair in get(name).reasoning} | CHANNELS)
+ALL_MARKS = {pair for name in names() for pair in get(name).reasoning} | CHANNELS
+MARKS = sorted(pair for pair in ALL_MARKS if pair[0] != "thought\n")
 OTHERS = [
     ("<reasoning>", "</reasoning>"),
     ("<Thought>", "</Thought>"),
@@ -32,11 +33,10 @@ def read(text, policy):
 @pytest.mark.parametrize(("opener", "closer"), [*MARKS, *OTHERS])
 def test_object_in_unfinished_reasoning_is_never_used(opener, closer, policy):
     draft = '{"city": "Rome"}'
-    before = "" if opener == "thought\n" else "Well. "  # of Gemma, at the start only
     for text in (
         f"{opener}{draft}",
         f"{opener}I could use {draft}",
-        f"{before}{opener}\n```json\n{draft}\n```",
+        f"Well. {opener}\n```json\n{draft}\n```",
         f"{opener}{draft} or {draft}",
         f"{opener}{draft},",
         f'{opener}"city": "Rome"}}',
@@ -59,3 +59,11 @@ def test_object_after_reasoning_is_used(opener, closer, policy):
         f'{opener}hm{closer}"city" = "Paris"}}',
     ):
         assert read(text, policy) == {"city": "Paris"}, text
+
+
+@pytest.mark.finding("R")
+@pytest.mark.parametrize("policy", POLICIES[1:])
+def test_reasoning_of_gemma_without_its_first_token_is_recognised(policy):
+    assert ("thought\n", "<channel|>") in ALL_MARKS
+    assert read('thought\n{"city": "Rome"}', policy) is None
+    assert read('thought\n{"city": "Rome"}<channel|>{"city": "Paris"}', policy) == {"city": "Paris"}
