@@ -27,8 +27,8 @@ _ALIASES = frozenset(
     " function_arguments function_args".split()
 )
 _NAMES = frozenset("name tool tool_name function function_name action recipient_name".split())
-_METADATA = frozenset("type id call_id tool_call_id index".split())
-_CALLS = frozenset("function function_call tool_call tool_use tool_calls function_calls calls call".split())
+_METADATA = frozenset("type id call_id tool_call_id index thought thoughts reasoning explanation".split())
+_CALLS = frozenset("function tool function_call tool_call tool_use tool_calls function_calls calls call".split())
 _SCHEMA_KEYWORDS = frozenset("anyOf oneOf allOf $ref".split())
 _SCHEMA_TYPES = frozenset("string integer number boolean object array null".split())
 
@@ -101,12 +101,14 @@ def may_be_call(value: JSON, declared: AbstractSet[str]) -> bool:
     """Return True for members that are parameters of the tool, or a call with such parameters in its arguments."""
     if type(value) is not dict:
         return False
-    tool_names = [key for key, inner in value.items() if key in _NAMES and type(inner) is str]
-    return bool(tool_names) and any(
-        type(content) is dict and content.keys() <= declared and (bool(content) or not {key, *tool_names} <= declared)
-        for key, inner in value.items()
-        if key in _ALIASES and _is_payload(key, inner, ())
-        for content in (_content(inner),)
+    payloads = {key: inner for key, inner in value.items() if _is_payload(key, inner, ())}
+    if not payloads.keys() <= declared:
+        return True
+    has_name = any(key in _NAMES and type(inner) is str for key, inner in value.items())
+    is_known = _NAMES.isdisjoint(value.keys() - declared)
+    return has_name and any(
+        type(content) is dict and content.keys() <= declared and not (is_known and not content)
+        for content in map(_content, payloads.values())
     )
 
 

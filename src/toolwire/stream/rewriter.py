@@ -330,8 +330,10 @@ class JsonRewriter:
         self.at = words.end()
 
     def _is_placeholder(self, words: str) -> bool:
-        """Return True for text that may stand for omitted values (`...`, `etc`), or for a variable named like its key."""
-        if self._open and self._open[-1] == "[":
+        """Return True for text that may stand for omitted values (`...`, `etc`) or for a variable."""
+        if self._open[:1] == ["("]:
+            return True
+        if self._open[-1:] == ["["]:
             return _OMITTED_VALUES.search(words) is not None
         return ".." in words or self._output[-2:] == [f'"{words}"', ":"]
 
