@@ -9,10 +9,10 @@ WORKERS ?= auto
 # Tests start hundreds of processes; without cached bytecode each of them compiles the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-all test-soak test-mcp test-clients check bench docs format lock advisories clean
+.PHONY: help demo test test-all test-soak test-mcp test-clients test-templates test-adapters check bench docs format lock advisories clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 $(VENV)/core: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -59,6 +59,19 @@ test-mcp: $(VENV)/test ## run the official MCP conformance suite for server and 
 
 test-clients: $(VENV)/test .clients/installed ## run coding agents through the gateway; writes docs/clients-matrix.md
 	$(BIN)/python tests/clients/run.py --write
+
+test-templates: $(VENV)/test ## render calls with the chat templates of a llama.cpp checkout (LLAMA_CPP=DIR) and read them back
+	$(BIN)/python tests/templates/render.py $(LLAMA_CPP)/models/templates
+	LLAMA_CPP=$(LLAMA_CPP) $(BIN)/python -m pytest tests/unit/text/test_rendered_turns.py
+
+# the wheel without its dependencies; the tests replace those that are not installed by stubs
+.serving/sglang: | $(VENV)/core
+	rm -rf .serving && mkdir .serving
+	$(PIP) download --no-deps --dest .serving sglang && $(BIN)/python -m zipfile --extract .serving/sglang-*.whl .serving
+
+test-adapters: $(VENV)/test .serving/sglang ## run the plugins on the classes of SGLang, and of vLLM if TOOLWIRE_VLLM_SOURCE names its source tree
+	TOOLWIRE_SGLANG_SOURCE=$(CURDIR)/.serving $(BIN)/python -m pytest tests/unit/adapters/test_sglang_detectors.py
+	$(BIN)/python -m pytest tests/unit/adapters/test_vllm_parsers.py tests/unit/adapters/test_vllm_signatures.py tests/integration/test_vllm_source.py
 
 check: $(VENV)/check ## check format, lint, types and import contracts
 	$(BIN)/ruff format --check src tests bench docs

@@ -389,6 +389,7 @@ FINDINGS = {
     "T0": Entry("Hy3 as released, whose tags end in :opensource, is read and written"),
     "T2": Entry("MiniMax M3: nested tags are an array wherever a branch of the schema allows one"),
     "T7": Entry("lists and dictionaries in Python notation are read and reported in all formats with raw values"),
+    "T16": Entry("turns that models' own chat templates render are read back with the detected format"),
     "T8": Entry("the format of a model is detected by its name, also in paths, and by its chat template"),
     "T10": Entry("Solar Open, Trinity (calls inside reasoning) and Toolformer are read and written"),
     "T1": Entry("the reasoning of every format is read, opened by the model or by the prompt"),

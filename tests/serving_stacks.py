@@ -12,14 +12,34 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import fake_sglang
 import fake_vllm
 from stub_modules import install_stubs
 
-__all__ = ["VLLM_SOURCE", "CharacterTokenizer", "load_vllm", "parameters_of", "vllm_request"]
+__all__ = [
+    "SGLANG_SOURCE",
+    "VLLM_SOURCE",
+    "CharacterTokenizer",
+    "load_sglang",
+    "load_vllm",
+    "parameters_of",
+    "sglang_tools",
+    "vllm_request",
+]
 
 VLLM_SOURCE = os.environ.get("TOOLWIRE_VLLM_SOURCE", "")
 """A source tree of vLLM: a checkout, or an unpacked source distribution. The wheel has several hundred megabytes."""
 
+SGLANG_SOURCE = os.environ.get("TOOLWIRE_SGLANG_SOURCE", "")
+"""A folder with the package `sglang`: an unpacked wheel, which has no dependency on its engine, or `python/` of a checkout."""
+
+_SGLANG_ENGINE = (
+    "sglang.lang",
+    "sglang.srt.distributed",
+    "sglang.srt.platforms",
+    "sglang.srt.utils",
+    "sglang.utils",
+)
 _VLLM_ENGINE = (
     "vllm.config",
     "vllm.distributed",
@@ -31,16 +51,37 @@ _VLLM_ENGINE = (
     "vllm.utils.torch_utils",
     "vllm.v1",
 )
-_HEAVY = (
-    "torch",
-    "transformers",
+_DEPENDENCIES = (
+    "aiohttp",
+    "cachetools",
+    "cbor2",
+    "cloudpickle",
+    "diskcache",
+    "fastapi",
     "huggingface_hub",
-    "xgrammar",
-    "pybase64",
-    "mistral_common",
-    "openai_harmony",
     "ijson",
+    "IPython",
+    "jinja2",
+    "lark",
+    "mistral_common",
+    "numpy",
+    "openai_harmony",
+    "orjson",
+    "partial_json_parser",
+    "PIL",
+    "prometheus_client",
+    "psutil",
+    "pybase64",
+    "regex",
+    "requests",
+    "setproctitle",
+    "tiktoken",
+    "torch",
+    "tqdm",
+    "transformers",
     "triton",
+    "xgrammar",
+    "zmq",
 )
 
 
@@ -57,13 +98,42 @@ def load_vllm() -> bool:
         raise FileNotFoundError(f"TOOLWIRE_VLLM_SOURCE={VLLM_SOURCE} is not a source tree of vLLM")
     sys.path.insert(0, VLLM_SOURCE)
     mixin = {"PydanticMsgspecMixin": type("PydanticMsgspecMixin", (), {})}  # a base beside msgspec.Struct
-    install_stubs(_VLLM_ENGINE, _HEAVY, {"vllm.v1.serial_utils": mixin})
+    install_stubs(_VLLM_ENGINE, _DEPENDENCIES, {"vllm.v1.serial_utils": mixin})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import_module("vllm.tool_parsers")
         import_module("vllm.reasoning")
         import_module("vllm.parser")
     return True
+
+
+@cache
+def load_sglang() -> bool:
+    """Make the parsers of SGLang importable: the real ones if there is a folder with them, else tests/fake_sglang.py.
+
+    Return whether they are the real ones.
+    """
+    if not SGLANG_SOURCE:
+        fake_sglang.install()
+        return False
+    if not (Path(SGLANG_SOURCE) / "sglang" / "srt").is_dir():
+        raise FileNotFoundError(f"TOOLWIRE_SGLANG_SOURCE={SGLANG_SOURCE} does not contain the package sglang")
+    sys.path.insert(0, SGLANG_SOURCE)
+    install_stubs(_SGLANG_ENGINE, _DEPENDENCIES)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import_module("sglang.srt.function_call.function_call_parser")
+        import_module("sglang.srt.parser.reasoning_parser")
+    return True
+
+
+def sglang_tools(bodies: list[dict[str, Any]]) -> list[Any]:
+    """Return tools as SGLang's server passes them to its detectors."""
+    if not load_sglang():
+        return fake_sglang.tools(bodies)
+    from sglang.srt.entrypoints.openai.protocol import Tool
+
+    return [Tool(**body) for body in bodies]
 
 
 def vllm_request(tools: list[dict[str, Any]], tool_choice: Any = None) -> Any:

@@ -11,6 +11,8 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
+from pydantic_core import core_schema
+
 __all__ = ["install_stubs"]
 
 
@@ -41,6 +43,10 @@ class _StubType(type):
 
 
 class _Stub:
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: object, handler: object) -> Any:
+        return core_schema.any_schema()
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)

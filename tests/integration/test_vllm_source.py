@@ -102,3 +102,18 @@ def test_refused_calls_are_content(tool, reasoning):
 def test_held_text_is_sent_at_the_end():
     for reasoning in ("toolwire_hermes", None):
         assert answers("toolwire_hermes", reasoning, "a <tool") == ((None, "a <tool", []), (None, "a <tool", []))
+
+
+def test_request_of_the_responses_api():
+    from vllm.entrypoints.openai.responses.protocol import ResponsesRequest
+
+    schema = {"type": "object", "properties": {"app": {"type": "string"}}}
+    member = {"type": "function", "name": "open", "parameters": schema}
+    tools = [{"type": "namespace", "name": "computer", "description": "", "tools": [member]}]
+    request = ResponsesRequest.model_validate({"input": "hi", "tools": tools})
+    text = "<tool_call>computer__open<arg_key>app</arg_key><arg_value>12</arg_value></tool_call>"
+    parser = ParserManager.get_parser("toolwire_glm47", "toolwire_glm47", True)(CharacterTokenizer(), request.tools)
+    request = parser.adjust_request(request)
+    assert [(call.name, call.arguments) for call in parser.parse(text, request, True)[2]] == [
+        ("computer__open", '{"app":"12"}')
+    ]

@@ -25,6 +25,8 @@ _REFUSALS = (TemplateError, TypeError, AttributeError, KeyError, IndexError, Val
 STOPS = (
     _EOS,
     "<|im_end|>",
+    "<|ifm|im_end|>",
+    "<|role_end|>",
     "<|eot_id|>",
     "<|eom_id|>",
     "<|eot|>",
@@ -55,6 +57,7 @@ REASONING_OPENERS = (
     "<think>",
     "<think:opensource>",
     "<mm:think>",
+    "<ifm|think>",
     "<seed:think>",
     "<|think|>",
     "<|open|>think<|sep|>",

@@ -2,6 +2,7 @@
 
 tests/vectors/rendered_turns.json has an entry per template:
 
+    source       the origin of the template
     format       the format that is detected by the name of the model
     by_template  the format that is detected by the text of the template
     turns        case (tests/templates/conversations.py), text, the token that ends the turn, whether the prompt opened the
@@ -14,13 +15,24 @@ from pathlib import Path
 import msgspec
 from conversations import CASES, TOOLS
 
-from toolwire import Tool
+from toolwire import Tool, ToolCall
 from toolwire.ir.parts import Reasoning
 from toolwire.testing import same
 from toolwire.text import detect, detect_template, get
 
-__all__ = ["PATH", "TemplateVectors", "TurnVector", "check_turn", "load_vectors", "save_vectors", "vectors_of_template"]
+__all__ = [
+    "LLAMA_CPP",
+    "PATH",
+    "TemplateVectors",
+    "TurnVector",
+    "check_turn",
+    "load_vectors",
+    "render_turn",
+    "save_vectors",
+    "vectors_of_template",
+]
 
+LLAMA_CPP = "llama.cpp models/templates"
 PATH = Path(__file__).parents[1] / "vectors" / "rendered_turns.json"
 _TOOLS = [
     Tool(function["name"], function["description"], function["parameters"])
@@ -53,20 +65,21 @@ class TurnVector(msgspec.Struct, frozen=True, omit_defaults=True):
 class TemplateVectors(msgspec.Struct, frozen=True, omit_defaults=True):
     """All turns of one template; the fields are described in the module docstring."""
 
+    source: str
     format: str | None
     by_template: str | None
     turns: tuple[TurnVector, ...] = ()
     omitted: dict[str, str] = {}
 
 
-def vectors_of_template(name, source):
+def vectors_of_template(name, template, source):
     """Render the conversations with a template and detect its format."""
     from rendering import render_template  # needs jinja2, which reading the vectors does not
 
-    rendered = render_template(source)
+    rendered = render_template(template)
     turns = tuple(_vector(case, found) for case, found in rendered.cases.items())
     omitted = rendered.omitted if turns else dict([next(iter(rendered.omitted.items()))])
-    return TemplateVectors(detect(name), detect_template(source), turns, omitted)
+    return TemplateVectors(source, detect(name), detect_template(template), turns, omitted)
 
 
 def _vector(name, found):
@@ -99,6 +112,15 @@ def check_turn(name, turn):
     return found
 
 
+def render_turn(name, turn):
+    """Write the calls of a turn with our own format, in the place of the template."""
+    calls = [
+        ToolCall(f"functions.{call}:{number}" if name == "kimi_k2" else f"call{number:05}", call, arguments)
+        for number, (call, arguments) in enumerate(turn.expected()[0])
+    ]
+    return get(name).render_calls(calls, _TOOLS)
+
+
 def _differences(turn, parsed):
     calls, content, reasoning = turn.expected()
     read = "".join(part.text for part in parsed.parts if isinstance(part, Reasoning))
@@ -118,7 +140,8 @@ def load_vectors():
     return msgspec.json.decode(PATH.read_bytes(), type=dict[str, TemplateVectors])
 
 
-def save_vectors(templates):
-    """Write the vectors, a line per turn."""
-    encoded = msgspec.json.format(msgspec.json.encode(templates), indent=1)
+def save_vectors(templates, source):
+    """Replace the vectors of a source."""
+    others = {name: template for name, template in load_vectors().items() if template.source != source}
+    encoded = msgspec.json.format(msgspec.json.encode(dict(sorted({**others, **templates}.items()))), indent=1)
     PATH.write_bytes(encoded + b"\n")

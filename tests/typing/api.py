@@ -22,6 +22,15 @@ from toolwire import (
     ToolResult,
     open_store,
 )
+from toolwire.adapters import (
+    CallPiece,
+    TurnDelta,
+    TurnReader,
+    format_of_model,
+    prompt_opens_reasoning,
+    register_detectors,
+    without_calls,
+)
 from toolwire.bridge import Detected, Prepared, StreamTranslation, Translation, encode_best_version
 from toolwire.gateway import Gateway, Settings, load_settings, parse_settings
 from toolwire.ir import ArgumentEnd, Fault, Stop
@@ -271,3 +280,13 @@ def recordings(path: Path) -> None:
     trace = load_trace(path)
     script_of(trace)
     same(1, 1)
+
+
+def serving(text: str) -> None:
+    fmt = format_of_model("", "Qwen/Qwen3-8B")
+    opened = prompt_opens_reasoning(fmt, text)
+    assert_type(opened, bool | None)
+    delta = TurnReader(without_calls(fmt), new_id=str, opened=bool(opened)).feed(text)
+    assert_type(delta, TurnDelta)
+    assert_type(delta.calls, tuple[CallPiece, ...])
+    assert_type(register_detectors(), list[str])

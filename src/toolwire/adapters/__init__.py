@@ -1,7 +1,7 @@
-"""Parsers of toolwire as plugins of serving stacks: vLLM and SGLang.
+"""Parsers for vLLM and SGLang.
 
     vllm serve MODEL --tool-parser-plugin "$(python -m toolwire.adapters.vllm_plugin)" --tool-call-parser toolwire_hermes …
-    python -m toolwire.adapters.sglang_launch --model-path MODEL --tool-call-parser toolwire_hermes …
+    sglang serve --model-path MODEL --tool-call-parser toolwire_hermes …
 
 Importing this package imports neither of them. `TurnReader` is the part that they share, for other servers.
 """
@@ -14,14 +14,24 @@ TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
     from .model_format import format_of_model, prompt_opens_reasoning, without_calls
+    from .sglang_plugin import register_detectors
     from .turn_reader import CallPiece, TurnDelta, TurnReader
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
             "model_format": ("format_of_model", "prompt_opens_reasoning", "without_calls"),
+            "sglang_plugin": ("register_detectors",),
             "turn_reader": ("CallPiece", "TurnDelta", "TurnReader"),
         },
     )
 
-__all__ = ["CallPiece", "TurnDelta", "TurnReader", "format_of_model", "prompt_opens_reasoning", "without_calls"]
+__all__ = [
+    "CallPiece",
+    "TurnDelta",
+    "TurnReader",
+    "format_of_model",
+    "prompt_opens_reasoning",
+    "register_detectors",
+    "without_calls",
+]

@@ -58,13 +58,14 @@ def has_separate_reasoning(form: Format) -> bool:
     return not isinstance(form.calls, ChannelCalls | ReactCalls)
 
 
-def format_of_model(name: str, *models: str | None) -> Format:
-    """Return the format `name`, or, if it is empty, the format of the first model name that is known."""
+def format_of_model(name: str, *models: str | None, template: str | None = None) -> Format:
+    """Return the format `name`; if it is empty, the format of the chat template, or of the first known model name."""
     if name:
         return formats.get(name)
-    for model in filter(None, models):
-        if found := formats.detect(model):
-            return formats.get(found)
+    detected = formats.detect_template(template) if template else None
+    found = detected or next(filter(None, (formats.detect(model) for model in models if model)), None)
+    if found:
+        return formats.get(found)
     known = ", ".join(repr(model) for model in models if model) or "no name"
     raise ConfigError(
         f"the text format of the model is unknown ({known})",

@@ -1,8 +1,8 @@
 """Parsers for vLLM: one machine for reasoning and calls, and its two halves for vLLM's registries.
 
 vLLM (0.28 or later) combines a tool parser and a reasoning parser with the same `_parser_engine_cls` into that class, so
-`ToolwireParser` reads the whole turn. Otherwise its `DelegatingParser` runs one half after the other: the reasoning ends
-at its tag, and the tool parser reads the rest.
+`ToolwireParser` reads the whole turn. Otherwise its `DelegatingParser` runs one half after the other: the reasoning parser
+passes the text after the reasoning on, and the tool parser reads it.
 
 If the tool choice is forced, `ToolParser.adjust_request` of vLLM constrains the content to JSON: an array of calls, or the
 arguments of the named tool. That JSON is parsed here, too, because vLLM's own parsing of it needs the whole text in every
@@ -15,14 +15,18 @@ from __future__ import annotations
 
 import secrets
 import string
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
+
+from msgspec.structs import replace
 
 from ..ir.errors import MissingExtra
 from ..ir.tools import Tool
 from ..text.engine.format import Format
+from .call_record import record_calls
 from .model_format import answer_begins_inside, format_of_model, has_separate_reasoning, with_json_calls, without_calls
+from .reasoning_splitter import ReasoningSplitter
 from .reasoning_tokens import ReasoningTokens, template_opens_reasoning
 from .turn_reader import CallPiece, NamedCallReader, TurnDelta, TurnReader
 
@@ -37,7 +41,6 @@ try:
         ToolCall,
     )
     from vllm.parser.engine.parser_engine import ParserEngine
-    from vllm.parser.engine.parser_engine_config import ParserEngineConfig
     from vllm.reasoning import ReasoningParser
     from vllm.tool_parsers import ToolParser
 except ImportError as error:
@@ -48,22 +51,15 @@ except ImportError as error:
 __all__ = ["ToolwireParser", "ToolwireReasoningParser", "ToolwireToolParser", "parser_classes"]
 
 
-class _RequestWithoutCalls:
-    """A request without calls."""
-
-    tool_choice = "none"
-
-
-_WITHOUT_CALLS = _RequestWithoutCalls()
-
-
 class _ServedModel:
     """The format of a model with its tokenizer, and how to start reading a turn."""
 
     def __init__(self, format_name: str, tokenizer: Any, settings: dict[str, Any]) -> None:
         config = settings.get("model_config")
         models = (getattr(config, "model", None), getattr(tokenizer, "name_or_path", None))
-        self.form: Format = format_of_model(format_name, *models)
+        template = getattr(tokenizer, "chat_template", None)
+        source = template if isinstance(template, str) else None  # a model may have several templates, by name
+        self.form: Format = format_of_model(format_name, *models, template=source)
         self.tokenizer = tokenizer
         self._template_settings: dict[str, Any] = settings.get("chat_template_kwargs") or {}
 
@@ -84,8 +80,7 @@ class _ServedModel:
             if choice != "required":
                 return NamedCallReader(_name(choice), without_calls(form), new_id=self._new_id, opened=opened)
             form = with_json_calls(form)
-        offered = [_tool(tool) for tool in tools]
-        return TurnReader(form, offered, new_id=self._new_id, opened=opened, tagged_content=tagged_content)
+        return TurnReader(form, _offered(tools), new_id=self._new_id, opened=opened, tagged_content=tagged_content)
 
     def is_constrained(self, choice: object) -> bool:
         """Return whether the content of the answer is constrained to JSON."""
@@ -96,12 +91,13 @@ class _ServedModel:
         inside = answer_begins_inside(self.form, answer)
         return bool(self.template_opens if inside is None else inside)
 
-    def stopped_itself(self, ids: Sequence[int]) -> bool:
-        """Return whether the model ended the turn: with a special token, or it is unknown, without ids."""
-        if not ids:
-            return True
-        special = getattr(self.tokenizer, "all_special_ids", ())
-        return ids[-1] in special or ids[-1] == getattr(self.tokenizer, "eos_token_id", None)
+    def is_finished(self, request: Any, count: int, last: int | None) -> bool:
+        """Return whether the model ended its answer of `count` tokens, and did not reach the limit of the request."""
+        fields = vars(request)  # because reading `max_tokens` as an attribute warns that it is deprecated
+        limits = (fields.get(name) for name in ("max_completion_tokens", "max_tokens", "max_output_tokens"))
+        limit = next(filter(None, limits), None)
+        is_end = last in getattr(self.tokenizer, "all_special_ids", ())  # the last token may be allowed and the end
+        return is_end or limit is None or count < limit
 
     def _new_id(self, name: str) -> str:
         if self.form.name.startswith("mistral"):  # its templates accept only nine letters and digits
@@ -113,18 +109,20 @@ class ToolwireParser(ParserEngine):  # type: ignore[misc]
     """Read reasoning, content and calls of a turn with one machine."""
 
     format_name = ""
-    """The name of a text format; empty to detect it by the model's name."""
+    """The name of a text format; empty to detect it by the chat template or the model's name."""
 
     def __init__(self, tokenizer: Any, tools: list[Any] | None = None, *args: Any, **kwargs: Any) -> None:
-        config = ParserEngineConfig(name="toolwire")
-        super().__init__(tokenizer, tools, parser_engine_config=config, model_config=kwargs.get("model_config"))
+        # The engine of vLLM is not used, and compiles all special tokens of the tokenizer for each request.
+        super(ParserEngine, self).__init__(tokenizer, tools, *args, **kwargs)
         self._model = _ServedModel(self.format_name, tokenizer, kwargs)
-        self._settings = kwargs
         self._turn: TurnReader | None = None
+        self._tokens = 0
         self._reasoning_tokens = 0
 
     def adjust_request(self, request: Any) -> Any:
-        return self.tool_parser_cls(self.model_tokenizer, self._tools, **self._settings).adjust_request(request)
+        request = self.tool_parser.adjust_request(request)
+        request.skip_special_tokens = False
+        return request
 
     def parse(
         self,
@@ -135,7 +133,9 @@ class ToolwireParser(ParserEngine):  # type: ignore[misc]
     ) -> tuple[str | None, str | None, list[Any] | None]:
         """Return reasoning, content and calls of a complete turn."""
         turn = self._model.turn(request, request.tools or (), opened=self._model.opens_before(model_output))
-        whole = turn.read(model_output, finished=self._model.stopped_itself(model_output_token_ids))
+        ids = model_output_token_ids
+        finished = self._model.is_finished(request, len(ids), ids[-1] if ids else None)
+        whole = turn.read(model_output, finished=finished)
         self._reasoning_tokens = self._model.tokens.count(whole.reasoning)
         calls = [FunctionCall(id=piece.id, name=piece.name, arguments=piece.arguments) for piece in whole.calls]
         return whole.reasoning or None, whole.content or None, calls or None
@@ -155,8 +155,11 @@ class ToolwireParser(ParserEngine):  # type: ignore[misc]
         delta = self._turn.feed(delta_text)
         if delta.reasoning:
             self._reasoning_tokens += len(delta_token_ids)
+        self._tokens += len(delta_token_ids)
         if finished:
-            delta = _add(delta, self._turn.close(finished=self._model.stopped_itself(delta_token_ids)))
+            last = delta_token_ids[-1] if delta_token_ids else None
+            finished = self._model.is_finished(request, self._tokens, last)
+            delta = _add(delta, self._turn.close(finished=finished))
         return _message(delta, with_reasoning=request.include_reasoning)
 
     def is_reasoning_end(self, input_ids: Sequence[int]) -> bool:
@@ -188,12 +191,12 @@ class ToolwireToolParser(ToolParser):  # type: ignore[misc]
         super().__init__(tokenizer, tools)
         self._model = _ServedModel(self.format_name, tokenizer, kwargs)
         self._turn: TurnReader | None = None
-        self._last_ids: Sequence[int] = ()
 
     def adjust_request(self, request: Any) -> Any:
         if self._model.is_constrained(request.tool_choice):
             request = super().adjust_request(request)
-        request.skip_special_tokens = False
+        if request.tools and request.tool_choice != "none":
+            request.skip_special_tokens = False
         return request
 
     def extract_tool_calls(self, model_output: str, request: Any) -> Any:
@@ -216,33 +219,22 @@ class ToolwireToolParser(ToolParser):  # type: ignore[misc]
     ) -> Any:
         if self._turn is None:
             self._turn = self._start(request)
-        self._last_ids = delta_token_ids
-        return self._note(self._turn.feed(delta_text))
+        return self._record(self._turn, self._turn.feed(delta_text))
 
     def finish_streaming(self) -> Any:
         """Return the held text. The next text begins a new turn."""
         turn, self._turn = self._turn, None
-        if turn is None:
-            return None
-        return self._note(turn.close(finished=self._model.stopped_itself(self._last_ids)))
+        return None if turn is None else self._record(turn, turn.close())
 
     def _start(self, request: Any) -> TurnReader:
         self.prev_tool_call_arr.clear()
         self.streamed_args_for_tool.clear()
         self.current_tool_id = -1
-        tools = self.tools or getattr(request, "tools", None) or ()
+        tools = getattr(request, "tools", None) or self.tools
         return self._model.turn(request, tools, opened=False, tagged_content=True)
 
-    def _note(self, delta: TurnDelta) -> Any:
-        """Keep vLLM's record of the streamed calls, which it reads at the end of a stream."""
-        for piece in delta.calls:
-            if piece.name is not None:
-                self.prev_tool_call_arr.append({"name": piece.name, "arguments": ""})
-                self.streamed_args_for_tool.append("")
-                self.current_tool_id = piece.index
-                self.current_tool_name_sent = True
-            self.streamed_args_for_tool[piece.index] += piece.arguments
-            self.prev_tool_call_arr[piece.index]["arguments"] = self.streamed_args_for_tool[piece.index]
+    def _record(self, turn: TurnReader, delta: TurnDelta) -> Any:
+        record_calls(self, turn, delta)
         return _message(delta)
 
 
@@ -256,8 +248,7 @@ class ToolwireReasoningParser(ReasoningParser):  # type: ignore[misc]
         super().__init__(tokenizer, *args, **kwargs)
         self._model = _ServedModel(self.format_name, tokenizer, kwargs)
         self._opened: bool | None = None
-        self._turn: TurnReader | None = None
-        self._has_ended = False
+        self._splitter: ReasoningSplitter | None = None
         self._reasoning_tokens = 0
 
     @property
@@ -288,9 +279,10 @@ class ToolwireReasoningParser(ReasoningParser):  # type: ignore[misc]
         return self._reasoning_tokens
 
     def extract_reasoning(self, model_output: str, request: Any) -> tuple[str | None, str | None]:
-        whole = self._start(opened=self._model.opens_before(model_output)).read(model_output)
-        self._reasoning_tokens = self._model.tokens.count(whole.reasoning)
-        return whole.reasoning or None, whole.content or None
+        splitter = ReasoningSplitter(self._model.form, opened=self._model.opens_before(model_output))
+        (first, rest), (last, end) = splitter.feed(model_output), splitter.close()
+        self._reasoning_tokens = self._model.tokens.count(first + last)
+        return first + last or None, rest + end or None
 
     def extract_reasoning_streaming(
         self,
@@ -301,35 +293,25 @@ class ToolwireReasoningParser(ReasoningParser):  # type: ignore[misc]
         current_token_ids: Sequence[int],
         delta_token_ids: Sequence[int],
     ) -> Any:
-        if self._turn is None:
+        if self._splitter is None:
             opened = self._model.template_opens if self._opened is None else self._opened
-            self._turn = self._start(opened=bool(opened))
-        return self._note(self._turn.feed(delta_text), delta_token_ids)
+            self._splitter = ReasoningSplitter(self._model.form, opened=bool(opened))
+            self._reasoning_tokens = 0
+        reasoning, rest = self._splitter.feed(delta_text)
+        if reasoning:
+            self._reasoning_tokens += len(delta_token_ids)
+        return _message(TurnDelta(reasoning, rest))
 
     def has_engine_confirmed_reasoning_end(self) -> bool:
-        return self._has_ended
+        return self._splitter is not None and self._splitter.ended
 
     def finish_streaming(self) -> Any:
         """Return the held text."""
-        turn, self._turn = self._turn, None
-        return None if turn is None else self._note(turn.close(), ())
-
-    def _start(self, *, opened: bool) -> TurnReader:
-        self._has_ended = False
-        self._reasoning_tokens = 0
-        return self._model.turn(_WITHOUT_CALLS, (), opened=opened)
-
-    def _note(self, delta: TurnDelta, ids: Sequence[int]) -> Any:
-        """Record the end of the reasoning. Content is only emitted after it."""
-        if delta.content:
-            self._has_ended = True
-        if delta.reasoning:
-            self._reasoning_tokens += len(ids)
-        return _message(delta)
+        return None if self._splitter is None else _message(TurnDelta(*self._splitter.close()))
 
 
 def parser_classes(format_name: str) -> tuple[type[ReasoningParser], type[ToolParser]]:
-    """Return the reasoning parser and the tool parser of a format; an empty name detects it by the model's name."""
+    """Return the reasoning parser and the tool parser of a format; an empty name detects it."""
     title = "".join(word.title() for word in format_name.split("_")) or "Auto"
     own = {"format_name": format_name}
     engine = type(f"Toolwire{title}Parser", (ToolwireParser,), own)
@@ -341,10 +323,19 @@ def parser_classes(format_name: str) -> tuple[type[ReasoningParser], type[ToolPa
     return reasoning, tool
 
 
-def _tool(tool: Any) -> Tool:
-    """Convert a tool of the Chat Completions API or of the Responses API."""
-    function = getattr(tool, "function", tool)
-    return Tool(function.name, function.description or "", function.parameters or {})
+def _offered(tools: Iterable[Any]) -> Iterator[Tool]:
+    """Convert tools of the Chat Completions API or the Responses API. Tools without parameters run in the server."""
+    for tool in tools:
+        function = getattr(tool, "function", tool)
+        if hasattr(function, "parameters"):
+            yield _tool(function.name, function)
+        for member in getattr(tool, "tools", None) or ():
+            if hasattr(member, "parameters"):  # vLLM shows the model the name of a namespace before that of its tool
+                yield _tool(f"{tool.name}__{member.name}", member)
+
+
+def _tool(name: str, function: Any) -> Tool:
+    return Tool(name, function.description or "", function.parameters or {})
 
 
 def _name(choice: Any) -> str:
@@ -353,8 +344,12 @@ def _name(choice: Any) -> str:
 
 
 def _add(first: TurnDelta, second: TurnDelta) -> TurnDelta:
-    """Concatenate two deltas. vLLM keeps several pieces of one call in order."""
-    return TurnDelta(first.reasoning + second.reasoning, first.content + second.content, first.calls + second.calls)
+    """Concatenate two deltas, with at most one piece per call."""
+    calls = {piece.index: piece for piece in first.calls}
+    for piece in second.calls:
+        known = calls.get(piece.index)
+        calls[piece.index] = piece if known is None else replace(known, arguments=known.arguments + piece.arguments)
+    return TurnDelta(first.reasoning + second.reasoning, first.content + second.content, tuple(calls.values()))
 
 
 def _message(delta: TurnDelta, *, with_reasoning: bool = True) -> Any:

@@ -1,6 +1,7 @@
 """The plugin file for vLLM's `--tool-parser-plugin` and `--reasoning-parser-plugin`.
 
-It registers `toolwire_FORMAT` for every text format, and `toolwire`, which detects the format by the model's name.
+It registers `toolwire_FORMAT` for every text format, and `toolwire`, which detects the format by the chat template or the
+model's name.
 `python -m toolwire.adapters.vllm_plugin` prints the path of this file. vLLM imports it by its path under the name
 `vllm_plugin`, so its imports are absolute.
 """

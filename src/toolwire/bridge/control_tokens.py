@@ -43,8 +43,8 @@ def neutralise_request(request: Request, form: Format, template: ChatTemplate, l
 
 @lru_cache(64)
 def _token_pattern(form: Format, template: ChatTemplate) -> re.Pattern[str]:
-    after_result = form.results.template.rpartition("}")[2].strip()
-    tokens = {*template.tokens, *form.noise, *form.halts, after_result} - {""}
+    after_result = form.results.template.rpartition("}")[2]  # tags that end a result
+    tokens = {*template.tokens, *form.noise, *form.halts, *re.findall(r"<[^<>\s]+>|\S+", after_result)}
     return re.compile("|".join([_BARS, *map(re.escape, sorted(tokens, key=len, reverse=True))]))
 
 

@@ -18,15 +18,15 @@ from ..ir.pointer import join
 from ..ir.request import Message, Request
 from ..ir.tools import Tool
 from ..text.engine.call_opening import call_opening
-from ..text.engine.chat_template import ChatTemplate, PromptTurn
+from ..text.engine.chat_template import ChatTemplate, PromptTurn, ReasoningState
 from ..text.engine.format import Format
 from ..wire.media import media_placeholder
 from .emulate_history import render_results, write_calls
-from .emulation_settings import PromptOptions, ReasoningState
+from .emulation_settings import PromptOptions
 from .history import DraftMessage, normalise
 from .locations import message_index
 
-__all__ = ["AnswerStart", "choose_answer_start", "render_turns"]
+__all__ = ["AnswerStart", "add_instructions", "choose_answer_start", "render_turns"]
 
 
 class AnswerStart(NamedTuple):
@@ -46,13 +46,21 @@ def choose_answer_start(
     template = options.template
     if request.messages and request.messages[-1].role == "assistant":
         return AnswerStart()  # the model continues its own text
+    call = call_opening(form.calls, required_tools)
+    if template.continues_after_results and _ends_with_result(request):
+        return AnswerStart(call, call)  # the turn of the model has already begun
     is_forced = bool(required_tools) or (request.output is not None and request.output.kind != "text")
     reasoning = _requested_state(request, options.reasoning, losses)
     if reasoning == "open" and not is_forced:
-        return AnswerStart(template.opened, template.opened)
+        is_tag_and_line = template.opened.endswith(">\n")  # the line break is ours, not the beginning of the reasoning
+        return AnswerStart(template.opened, template.opened[:-1] if is_tag_and_line else template.opened)
     closed = template.closed if reasoning is not None else ""
-    call = call_opening(form.calls, required_tools)
     return AnswerStart(closed + call, call)
+
+
+def _ends_with_result(request: Request) -> bool:
+    parts = request.messages[-1].parts if request.messages else ()
+    return bool(parts) and isinstance(parts[-1], ToolResult)
 
 
 def _requested_state(request: Request, default: ReasoningState | None, losses: Losses) -> ReasoningState | None:
@@ -69,12 +77,12 @@ def _requested_state(request: Request, default: ReasoningState | None, losses: L
 
 
 def render_turns(
-    messages: Sequence[Message], form: Format, tools: Sequence[Tool], template: ChatTemplate, losses: Losses
+    messages: tuple[Message, ...], form: Format, tools: Sequence[Tool], template: ChatTemplate, losses: Losses
 ) -> list[PromptTurn]:
     """Render the messages as turns of the template, with calls and results in the text format."""
     names: dict[str, str] = {}
     turns: list[PromptTurn] = []
-    drafts = normalise(tuple(messages), losses)
+    drafts = normalise(messages, losses)
     last_user = _last_user_message(drafts)
     for number, draft in enumerate(drafts):
         message = replace(draft.message, parts=tuple(draft.parts))
@@ -83,12 +91,22 @@ def render_turns(
             calls = [part for part in message.parts if isinstance(part, ToolCall)]
             names.update({call.id: call.name for call in calls})
             written = write_calls(calls, form, tools, losses, index)
-            reasoning = "".join(_reasoning_texts(message, losses, index, is_kept=number > last_user))
+            reasoning = "".join(_reasoning_texts(message, losses, index, is_kept=number > last_user)).strip("\n")
             text = _join_text(message.parts, losses, index)
             turns.append(PromptTurn("assistant", template.render_assistant(text, written, reasoning), bool(calls)))
         else:
             turns += _render_input(message, form, names, losses, index)
     return turns
+
+
+def add_instructions(turns: list[PromptTurn], instructions: str) -> None:
+    """Append the instructions to the system prompt, or add one."""
+    if not instructions:
+        return
+    if turns and turns[0].role == "system":
+        turns[0] = PromptTurn("system", f"{turns[0].text}\n\n{instructions}")
+    else:
+        turns.insert(0, PromptTurn("system", instructions))
 
 
 def _last_user_message(drafts: Sequence[DraftMessage]) -> int:

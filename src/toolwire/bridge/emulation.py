@@ -32,7 +32,7 @@ from ..text.styles.json_calls import JsonCalls
 from .control_tokens import neutralise_request
 from .emulate_answer import AnswerReader
 from .emulate_history import FREEFORM, render_history
-from .emulate_prompt import AnswerStart, choose_answer_start, render_turns
+from .emulate_prompt import AnswerStart, add_instructions, choose_answer_start, render_turns
 from .emulation_settings import EmulationSettings, PromptOptions
 
 __all__ = ["Emulation", "emulate"]
@@ -144,8 +144,8 @@ class Emulation:
     def _prompt_request(self, prompt: PromptOptions) -> Request:
         """Return a request of one message: the whole conversation as a raw prompt."""
         request, template = self._original, prompt.template
-        messages = _with_instructions(request.messages, self._instructions(declare=template.declaration is None))
-        turns = render_turns(messages, self._form, self._tools, template, self.losses)
+        turns = render_turns(request.messages, self._form, self._tools, template, self.losses)
+        add_instructions(turns, self._instructions(declare=template.declaration is None))
         if template.declaration is not None and self._declares_tools():
             first = next((index for index, turn in enumerate(turns) if turn.role != "system"), len(turns))
             turns.insert(first, PromptTurn("declaration", self._form.render_tools(self._tools)))

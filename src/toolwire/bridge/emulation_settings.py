@@ -17,15 +17,13 @@ from ..ir.errors import ConfigError
 from ..ir.parts import Reasoning, ToolCall
 from ..ir.value import Value
 from ..text import chat_templates, get
-from ..text.engine.chat_template import ChatTemplate
+from ..text.engine.chat_template import ChatTemplate, ReasoningState
 from ..text.engine.format import Format
 from ..text.engine.offered_tools import OfferedTools
 
-__all__ = ["EmulationSettings", "PromptOptions", "ReasoningState"]
+__all__ = ["EmulationSettings", "PromptOptions"]
 
 _TAG = re.compile(r"<[^<>\s]{1,64}>|\[/?[A-Z_]{2,32}\]")
-
-ReasoningState = Literal["open", "closed"]
 
 
 class PromptOptions(NamedTuple):
@@ -40,7 +38,7 @@ class EmulationSettings(Value, frozen=True):
 
     For `via="completions"`: `template` names a chat template; by default it is chosen by the model's name, then by the
     format. `reasoning` is "open" if the prompt opens the reasoning of the answer, "closed" if it excludes reasoning;
-    by default, the model decides. A request can turn the reasoning of such a model on and off.
+    by default, it is as in the template. A request can turn reasoning on and off, unless the model decides itself.
     """
 
     format: Format | str
@@ -70,7 +68,7 @@ class EmulationSettings(Value, frozen=True):
         if self.via != "completions":
             raise ConfigError(f"unknown endpoint {self.via!r}", hint='via is "chat" or "completions"')
         template = chat_templates.find(model, form) if self.template is None else chat_templates.get(self.template)
-        reasoning = "open" if self.reasoning is None and form.thinking else self.reasoning
+        reasoning = self.reasoning or ("open" if form.thinking else template.reasoning)
         if reasoning is not None and not _reads_reasoning(form, template):
             raise ConfigError(
                 f"the text format {form.name!r} does not read the reasoning of the template {template.name!r}",

@@ -22,10 +22,16 @@ from ..ir.tools import Tool
 from ..ir.value import Value
 from ..schema.repair import Repair, RepairPolicy, RepairStep, repair_arguments
 from ..schema.validate import Problem
+from ..stream.strict import parse_arguments
 
 __all__ = ["CallRepair", "CallRepairer", "policy_for"]
 
 _ANY_OBJECT: Object = {"type": "object"}
+
+
+def _has_arguments(raw: str | None) -> bool:
+    """Return True if the text is a JSON object: the call is invalid for another reason, which a repair would hide."""
+    return bool(raw) and parse_arguments(raw or "")[1] == "complete"
 
 
 class CallRepair(Value, frozen=True):
@@ -53,6 +59,8 @@ class CallRepairer:
 
     def repair_text(self, start: CallStart, end: CallEnd, schema: JSON) -> CallEnd:
         """Repair text that is not a JSON object, against the schema that was sent; unchanged if that is impossible."""
+        if _has_arguments(end.raw):
+            return end
         found = self._repair(start, end.raw or "", schema)
         if found.arguments is None:
             self.repairs.append(CallRepair(start.id, start.name, found.steps, found.problems))
@@ -64,7 +72,9 @@ class CallRepairer:
 
     def repair_call(self, start: CallStart, end: CallEnd) -> CallEnd | None:
         """Repair the arguments against the schema of the tool; return None if they are unchanged."""
-        if end.state == "truncated" or (end.state == "invalid" and self._has_failed(start)):
+        if end.state == "truncated" or (
+            end.state == "invalid" and (self._has_failed(start) or _has_arguments(end.raw))
+        ):
             return None
         tool = self._tools.get(start.name)
         given: JSON = end.raw if end.arguments is None else end.arguments

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..ir.errors import ToolwireError
 from ..ir.terminal import neutralise_line
 from .live import LivePrinter
-from .run import ask_person, make_client
+from .run import add_text_options, ask_person, make_client
 from .show import paint
 from .tools_file import load_tools
 
@@ -46,9 +46,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument("-T", "--tools", metavar="TOOLS.py", help="a file of functions")
     parser.add_argument("--base-url", help="base URL of the model, if not its provider's")
     parser.add_argument("--key-env", metavar="NAME", help="environment variable with the key for --base-url")
-    parser.add_argument(
-        "--text", metavar="FORMAT", help="text format for a model without tool calling; see `toolwire formats`"
-    )
+    add_text_options(parser)
     parser.add_argument("--system", default="", help="the system prompt")
     parser.add_argument("--yes", action="store_true", help="do not ask before calls with side effects")
     parser.set_defaults(run=run)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ..run.steps import Approve
     from ..run.toolbox import Toolbox
 
-__all__ = ["add_to", "ask_person", "make_client"]
+__all__ = ["add_text_options", "add_to", "ask_person", "make_client"]
 
 _EXAMPLES = """\
 examples:
@@ -64,9 +64,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument("-m", "--model", help="provider/model")
     parser.add_argument("--base-url", help="base URL of the model, if not its provider's")
     parser.add_argument("--key-env", metavar="NAME", help="environment variable with the key for --base-url")
-    parser.add_argument(
-        "--text", metavar="FORMAT", help="text format for a model without tool calling; see `toolwire formats`"
-    )
+    add_text_options(parser)
     parser.add_argument("--system", default="", help="the system prompt")
     parser.add_argument("--yes", action="store_true", help="do not ask before calls with side effects")
     parser.add_argument(
@@ -119,16 +117,36 @@ async def _run_prompt(arguments: argparse.Namespace) -> int:
     return 0 if answer.finished else 1
 
 
+def add_text_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options for a model without tool calling."""
+    parser.add_argument(
+        "--text", metavar="FORMAT", help="text format for a model without tool calling; see `toolwire formats`"
+    )
+    parser.add_argument(
+        "--via",
+        choices=["chat", "completions"],
+        default="chat",
+        help="endpoint for --text: chat, or the raw completion endpoint of a local server",
+    )
+    parser.add_argument(
+        "--template", metavar="NAME", help="chat template for --via completions (default: by the model)"
+    )
+
+
 def make_client(arguments: argparse.Namespace) -> ModelClient:
     """Make the client of the model. A missing `--key-env` variable is an error, not a request without a key."""
+    from ..bridge.emulation_settings import EmulationSettings
     from ..net.client import ModelClient
 
+    if arguments.text is None and (arguments.via != "chat" or arguments.template is not None):
+        raise ConfigError("--via and --template need a text format", hint="add --text FORMAT; see `toolwire formats`")
+    text = None if arguments.text is None else EmulationSettings(arguments.text, arguments.via, arguments.template)
     key = None
     if arguments.key_env:
         key = os.environ.get(arguments.key_env)
         if not key:
             raise ConfigError(f"environment variable {arguments.key_env} is not set")
-    return ModelClient(arguments.model, base_url=arguments.base_url, text=arguments.text, key=key)
+    return ModelClient(arguments.model, base_url=arguments.base_url, text=text, key=key)
 
 
 @asynccontextmanager

@@ -18,6 +18,7 @@ from ..ir.pointer import Object
 from ..ir.value import Value
 from ..schema.lowering import Lowered
 from ..schema.repair import RepairPolicy, repair_arguments
+from ..stream.strict import parse_arguments
 from .keys import KEY_ARGUMENT, store_key
 from .results import refusal
 from .toolbox import Entry, Toolbox
@@ -73,11 +74,14 @@ def find(pending: Pending) -> Pending | ToolResult:
 
 
 def whole(pending: Pending) -> Pending | ToolResult:
-    """Refuse a truncated call, however complete it looks."""
+    """Refuse a truncated call, however complete it looks, and one that is invalid although its arguments are an object."""
     call = pending.call
     if call.state == "truncated":
         message = "The call was truncated and was not run. Make it again with shorter arguments."
         return refusal(call, "truncated", message)
+    if call.state == "invalid" and call.raw and parse_arguments(call.raw)[1] == "complete":
+        message = "The call was malformed and was not run. Make it again."
+        return refusal(call, "invalid_arguments", message)
     if call.arguments is None or call.arguments is pending.arguments:
         return pending
     return replace(pending, arguments=call.arguments)

@@ -30,8 +30,9 @@ from .fits import fits
 from .nodes import Node, ObjectNode
 from .parse import parse_schema
 from .steps import RepairStep
-from .unwrap_arguments import Unwrapped, unwrap, unwrap_members
+from .unwrap_arguments import Unwrapped, declared_names, unwrap, unwrap_members
 from .validate import DEPTH, Problem, Validator, has_large_patterns, nesting_depth, validator
+from .wrappers import may_be_call
 
 __all__ = ["POLICIES", "Repair", "RepairPolicy", "RepairStep", "repair_arguments"]
 
@@ -94,6 +95,7 @@ class _Repairer:
         source = parse_schema(schema)
         self.root: Node = source.root
         self.target = source.defs.get
+        self.declared = declared_names(self.root, self.target)
         self.validator: Validator = validator(schema)
 
     def from_text(self, text: str, policy: RepairPolicy, finished: bool, names: Collection[str] = ()) -> Repair:
@@ -153,7 +155,7 @@ class _ArgumentRepair:
 
     def _schema_ambiguity(self, found: Repaired) -> Problem | None:
         """Return a problem of a repaired text that only the schema reveals; None if there is none."""
-        if not _SURROUNDING_STEPS.isdisjoint(found.steps) and not self._has_known_names(found.value):
+        if not _SURROUNDING_STEPS.isdisjoint(found.steps) and not self._may_have_known_names(found.value):
             message = (
                 "there is text around the object, and it does not match the schema; write one object and nothing else"
             )
@@ -163,7 +165,7 @@ class _ArgumentRepair:
             return Problem("", "ambiguous", message)
         return None
 
-    def _has_known_names(self, value: JSON) -> bool:
+    def _may_have_known_names(self, value: JSON) -> bool:
         return self._schema.has_known_names(value) or any(steps for _, steps in self._unwrap(value))
 
     def from_value(self, value: JSON, steps: tuple[RepairStep, ...]) -> Repair:
@@ -173,11 +175,15 @@ class _ArgumentRepair:
         unwrapped = self._unwrap(value)
         if len(unwrapped) > 1:
             return _ambiguous_repair("", "there are several layers", [inner for inner, _ in unwrapped])
-        ((value, new_steps),) = unwrapped
+        ((value, layers),) = unwrapped
+        steps += layers
+        if any(layer.name != "unwrapped_text" for layer in layers) and not self._schema.has_known_names(value):
+            message = "the arguments are wrapped, and their names do not match the schema; write one object"
+            return Repair(None, steps, (Problem("", "invalid", message),))
+        if self._schema.accepts(value) or may_be_call(value, self._schema.declared):
+            return self._validate(value, steps)
+        value, new_steps = unwrap_members(self._schema.root, value, self._schema.target)
         steps += new_steps
-        if not self._schema.accepts(value):
-            value, new_steps = unwrap_members(self._schema.root, value, self._schema.target)
-            steps += new_steps
         if self._policy == "aggressive" and not self._schema.accepts(value):
             coercion = Coercion(self._schema.target, coercion_budget(value))
             value = coercion.coerce(self._schema.root, value, "")

@@ -18,7 +18,7 @@ from .step_budget import StepBudget
 from .steps import RepairStep
 from .wrappers import parse_container, remove_layer
 
-__all__ = ["Unwrapped", "unwrap", "unwrap_members"]
+__all__ = ["Unwrapped", "declared_names", "unwrap", "unwrap_members"]
 
 _MAX_LAYERS = 6
 _DEPTH = 64
@@ -34,7 +34,7 @@ def unwrap(
     `accepts` decides whether arguments are valid, `names` are those of the tool, if they are known.
     """
     root = resolve_refs(root, target)
-    declared = _declared_names(root, target)
+    declared = declared_names(root, target)
     is_free = isinstance(root, ObjectNode) and not root.properties and not root.closed
     layers: list[Unwrapped] = [(value, ())]
     for _ in range(_MAX_LAYERS):
@@ -58,7 +58,7 @@ def _last_known(root: Node, layers: list[Unwrapped]) -> Unwrapped:
     return next((layer for layer in layers if type(layer[0]) is dict), layers[-1])
 
 
-def _declared_names(root: Node, target: RefResolver) -> frozenset[str]:
+def declared_names(root: Node, target: RefResolver) -> frozenset[str]:
     """Return the names of parameters, also of all branches of a union."""
     declared, pending, seen = set[str](), [root], set[int]()
     while pending:

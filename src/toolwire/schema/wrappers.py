@@ -20,7 +20,7 @@ from ..ir.pointer import JSON, Object, join
 from ..stream.repair import repair_json
 from .steps import RepairStep
 
-__all__ = ["parse_container", "remove_layer"]
+__all__ = ["may_be_call", "parse_container", "remove_layer"]
 
 _ALIASES = frozenset(
     "arguments parameters args input params kwargs properties tool_input action_input tool_arguments tool_args"
@@ -95,6 +95,14 @@ def _remove_call(value: Object, declared: AbstractSet[str], names: Collection[st
     if key in declared and not any(other in _NAMES and value[other] in names for other in value if other != key):
         return None
     return inner, RepairStep("unwrapped_call", join(key))
+
+
+def may_be_call(value: JSON, declared: AbstractSet[str]) -> bool:
+    """Return True for members that are parameters of the tool, or a call with such parameters in its arguments."""
+    if type(value) is not dict or not any(key in _NAMES and type(inner) is str for key, inner in value.items()):
+        return False
+    contents = [_content(inner) for key, inner in value.items() if key in _ALIASES and _is_payload(key, inner, ())]
+    return any(type(inner) is dict and bool(inner) and inner.keys() <= declared for inner in contents)
 
 
 def _is_payload(key: str, inner: JSON, names: Collection[str]) -> bool:

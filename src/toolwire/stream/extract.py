@@ -22,6 +22,8 @@ _LEADING = re.compile(rf"{_SPACE}(?:(?P<fence>`{{3,}}[\w+-]*+)|(?P<token>{_MARK}
 _TRAILING = re.compile(rf"{_SPACE}(?:(?P<fence>`{{3,}})|(?P<token>{_MARK})|(?P<closer>[}}\]]))")
 _LAST_MARK = re.compile(_MARK)
 _MAX_MARK = 64
+_SECOND_BRACE = re.compile(r"\s*+\}")
+_DOUBLED_BRACE = re.compile(r"\{\s*+(?=\{)")
 _STEPS: dict[str | None, LexicalStep] = {"fence": "code_fence", "token": "tool_token", "closer": "surplus_closer"}
 
 _LEADING_PROSE = re.compile(r"(?![,:=\"'“(])[^{}\[\]]*[\w:.!?>*`\-—]\s*+")
@@ -52,6 +54,9 @@ def find_start(text: str, attempt: RepairAttempt) -> int:
     at = skip_lead(text, attempt)
     if at == len(text):
         raise invalid_error("the text is empty", at)
+    if (doubled := _DOUBLED_BRACE.match(text, at)) is not None:
+        attempt.record_step("doubled_braces")
+        return doubled.end()
     if _STARTS.match(text, at):
         return at
     bracket = _BRACKET.search(text, at)
@@ -86,13 +91,15 @@ def check_trailing_text(text: str, at: int, end: int, attempt: RepairAttempt) ->
     """Drop the text after the value; raise if it could belong to the value, or the value to reasoning."""
     if has_reasoning_mark(text, at, end):
         raise ambiguous_error("an object in the model's reasoning", at, "write one JSON object and nothing else")
+    if "doubled_braces" in attempt.steps:
+        at = _skip_doubled_brace(text, at, end)
     while (found := _TRAILING.match(text, at, end)) is not None:
         if found.lastgroup == "closer" and attempt.form == "missing_brace":
             raise invalid_error("more than one opening bracket is missing", at)
         attempt.record_step(_STEPS[found.lastgroup])
         at = found.end()
     at = _skip_tokens(text, at, end, attempt)
-    if at == end:
+    if at == end or ("over_escaped" in attempt.steps and text[at:end] == '"'):
         return
     if attempt.form == "call_syntax":
         raise invalid_error(f"unexpected text after the call: {text[at : at + 16]!r}", at)
@@ -102,6 +109,14 @@ def check_trailing_text(text: str, at: int, end: int, attempt: RepairAttempt) ->
     if attempt.guess_kind or _TRAILING_PROSE.fullmatch(text, at, end) is None:
         raise invalid_error(f"unexpected text after the value: {text[at : at + 16]!r}", at)
     attempt.record_step("prose")
+
+
+def _skip_doubled_brace(text: str, at: int, end: int) -> int:
+    """Return the position after the second of two closing braces."""
+    closer = _SECOND_BRACE.match(text, at, end)
+    if closer is None:
+        raise invalid_error("two opening braces and one closing brace", at)
+    return closer.end()
 
 
 def _skip_tokens(text: str, at: int, end: int, attempt: RepairAttempt) -> int:

@@ -21,7 +21,7 @@ __all__ = ["possible_forms", "rewrite_form"]
 _KEY = rf"(?:[A-Za-z_$][\w$-]*+|[{''.join(QUOTES)}][^{''.join({*QUOTES, *QUOTES.values()})}\\{{}}\[\]]{{1,200}}+.)"
 _MEMBER_START = re.compile(rf"{_KEY}\s*+(?:{COLON.pattern})")
 _CALL_START = re.compile(
-    rf"(?P<list>\[\s*+)?(?P<name>[A-Za-z_][\w.:/-]*+)\s*+{PARENTHESES[0]}\s*+(?P<object>[{BRACKETS}])?"
+    rf"(?P<list>\[\s*+)?(?P<name>[A-Za-z_][\w.:/-]*+)?\s*+{PARENTHESES[0]}\s*+(?P<object>[{BRACKETS}])?"
 )
 _CALL_END = re.compile(rf"\s*+{PARENTHESES[1]}")
 _LIST_END = re.compile(r"\s*+\]")
@@ -46,7 +46,7 @@ def rewrite_form(text: str, end: int, attempt: RepairAttempt, names: Collection[
     call = _CALL_START.match(text, at)
     if call is None:
         raise invalid_error("expected a call", at)
-    if names and _QUALIFIER.split(call["name"])[-1] not in names and call["name"] not in names:
+    if call["name"] and names and _QUALIFIER.split(call["name"])[-1] not in names and call["name"] not in names:
         raise invalid_error(f"a call of {call['name'][:64]!r}, which is another tool", at)
     if call["object"]:
         rewriter = JsonRewriter(text, call.end() - 1, end, attempt)

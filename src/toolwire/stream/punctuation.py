@@ -43,7 +43,7 @@ COMMAS: dict[str, LexicalStep | None] = {
 }
 VALUE_ENDS = re.escape("".join([*COMMAS, *CLOSERS.values()]))
 """The characters that may follow a value, for a character class."""
-COLON = re.compile(r"[:=：＝﹕](?:[ \t]*+[:=：＝﹕])*+>?|->|→")
+COLON = re.compile(r"[:=;：＝；﹕](?:[ \t]*+[:=：＝﹕])*+>?|->|→")
 
 QUOTES = {
     '"': '"',
@@ -62,7 +62,7 @@ def colon_step(mark: str) -> LexicalStep | None:
     """Return the repair that makes `mark` a colon."""
     if mark == ":":
         return None
-    return "full_width" if mark in "：﹕" else "wrong_separator"
+    return "full_width" if mark in "：＝﹕" else "wrong_separator"
 
 
 def opener_step(char: str) -> LexicalStep | None:

@@ -27,8 +27,11 @@ _PLAIN = {
         if closer not in "\"'\u201d"
     },
 }
-_OVER_ESCAPED_QUOTE = re.compile(r'(\\++)"')
-_OVER_ESCAPED_STOP = re.compile(r'\\++"?|["\x00-\x1f]')
+_OVER_ESCAPED_QUOTE = re.compile(r"""(\\++)(["'])""")
+_OVER_ESCAPED_STOP = {
+    '"': re.compile(r'\\++"?|["\x00-\x1f]'),
+    "'": re.compile(r"""\\++'?|["'\x00-\x1f]"""),
+}
 # Two strings with a separator between them: no reading may treat that as one string.
 # The length of a key without quotes is bounded; otherwise every quote before a comma would start a scan of the rest.
 _STRUCTURE = re.compile(r"""["'“”]\s*+(?:[:}\]]|,(?:[\s,]*+|[^"'“{\[:]{0,200}+:\s*+)["'“{\[])|[{\[]\s*+["'“]""")
@@ -42,30 +45,42 @@ _LETTER_ESCAPES = frozenset("bfnrtu/")
 _BACKSLASH_HINT = "write two backslashes for a literal backslash"
 
 
-def read_over_escaped(text: str, at: int, end: int) -> tuple[str, int]:
+def read_over_escaped(text: str, at: int, end: int, attempt: RepairAttempt) -> tuple[str, int]:
     r"""Read a string between `\"` and `\"`; return its inside as JSON, and the position after it.
 
     The quotes of over-escaped text follow 1, 3 or 7 backslashes. Other backslashes inside are refused if they depend on
-    whether the whole text was escaped once more or only its quotes.
+    whether the whole text was escaped once more, which line feeds written as `\n` prove, or only its quotes.
     """
     opener = _OVER_ESCAPED_QUOTE.match(text, at, end)
     if opener is None or len(opener[1]) not in (1, 3, 7):
         raise invalid_error("a backslash outside a string", at)
     quote, pieces, at = opener.group(), list[str](), opener.end()
-    while (stop := _OVER_ESCAPED_STOP.search(text, at, end)) is not None:
+    inner_quote = "\\" * len(quote) + quote
+    stops = _OVER_ESCAPED_STOP[opener[2]]
+    while (stop := stops.search(text, at, end)) is not None:
         pieces.append(text[at : stop.start()])
         mark, at = stop.group(), stop.end()
         if mark == quote:
             return "".join(pieces), at
         if mark < " ":
             pieces.append(_SHORT.get(mark) or f"\\u{ord(mark):04x}")
-        elif mark == "\\" * len(quote) + quote[:-1] + '"':
+        elif mark == inner_quote:
+            pieces.append('\\"' if quote[-1] == '"' else "'")
+        elif mark == '"' != quote[-1]:
             pieces.append('\\"')
-        elif mark == "\\" == opener[1] and text[at : at + 1] in _LETTER_ESCAPES:
-            pieces.append(mark)
         else:
-            raise ambiguous_error("backslashes in a string with escaped quotes", stop.start(), _BACKSLASH_HINT)
+            pieces.append(_read_over_escape(mark, text[at : at + 1], stop.start(), attempt))
     raise truncated_error("in a string", end)
+
+
+def _read_over_escape(backslashes: str, follows: str, at: int, attempt: RepairAttempt) -> str:
+    r"""Return the JSON for backslashes before `follows` in a string between `\"` and `\"`."""
+    is_letter = follows in _LETTER_ESCAPES
+    if backslashes == "\\" and is_letter:
+        return backslashes
+    if backslashes == _BACKSLASH and (attempt.escaped_space or not is_letter):
+        return "\\" if is_letter else _BACKSLASH
+    raise ambiguous_error("backslashes in a string with escaped quotes", at, _BACKSLASH_HINT)
 
 
 class StringReader:

@@ -66,7 +66,7 @@ def _find_end(text: str, opener: re.Match[str]) -> int:
             depth += 1 if _is_opener(mark) else -1
             if depth == 0:
                 return mark.end()
-    raise truncated_error("in the model's reasoning", len(text))
+    raise truncated_error("in the model's reasoning", len(text), "end the reasoning, then write one JSON object")
 
 
 def _is_opener(mark: re.Match[str]) -> bool:

@@ -43,6 +43,7 @@ _Lossless: TypeAlias = Literal[
     "wrong_separator",
     "surplus_comma",
     "over_escaped",
+    "doubled_braces",
     "missing_brace",
     "call_syntax",
 ]
@@ -69,6 +70,7 @@ class RepairAttempt:
         "checked",
         "closed",
         "doubtful",
+        "escaped_space",
         "finished",
         "form",
         "guess_kind",
@@ -88,6 +90,7 @@ class RepairAttempt:
         self.guess_kind = guessing
         self.form = form
         self.checked = checked
+        self.escaped_space = False  # the text around the values was escaped, too
         self.doubtful = False  # a reading that counts as an alternative, and is never used itself
         self.steps: dict[LexicalStep, None] = {}
         self.closed = 0  # number of brackets missing at the end
@@ -124,13 +127,11 @@ class RepairAttempt:
         return None
 
 
-def truncated_error(where: str, position: int) -> BrokenJSON:
-    return BrokenJSON(
-        f"truncated: the text ends {where} (character {position})",
-        reason="truncated",
-        position=position,
-        hint="write the whole call again, shorter if there is a limit",
-    )
+def truncated_error(
+    where: str, position: int, hint: str = "write the whole call again, shorter if there is a limit"
+) -> BrokenJSON:
+    message = f"truncated: the text ends {where} (character {position})"
+    return BrokenJSON(message, reason="truncated", position=position, hint=hint)
 
 
 def ambiguous_error(what: str, position: int, hint: str) -> BrokenJSON:

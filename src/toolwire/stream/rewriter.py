@@ -8,6 +8,7 @@ a key or a colon more was to follow, and a number, a bare word or a string at th
 from __future__ import annotations
 
 import re
+import unicodedata
 
 from ..ir.errors import BrokenJSON
 from .locate import pointer_at
@@ -29,6 +30,7 @@ from .repair_attempt import LexicalStep, RepairAttempt, ambiguous_error, invalid
 __all__ = ["DEPTH", "JsonRewriter"]
 
 DEPTH = 200
+_MAX_DIGITS = 100
 
 _SPACE = re.compile(r"[ \t\r\n]*+")
 _HASH_COMMENT = re.compile(r"#(?=[\s#])")  # a space must follow, because #fff is a colour
@@ -49,7 +51,7 @@ _NAME = re.compile(r"[A-Za-z_$][\w$-]*+")
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*+)(?:\.\d++)?(?:[eE][+-]?\d++)?", re.ASCII)
 _LOOSE_NUMBER = re.compile(r"([+-]?)(0|[1-9]\d*+)?(\.\d*+)?([eE][+-]?\d++)?", re.ASCII)
 _RADIX_NUMBER = re.compile(r"([+-]?)(0[xX][0-9a-fA-F]++|0[oO][0-7]++|0[bB][01]++)")
-_THOUSANDS = re.compile(r"\d\s(?:-|\d{3}(?!\d))")  # `10 500`, and the expression `3 -4`
+_ONE_VALUE = re.compile(r"\d\s(?:-|\d{3}(?!\d))|\"{3}|'{3}")  # `10 500`, `3 -4`, three quotes in a row
 _ZEROS = re.compile(r"(-?)0([0-9]++)")
 _LITERALS = {"true": "true", "false": "false", "null": "null", "True": "true", "False": "false", "None": "null"}
 _NOT_TEXT = frozenset("true false null none nan inf infinity +infinity -infinity +inf -inf undefined nil".split())
@@ -127,6 +129,10 @@ class JsonRewriter:
                 self._close_container()
                 return
             self._output.append(",")
+        elif self._text[self.at] in COMMAS and self._reading.checked and container != "[":
+            self._reading.record_step("surplus_comma")
+            self.at += 1
+            return
         self._fresh = False
         sound = (
             None
@@ -189,8 +195,8 @@ class JsonRewriter:
 
     def _guess_comma(self, container: str) -> None:
         may_start = container != "[" or self._text[self.at] in _VALUE_STARTS
-        is_thousands = _THOUSANDS.match(self._text, max(self.at - 2, 0), self._end) is not None
-        if self._reading.guess_kind == "punctuation" and may_start and not is_thousands:
+        is_one_value = _ONE_VALUE.match(self._text, max(self.at - 2, 0), self._end) is not None
+        if self._reading.guess_kind == "punctuation" and may_start and not is_one_value:
             self._reading.record_step("missing_comma")
             return
         closer = CLOSERS[container][0]
@@ -256,7 +262,7 @@ class JsonRewriter:
             self.at = sound.end()
             return
         if opener == "\\":
-            inside, self.at = read_over_escaped(self._text, self.at, self._end)
+            inside, self.at = read_over_escaped(self._text, self.at, self._end, self._reading)
             self._reading.record_step("over_escaped")
             self._output.append(f'"{inside}"')
             return
@@ -292,9 +298,9 @@ class JsonRewriter:
             self._output.append(word)
             self.at = found.end()
             return
-        number = _normalise_number(word)
+        number = _normalise_number(word) or _ascii_number(word)
         if number is not None:
-            self._reading.record_step("number_form")
+            self._reading.record_step("number_form" if word.isascii() else "full_width")
             self._output.append(number)
             self.at = found.end()
             return
@@ -342,6 +348,7 @@ class JsonRewriter:
                 self._skip_past("*/")
             elif text.startswith(("\\n", "\\t", "\\r"), self.at):
                 self._reading.record_step("over_escaped")
+                self._reading.escaped_space = True
                 self.at += 2
             elif _UNUSUAL_SPACE.match(text, self.at):
                 self._reading.record_step("odd_space")
@@ -378,6 +385,14 @@ def _normalise_number(word: str) -> str | None:
     if fraction == ".":
         fraction = ".0"
     return f"{'-' if sign == '-' else ''}{whole or '0'}{fraction}{exponent}"
+
+
+def _ascii_number(word: str) -> str | None:
+    """Return a number written with full-width digits."""
+    if word.isascii() or len(word) > _MAX_DIGITS:
+        return None
+    ascii_form = unicodedata.normalize("NFKC", word)
+    return ascii_form if ascii_form.isascii() and _NUMBER.fullmatch(ascii_form) else None
 
 
 def _zero_readings(zeros: re.Match[str]) -> list[str]:

@@ -21,6 +21,7 @@ __all__ = ["LIMIT", "as_bytes", "parse", "parse_arguments", "parse_object", "par
 
 LIMIT = 64 * 1024 * 1024
 MAX_MEMBERS = 250_000
+_SHORTEST_MEMBER = len('"":1')
 _BOM = b"\xef\xbb\xbf"
 
 # Only a number with a three-digit exponent or hundreds of digits can overflow a double. Mapping all digits to 0 and
@@ -56,7 +57,7 @@ def parse(data: bytes | str, *, limit: int = LIMIT) -> JSON:
     data = as_bytes(data).removeprefix(_BOM)
     if len(data) > limit:
         raise ProtocolError(f"document of {len(data)} bytes exceeds the limit of {limit}", status=413)
-    if len(data) > MAX_MEMBERS and data.count(b":") > MAX_MEMBERS:
+    if len(data) > _SHORTEST_MEMBER * MAX_MEMBERS and data.count(b":") > MAX_MEMBERS:
         _count_members(data)
     try:
         value = jiter.from_json(data, allow_inf_nan=False, catch_duplicate_keys=True)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from .engine.format import Format
     from .engine.prompt import ResultTemplate, ToolPrompt
+    from .engine.spans import Span
     from .styles.header_calls import HeaderCalls
     from .styles.json_calls import JsonCalls
     from .styles.tagged_calls import TaggedCalls
@@ -34,6 +35,7 @@ else:
         {
             "engine.format": ("Format",),
             "engine.prompt": ("ResultTemplate", "ToolPrompt"),
+            "engine.spans": ("Span",),
             "styles.header_calls": ("HeaderCalls",),
             "styles.json_calls": ("JsonCalls",),
             "styles.tagged_calls": ("TaggedCalls",),
@@ -46,6 +48,7 @@ __all__ = [
     "HeaderCalls",
     "JsonCalls",
     "ResultTemplate",
+    "Span",
     "TaggedCalls",
     "ToolPrompt",
     "detect",

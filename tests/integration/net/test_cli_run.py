@@ -10,6 +10,7 @@ import pytest
 from toolwire import Response, Text, ToolCall
 from toolwire.ir.response import Stop
 from toolwire.testing import Upstream, says
+from toolwire.testing.upstream import RawReply
 
 TOOLS = '''
 import toolwire
@@ -112,9 +113,26 @@ def test_text_option_runs_calls_of_a_model_without_tool_calling(tmp_path):
     assert not heard[0].request.tools
 
 
+def test_via_option_sends_one_prompt_to_the_completion_endpoint(tmp_path):
+    texts = ['<tool_call>{"name": "get_weather", "arguments": {"city": "Rome"}}</tool_call>', "All done."]
+    script = []
+    for text in texts:
+        end = {"index": 0, "text": text, "finish_reason": "stop"}
+        chunk = b"data: " + json.dumps({"id": "c", "model": "m", "choices": [end]}).encode() + b"\n\n"
+        script.append(RawReply(chunk + b"data: [DONE]\n\n", headers={"content-type": "text/event-stream"}))
+    options = ("--text", "hermes", "--via", "completions", "--template", "chatml", "--store", "none")
+    code, out, err, heard = toolwire_run(tmp_path, script, "Weather?", *options)
+    assert code == 0, err
+    assert "✓ get_weather sun in Rome" in err and out.endswith("All done.\n")
+    assert [one.path for one in heard] == ["/v1/completions"] * 2
+    assert json.loads(heard[1].body)["prompt"].endswith("</tool_response><|im_end|>\n<|im_start|>assistant\n")
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
+        (["run", "{tools}", "x", "-m", "vllm/x", "--via", "completions"], "need a text format"),
+        (["run", "{tools}", "x", "-m", "vllm/x", "--text", "react", "--via", "completions"], "set template to one of"),
         (["run"], "a file of functions is missing"),
         (["run", "nope.py", "x", "-m", "openai/x"], "cannot read nope.py"),
         (["run", "{tools}", "x"], "a model (-m) is missing"),

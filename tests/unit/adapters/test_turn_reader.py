@@ -47,7 +47,7 @@ def chunkings(text):
 @pytest.mark.parametrize("name", names())
 def test_streamed_deltas_add_up_to_the_parsed_turn(name):
     for vector in load_text_vectors(VECTORS / f"{name}.json"):
-        whole = reader(name, vector.tools).read(vector.text, finished=vector.finished)
+        whole = reader(name, vector.tools, opened=vector.thinking).read(vector.text, finished=vector.finished)
         expected = (whole.reasoning, whole.content, [[one.id, one.name, one.arguments] for one in whole.calls])
         assert whole.reasoning == vector.reasoning
         assert whole.content == vector.content
@@ -56,7 +56,7 @@ def test_streamed_deltas_add_up_to_the_parsed_turn(name):
             if call.state == "complete":
                 assert msgspec.json.decode(piece.arguments) == call.arguments
         for pieces in chunkings(vector.text):
-            turn = reader(name, vector.tools)
+            turn = reader(name, vector.tools, opened=vector.thinking)
             deltas = [*map(turn.feed, pieces), turn.close(finished=vector.finished)]
             assert collect(deltas) == expected, (vector.name, pieces)
 
@@ -64,7 +64,7 @@ def test_streamed_deltas_add_up_to_the_parsed_turn(name):
 @pytest.mark.parametrize("name", names())
 def test_truncated_arguments_are_never_a_complete_object(name):
     for vector in load_text_vectors(VECTORS / f"{name}.json"):
-        turn = reader(name, vector.tools)
+        turn = reader(name, vector.tools, opened=vector.thinking)
         turn.read(vector.text, finished=vector.finished)
         for call in turn.calls:
             assert call.arguments

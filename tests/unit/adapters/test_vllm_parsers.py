@@ -6,12 +6,14 @@ import runpy
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from serving_stacks import CharacterTokenizer, load_vllm, vllm_request
+from toolwire.adapters.model_format import answer_begins_inside
 from toolwire.testing import load_text_vectors
-from toolwire.text import names
+from toolwire.text import get, names
 
 load_vllm()
 from toolwire.adapters.vllm_parsers import parser_classes  # noqa: E402 - needs the modules of vLLM
@@ -27,28 +29,30 @@ def as_body(tool):
     return {"type": "function", "function": function}
 
 
-def make(name="hermes", tools=TOOLS, tool_choice=None, end="", **options):
+def make(name="hermes", tools=TOOLS, tool_choice=None, end="", limit=None):
     """Return a parser of whole turns and its request."""
     request = vllm_request(tools, tool_choice)
+    request.max_completion_tokens = limit
     engine = parser_classes(name)[1]._parser_engine_cls
     tokenizer = CharacterTokenizer(chat_template_end=end)
-    return engine(tokenizer, request.tools, chat_template_kwargs={}, model_config=None, **options), request
+    return engine(tokenizer, request.tools, chat_template_kwargs={}, model_config=None), request
 
 
-def parse(text, *, ids=(), **options):
+def parse(text, **options):
     parser, request = make(**options)
+    ids = parser.model_tokenizer.encode(text) + ([] if options.get("limit") else END)
     reasoning, content, calls = parser.parse(text, request, True, ids)
     return reasoning, content, [(call.name, call.arguments) for call in calls or ()]
 
 
-def stream(pieces, *, ids=None, **options):
+def stream(pieces, **options):
     """Run the loop of vLLM's server; return the answer and the deltas."""
     parser, request = make(**options)
     prompt = parser.model_tokenizer.prompt()
     deltas = []
     for number, piece in enumerate(pieces):
         last = number == len(pieces) - 1
-        new = parser.model_tokenizer.encode(piece) + (list(ids or ()) if last else [])
+        new = parser.model_tokenizer.encode(piece) + (END if last and not options.get("limit") else [])
         message = parser.parse_delta(piece, new, request, prompt, finished=last)
         if message is not None:
             deltas.append(message.model_dump(exclude_unset=True))
@@ -82,14 +86,16 @@ def chunkings(text):
 @pytest.mark.parametrize("name", names())
 def test_streamed_answer_is_the_complete_answer(name):
     for vector in load_text_vectors(VECTORS / f"{name}.json"):
-        if len(vector.text) < 2:
-            continue
+        if len(vector.text) < 2 or bool(answer_begins_inside(get(name), vector.text)) > vector.thinking:
+            continue  # without the prompt, a complete answer that closes reasoning began inside it
         tools = [as_body(tool) for tool in vector.tools] or TOOLS
-        ids = END if vector.finished else [500]
-        whole = parse(vector.text, ids=ids, name=name, tools=tools)
+        options = {"name": name, "tools": tools, "limit": None if vector.finished else len(vector.text)}
+        if vector.thinking and get(name).reasoning:
+            options["end"] = get(name).reasoning[0][0]
+        whole = parse(vector.text, **options)
         assert whole[2] == [(call.name, args) for call, (_, args) in zip(vector.calls, whole[2], strict=True)]
         for pieces in chunkings(vector.text):
-            assert stream(pieces, ids=ids, name=name, tools=tools)[0] == whole, (vector.name, pieces)
+            assert stream(pieces, **options)[0] == whole, (vector.name, pieces)
 
 
 def test_deltas_have_only_the_fields_that_are_new():
@@ -129,11 +135,11 @@ def test_call_inside_open_reasoning_ends_it():
 
 def test_call_that_is_cut_by_the_length_is_not_complete():
     text = "<tool_call><function=f><parameter=a>1</parameter></function>"
-    assert parse(text, name="qwen3_xml", ids=END)[2] == [("f", '{"a":1}')]
-    for name, arguments in (parse(text, name="qwen3_xml", ids=[500])[2], stream([text], name="qwen3_xml")[0][2])[0]:
-        assert name == "f"
-        with pytest.raises(json.JSONDecodeError):
-            json.loads(arguments)
+    assert parse(text, name="qwen3_xml")[2] == stream([text], name="qwen3_xml")[0][2] == [("f", '{"a":1}')]
+    cut = parse(text, name="qwen3_xml", limit=len(text))[2]
+    assert stream([text], name="qwen3_xml", limit=len(text))[0][2] == cut
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(cut[0][1])
 
 
 @pytest.mark.parametrize("tools", [TOOLS, []])
@@ -169,6 +175,22 @@ def test_forced_tool_choice_of_channels_is_not_constrained():
     assert parse(text, name="harmony", tool_choice="required")[2] == [("f", '{"a": 1}')]
 
 
+def test_schema_of_a_tool_in_a_namespace_is_used():
+    parser, request = make("glm47")
+    member = SimpleNamespace(name="f", description=None, parameters={"properties": {"a": {"type": "integer"}}})
+    request.tools = [SimpleNamespace(type="web_search"), SimpleNamespace(type="namespace", name="n", tools=[member])]
+    text = "<tool_call>n__f<arg_key>a</arg_key><arg_value>1</arg_value></tool_call>"
+    assert [(call.name, call.arguments) for call in parser.parse(text, request, True, END)[2]] == [("n__f", '{"a":1}')]
+
+
+def test_last_delta_has_one_piece_per_call():
+    text = '<tool_call>{"name": "f"}</tool_call>'
+    _, deltas = stream([text])
+    assert [piece["index"] for piece in deltas[-1]["tool_calls"]] == [0]
+    _, deltas = stream(["<tool_call>f<arg_key>a</arg_key><arg_value>1</arg_value></tool_call>"], name="glm47")
+    assert [piece["function"]["arguments"] for piece in deltas[-1]["tool_calls"]] == ['{"a":1}']
+
+
 def test_hidden_reasoning_is_not_sent():
     parser, request = make()
     request.include_reasoning = False
@@ -193,10 +215,12 @@ def test_tool_parser_records_the_streamed_calls():
     request = vllm_request(TOOLS)
     parser = parser_classes("hermes")[1](CharacterTokenizer(), request.tools)
     parser.extract_tool_calls_streaming("", "", CALL[:45], [], [], [], request)
-    assert parser.prev_tool_call_arr == [{"name": "f", "arguments": parser.streamed_args_for_tool[0]}]
+    assert parser.prev_tool_call_arr == [{"name": "f", "arguments": ""}]
+    assert parser.streamed_args_for_tool == [""]
     parser.extract_tool_calls_streaming("", "", CALL[45:], [], [], [], request)
-    assert parser.streamed_args_for_tool == ['{"a": 1}']
     assert parser.finish_streaming() is None
+    assert parser.prev_tool_call_arr == [{"name": "f", "arguments": '{"a": 1}'}]
+    assert parser.streamed_args_for_tool == ['{"a": 1}']
 
 
 def test_tool_parser_returns_the_held_text_at_the_end():
@@ -238,11 +262,14 @@ def test_end_of_reasoning_in_token_ids():
     assert not parser.is_reasoning_end([*text, tokenizer.all_special_ids[1], *tokenizer.encode("assistant:")])
 
 
-def test_format_is_detected_by_the_name_of_the_model():
+def test_format_is_detected_by_the_model_or_its_template():
     request = vllm_request(TOOLS)
     text = "<tool_call>\n<function=f>\n<parameter=a>\n1\n</parameter>\n</function>\n</tool_call>"
     parser = parser_classes("")[1](CharacterTokenizer("Qwen/Qwen3-Coder-30B-A3B-Instruct"), request.tools)
     assert parser.extract_tool_calls(text, request).tools_called
+    tokenizer = CharacterTokenizer("unknown")
+    tokenizer.chat_template = "<tool_call>\n<function={{ name }}>\n<parameter={{ key }}>"
+    assert parser_classes("")[1](tokenizer, request.tools).extract_tool_calls(text, request).tools_called
     with pytest.raises(Exception, match="toolwire formats"):
         parser_classes("")[1](CharacterTokenizer("unknown"), request.tools)
 

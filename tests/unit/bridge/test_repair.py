@@ -11,6 +11,7 @@ from toolwire.bridge.exchange import Exchange
 from toolwire.bridge.repair import CallRepair, CallRepairer, policy_for
 from toolwire.ir.folding import fold, unfold
 from toolwire.ir.response import Stop
+from toolwire.text import get
 
 SCHEMA = {"type": "object", "properties": {"days": {"type": "integer"}}, "required": ["days"]}
 READ = Tool("forecast", input_schema=SCHEMA, effect="read")
@@ -84,3 +85,49 @@ def test_stream_and_response_are_repaired_in_the_same_way():
     streamed = fold([made for event in unfold(given) for made in restorer.feed(event)])
     assert streamed == repair_calls(given, [READ, WRITE]).response
     assert streamed.parts[1].arguments == {"days": 3}
+
+
+MALFORMED = [
+    ("gemma4", '<|tool_call>call:forecast{days:<|"|>3<|"|>,city}<tool_call|>'),
+    ("functiongemma", "<start_function_call>call:forecast{days:<escape>3<escape>,city:oops<}<end_function_call>"),
+    (
+        "anthropic_legacy_xml",
+        '<function_calls>\n<invoke name="forecast">\n<parameter name="days">3</invoke></function_calls></parameter>\n</invoke>',
+    ),
+    ("hermes", '<tool_call>{"name": "forecast", "name": "book", "arguments": {"days": "3"}}</tool_call>'),
+]
+
+
+@pytest.mark.finding("R")
+@pytest.mark.parametrize(("form", "text"), MALFORMED)
+def test_call_that_the_text_parser_rejected_is_not_completed(form, text):
+    """Its text is an object, or lacks only the last bracket; the values in it are not those that the model meant."""
+    (call,) = get(form).parse(text, [READ]).calls
+    assert (call.state, call.arguments) == ("invalid", None)
+    mended = repair_calls(answer(call), [READ], policy="aggressive")
+    assert mended.response.parts[1].state == "invalid"
+
+
+@pytest.mark.finding("R")
+def test_wrapped_call_of_another_tool_is_not_taken():
+    given = answer(broken("book", '{"name": "forecast", "arguments": {"days": 3}}'))
+    assert repair_calls(given, [READ, WRITE]).response.parts[1].arguments is None
+    given = answer(broken("book", '[{"name": "book", "arguments": {"days": 3}}]'))
+    assert repair_calls(given, [READ, WRITE]).response.parts[1].arguments == {"days": 3}
+
+
+@pytest.mark.finding("R")
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [
+        ("hermes", '<tool_call>\n{"name": "book", "arguments": {"days" = 3;}}\n</tool_call>'),
+        ("hermes", '<tool_call>\n{"name": "book", "arguments": [{"days": 3}]}\n</tool_call>'),
+        ("hermes", '<tool_call>\n{"name": "book", "arguments": {"properties": {"days": 3}}}\n</tool_call>'),
+        ("llama3_json", '{"name": "book", "parameters": {\\"days\\": 3}}'),
+    ],
+)
+def test_slip_in_a_call_of_a_text_format_is_repaired(form, text):
+    (call,) = get(form).parse(text, [WRITE]).calls
+    mended = repair_calls(answer(call), [WRITE], policy="safe")
+    assert mended.response.parts[1].arguments == {"days": 3}
+    assert mended.repairs[0].steps

@@ -80,6 +80,35 @@ def test_unknown_text_format_is_rejected_with_a_suggestion():
         parse_settings({**UPSTREAM, "models": {"m": {"upstream": "a", "emulate": "qwen3xml"}}})
 
 
+RAW = {"format": "hermes", "via": "completions"}
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"upstream": "a", "emulate": {**RAW, "template": "chatlm"}}, "did you mean 'chatml'?"),
+        ({"upstream": "a", "emulate": {**RAW, "format": "generic_json"}}, "set template to one of"),
+        ({"upstream": "a", "emulate": {**RAW, "templte": "chatml"}}, "did you mean 'template'?"),
+        ({"upstream": "a", "emulate": {**RAW, "via": "complete"}}, "via"),
+        ({"upstream": "a", "emulate": {"format": "hermes", "template": "chatml"}}, "template has no effect"),
+        ({"upstream": "a", "emulate": {"format": "hermes", "reasoning": "open"}}, "reasoning has no effect"),
+        ({"upstream": "a", "emulate": {"via": "completions"}}, "format"),
+        ({"upstream": "a", "emulate": {**RAW, "format": "hermess"}}, "did you mean 'hermes'?"),
+    ],
+)
+def test_invalid_emulation_is_explained(row, message):
+    explained = wrong({**UPSTREAM, "models": {"m": row}})
+    assert message in explained and "models" in explained
+
+
+def test_template_of_each_target_is_checked():
+    emulate = {"format": "generic_json", "via": "completions"}
+    targets = [{"upstream": "a", "model": "gemma-3-4b"}, {"upstream": "a", "model": "other"}]
+    assert "'other'" in wrong({**UPSTREAM, "models": {"m": {"targets": targets, "emulate": emulate}}})
+    known = {"m": {"targets": targets[:1], "emulate": emulate}}
+    assert parse_settings({**UPSTREAM, "models": known}).models["m"].emulation.via == "completions"
+
+
 def test_settings_files_are_loaded_or_rejected_with_a_reason(tmp_path):
     good = tmp_path / "good.toml"
     good.write_text('[upstreams.a]\nbase_url = "http://localhost"\n[models.m]\nupstream = "a"\n')

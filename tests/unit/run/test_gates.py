@@ -218,3 +218,10 @@ def test_hosts_refuses_urls_that_clients_may_split_differently(url):
 )
 def test_hosts_accepts_plain_urls(url):
     assert verdict(Policy(checks=(hosts("url", "api.example.com"),)), "forecast", {"url": url}) is None
+
+
+@pytest.mark.finding("R")
+@pytest.mark.parametrize("raw", ['{"city": "Paris"}', '{"city": "Paris",'])
+def test_malformed_call_with_readable_arguments_is_not_run(raw):
+    """The text parser marks a call as invalid that has two names, or a stray closing tag, and keeps its arguments."""
+    refused(ToolCall("1", "forecast", None, raw, "invalid"), "invalid_arguments")

@@ -114,6 +114,7 @@ END_TOKENS = {
     "gemma4": ("<turn|>", "<eos>"),
     "generic_json": (),
     "gigachat3": ("</s>", "<|message_sep|>"),
+    "gigachat35": ("</s>", "<|message_sep|>"),
     "glm45": ("<|user|>", "<|observation|>", "<|endoftext|>"),
     "glm47": ("<|user|>", "<|observation|>", "<|endoftext|>"),
     "gorilla": ("<|EOT|>",),
@@ -126,6 +127,7 @@ END_TOKENS = {
     "hy3": ("<｜hy_eos:opensource｜>",),
     "inkling": ("<|end_message|>", "<|content_model_end_sampling|>"),
     "internlm2": ("<|im_end|>",),
+    "iquest_q1": (),
     "jamba": ("<|eom|>",),
     "json_array": (),
     "k2_horizon": ("<|ifm|im_end|>",),
@@ -159,7 +161,7 @@ END_TOKENS = {
     "trinity": ("<|im_end|>",),
     "xlam": ("<|im_end|>", "<|eot_id|>"),
 }
-"""The tokens that end a turn, from the chat templates; formats for any model have none of their own."""
+"""The tokens that end a turn, from the chat templates. Formats for any model have none; the one of IQuest is not known."""
 
 
 @pytest.mark.finding("T13")

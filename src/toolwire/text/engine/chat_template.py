@@ -12,8 +12,9 @@ from typing import Literal, NamedTuple
 
 from ...ir.value import Value
 
-__all__ = ["ChatTemplate", "PromptRole", "PromptTurn", "TurnMarkers"]
+__all__ = ["ChatTemplate", "PromptRole", "PromptTurn", "ReasoningState", "TurnMarkers"]
 
+ReasoningState = Literal["open", "closed"]
 PromptRole = Literal["system", "declaration", "user", "assistant", "tool"]
 
 
@@ -46,6 +47,7 @@ class ChatTemplate(Value, frozen=True):
     text: TurnMarkers = TurnMarkers("", "")  # around the text of an assistant turn
     before_calls: str = "\n"  # between the text of an assistant turn and its calls
     start: str = ""  # before the first turn, besides BOS
+    reasoning: ReasoningState | None = None  # the usual state at the end of a prompt; None: the model decides
     opened: str = "<think>\n"  # opens the reasoning of the answer
     closed: str = "<think>\n\n</think>\n\n"  # states that the answer has no reasoning
     past: TurnMarkers = TurnMarkers("<think>\n", "\n</think>\n\n")  # around reasoning in the history

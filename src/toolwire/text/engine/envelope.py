@@ -32,6 +32,8 @@ class CallFields(Value, frozen=True):
 
 
 _plain_string = re.compile(r'"([^"\\\x00-\x1f]*+)"').match
+_GAP = r"[ \t\r\n]*+"
+_member_head = re.compile(rf'{_GAP},?{_GAP}"([^"\\\x00-\x1f]*+)"{_GAP}:{_GAP}(?=[^ \t\r\n])').match
 _WRAPPERS = ("function", "tool_call", "function_call")
 _IGNORED = ("type", "index", "role", "description")
 """Members that some models add to a call; they have no meaning in it."""
@@ -44,6 +46,7 @@ def read_envelope(
 
     If it is not `is_certain` that the object is a call, its name must be an offered one, or arguments must follow it.
     """
+    turn.spans.begin_call()
     yield from turn.reader.expect("{")
     envelope = _Envelope(turn, keys, terminators, is_certain=is_certain)
     try:
@@ -54,6 +57,7 @@ def read_envelope(
             raise
         turn.writer.end_json(turn.reader.position, is_truncated=isinstance(error, Truncated))
         raise
+    turn.spans.extend_call()
 
 
 class _Envelope:
@@ -69,6 +73,7 @@ class _Envelope:
         self.waiting: list[str] | None = None  # arguments read before the name or the id
         self.answered = False
         self.flaw = ""
+        self.key_end = 0  # position after the last key
         self.notes: list[tuple[int, str]] = []  # unknown members, with their positions
         self.unknown = ""  # a member that may be the arguments under another name
 
@@ -76,6 +81,12 @@ class _Envelope:
         """Read the members up to the closing brace, which may be missing once the arguments were read."""
         reader = self.turn.reader
         while True:
+            head = _member_head(reader.text, reader.at)
+            if head is not None:  # the common case, in one step
+                self.key_end = reader.offset + head.end(1)
+                reader.read_to(head.end())
+                yield from self._read_field(head[1])
+                continue
             yield from reader.read_spaces()
             following = yield from reader.peek()
             if following == "}":
@@ -88,6 +99,7 @@ class _Envelope:
                 self.turn.report_unclosed("the brace after the arguments")
                 return
             key = yield from _read_json_string(self.turn)
+            self.key_end = reader.position - 1
             yield from reader.read_spaces()
             yield from reader.expect(":")
             yield from reader.read_spaces()
@@ -103,14 +115,19 @@ class _Envelope:
         keys = self.keys
         if keys.name_is_key and not self.answered:
             self.name = _named(key)
+            self.turn.spans.mark_name(self.key_end - len(key), self.key_end)
             yield from self._stream_arguments()
         elif key in keys.name and self.name is None:
+            start = self.turn.reader.position + 1
             self.name = _named((yield from _read_json_string(self.turn)))
+            self.turn.spans.mark_name(start, self.turn.reader.position - 1)
             if self.waiting is None and not keys.id_last and (self.is_certain or self._is_offered()):
                 self._start()
         elif key in keys.arguments and not self.answered and self.waiting is None:
             if self.name is None or (keys.id_last and not self.id):
+                self.turn.spans.begin_arguments()
                 self.waiting = yield from _read_raw(self.turn)
+                self.turn.spans.end_arguments()
             else:
                 yield from self._stream_arguments()
         elif key in _WRAPPERS and self.name is None and (yield from self.turn.reader.peek()) == "{":
@@ -189,6 +206,7 @@ class _Envelope:
 def read_arguments(turn: ParseContext, terminators: Terminals) -> Parsing[None]:
     """Read the arguments of a started call, up to its end."""
     reader, writer = turn.reader, turn.writer
+    turn.spans.begin_arguments()
     first = yield from reader.peek()
     if first == '"' or (first == "n" and (yield from reader.peek(4)) == "null"):
         try:

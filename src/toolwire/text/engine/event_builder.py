@@ -32,6 +32,7 @@ from ...ir.value import Value
 from ...stream.scanner import Scanner
 from ...stream.strict import parse, parse_arguments
 from .offered_tools import OfferedTools
+from .spans import SpanRecorder
 
 __all__ = ["Diagnostic", "DiagnosticCode", "EventBuilder"]
 
@@ -71,6 +72,7 @@ class _Checkpoint(NamedTuple):
     ids: int
     pieces: list[str]
     pieces_length: int
+    spans: tuple[int, int]
 
 
 class Diagnostic(Value, frozen=True):
@@ -103,6 +105,7 @@ class EventBuilder:
         self._open: _ItemKind = ""
         self._space: list[str] = []  # white space that is emitted only if text follows
         self._reasoning_space = ""  # white space at the start of reasoning, emitted only if more of it follows
+        self.spans: SpanRecorder | None = None
         self._deltas = deltas
         self._pieces: list[str] = []  # the current text or reasoning, without `deltas`
         self._raw: list[str] = []  # the argument text of the current call
@@ -133,6 +136,7 @@ class EventBuilder:
             len(self._ids),
             self._pieces,
             len(self._pieces),
+            (0, 0) if self.spans is None else self.spans.checkpoint(),
         )
         self._held = (self._events, state)
         self._events = []
@@ -163,6 +167,8 @@ class EventBuilder:
             self._ids.popitem()
         self._pieces = state.pieces
         del self._pieces[state.pieces_length :]
+        if self.spans is not None:
+            self.spans.drop(state.spans)
         self._held = None
 
     def add_diagnostic(self, code: DiagnosticCode, position: int, detail: str) -> None:
@@ -171,6 +177,8 @@ class EventBuilder:
 
     def add_text(self, piece: str) -> None:
         """Write text. White space before a text is held in `_space`, because it may only separate two items."""
+        if self.spans is not None:
+            self.spans.add_text(len(piece))
         if self._open != "text":
             if not piece or piece.isspace():
                 self._space.append(piece)
@@ -192,6 +200,8 @@ class EventBuilder:
                 return
             self._begin_item("reasoning")
             self._space.clear()
+        if self.spans is not None:
+            self.spans.add_reasoning(self._key, len(piece))
         if self._deltas:
             self._events.append(ReasoningDelta(self._key, escape(piece)))
         else:
@@ -224,6 +234,8 @@ class EventBuilder:
             call_id = f"call{self._first_call + self.calls:05d}"
         self._ids[call_id] = None
         self._events.append(CallStart(self._key, call_id, name))
+        if self.spans is not None:
+            self.spans.start_call(self._key)
         self.calls += 1
         self._raw = []
         self._unescaped = []
@@ -290,13 +302,15 @@ class EventBuilder:
     def end_object(self, state: CallState, position: int) -> None:
         """End a call whose arguments were given one by one.
 
-        An invalid call stays unclosed, for clients that use its text.
+        An invalid call stays unclosed, for clients that use its text, and ends in a comma where a repair could close it.
         """
         state = self._final_state(state, position)
         if state == "complete":
             self._emit_delta("}" if self._raw else "{}")
         elif state == "invalid" and not self._raw:
             self._emit_delta("{")  # empty text would be a call without arguments
+        elif state == "invalid" and parse_arguments(self._raw_text() + "}")[1] == "complete":
+            self._emit_delta(",")
         whole = state == "complete"
         arguments, raw = (self._arguments, None) if whole else (None, self._raw_text())
         self._end_call(CallEnd(self._key, arguments, raw, state), position)
@@ -341,6 +355,8 @@ class EventBuilder:
             self.add_diagnostic("truncated", position, "the text ends inside a call")
         elif end.state == "invalid" and not self._flaw:
             self.add_diagnostic("invalid_arguments", position, "the arguments are not a JSON object")
+        if self.spans is not None:
+            self.spans.end_call(position)
         (self._ends if self.holds_ends else self._events).append(end)
         self.in_call = False
 

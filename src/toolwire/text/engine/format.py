@@ -17,6 +17,7 @@ from .event_builder import Diagnostic, EventBuilder
 from .offered_tools import OfferedTools
 from .prompt import ResultTemplate, ToolPrompt, render_tools
 from .reader import Reader
+from .spans import NO_SPANS, Span, SpanRecorder
 from .style import ParseContext, Style
 from .turn_parser import parse_turn
 
@@ -28,6 +29,7 @@ class Parsed(Value, frozen=True):
 
     parts: tuple[Part, ...]
     diagnostics: tuple[Diagnostic, ...] = ()
+    spans: tuple[Span, ...] = ()  # only if requested
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
@@ -68,9 +70,20 @@ class Format(Value, frozen=True):
     declare: ToolPrompt = ToolPrompt()
     results: ResultTemplate = ResultTemplate()
 
-    def parser(self, tools: Iterable[Tool] = (), *, first_call: int = 0, reasoning: bool | None = None) -> Parser:
-        """Create a parser for one turn. `first_call` numbers its ids; `reasoning`: the prompt opened the reasoning."""
-        return Parser(self, OfferedTools(tools), first_call, reasoning=self._begins_inside(reasoning))
+    def parser(
+        self,
+        tools: Iterable[Tool] = (),
+        *,
+        first_call: int = 0,
+        reasoning: bool | None = None,
+        spans: bool = False,
+    ) -> Parser:
+        """Create a parser for one turn. `first_call` numbers its ids; `reasoning`: the prompt opened the reasoning.
+
+        With `spans`, the parser records where calls and reasoning are in the text.
+        """
+        inside = self._begins_inside(reasoning)
+        return Parser(self, OfferedTools(tools), first_call, reasoning=inside, spans=spans)
 
     def parse(
         self,
@@ -80,29 +93,29 @@ class Format(Value, frozen=True):
         finished: bool = True,
         first_call: int = 0,
         reasoning: bool | None = None,
+        spans: bool = False,
     ) -> Parsed:
-        """Parse a whole turn; `finished` if the model stopped by itself and the text is not truncated."""
-        return self._parse((text,), tools, finished, first_call, reasoning)
+        """Parse a whole turn; `finished` if the model stopped by itself and the text is not truncated.
+
+        With `spans`, the result has the positions of calls, names, arguments and reasoning in the text.
+        """
+        inside = self._begins_inside(reasoning)
+        parser = Parser(self, OfferedTools(tools), first_call, reasoning=inside, deltas=False, spans=spans)
+        return _parse_with(parser, (text,), finished=finished)
 
     def parse_pieces(
-        self, pieces: Iterable[str], tools: Iterable[Tool] = (), *, finished: bool = True, reasoning: bool | None = None
+        self,
+        pieces: Iterable[str],
+        tools: Iterable[Tool] = (),
+        *,
+        finished: bool = True,
+        reasoning: bool | None = None,
+        spans: bool = False,
     ) -> Parsed:
         """Like `parse`, for a turn in pieces; the result does not depend on the chunking."""
-        return self._parse(pieces, tools, finished, 0, reasoning)
-
-    def _parse(
-        self, pieces: Iterable[str], tools: Iterable[Tool], finished: bool, first_call: int, reasoning: bool | None
-    ) -> Parsed:
-        """Parse all pieces and fold the events into parts, which needs no deltas."""
         inside = self._begins_inside(reasoning)
-        parser = Parser(self, OfferedTools(tools), first_call, reasoning=inside, deltas=False)
-        folder = Folder()
-        for piece in pieces:
-            for event in parser.feed(piece):
-                folder.feed(event)
-        for event in (*parser.close(finished=finished), ResponseEnd((Stop("stop"),))):
-            folder.feed(event)
-        return Parsed(folder.response().parts, tuple(parser.diagnostics))
+        parser = Parser(self, OfferedTools(tools), 0, reasoning=inside, deltas=False, spans=spans)
+        return _parse_with(parser, pieces, finished=finished)
 
     def _begins_inside(self, reasoning: bool | None) -> bool:
         """Return whether the turn starts inside reasoning."""
@@ -133,6 +146,17 @@ class Format(Value, frozen=True):
         return self.results.render(result)
 
 
+def _parse_with(parser: Parser, pieces: Iterable[str], *, finished: bool) -> Parsed:
+    """Parse all pieces and fold the events into parts."""
+    folder = Folder()
+    for piece in pieces:
+        for event in parser.feed(piece):
+            folder.feed(event)
+    for event in (*parser.close(finished=finished), ResponseEnd((Stop("stop"),))):
+        folder.feed(event)
+    return Parsed(folder.response().parts, tuple(parser.diagnostics), parser.spans)
+
+
 def _difference_loss(index: int, calls: Sequence[ToolCall], reparsed: Sequence[ToolCall]) -> Loss | None:
     """Return a loss if call number `index` differs after writing and parsing it, else None."""
     call = calls[index]
@@ -158,21 +182,35 @@ def _canonical_call(call: ToolCall) -> bytes:
 class Parser:
     """An incremental parser for one turn of a model.
 
-    `should_stop` is true once all further text will be ignored: abort the generation.
+    `should_stop` is true once all further text will be ignored: abort the generation. `spans` are complete after
+    `close`, if they were requested.
     """
 
     def __init__(
-        self, form: Format, offered: OfferedTools, first_call: int, *, reasoning: bool, deltas: bool = True
+        self,
+        form: Format,
+        offered: OfferedTools,
+        first_call: int,
+        *,
+        reasoning: bool,
+        deltas: bool = True,
+        spans: bool = False,
     ) -> None:
         self._reader = Reader()
         self._writer = EventBuilder(offered, first_call, deltas=deltas)
-        self._steps = parse_turn(form, ParseContext(self._reader, self._writer), reasoning=reasoning)
+        self._writer.spans = SpanRecorder(self._reader) if spans else None
+        context = ParseContext(self._reader, self._writer, self._writer.spans or NO_SPANS)
+        self._steps = parse_turn(form, context, reasoning=reasoning)
         next(self._steps, None)
         self._closed = False
 
     @property
     def diagnostics(self) -> list[Diagnostic]:
         return self._writer.diagnostics
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        return () if self._writer.spans is None else self._writer.spans.spans()
 
     @property
     def should_stop(self) -> bool:

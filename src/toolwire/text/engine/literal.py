@@ -63,7 +63,7 @@ def read_literal(
     if first in ("[", "("):
         return (yield from _read_list(reader, language, sink, depth))
     if first == "{":
-        return (yield from _read_dict(reader, language, sink, depth))
+        return (yield from _read_braces(reader, language, sink, depth))
     return (yield from _read_word(reader, language, sink))
 
 
@@ -93,8 +93,9 @@ def _read_string(reader: Reader, language: LiteralSyntax, quote: str, sink: Call
             sink(dumps(piece)[1:-1])
 
     sink('"')
-    stops = terminals(quote, "\\") if language.escapes else terminals(quote)
-    run = _string_runs[quote[0]] if language.escapes else None
+    escapes = language.escapes or quote == '"'  # JSON's quotes have JSON's escapes
+    stops = terminals(quote, "\\") if escapes else terminals(quote)
+    run = _string_runs[quote[0]] if escapes else None
     doubtful = False
     while True:
         if run is not None:
@@ -159,38 +160,77 @@ def _read_escape(reader: Reader) -> Parsing[str]:
 def _read_list(
     reader: Reader, language: LiteralSyntax, sink: Callable[[str], object], depth: int
 ) -> Parsing[list[JSON]]:
-    """Read a list or a tuple; JSON has only arrays. A trailing comma is allowed."""
+    """Read a list or a tuple; JSON has only arrays."""
     close = "]" if reader.text[reader.at] == "[" else ")"
     reader.read_to(reader.at + 1)
     sink("[")
     items: list[JSON] = []
-    while not (yield from _read_end(reader, close)):
-        if items:
-            yield from _read_comma(reader)
-            if (yield from _read_end(reader, close)):
-                break
-            sink(",")
+    if not (yield from _read_end(reader, close)):
         items.append((yield from read_literal(reader, language, sink, depth + 1)))
+        yield from _read_more_items(reader, language, sink, depth, close, items)
     sink("]")
     return items
 
 
-def _read_dict(reader: Reader, language: LiteralSyntax, sink: Callable[[str], object], depth: int) -> Parsing[Object]:
-    """Read a dictionary. A trailing comma is allowed; a duplicate key raises Malformed."""
+def _read_more_items(
+    reader: Reader,
+    language: LiteralSyntax,
+    sink: Callable[[str], object],
+    depth: int,
+    close: str,
+    items: list[JSON],
+) -> Parsing[None]:
+    """Read the items after the first one, up to `close`. A trailing comma is allowed."""
+    while not (yield from _read_end(reader, close)):
+        yield from _read_comma(reader)
+        if (yield from _read_end(reader, close)):
+            return
+        sink(",")
+        items.append((yield from read_literal(reader, language, sink, depth + 1)))
+
+
+def _read_braces(reader: Reader, language: LiteralSyntax, sink: Callable[[str], object], depth: int) -> Parsing[JSON]:
+    """Read a dictionary or a set, which becomes an array. The text after the first item shows which of them it is."""
     reader.read_to(reader.at + 1)
-    sink("{")
-    items: Object = {}
-    while not (yield from _read_end(reader, "}")):
-        if items:
-            yield from _read_comma(reader)
-            if (yield from _read_end(reader, "}")):
-                break
-            sink(",")
+    if (yield from _read_end(reader, "}")):
+        sink("{}")
+        return {}
+    if language.bare_words:
         key = yield from read_key(reader, language)
+        return (yield from _read_dict(reader, language, sink, depth, key))
+    held: list[str] = []
+    first = yield from read_literal(reader, language, held.append, depth + 1)
+    yield from reader.read_spaces()
+    if (yield from reader.peek()) in (",", "}"):
+        sink("[" + "".join(held))
+        items = [first]
+        yield from _read_more_items(reader, language, sink, depth, "}", items)
+        sink("]")
+        return items
+    if not isinstance(first, str):
+        raise Malformed("a key has no quotes")
+    yield from reader.expect(":")
+    return (yield from _read_dict(reader, language, sink, depth, first))
+
+
+def _read_dict(
+    reader: Reader, language: LiteralSyntax, sink: Callable[[str], object], depth: int, key: str
+) -> Parsing[Object]:
+    """Read a dictionary after its first key. A trailing comma is allowed; a duplicate key raises Malformed."""
+    items: Object = {}
+    sink("{")
+    while True:
         if key in items:
             raise Malformed(f"duplicate key {key!r}")
         sink(dumps(key) + ":")
         items[key] = yield from read_literal(reader, language, sink, depth + 1)
+        if (yield from _read_end(reader, "}")):
+            break
+        yield from _read_comma(reader)
+        if (yield from _read_end(reader, "}")):
+            break
+        sink(",")
+        key = yield from read_key(reader, language)
     sink("}")
     return items
 

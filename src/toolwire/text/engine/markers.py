@@ -35,6 +35,8 @@ FORMAT_MARKERS: tuple[tuple[str, str], ...] = (
     ("<｜DSML｜function_calls>", "deepseek_dsml_v32"),
     ("<｜DSML｜tool_calls>", "deepseek_dsml_v4"),
     ("<｜DSML｜ calls>", "deepseek_dsml_v41"),
+    ("<｜GCML｜tool_calls>", "gigachat35"),
+    ("<iquest_tool_call>", "iquest_q1"),
     ("<ifm|tool_calls>", "k2_horizon"),
     ("<|plamo:begin_tool_requests:plamo|>", "plamo3"),
     ("<steptml:invoke", "step3"),

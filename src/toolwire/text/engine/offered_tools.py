@@ -24,7 +24,18 @@ _WORD_VALUES: dict[str, tuple[str, JSON]] = {
     "null": ("null", None),
     "none": ("null", None),
 }
-_DEPTH = 16
+_TYPE_ALIASES = {
+    "int": "integer",
+    "float": "number",
+    "double": "number",
+    "bool": "boolean",
+    "str": "string",
+    "dict": "object",
+    "list": "array",
+    "tuple": "array",
+}
+"""Types of programming languages, which are common in hand-written schemas."""
+
 _INTEGER = re.compile(r"[+-]?[0-9]{1,300}").fullmatch
 _MISSING: JSON = object()  # a sentinel, never returned to callers
 
@@ -130,7 +141,8 @@ def _add_types(schema: Any, root: Any, kinds: set[str], seen: set[int]) -> bool:
         return _add_types(_resolve(schema["$ref"], root), root, kinds, seen)
     kind = schema.get("type")
     if isinstance(kind, (str, list)):
-        kinds.update(name for name in ([kind] if isinstance(kind, str) else kind) if isinstance(name, str))
+        named = [kind] if isinstance(kind, str) else kind
+        kinds.update(_TYPE_ALIASES.get(name, name) for name in named if isinstance(name, str))
         return True
     for word in ("anyOf", "oneOf"):
         if isinstance(schema.get(word), list):

@@ -59,15 +59,16 @@ class Terminals:
 
         The literal is None if there is none, or if more text is needed to decide. A `stop` must be near.
         """
-        if len(text) - at <= _NEAR or stop != sys.maxsize:
-            match = self._search(text, at, stop)
-            start, found = (0, None) if match is None else (match.start(), match[0])
-        else:
+        if len(text) - at > _NEAR and stop == sys.maxsize:
             start, found = self._find(text, at)
-        if ended:
-            return (len(text), None) if found is None else (start, found)
+        elif (match := self._search(text, at, stop)) is not None:
+            start, found = match.start(), match[0]
+        else:
+            found = None
         if found is None:
-            return self.partial_start(text, at), None
+            return len(text) if ended else self.partial_start(text, at), None
+        if ended:
+            return start, found
         if start > len(text) - self.width:  # a longer literal may begin before it or with it
             held = self.partial_start(text, at)
             if held < start:

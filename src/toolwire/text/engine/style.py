@@ -13,6 +13,7 @@ from .event_builder import EventBuilder
 from .literal import PYTHON, parse_literal
 from .offered_tools import OfferedTools, Types, convert_text, json_type
 from .reader import Malformed, Parsing, Reader
+from .spans import NO_SPANS, SpanMarks
 
 __all__ = ["ParseContext", "Style", "StyleBase"]
 
@@ -20,12 +21,13 @@ __all__ = ["ParseContext", "Style", "StyleBase"]
 class ParseContext:
     """One turn of the model, as passed to a style."""
 
-    __slots__ = ("end_reason", "offered", "reader", "writer")
+    __slots__ = ("end_reason", "offered", "reader", "spans", "writer")
 
-    def __init__(self, reader: Reader, writer: EventBuilder) -> None:
+    def __init__(self, reader: Reader, writer: EventBuilder, spans: SpanMarks = NO_SPANS) -> None:
         self.reader = reader
         self.writer = writer
         self.offered: OfferedTools = writer.offered
+        self.spans = spans
         self.end_reason = ""  # why the turn ends after this call
 
     def start_call(self, name: str, call_id: str = "") -> None:
@@ -69,6 +71,8 @@ class ParseContext:
         self.reader.taken = None
         if found is None:
             self.report_unclosed(closers[0])
+        else:
+            self.spans.extend_call()
 
     def read_next(self, tags: tuple[str, ...], *, surplus: tuple[str, ...] = ()) -> Parsing[str | None]:
         """Read one of `tags` after white space, and keep the text read so far in `taken`.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Protocol
@@ -12,12 +11,10 @@ from .fences import Fences
 from .markers import foreign_markers
 from .reader import ForeignFormat, Malformed, Parsing, Terminals, Truncated, terminals
 from .reasoning_markers import is_special_token, reasoning_markers
+from .special_tokens import begins_with_special_token, remove_special_tokens
 from .style import ParseContext, Style
 
 __all__ = ["TurnTokens", "parse_turn"]
-
-_SPECIAL = r"<\|[^|>]*\|?>|<[^|<>]*\|>|<｜[^｜]*｜>"
-"""A special token is never text, even if it opened nothing."""
 
 _CODE_BLOCKS = tuple(
     f"```{language}{line}"
@@ -125,12 +122,17 @@ class _TurnParser:
                 self._discard_draft(found)
             elif found in self.markers.orphans:
                 self._handle_orphan_closer(found)
-            elif found not in self.dropped:
+            else:
                 yield from self._read_other(found)
 
     def _read_other(self, found: str) -> Parsing[None]:
         """Handle markup that is neither a call nor reasoning: a citation, a call in another format, a stray closer."""
-        if found in self.bare_json:
+        reader = self.turn.reader
+        if found in self.dropped:
+            rest = reader.text[reader.at :]
+            if reader.ended and self._is_partial_tag(found + rest):
+                reader.read_to(len(reader.text))
+        elif found in self.bare_json:
             yield from self._read_bare_json(found)
         elif found in self.spans:
             yield from self._skip_span(found, self._emit_text)
@@ -181,22 +183,26 @@ class _TurnParser:
         self._emit_text(opening + (name or ""))
 
     def _emit_text(self, piece: str) -> None:
-        if self.after_call and self._is_partial_tag(piece):
+        if self.turn.reader.ended and self._is_partial_tag(piece):
             return
-        if not piece.isspace():
+        if (self.after_call or not self.has_text) and not piece.isspace():
             self.has_text, self.after_call = True, False
         self.fences.feed(piece)
         self.turn.writer.add_text(piece)
 
     def _is_partial_tag(self, piece: str) -> bool:
-        """Return whether a truncated text ends in the beginning of a tag, directly after a call; report it."""
+        """Return whether a truncated text ends in the beginning of a tag, and report it.
+
+        It is a tag if it follows a call directly, or if it contains a whole special token. Otherwise it may be text.
+        """
         reader = self.turn.reader
-        if not reader.ended or reader.finished or not piece.strip() or piece.lstrip()[0].isalnum():
+        follows_call = self.after_call and not piece.lstrip()[:1].isalnum()
+        if reader.finished or not piece.strip() or not (follows_call or begins_with_special_token(piece)):
             return False
-        is_partial = any(literal.startswith(piece) for literal in self.stops.literals)
+        is_partial = any(literal.startswith(piece) and literal != piece for literal in self.stops.literals)
         if is_partial:
-            position = reader.position - len(piece)
-            self.turn.writer.add_diagnostic("truncated", position, f"the text ends inside a tag: {piece!r}")
+            start = reader.offset + len(reader.text) - len(piece)
+            self.turn.writer.add_diagnostic("truncated", start, f"the text ends inside a tag: {piece!r}")
         return is_partial
 
     def _read_message_start(self) -> Parsing[None]:
@@ -204,6 +210,9 @@ class _TurnParser:
         reader, phrases = self.turn.reader, self.markers.phrases
         reader.taken = []
         yield from reader.read_spaces()
+        if not (self.weak or phrases) and (yield from reader.peek()) != "`":
+            self._unread_text()
+            return
         literals = (*self.weak, *phrases, *self.stops.literals)  # "[" may begin "[TOOL_CALLS]"
         found = yield from reader.read_one_of((*literals, *self.code_blocks))
         fenced = found in self.code_blocks
@@ -232,6 +241,7 @@ class _TurnParser:
         start, calls = reader.position - len(opener), writer.calls
         reader.taken = [*before, opener]
         followed = True
+        self.turn.spans.open_call(start)
         try:
             yield from self.form.calls.read(self.turn, opener)
         except Malformed as error:
@@ -242,6 +252,7 @@ class _TurnParser:
         reader.taken = None
         if writer.calls > calls:
             self.after_call = True
+            self.turn.spans.close_calls()
             self.fences.end_line()
             yield from self._read_fence()
         if self.form.one_call and writer.calls > calls:
@@ -260,7 +271,8 @@ class _TurnParser:
         reader, writer = self.turn.reader, self.turn.writer
         if reader.taken is None:
             return
-        taken, reader.taken = self._without_tokens("".join(reader.taken)), None
+        markers = (*self.strong, *self.closers, *self.form.calls.markers())
+        taken, reader.taken = remove_special_tokens("".join(reader.taken), self.dropped, markers), None
         cut = isinstance(error, Truncated)
         if opener not in self.weak:
             text = f"a call is truncated before its name: {taken[:200]!r}" if cut else str(error)
@@ -269,13 +281,6 @@ class _TurnParser:
         is_markup |= not (opener in self.weak or opener.strip()[:1].isalpha())  # "Action:" may be ordinary text
         if taken and not (cut and is_markup and not reader.finished):
             emit(taken)
-
-    def _without_tokens(self, text: str) -> str:
-        """Remove special tokens, which are never text, and markers that contain one; keep all else byte for byte."""
-        markers = {*self.strong, *self.closers, *self.form.calls.markers()}
-        tokens = [*self.dropped, *(marker for marker in markers if re.search(_SPECIAL, marker))]
-        tokens.sort(key=len, reverse=True)
-        return re.sub("|".join((*map(re.escape, tokens), _SPECIAL)), "", text)
 
     def _read_fence(self) -> Parsing[None]:
         """Read the fence that closes a code block around calls."""
@@ -334,8 +339,9 @@ class _TurnParser:
             spaces = yield from reader.read_spaces()
         found = (yield from reader.read_one_of((*self.weak, *self.strong))) if self.weak else None
         if found in self.weak:
+            reader.unread(found or "")
             self.turn.writer.add_reasoning(spaces)
-            return found
+            return reader.read_to(reader.at + len(found or ""))
         reader.unread(spaces + (found or ""))
         return None
 
@@ -382,7 +388,9 @@ class _TurnParser:
         thought = "".join(reader.tape or ())[: -len(closing)]
         reader.tape, self.left_open = None, ()
         writer.drop()
+        reader.unread(closing)
         writer.add_reasoning(thought)
+        reader.read_to(reader.at + len(closing))
         writer.end_item()
         writer.add_diagnostic(
             "draft", reader.position, "a call inside reasoning that continues after it is a draft and was ignored"

@@ -21,6 +21,7 @@ COHERE_ACTION = Format(
         ("<|END_ACTION|>",),
         keys=CallFields(name=("tool_name",), arguments=("parameters",), id=("tool_call_id",), id_first=True),
         array=True,
+        layout=("[\n    ", ",\n    ", "\n]"),
     ),
     reasoning=(("<|START_THINKING|>", "<|END_THINKING|>"),),
     ends_reasoning=("<|START_RESPONSE|>", "<|START_TEXT|>"),
@@ -58,6 +59,7 @@ COHERE_RPLUS = Format(
     ),
     noise=("<|END_OF_TURN_TOKEN|>", "<|START_OF_TURN_TOKEN|>", "<|CHATBOT_TOKEN|>"),
     noise_spans=_CITATIONS,
+    results=ResultTemplate("<results>\n{content}</results>"),
 )
 """Calls of Command R+: an array in a code block after "Action:".
 

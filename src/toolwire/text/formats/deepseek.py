@@ -101,9 +101,9 @@ DEEPSEEK_DSML_V4 = Format(
         type_attribute="string",
         json_body=True,
     ),
-    noise=("<｜end▁of▁sentence｜>",),
+    noise=("<｜end▁of▁sentence｜>", "<｜DSML｜toolcalls>", "<｜DSML｜tool>"),  # two damaged section openers
     halts=("<function_results>",),
-    results=ResultTemplate("<function_results>\n<result>{content}</result>\n</function_results>", role="tool"),
+    results=ResultTemplate("<tool_result>{content}</tool_result>", role="tool"),
 )
 """Calls of DeepSeek V4: invocations whose arguments state whether they are strings.
 

@@ -42,7 +42,7 @@ GEMMA4 = Format(
     ),
     noise=("<turn|>", "<tool_call|>", "<eos>"),
     halts=("<|tool_response>",),
-    results=ResultTemplate("<|tool_response>response:{name}{value:{content}}<tool_response|>", role="tool"),
+    results=ResultTemplate('<|tool_response>response:{name}{value:<|"|>{content}<|"|>}<tool_response|>', role="tool"),
 )
 """Calls of Gemma 4: a literal with its own quotes.
 

@@ -30,7 +30,7 @@ GLM47 = Format(
     title="<arg_key> and <arg_value> in <tool_call>, on one line",
     families=("*glm-4.7*", "*glm4.7*", "*glm-5*", "*ling-3*", "*ling3*", "*spark2.5*", "*spark-2.5*"),
     calls=arg_pairs(line=""),
-    noise=("<|user|>", "<|endoftext|>", "<|role_end|>", "<|assistant|>", "<|observation|>"),
+    noise=("<|user|>", "<|endoftext|>", "<|role_end|>", "<|assistant|>", "<|observation|>", "<｜end▁of▁sentence｜>"),
     halts=("<|observation|>", "<tool_response>"),
     results=ResultTemplate("<|observation|><tool_response>{content}</tool_response>", role="tool"),
 )

@@ -16,6 +16,6 @@ JAMBA = Format(
     name="jamba",
     title="JSON array in <tool_calls> tags",
     families=("*jamba*",),
-    calls=JsonCalls(("<tool_calls>",), ("</tool_calls>",), array=True),
+    calls=JsonCalls(("<tool_calls>",), ("</tool_calls>",), array=True, layout=("[\n    ", ",\n    ", "\n]")),
     noise=("<|eom|>", "<|endoftext|>"),
 )

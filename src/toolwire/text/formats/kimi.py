@@ -12,7 +12,7 @@ __all__ = ["KIMI_K2", "KIMI_K3"]
 KIMI_K2 = Format(
     name="kimi_k2",
     title="functions.name:index and JSON between special tokens",
-    families=("*kimi-k2*",),
+    families=("*kimi-k2*", "*kimi-vl*"),
     calls=HeaderCalls(
         ("<|tool_call_begin|>",),
         ("<|tool_call_argument_begin|>",),
@@ -22,7 +22,7 @@ KIMI_K2 = Format(
         header=r"\s*(?P<id>(?:functions\.)?(?P<name>[\w.\-/]+?):\d+|\d+)\s*",
         write_header="functions.{name}:{number}",
     ),
-    reasoning=(("<think>", "</think>"), ("◁think▷", "◁/think▷")),
+    reasoning=(("<think>", "</think>"), ("◁think▷", "◁/think▷")),  # the second pair is of Kimi-VL
     ends_reasoning=("<|tool_calls_section_begin|>",),
     noise=(
         "<|tool_calls_section_end|>",
@@ -55,6 +55,8 @@ KIMI_K3 = Format(
         key_attribute="key",
         type_attribute="type",
         index_attribute="index",
+        json_tags=("<|open|>json", "<|close|>json<|sep|>"),
+        bare=True,
         line="",
     ),
     reasoning=(

@@ -1,6 +1,7 @@
 """Calls of LFM 2 and 2.5: a list of Python calls between tokens; JSON is accepted too.
 
 The template of LFM 2.5 writes strings in single quotes and escapes nothing, so quotes inside strings are read as well.
+Servers that drop special tokens leave only the list.
 
 <|tool_call_start|>[f(a="x")]<|tool_call_end|>
 """
@@ -18,7 +19,9 @@ LFM2 = Format(
     name="lfm2",
     title="list of Python calls between <|tool_call_start|> and <|tool_call_end|>",
     families=("*lfm2*",),
-    calls=PythonicCalls(open=("<|tool_call_start|>",), close=("<|tool_call_end|>",), json=True, values=RAW_PYTHON),
+    calls=PythonicCalls(
+        open=("<|tool_call_start|>",), close=("<|tool_call_end|>",), bare_start=True, json=True, values=RAW_PYTHON
+    ),
     noise=("<|im_end|>", "<|tool_call_end|>", "<|endoftext|>"),
     halts=("<|tool_response_start|>",),
     declare=ToolPrompt(

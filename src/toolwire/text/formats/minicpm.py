@@ -23,6 +23,7 @@ MINICPM5 = Format(
         key_attribute="name",
         cdata=True,
         line="",
+        between="\n",
     ),
     noise=("<|im_end|>", "</s>"),
 )

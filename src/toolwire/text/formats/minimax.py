@@ -16,6 +16,7 @@ MINIMAX_M1 = Format(
     families=("*minimax-m1*",),
     calls=JsonCalls(("<tool_calls>",), ("</tool_calls>",), pad=("\n", "\n"), shared_tags=True),
     noise=("<end_of_sentence>",),
+    results=ResultTemplate("tool name: {name}\ntool result: {content}", role="tool"),
 )
 """Calls of MiniMax M1: all calls of a turn in one pair of tags.
 
@@ -31,7 +32,7 @@ MINIMAX_M2 = Format(
     families=("*minimax-m2*",),
     calls=invocations("<minimax:tool_call>", "</minimax:tool_call>"),
     noise=("[e~[",),
-    results=ResultTemplate("<response>\n{content}\n</response>", role="tool"),
+    results=ResultTemplate("<response>{content}</response>", role="tool"),
 )
 """Calls of MiniMax M2: invocations in a section.
 
@@ -49,6 +50,7 @@ MINIMAX_M3 = Format(
     calls=NestedCalls("]<]minimax[>["),
     reasoning=(("<mm:think>", "</mm:think>"), ("<think>", "</think>")),
     noise=("[e~[",),
+    results=ResultTemplate("<response>{content}</response>", role="tool"),
 )
 """Calls of MiniMax M3: nested tags named after their keys, each after its own token.
 

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from ..engine.format import Format
+from ..engine.prompt import ResultTemplate
 from ..styles.channel_calls import ChannelCalls
 from ..styles.tag_families import invocations
 
@@ -30,4 +31,5 @@ MUSE_GLIMMER = Format(
     ),
     reasoning=(),
     noise=("<|eom|>", "<|eot|>"),
+    results=ResultTemplate('<tool_output name="{name}">\n{content}\n</tool_output>', role="tool"),
 )

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from ..engine.format import Format
+from ..engine.prompt import ResultTemplate
 from ..styles.json_calls import JsonCalls
 
 __all__ = ["NEMOTRON_V2"]
@@ -22,4 +23,5 @@ NEMOTRON_V2 = Format(
     ),
     calls=JsonCalls(("<TOOLCALL>",), ("</TOOLCALL>",), array=True),
     noise=("<SPECIAL_12>", "<SPECIAL_11>", "</s>"),
+    results=ResultTemplate("<TOOL_RESPONSE>[{content}]</TOOL_RESPONSE>"),
 )

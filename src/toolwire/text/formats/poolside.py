@@ -1,4 +1,4 @@
-"""Calls of Laguna: as `glm45`; a key without a value is left out.
+"""Calls of Laguna: as `glm45`; a key without a value is left out. Arguments or a whole call as JSON are also read.
 
 <tool_call>f
 <arg_key>a</arg_key>
@@ -17,7 +17,7 @@ POOLSIDE_V1 = Format(
     name="poolside_v1",
     title="<arg_key> and <arg_value> in <tool_call>",
     families=("*laguna*",),
-    calls=arg_pairs(),
+    calls=arg_pairs(json_body=True),
     noise=("</assistant>",),
     halts=("<tool_response>",),
 )

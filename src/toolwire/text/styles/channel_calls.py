@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias
 
 from ...ir.parts import ToolCall
-from ...ir.text import dumps
 from ..engine.envelope import read_arguments
 from ..engine.offered_tools import OfferedTools
 from ..engine.reader import Malformed, Parsing, Truncated, terminals
 from ..engine.style import ParseContext, StyleBase
+from ..engine.written_json import write_arguments
 from .tagged_calls import TaggedCalls
 
 __all__ = ["ChannelCalls"]
@@ -54,6 +54,7 @@ class ChannelCalls(StyleBase, frozen=True):
         """Read a header, and then the body as a call, as reasoning or as text; another message may end reasoning."""
         header = yield from self._read_header(turn, opener)
         while header:
+            self._mark_recipient(turn, header)
             kind, recipient = self._route(header)
             if kind == "reasoning":
                 header = yield from self._read_reasoning(turn)
@@ -65,6 +66,15 @@ class ChannelCalls(StyleBase, frozen=True):
             else:
                 yield from self._read_text(turn, recipient)
             return
+
+    def _mark_recipient(self, turn: ParseContext, header: str) -> None:
+        """Mark the start of a message whose header was just read, and the recipient as the name of a call."""
+        start = turn.reader.position - len(self.message) - len(header.removesuffix(self.message))
+        turn.spans.open_call(start)
+        found = _RECIPIENT(header)
+        if found is not None:
+            prefix = len(self.tool_prefix) if found[1].startswith(self.tool_prefix) else 0
+            turn.spans.mark_name(start + found.start(1) + prefix, start + found.end(1))
 
     def _read_header(self, turn: ParseContext, opener: str) -> Parsing[str]:
         """Read the header and the start of its message, or raise Malformed.
@@ -207,7 +217,9 @@ class ChannelCalls(StyleBase, frozen=True):
     def _read_text_input(self, turn: ParseContext) -> Parsing[None]:
         """Read input that is not JSON, such as code. The call is invalid, because no offered tool accepts text."""
         reader = turn.reader
+        turn.spans.begin_arguments()
         end = yield from reader.read_until(terminals(*self.ends, self.start), turn.writer.add_broken_arguments)
+        turn.spans.end_arguments(len(end or ""))
         if end == self.start:
             reader.unread(end)
         turn.writer.end_json(reader.position, is_truncated=end is None and not reader.finished)
@@ -219,7 +231,7 @@ class ChannelCalls(StyleBase, frozen=True):
     def _write_call(self, call: ToolCall) -> str:
         if self.body is not None:
             return f"{self.start}assistant to={call.name}{self.message}{self.body.write([call])}{self.ends[0]}"
-        text = call.text if call.arguments is None else dumps(call.arguments)
+        text = write_arguments(call)
         head = f"commentary to={self.tool_prefix}{call.name} {self.constrain}json"
         return f"{self.channel}{head}{self.message}{text}{self.ends[0]}"
 

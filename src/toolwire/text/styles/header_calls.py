@@ -6,13 +6,13 @@ import re
 from collections.abc import Sequence
 
 from ...ir.parts import ToolCall
-from ...ir.text import dumps
 from ...stream.strict import parse_arguments
 from ..engine.envelope import read_arguments
 from ..engine.json_end_scanner import read_json_value
 from ..engine.offered_tools import OfferedTools
 from ..engine.reader import Malformed, Parsing, Truncated, terminals
 from ..engine.style import ParseContext, StyleBase
+from ..engine.written_json import write_arguments
 
 __all__ = ["HeaderCalls"]
 
@@ -44,9 +44,12 @@ class HeaderCalls(StyleBase, frozen=True):
         found = re.fullmatch(self.header, header) or re.fullmatch(r"\s*(?P<name>[^\s<>{}]+)\s*", header)
         if found is None:
             raise Malformed(f"{header!r} is not the header of a call")
+        fields = found.groupdict()
+        if fields.get("name"):
+            start = reader.position - len(terminal) - len(header)
+            turn.spans.mark_name(start + found.start("name"), start + found.end("name"))
         if terminal == "{":
             reader.unread(terminal)
-        fields = found.groupdict()
         if fields.get("name"):
             turn.start_call(fields["name"], fields.get("id") or "")
             yield from self._read_arguments(turn, closed=terminal in self.close)
@@ -66,6 +69,7 @@ class HeaderCalls(StyleBase, frozen=True):
     def _read_nameless(self, turn: ParseContext, header: str) -> Parsing[None]:
         """Read arguments after a header without a name: use the one tool that accepts them, if there is exactly one."""
         pieces: list[str] = []
+        turn.spans.begin_arguments()
         yield from read_json_value(turn.reader, pieces.append)
         raw_arguments, _ = parse_arguments("".join(pieces))
         fitting = [
@@ -90,5 +94,5 @@ class HeaderCalls(StyleBase, frozen=True):
             header = call.id  # the id has name and number, counted over the conversation
         else:
             header = self.write_header.format(name=call.name, id=call.id, number=number)
-        text = call.text if call.arguments is None else dumps(call.arguments)
+        text = write_arguments(call)
         return f"{self.open[0]}{header}{self.name_end[0]}{text}{self.close[0] if self.close else ''}"

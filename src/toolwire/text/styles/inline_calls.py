@@ -35,10 +35,13 @@ class InlineCalls(StyleBase, frozen=True):
         """Read the input up to its parenthesis. A bracket or an arrow must follow, or the end of the text."""
         reader, name = turn.reader, opener[1:-1]
         start = reader.position
+        turn.spans.mark_name(start - len(name) - 1, start - 1)
+        turn.spans.begin_arguments()
         pieces: list[str] = []
         if not (yield from _read_input(reader, pieces)):
             _emit_truncated(turn, name, "".join(pieces))
             return
+        turn.spans.end_arguments(len(")"))
         yield from reader.read_spaces()
         end = yield from reader.read_one_of(("]", *_ARROWS))
         if end is None and (not reader.ended or reader.at < len(reader.text)):

@@ -10,6 +10,7 @@ from ..engine.envelope import CallFields, read_envelope
 from ..engine.offered_tools import OfferedTools
 from ..engine.reader import Parsing, Terminals, terminals
 from ..engine.style import ParseContext, StyleBase
+from ..engine.written_json import write_arguments
 
 __all__ = ["JsonCalls"]
 
@@ -23,6 +24,7 @@ class JsonCalls(StyleBase, frozen=True):
     bare_inline: tuple[str, ...] = ()  # the same, after other text
     keys: CallFields = CallFields()
     array: bool = False  # several calls are written as one array
+    layout: tuple[str, str, str] = ("[", ", ", "]")  # the text before, between and after the items of the array
     shared_tags: bool = False  # several calls are written in one pair of tags
     between: str = "\n"  # the text between two calls
     separators: tuple[str, ...] = (";", ",")
@@ -45,6 +47,9 @@ class JsonCalls(StyleBase, frozen=True):
         if bare:
             reader.unread(opener)
         yield from reader.read_spaces()
+        while not bare and (yield from reader.read_one_of(self.open)):  # the opener is repeated
+            turn.writer.add_diagnostic("malformed", reader.position, f"{opener!r} is repeated")
+            yield from reader.read_spaces()
         array = (yield from reader.read_one_of(("[",))) is not None
         yield from self.read_objects(turn, array=array, bare=bare)
 
@@ -71,9 +76,10 @@ class JsonCalls(StyleBase, frozen=True):
             yield from read_envelope(turn, self.keys, self._give_up, is_certain=sure)
             reader.taken = []
             yield from reader.read_spaces()
-            found = yield from reader.read_one_of(("]", ",", "["))
-            if found == "[":  # the array begins again; keep the call
+            found = yield from reader.read_one_of(("]", ",", "[", "{"))
+            if found in ("[", "{"):  # the array or the next call begins without a comma
                 turn.report_unclosed("a comma between two calls")
+                reader.unread("{" if found == "{" else "")
                 found = ","
             if found is None:
                 turn.report_unclosed("the bracket after the calls")
@@ -110,14 +116,15 @@ class JsonCalls(StyleBase, frozen=True):
         end = self.close[0] if self.close and self.write_open else ""
         before, after = f"{start}{self.pad[0]}", f"{self.pad[1]}{end}"
         if self.array:
-            return f"{before}[{', '.join(objects)}]{after}"
+            first, between, last = self.layout
+            return f"{before}{first}{between.join(objects)}{last}{after}"
         if self.shared_tags or (not self.close and not self.pad[0]):
             return before + self.between.join(objects) + after
         return self.between.join(f"{before}{one}{after}" for one in objects)
 
     def _write_object(self, call: ToolCall, number: int) -> str:
         """Write one call with the keys of the format; `number` is the id if one must come first."""
-        text = call.text if call.arguments is None else dumps(call.arguments)
+        text = write_arguments(call)
         keys = self.keys
         if keys.name_is_key:
             return f"{{{dumps(call.name)}: {text}}}"

@@ -35,6 +35,8 @@ class LiteralCalls(StyleBase, frozen=True):
         if end != "{" or not name.strip():
             reader.unread(end)
             raise Malformed(f"{name!r} is not a tool name")
+        turn.spans.mark_word(name, end)
+        turn.spans.begin_arguments(len(end))
         turn.start_call(name.strip())
         try:
             yield from self._read_arguments(turn)
@@ -42,6 +44,7 @@ class LiteralCalls(StyleBase, frozen=True):
             writer.end_object("truncated", reader.position)
             raise
         except Malformed as error:
+            turn.spans.end_arguments()
             writer.add_diagnostic("malformed", reader.position, str(error))
             yield from reader.read_until(terminals(self.close), writer.add_broken_arguments)
             writer.end_object("invalid", reader.position)

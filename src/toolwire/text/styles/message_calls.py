@@ -10,6 +10,7 @@ from ..engine.envelope import CallFields, read_envelope
 from ..engine.offered_tools import OfferedTools
 from ..engine.reader import Malformed, Parsing, Truncated, terminals
 from ..engine.style import ParseContext, StyleBase
+from ..engine.written_json import write_arguments
 
 __all__ = ["MessageCalls"]
 
@@ -43,6 +44,7 @@ class MessageCalls(StyleBase, frozen=True):
         if opener.endswith(_CALL):
             yield from self._read_call(turn)
         elif opener == _TEXT_CALL:
+            turn.spans.mark_word(header, opener)
             yield from self._read_text_call(turn, header.strip())
         else:
             reader.taken = None
@@ -59,7 +61,9 @@ class MessageCalls(StyleBase, frozen=True):
         reader, writer = turn.reader, turn.writer
         turn.start_call(name)
         pieces: list[str] = []
+        turn.spans.begin_arguments()
         end = yield from reader.read_until(terminals(_END), pieces.append)
+        turn.spans.end_arguments(len(end or ""))
         text = "".join(pieces)
         writer.begin_argument("text")
         writer.add_json(dumps(text))
@@ -68,10 +72,6 @@ class MessageCalls(StyleBase, frozen=True):
 
     def write(self, calls: Sequence[ToolCall]) -> str:
         return "".join(
-            f'{_MESSAGE}{call.name}{_CALL}{{"name": {dumps(call.name)}, "args": {_write_arguments(call)}}}{_END}'
+            f'{_MESSAGE}{call.name}{_CALL}{{"name": {dumps(call.name)}, "args": {write_arguments(call)}}}{_END}'
             for call in calls
         )
-
-
-def _write_arguments(call: ToolCall) -> str:
-    return call.text if call.arguments is None else dumps(call.arguments)

@@ -10,6 +10,7 @@ from ..engine.offered_tools import OfferedTools
 from ..engine.raw_value import ValueTags, read_raw_value
 from ..engine.reader import Parsing, Truncated, terminals
 from ..engine.style import ParseContext, StyleBase
+from ..engine.written_json import write_json
 
 __all__ = ["NamedCalls"]
 
@@ -23,6 +24,7 @@ class NamedCalls(StyleBase, frozen=True):
     def read(self, turn: ParseContext, opener: str) -> Parsing[None]:
         """Read the call whose opening tag is the name of an offered tool."""
         name = opener[1:-1]
+        turn.spans.mark_name(turn.reader.position - len(opener) + 1, turn.reader.position - 1)
         turn.start_call(name)
         try:
             yield from self._read_arguments(turn, name)
@@ -44,7 +46,9 @@ class NamedCalls(StyleBase, frozen=True):
                 return
             if found is not None:
                 remaining.remove(found[1:-1])
+                turn.spans.begin_arguments(len(found))
                 yield from self._read_argument(turn, name, found[1:-1], remaining)
+                turn.spans.end_arguments()
             elif self._is_stopped(turn, name, closing, remaining):
                 turn.report_unclosed(closing)
                 return
@@ -111,5 +115,5 @@ def _is_any_key(text: str, at: int, is_certain: bool) -> bool:
 def _write_call(call: ToolCall) -> str:
     lines = [f"<{call.name}>"]
     for key, value in (call.arguments or {}).items():
-        lines.append(f"<{key}>{value if isinstance(value, str) else dumps(value)}</{key}>")
+        lines.append(f"<{key}>{value if isinstance(value, str) else write_json(value)}</{key}>")
     return "\n".join([*lines, f"</{call.name}>"])

@@ -12,6 +12,7 @@ from ..engine.event_builder import EventBuilder
 from ..engine.offered_tools import OfferedTools, Types, child_schema, schema_types
 from ..engine.reader import Malformed, Parsing, Truncated, terminals
 from ..engine.style import ParseContext, StyleBase
+from ..engine.written_json import write_json
 
 __all__ = ["NestedCalls"]
 
@@ -48,18 +49,22 @@ class NestedCalls(StyleBase, frozen=True):
     def _read_call(self, turn: ParseContext) -> Parsing[None]:
         """Read one call. Malformed arguments make it invalid, and the text up to its closing tag is skipped."""
         reader, writer = turn.reader, turn.writer
+        turn.spans.begin_call(len(f'{self.mark}<{self.call} name="'))
         name, end = yield from reader.read_word(terminals('">', "<", "\n"))
         if end is None:
             raise Truncated("the text ends inside a call's name")
         if end != '">' or not name:
             raise Malformed(f"{name!r} is not a tool name")
+        turn.spans.mark_word(name, end)
         turn.start_call(name)
         schema = turn.offered.schema(name)
         try:
             while (key := (yield from self._read_tag(turn))) != f"/{self.call}":
                 if key.startswith("/"):
                     raise Malformed(f"<{key}> closes nothing")
+                turn.spans.begin_arguments(len(f"{self.mark}<{key}>"))
                 yield from self._read_argument(turn, key, schema)
+                turn.spans.end_arguments()
         except Truncated:
             writer.end_object("truncated", reader.position)
             raise
@@ -133,8 +138,8 @@ class NestedCalls(StyleBase, frozen=True):
         return turn.convert(text, types)
 
     def write(self, calls: Sequence[ToolCall]) -> str:
-        body = "".join(self._write_call(call) for call in calls)
-        return f"{self.mark}<{self.section}>{body}{self.mark}</{self.section}>"
+        body = "\n".join(self._write_call(call) for call in calls)
+        return f"{self.mark}<{self.section}>\n{body}\n{self.mark}</{self.section}>"
 
     def _write_call(self, call: ToolCall) -> str:
         given = "".join(self._write_value(key, value) for key, value in (call.arguments or {}).items())
@@ -147,7 +152,7 @@ class NestedCalls(StyleBase, frozen=True):
         elif isinstance(value, list):
             inner = "".join(self._write_value(_ITEM, item) for item in value)
         else:
-            inner = value if isinstance(value, str) else dumps(value)
+            inner = value if isinstance(value, str) else write_json(value)
         return f"{self.mark}<{key}>{inner}{self.mark}</{key}>"
 
 

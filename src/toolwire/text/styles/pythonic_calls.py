@@ -26,6 +26,7 @@ class PythonicCalls(StyleBase, frozen=True):
     close: tuple[str, ...] = ()
     brackets: bool = True
     bare: bool = False
+    bare_start: bool = False  # the same, only for offered tools at the start of the message
     json: bool = False  # a list of JSON calls is accepted too
     separator: str = ", "
     write_open: bool = True
@@ -35,10 +36,10 @@ class PythonicCalls(StyleBase, frozen=True):
         return self.open
 
     def weak_openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
-        return ("[",) if self.bare else ()
+        return ("[",) if self.bare or (self.bare_start and offered) else ()
 
     def inline_openers(self, offered: OfferedTools) -> tuple[str, ...]:
-        return self.weak_openers(offered)
+        return ("[",) if self.bare else ()
 
     def read(self, turn: ParseContext, opener: str) -> Parsing[None]:
         """Read a list of calls after an opener; `[` as the opener must be followed by a name."""
@@ -96,7 +97,9 @@ class PythonicCalls(StyleBase, frozen=True):
     def _read_call(self, turn: ParseContext, *, weak: bool) -> Parsing[None]:
         """Read one call. After a `weak` opener its name must be an offered tool."""
         reader = turn.reader
+        turn.spans.begin_call()
         name, end = yield from reader.read_word(terminals(*_NAME_ENDS), 128)
+        turn.spans.mark_word(name, end or "")
         name = name.strip()
         if end is None and (not name or _NAME(name)):
             raise Truncated("the text ends inside a call's name")
@@ -127,12 +130,14 @@ class PythonicCalls(StyleBase, frozen=True):
                 yield from reader.read_spaces()
                 if (yield from reader.read_one_of((")",))):
                     return
+            turn.spans.begin_arguments()
             if (yield from reader.read_one_of(("**",))):
                 yield from self._read_unpacked(turn)
             else:
                 key = yield from self._read_key(turn, name, given)
                 turn.writer.begin_argument(key)
                 turn.writer.end_argument(key, (yield from read_literal(reader, self.values, turn.writer.add_json)))
+            turn.spans.end_arguments()
             given += 1
             yield from reader.read_spaces()
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...ir.parts import ToolCall
-from ...ir.text import dumps
 from ..engine.envelope import read_arguments
 from ..engine.offered_tools import OfferedTools
 from ..engine.reader import Malformed, Parsing, Truncated, terminals
 from ..engine.style import ParseContext, StyleBase
+from ..engine.written_json import write_arguments
 
 __all__ = ["ReactCalls"]
 
@@ -55,6 +55,7 @@ class ReactCalls(StyleBase, frozen=True):
         name, end = yield from reader.read_word(terminals("\n"))
         if end is None:
             raise Truncated("the text ends inside an action's name")
+        turn.spans.mark_word(name, end)
         name = name.strip().strip("`")
         yield from reader.read_spaces()
         if (yield from reader.read_one_of((_INPUT,))) is None:
@@ -72,10 +73,13 @@ class ReactCalls(StyleBase, frozen=True):
         """Read the text up to the end of the input, as the only argument of the tool."""
         reader, writer = turn.reader, turn.writer
         pieces: list[str] = []
+        turn.spans.begin_arguments()
         end = yield from reader.read_until(terminals(*_ENDS), pieces.append)
         if end is not None:
             reader.unread(end)
-        text = "".join(pieces).strip()
+        raw = "".join(pieces)
+        turn.spans.end_arguments(len(raw) - len(raw.rstrip()))
+        text = raw.strip()
         keys = turn.offered.keys(name) or []
         if end is None and not reader.finished:
             writer.end_object("truncated", reader.position)
@@ -89,7 +93,4 @@ class ReactCalls(StyleBase, frozen=True):
             writer.end_json(reader.position)
 
     def write(self, calls: Sequence[ToolCall]) -> str:
-        return "\n".join(
-            f"{_ACTION} {call.name}\n{_INPUT} {call.text if call.arguments is None else dumps(call.arguments)}"
-            for call in calls
-        )
+        return "\n".join(f"{_ACTION} {call.name}\n{_INPUT} {write_arguments(call)}" for call in calls)

@@ -6,11 +6,11 @@ import re
 from collections.abc import Sequence
 
 from ...ir.parts import ToolCall
-from ...ir.text import dumps
 from ..engine.envelope import read_arguments
 from ..engine.offered_tools import OfferedTools
 from ..engine.reader import Malformed, Parsing, Truncated, terminals
 from ..engine.style import ParseContext, StyleBase
+from ..engine.written_json import write_arguments
 
 __all__ = ["RecipientCalls"]
 
@@ -41,11 +41,10 @@ class RecipientCalls(StyleBase, frozen=True):
             reader.taken = None
             turn.writer.end_item()
             return
+        turn.spans.mark_word(name, "\n")
         turn.start_call(name)
         yield from reader.read_spaces()
         yield from read_arguments(turn, terminals(_OPEN))
 
     def write(self, calls: Sequence[ToolCall]) -> str:
-        return "".join(
-            f"{_OPEN}{call.name}\n{call.text if call.arguments is None else dumps(call.arguments)}" for call in calls
-        )
+        return "".join(f"{_OPEN}{call.name}\n{write_arguments(call)}" for call in calls)

@@ -9,14 +9,16 @@ from .tagged_calls import TaggedCalls
 __all__ = ["arg_pairs", "invocations"]
 
 
-def arg_pairs(*, head_end: str = "\n", line: str = "\n", section: str = "", suffix: str = "") -> TaggedCalls:
+def arg_pairs(
+    *, call: str = "tool_call", head_end: str = "\n", line: str = "\n", section: str = "", suffix: str = "", **more: Any
+) -> TaggedCalls:
     """`<tool_call>NAME` with `<arg_key>` and `<arg_value>` for each argument, as first used by GLM.
 
     `suffix` is the end of every tag name: `:opensource` for `<tool_call:opensource>`.
     """
     return TaggedCalls(
-        f"<tool_call{suffix}>",
-        f"</tool_call{suffix}>",
+        f"<{call}{suffix}>",
+        f"</{call}{suffix}>",
         f"<arg_key{suffix}>",
         f"</arg_value{suffix}>",
         value_open=f"<arg_value{suffix}>",
@@ -25,6 +27,7 @@ def arg_pairs(*, head_end: str = "\n", line: str = "\n", section: str = "", suff
         section_open=f"<{section}{suffix}>" if section else "",
         section_close=f"</{section}{suffix}>" if section else "",
         line=line,
+        **more,
     )
 
 

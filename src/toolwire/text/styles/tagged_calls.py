@@ -16,6 +16,7 @@ from ..engine.offered_tools import ANY, OfferedTools, Types, json_type
 from ..engine.raw_value import ValueTags, read_raw_value
 from ..engine.reader import ForeignFormat, Malformed, Parsing, Truncated, terminals
 from ..engine.style import ParseContext, StyleBase
+from ..engine.written_json import write_json
 
 __all__ = ["TaggedCalls"]
 
@@ -53,8 +54,10 @@ class TaggedCalls(StyleBase, frozen=True):
     trim: bool = False  # one line break on each side of a value belongs to the tags
     cdata: bool = False
     json_body: bool = False  # one JSON object is accepted instead of arguments in tags
+    json_tags: tuple[str, str] = ("", "")  # the tags around such an object; the first one ends with `key_end`
     one: bool = False  # one call per turn; its closer is the stop sequence
     line: str = "\n"  # the text between tags
+    between: str = ""  # the text between two calls, if there is none between tags
 
     def openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
         if not self.section_open:
@@ -102,6 +105,7 @@ class TaggedCalls(StyleBase, frozen=True):
     def _read_call(self, turn: ParseContext, *, in_section: bool) -> Parsing[None]:
         """Read the name and the arguments of one call; raise Malformed if the tag is only mentioned in text."""
         reader = turn.reader
+        turn.spans.begin_call(len(self.call_open))
         if not self.attribute:
             yield from reader.read_spaces()
             if self.json_body and (yield from reader.peek()) == "{":
@@ -114,6 +118,7 @@ class TaggedCalls(StyleBase, frozen=True):
             said = head[: tags.partial_start(head)].strip()
             prose = not self.attribute and bool(_NO_NAME(said))
             raise (Malformed if prose else Truncated)("the text ends inside a call's name")
+        self._mark_name(turn, head, end)
         if end != self.head_end:
             reader.unread(end)
         name = _parse_attributes(head).get(self.attribute, "") if self.attribute else head.replace("\\n", "").strip()
@@ -130,11 +135,21 @@ class TaggedCalls(StyleBase, frozen=True):
         if turn.writer.in_call:
             turn.writer.end_object("complete", reader.position)
 
+    def _mark_name(self, turn: ParseContext, head: str, end: str) -> None:
+        """Mark the name in the head of a call, or the value of its attribute."""
+        values = [one for one in _ATTRIBUTE.finditer(head) if one[1] == self.attribute]
+        if values:
+            start = turn.reader.position - len(end) - len(head)
+            turn.spans.mark_name(start + values[-1].start(2) + 1, start + values[-1].end(2) - 1)
+        else:
+            turn.spans.mark_word(head, end)
+
     def _is_call(self, turn: ParseContext, *, in_section: bool) -> Parsing[bool]:
         """Return whether the text after the name belongs to a call; a sentence that mentions the tag does not."""
         reader = turn.reader
         yield from reader.read_spaces()
-        tags = (self.key_open, self.call_close, *((self.section_close,) if in_section else ()))
+        outer = (self.section_close,) if in_section else ()
+        tags = tuple(filter(None, (self.key_open, self.call_close, self.json_tags[0], *outer)))
         found = yield from reader.read_one_of(tags)
         if found is not None:
             reader.unread(found)
@@ -153,7 +168,7 @@ class TaggedCalls(StyleBase, frozen=True):
         written = [self._write_call(call, number) for number, call in enumerate(calls, 1)]
         if self.section_open and self.own_section:
             return line.join(f"{self.section_open}{line}{one}{line}{self.section_close}" for one in written)
-        body = line.join(written)
+        body = (line or self.between).join(written)
         return f"{self.section_open}{line}{body}{line}{self.section_close}" if self.section_open else body
 
     def _write_call(self, call: ToolCall, number: int) -> str:
@@ -167,7 +182,7 @@ class TaggedCalls(StyleBase, frozen=True):
 
     def _write_argument(self, key: str, value: JSON) -> str:
         """Write one argument as raw text, with its type as an attribute if the format has one."""
-        text = value if isinstance(value, str) else dumps(value)
+        text = value if isinstance(value, str) else write_json(value)
         head = f' {self.key_attribute}="{escape(key)}"' if self.key_attribute else key
         if self.type_attribute == "string":
             head += f' string="{"true" if isinstance(value, str) else "false"}"'
@@ -223,7 +238,9 @@ class _Arguments:
             if found is None:
                 yield from self._read_unexpected()
                 return
+            self.turn.spans.begin_arguments(len(found))
             yield from self._read_argument()
+            self.turn.spans.end_arguments()
 
     def _read_argument(self) -> Parsing[None]:
         """Read one argument after `key_open`. One without a value is reported and skipped."""
@@ -326,7 +343,12 @@ class _Arguments:
         """Handle text that is neither an argument nor the end of the call: a JSON object, a missing closer, or else."""
         reader, writer, style = self.turn.reader, self.turn.writer, self.style
         if style.json_body and (yield from reader.peek()) == "{":
-            yield from self._read_json()
+            yield from self._read_json(style.call_close)
+            return
+        opening, closing = style.json_tags
+        if opening and not self.given and (yield from reader.read_one_of((opening,))):
+            yield from reader.read_word(terminals(style.key_end))
+            yield from self._read_json(closing, style.call_close)
             return
         rest = reader.text[reader.at :]
         if reader.ended and style.call_close.startswith(rest):
@@ -350,9 +372,10 @@ class _Arguments:
         if end is not None and end == self.frame.section_close:
             reader.unread(end)
 
-    def _read_json(self) -> Parsing[None]:
-        """Read one JSON object as all arguments of the call, and the closer after it."""
+    def _read_json(self, *closers: str) -> Parsing[None]:
+        """Read one JSON object as all arguments of the call, and the closers after it."""
         reader, writer = self.turn.reader, self.turn.writer
+        self.turn.spans.begin_arguments()
         try:
             yield from read_json_value(reader, writer.add_json_arguments)
         except Truncated:
@@ -363,7 +386,8 @@ class _Arguments:
             writer.end_json(reader.position)
             return
         writer.end_json(reader.position)
-        yield from self.turn.close((self.style.call_close,))
+        for closer in closers:
+            yield from self.turn.close((closer,))
 
 
 def _report_head(turn: ParseContext, head: str) -> None:
