@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from math import inf
 from types import UnionType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Struct
@@ -231,7 +231,7 @@ def parse_settings(document: JSON) -> Settings:
 
 
 def _refuse_unknown(value: JSON, kind: object, path: str) -> None:
-    """Refuse unknown names as far as the shape fits; msgspec reports a wrong shape."""
+    """Refuse unknown names and values as far as the shape fits; msgspec reports a wrong shape."""
     if isinstance(kind, type) and issubclass(kind, (Row, ModelCapabilities)) and isinstance(value, dict):
         known = get_type_hints(kind)
         for name, inner in value.items():
@@ -243,9 +243,12 @@ def _refuse_unknown(value: JSON, kind: object, path: str) -> None:
     elif get_origin(kind) is dict and isinstance(value, dict):
         for name, inner in value.items():
             _refuse_unknown(inner, get_args(kind)[1], f"{path}.{name}")
-    elif get_origin(kind) is UnionType:
+    elif get_origin(kind) in (UnionType, Union):
         for option in get_args(kind):
             _refuse_unknown(value, option, path)
+    elif get_origin(kind) is Literal and isinstance(value, str) and value not in get_args(kind):
+        options = ", ".join(repr(option) for option in get_args(kind))
+        raise ConfigError(f"unknown value {value!r} of {path}", hint=f"use one of {options}")
     elif get_origin(kind) is tuple and isinstance(value, list):
         for number, inner in enumerate(value):
             _refuse_unknown(inner, get_args(kind)[0], f"{path}[{number}]")

@@ -226,7 +226,7 @@ class Endpoint:
             hint = (
                 'use provider = "ollama"'
                 if self.vendor.dialect == "ollama"
-                else 'use via = "chat", or set base_url only'
+                else 'use via = "chat"; for a compatible server, remove provider and set base_url'
             )
             raise ConfigError(f"{self.vendor.name} has no raw completion endpoint", hint=hint)
         other = copy(self)
