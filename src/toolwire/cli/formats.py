@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from ..ir.errors import ConfigError
 from ..text.engine.format import Format
 from ..wire.protocol import Wire
 from .show import json_text, paint, table
+from .text_input import TEMPLATE_HELP, format_of_template
 
 __all__ = ["add_to"]
 
@@ -15,8 +17,9 @@ _EXAMPLES = """\
 examples:
   toolwire formats
   toolwire formats anthropic
-  toolwire formats hermes                 a text format, with a call and a result in the model's notation
-  toolwire formats anthropic/claude-opus-5-5   the capabilities of a model, with sources and dates
+  toolwire formats hermes                           a text format: its models, reasoning markers, a call and a result
+  toolwire formats Qwen/Qwen3-8B                    the text format of an open model
+  toolwire formats anthropic/claude-opus-5-5        the capabilities of a model, with sources and dates
   toolwire formats --template chat_template.jinja   the text format that a chat template writes
   toolwire formats --json | jq '.wires[].limits'
 """
@@ -45,7 +48,7 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument("name", nargs="?", help="show only this wire, text format or model (MODEL or PROVIDER/MODEL)")
     parser.add_argument("--wire", help="the wire of a model; default: the provider's, or every wire with a row for it")
-    parser.add_argument("--template", metavar="FILE", help="show the text format of a model's chat template (Jinja)")
+    parser.add_argument("--template", metavar="FILE", help=TEMPLATE_HELP)
     parser.add_argument("--capabilities", metavar="FILE", help="a JSON file of capability rows for models")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
@@ -56,7 +59,9 @@ def run(arguments: argparse.Namespace) -> int:
     from .. import text
     from ..wire import get, names
 
-    chosen = _format_of_template(arguments.template) if arguments.template else arguments.name
+    if arguments.template and arguments.name:
+        raise ConfigError(f"got both the name {arguments.name!r} and --template", hint="give one of them")
+    chosen = format_of_template(arguments.template).name if arguments.template else arguments.name
     in_text = chosen in text.names()
     if chosen and not in_text and chosen.partition("@")[0] not in names():
         return _run_model(chosen, arguments)
@@ -80,12 +85,6 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _format_of_template(file: str) -> str:
-    from .text_input import format_of_template
-
-    return format_of_template(file).name
-
-
 def _run_model(name: str, arguments: argparse.Namespace) -> int:
     """Print the known capabilities of a model, with the row of each."""
     from ..net.capability_file import load_capability_rows
@@ -98,7 +97,7 @@ def _run_model(name: str, arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json_text({"models": [model_as_json(report) for report in reports]}, sort_keys=True))
     else:
-        print("\n".join([*model_lines(name, reports), *_text_format_lines(name)]))
+        print("\n".join([*_text_format_lines(name), *model_lines(name, reports)]))
     return 0
 
 
@@ -107,7 +106,7 @@ def _text_format_lines(model: str) -> list[str]:
     from ..text import detect
 
     found = detect(model)
-    return [] if found is None else ["", f"calls in text: {found} (toolwire formats {found})"]
+    return [] if found is None else [f"calls in text: {found} (toolwire formats {found})", ""]
 
 
 def _format_flags(form: Format) -> str:
@@ -123,6 +122,7 @@ def _describe_format(form: Format) -> list[str]:
     return [
         f"{form.name}: {form.title}",
         f"models: {', '.join(form.families) or 'any, with instructions in the prompt'}",
+        f"reasoning: {', '.join(f'{opener} … {closer}' for opener, closer in form.reasoning) or 'no markers'}",
         "",
         "a call:",
         form.render_call(call).text,

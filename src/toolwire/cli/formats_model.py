@@ -53,7 +53,7 @@ def model_lines(name: str, reports: list[ModelReport]) -> list[str]:
     known = [report for report in reports if report.match.rows]
     if not known:
         return [
-            f"{name}: unknown. Only the limits of its wire apply to it; nothing else is dropped or changed.",
+            f"{name}: capabilities unknown. Only the limits of its wire apply; nothing else is dropped or changed.",
             "Describe it in toolwire.toml ([models.NAME.capabilities]) or in a capabilities file:",
             "docs/capabilities.md",
         ]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..ir.errors import ConfigError
 from ..ir.terminal import neutralise_line
 from .show import json_text, paint, table
-from .text_input import format_of_template, read_text
+from .text_input import TEMPLATE_HELP, format_of_template, read_text
 
 if TYPE_CHECKING:
     from ..ir.parts import Part
@@ -24,6 +24,7 @@ examples:
   toolwire parse answer.txt                              the format is detected
   toolwire parse answer.txt --format qwen3_xml --tools tools.json
   ollama run qwen3 "…" | toolwire parse - --model qwen3 --json
+  toolwire parse answer.txt --template tokenizer_config.json --spans
   toolwire parse answer.txt --stream-sizes 1,3,7         compare with parsing in chunks
 
 With --tools, the schemas determine names and types: "42" stays a string if the schema requires one.
@@ -43,7 +44,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument("file", nargs="?", default="-", metavar="FILE", help="the text; - is standard input")
     parser.add_argument("--format", default="auto", metavar="F", help="a name from `toolwire formats`, or auto")
     parser.add_argument("--model", help="the model that wrote the text; selects the format")
-    parser.add_argument("--template", metavar="FILE", help="the model's chat template (Jinja); selects the format")
+    parser.add_argument("--template", metavar="FILE", help=TEMPLATE_HELP)
     parser.add_argument("--tools", metavar="T.json", help="the declared tools: a list or a request of any wire")
     parser.add_argument("--stream-sizes", metavar="N,N", help="parse in chunks of these sizes too, and compare")
     parser.add_argument("--cut", action="store_true", help="the text was truncated: an unclosed call is incomplete")

@@ -146,7 +146,9 @@ def test_formats_lists_the_text_formats(capsys):
     listed = json.loads(capsys.readouterr().out)["text"]
     assert [form["name"] for form in listed] == toolwire.text.names()
     assert main(["formats", "hermes"]) == 0
-    assert '<tool_call>\n{"name": "get_weather"' in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert '<tool_call>\n{"name": "get_weather"' in shown
+    assert "reasoning: <think> … </think>" in shown
 
 
 def test_formats_names_the_text_format_of_a_model(capsys):
@@ -166,6 +168,18 @@ def test_chat_template_selects_the_format(tmp_path, capsys):
     template.write_text("{{ messages }}")
     assert main(["parse", str(text), "--template", str(template)]) == 2
     assert "no known text format in the template" in capsys.readouterr().err
+    assert main(["formats", "hermes", "--template", str(template)]) == 2
+    assert "got both the name 'hermes' and --template" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_tokenizer_config_selects_the_format(tmp_path, capsys, several):
+    source = '{{ \'<tool_call>\\n{"name": "\' + name + \'", "arguments": \' }}'
+    config = tmp_path / "tokenizer_config.json"
+    named = [{"name": "default", "template": "{{ messages }}"}, {"name": "tool_use", "template": source}]
+    config.write_text(json.dumps({"chat_template": named if several else source}))
+    assert main(["formats", "--template", str(config)]) == 0
+    assert capsys.readouterr().out.startswith("hermes: ")
 
 
 QWEN = "Sure.\n<tool_call>\n<function=f>\n<parameter=a>\n1\n</parameter>\n</function>\n</tool_call>"
