@@ -25,10 +25,10 @@ class ReasoningSplitter:
         self._parser: Parser | None = None
         self._text: list[str] = []
         self._reasoning: list[str] = []
-        self.ended = not form.reasoning  # the reasoning: text or a call follows it
+        self.ended = not form.reasoning  # True after the reasoning, once text or a call has begun
 
     def feed(self, text: str) -> tuple[str, str]:
-        """Read more text; return more reasoning, and more text after it."""
+        """Read more text; return the new reasoning, and the new text after it."""
         if self.ended:
             return "", text
         self._text.append(text)
@@ -86,7 +86,7 @@ class ReasoningSplitter:
         return text[end:]
 
     def _find_end(self, text: str, at: int, closing: str) -> int:
-        """Return the position of the tag that ends reasoning from which the parser removed marks, after `at`."""
+        """Return the position of the tag after `at` that ends the reasoning, if the parser removed markers from it."""
         tags = (closing, *self._form.ends_reasoning, *self._form.calls.openers(OfferedTools(())))
         found = [position for tag in tags if (position := text.find(tag, at)) >= 0]
         return min(found, default=at)

@@ -50,9 +50,9 @@ class ReasoningTokens:
         tags = {one for pair in self._form.reasoning for tag in pair if tag for one in _encode(self._tokenizer, tag)}
         return frozenset(getattr(self._tokenizer, "all_special_ids", ())) - tags
 
-    def ends_in(self, ids: Sequence[int], news: Iterable[int]) -> bool:
-        """Return whether the closing tag ends within the last ids, `news`."""
-        fresh = list(news)
+    def ends_in(self, ids: Sequence[int], new_ids: Iterable[int]) -> bool:
+        """Return whether the closing tag ends within `new_ids`, the last of `ids`."""
+        fresh = list(new_ids)
         for closing, end in self._ends:
             if len(end) == 1:
                 if end[0] in fresh:
@@ -95,6 +95,6 @@ def template_opens_reasoning(form: Format, tokenizer: object, settings: Mapping[
         return None
     try:
         prompt = render(_QUESTION, tokenize=False, add_generation_prompt=True, **settings)
-    except Exception:  # noqa: BLE001 - templates raise anything, and then nothing is known
+    except Exception:  # noqa: BLE001 - a template may raise any exception; the state is then unknown
         return None
     return prompt_opens_reasoning(form, prompt) if isinstance(prompt, str) else None

@@ -31,7 +31,7 @@ _DEFAULT_TAGS = ("<think>", "</think>")
 
 
 class CallPiece(Value, frozen=True):
-    """More of the call number `index`. Only its first piece has an id and a name."""
+    """A piece of the call number `index`. Only the first piece has an id and a name."""
 
     index: int
     arguments: str = ""
@@ -40,7 +40,7 @@ class CallPiece(Value, frozen=True):
 
 
 class TurnDelta(Value, frozen=True):
-    """The news of one step. At most one piece per call."""
+    """The new output of one step, with at most one piece per call."""
 
     reasoning: str = ""
     content: str = ""
@@ -80,7 +80,7 @@ class TurnReader:
     """Read one turn; `feed` and `close` return deltas.
 
     `new_id` makes the id of a call without a unique id of the model. `opened`: the prompt opened the reasoning.
-    `tagged_content`: reasoning is part of the content, in its tags, because nothing else of the caller can take it.
+    `tagged_content`: reasoning is part of the content, in its tags, because the caller has no other field for it.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class TurnReader:
     ) -> None:
         self._parser = form.parser(tools, reasoning=opened)
         self._new_id = new_id
-        self._index: dict[int, int] = {}  # of the calls, by the key of their events
+        self._index: dict[int, int] = {}  # index of each call, by the key of its events
         self._ids: set[str] = set()
         self._tags: tuple[str, str] | None = None
         if tagged_content:

@@ -1,8 +1,8 @@
-"""Parsers for vLLM: one machine for reasoning and calls, and its two halves for vLLM's registries.
+"""Parsers for vLLM: one for reasoning and calls together, and one for each, for vLLM's registries.
 
 vLLM (0.28 or later) combines a tool parser and a reasoning parser with the same `_parser_engine_cls` into that class, so
-`ToolwireParser` reads the whole turn. Otherwise its `DelegatingParser` runs one half after the other: the reasoning parser
-passes the text after the reasoning on, and the tool parser reads it.
+`ToolwireParser` reads the whole turn. Otherwise its `DelegatingParser` runs the two others in turn: the reasoning parser
+passes on the text after the reasoning, and the tool parser reads it.
 
 If the tool choice is forced, `ToolParser.adjust_request` of vLLM constrains the content to JSON: an array of calls, or the
 arguments of the named tool. That JSON is parsed here, too, because vLLM's own parsing of it needs the whole text in every
@@ -106,7 +106,7 @@ class _ServedModel:
 
 
 class ToolwireParser(ParserEngine):  # type: ignore[misc]
-    """Read reasoning, content and calls of a turn with one machine."""
+    """Read reasoning, content and calls of a turn with one parser."""
 
     format_name = ""
     """The name of a text format; empty to detect it by the chat template or the model's name."""
@@ -149,7 +149,7 @@ class ToolwireParser(ParserEngine):  # type: ignore[misc]
         *,
         finished: bool,
     ) -> Any:
-        """Return the news of a step, or None."""
+        """Return the delta of a step, or None."""
         if self._turn is None:
             self._turn = self._model.turn(request, request.tools or (), opened=self._is_open(request, prompt_token_ids))
         delta = self._turn.feed(delta_text)

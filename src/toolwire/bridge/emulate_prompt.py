@@ -30,7 +30,7 @@ __all__ = ["AnswerStart", "add_instructions", "choose_answer_start", "render_tur
 
 
 class AnswerStart(NamedTuple):
-    """The beginning of the answer in the prompt: `written` by us, and the part of it that belongs to the answer."""
+    """The beginning of the answer: `written` at the end of the prompt, and the part of it that the parser must `read`."""
 
     written: str = ""
     read: str = ""
@@ -41,7 +41,7 @@ def choose_answer_start(
 ) -> AnswerStart:
     """Open or close the reasoning. A required call is opened as well, so the model can only complete it.
 
-    An answer in a form that the server enforces, or a required call, has no reasoning before it.
+    A required call, or an answer whose output format the server enforces, has no reasoning before it.
     """
     template = options.template
     if request.messages and request.messages[-1].role == "assistant":
@@ -52,7 +52,7 @@ def choose_answer_start(
     is_forced = bool(required_tools) or (request.output is not None and request.output.kind != "text")
     reasoning = _requested_state(request, options.reasoning, losses)
     if reasoning == "open" and not is_forced:
-        is_tag_and_line = template.opened.endswith(">\n")  # the line break is ours, not the beginning of the reasoning
+        is_tag_and_line = template.opened.endswith(">\n")  # the line break belongs to the prompt, not to the reasoning
         return AnswerStart(template.opened, template.opened[:-1] if is_tag_and_line else template.opened)
     closed = template.closed if reasoning is not None else ""
     return AnswerStart(closed + call, call)

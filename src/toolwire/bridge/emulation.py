@@ -169,7 +169,7 @@ class Emulation:
         return replace(params, stop=stops) if stops else params
 
     def _prompt_output(self) -> OutputFormat | None:
-        """Return the required form of the answer, which a server enforces on the whole text, also on calls."""
+        """Return the required output format. A server enforces it on the whole text, also on calls."""
         output = self._original.output
         if output is None or output.kind == "text" or not self._declares_tools():
             return output

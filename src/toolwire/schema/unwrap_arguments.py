@@ -1,4 +1,4 @@
-"""Unwrap arguments with layers too many (toolwire.schema.wrappers), and members that hold JSON as text.
+"""Remove superfluous layers around arguments (toolwire.schema.wrappers), and parse members that hold JSON as text.
 
 Unwrapping is lossless: it happens only where the wrapped form does not fit the schema and exactly one unwrapped form
 does. Where none does, layers are removed as long as the names inside are those of parameters, so that the problems that

@@ -89,7 +89,7 @@ def _remove_call(value: Object, declared: AbstractSet[str], names: Collection[st
             return None
         if is_name and names and text not in names:
             return None
-        # A parameter of that name must not get lost.
+        # A parameter with the same key must not be dropped.
         if other in declared and not (is_name and text in names) and not (type(inner) is dict and other in inner):
             return None
     if key in declared and not any(other in _NAMES and value[other] in names for other in value if other != key):

@@ -1,4 +1,4 @@
-"""Brackets, separators and quotes as models write them, and what JSON has in their place.
+"""Brackets, separators and quotes as models write them, and their equivalents in JSON.
 
 Used by the rewriter at structural positions only: inside a string every character remains as it is.
 """

@@ -36,8 +36,8 @@ __all__ = [
 
 MAX_INTERPRETATIONS = 64
 MAX_READ = 256 * 1024
-"""Longer texts are repaired only if they have one reading by themselves: the others cost several passes over the text."""
-_MAX_CHARACTERS = 4 * 1024 * 1024  # that the readings of one form of a text read together
+"""Longer texts are repaired only if one pass finds a single reading: comparing readings takes several passes."""
+_MAX_CHARACTERS = 4 * 1024 * 1024  # total of all readings for one assumed form
 
 
 class Repaired(Value, frozen=True):

@@ -1,7 +1,7 @@
 """The beginning of a call, for a prompt that forces the model to make one.
 
-It is the text that all calls of the offered tools share, up to the first character that may differ, so it is derived
-from the way in which the format writes calls. The model chooses the name, if there are several, and the call's id.
+It is the common prefix of all calls of the offered tools, derived by writing such calls in the format. The model
+chooses the name, if there are several, and the call's id.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _write_samples(style: Style, names: Sequence[str], arguments: Sequence[Objec
 
 
 def _common_prefix(texts: Sequence[str]) -> str:
-    """Return the common beginning, which that of the first and the last text in order is."""
+    """Return the common prefix: that of the first and the last text in sorted order."""
     first, last = min(texts), max(texts)
     length = next((index for index, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
     return first[:length]

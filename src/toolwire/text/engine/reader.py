@@ -40,7 +40,7 @@ class Terminals:
     """Literals to search for: the first one in a text, or the beginning of one at its end.
 
     A long text is searched once for each first character, because that is faster than one search for all of them. A
-    literal that is another one after white space is found by the other one.
+    literal with leading white space is found by its form without it.
     """
 
     __slots__ = ("_indented", "_longer", "_partial", "_search", "_searches", "literals", "width")
@@ -138,7 +138,7 @@ def _longer_literals(literals: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _indented_literals(literals: tuple[str, ...]) -> dict[str, list[str]]:
-    """Return, for each literal, the literals that are it after white space, longest first."""
+    """Map each literal to its variants with leading white space, longest first."""
     found: dict[str, list[str]] = {}
     for literal in literals:
         bare = literal.lstrip()

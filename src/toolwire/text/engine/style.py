@@ -114,8 +114,9 @@ class Style(Protocol):
     """A notation for calls. `read` starts after an opener and ends after the call, or raises Malformed.
 
     Openers are requested once per turn. A weak opener is also ordinary text (a bracket): it opens a call only if `read`
-    finds one, at the start of the message, or anywhere if it is `inline_openers`. `closers` are tags without meaning outside a
-    call, `markers` other tags that only a call contains. `read_open_reasoning` starts inside reasoning that the prompt opened, in a style that also reads reasoning.
+    finds one, at the start of the message, or anywhere if it is in `inline_openers`. `closers` are tags without meaning
+    outside a call, `markers` other tags that only a call contains. `read_open_reasoning` starts inside reasoning that the
+    prompt opened, in a style that also reads reasoning.
     """
 
     def openers(self, offered: OfferedTools) -> tuple[str, ...]: ...

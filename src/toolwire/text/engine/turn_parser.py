@@ -368,7 +368,7 @@ class _TurnParser:
         return False
 
     def _handle_orphan_closer(self, closer: str) -> None:
-        """Drop the first closer without an opener: the prompt opened the reasoning without the knowledge of the caller.
+        """Drop the first closer without an opener: the prompt opened the reasoning, unknown to the caller.
 
         The reasoning before it stays text, because text cannot be retracted. A closer in the answer is text.
         """

@@ -1,7 +1,8 @@
 """The raw completion endpoint of servers with OpenAI's chat protocol: llama.cpp, vLLM, SGLang, LM Studio.
 
-POST /v1/completions (without the version, llama.cpp has another protocol at this path) with one `prompt`, which the server tokenises as it is. A choice has a `text` in place of a message
-or a delta, so the documents are rewritten and read by the functions of the chat endpoint.
+POST /v1/completions with one `prompt`, which the server tokenises as it is. (llama.cpp has another protocol at
+/completions, without the version.) A choice has a `text` in place of a message or a delta, so the documents are
+rewritten and read by the functions of the chat endpoint.
 """
 
 from __future__ import annotations
