@@ -55,6 +55,8 @@ def parse_turn(form: TurnTokens, turn: ParseContext, *, reasoning: bool) -> Pars
     elif reasoning:
         yield from form.calls.read_open_reasoning(turn)
     yield from machine.read_text()
+    if machine.left_open and not (turn.reader.finished or turn.reader.stopped):
+        turn.writer.truncate_held(turn.reader.position)
 
 
 @lru_cache(256)
@@ -325,6 +327,8 @@ class _TurnParser:
             elif found not in self.markers.silent and (yield from self._read_call_in_reasoning(found, closers)):
                 return
             found = yield from reader.read_until(stops, emit)
+        if found in self.strong:
+            reader.unread(found)
         self._end_reasoning()
 
     def _read_reasoning_start(self) -> Parsing[str | None]:
@@ -348,15 +352,12 @@ class _TurnParser:
     def _read_call_in_reasoning(self, opener: str, closers: tuple[str, ...]) -> Parsing[bool]:
         """Read a call inside reasoning; return whether the reasoning ends with it.
 
-        A special token is written on purpose. Other tags may be those of a draft, so the call is held until the end.
+        The call may be a draft, so it is held until the end of the turn, unless the format has calls in reasoning.
         """
         reader, writer = self.turn.reader, self.turn.writer
-        if self.form.calls_in_reasoning or is_special_token(opener):
-            is_call = yield from self._read_call(opener, emit=writer.add_reasoning)
-            ends = is_call and not self.form.calls_in_reasoning
-            if ends:
-                self._end_reasoning()
-            return ends
+        if self.form.calls_in_reasoning:
+            yield from self._read_call(opener, emit=writer.add_reasoning)
+            return False
         writer.hold()
         reader.tape = [opener]
         if (yield from self._read_call(opener, emit=writer.add_reasoning)):
