@@ -16,8 +16,8 @@ from ..engine.offered_tools import ANY, OfferedTools, Types, json_type
 from ..engine.raw_value import ValueTags, read_raw_value
 from ..engine.reader import ForeignFormat, Malformed, Parsing, Truncated, terminals
 from ..engine.style import ParseContext, StyleBase
-from .tag_attributes import find_attributes, parse_attributes, report_head
 from ..engine.written_json import write_json
+from .tag_attributes import find_attributes, parse_attributes, report_head
 
 __all__ = ["TaggedCalls"]
 
