@@ -1,4 +1,7 @@
-"""The attributes of a tag: `name="f" index="1"`."""
+"""The attributes of a tag: `name="f" index="1"`.
+
+Separate because the syntax inside a tag is independent of the order of the tags in a call.
+"""
 
 from __future__ import annotations
 
