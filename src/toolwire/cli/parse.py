@@ -48,6 +48,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--stream-sizes", metavar="N,N", help="parse in chunks of these sizes too, and compare")
     parser.add_argument("--cut", action="store_true", help="the text was truncated: an unclosed call is incomplete")
     parser.add_argument("--thinking", action="store_true", help="the prompt already opened the reasoning block")
+    parser.add_argument("--spans", action="store_true", help="print the positions of calls and reasoning in the text")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
 
@@ -59,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigError("the input is empty", hint="give the text of a model in a file or on standard input")
     form = _choose_format(arguments, text)
     tools = _load_tools(arguments.tools)
-    parsed = form.parse(text, tools, finished=not arguments.cut, reasoning=arguments.thinking)
+    parsed = form.parse(text, tools, finished=not arguments.cut, reasoning=arguments.thinking, spans=arguments.spans)
     differing = [
         size
         for size in _chunk_sizes(arguments.stream_sizes)
@@ -110,7 +111,9 @@ def _parse_in_pieces(
     form: Format, text: str, tools: Sequence[Tool], size: int, arguments: argparse.Namespace
 ) -> Parsed:
     pieces = (text[start : start + size] for start in range(0, len(text), size))
-    return form.parse_pieces(pieces, tools, finished=not arguments.cut, reasoning=arguments.thinking)
+    return form.parse_pieces(
+        pieces, tools, finished=not arguments.cut, reasoning=arguments.thinking, spans=arguments.spans
+    )
 
 
 def _result_as_json(form: Format, parsed: Parsed, differing: list[int]) -> dict[str, Any]:
@@ -121,6 +124,8 @@ def _result_as_json(form: Format, parsed: Parsed, differing: list[int]) -> dict[
         "parts": [msgspec.to_builtins(part) for part in parsed.parts],
         "diagnostics": [msgspec.to_builtins(note) for note in parsed.diagnostics],
     }
+    if parsed.spans:
+        document["spans"] = [msgspec.to_builtins(span) for span in parsed.spans]
     if differing:
         document["differs_in_pieces_of"] = differing
     return document
@@ -130,6 +135,9 @@ def _print_result(form: Format, parsed: Parsed, differing: list[int], sizes: str
     print(paint(f"{form.name}: {form.title}", "dim", sys.stderr), file=sys.stderr)
     if parsed.parts:
         print("\n".join(table([_part_row(part) for part in parsed.parts], ("part", "name", "state", "content"))))
+    if parsed.spans:
+        rows = [(span.kind, str(span.part), str(span.start), str(span.end)) for span in parsed.spans]
+        print("\n" + "\n".join(table(rows, ("span", "part", "start", "end"))))
     for note in parsed.diagnostics:
         colour = "red" if note.code in _BROKEN else "yellow"
         detail = neutralise_line(note.detail)

@@ -204,6 +204,17 @@ def test_parse_reports_errors(arguments, code, told, tmp_path, capsys):
     assert told in capsys.readouterr().err
 
 
+def test_parse_prints_the_spans_of_a_call(tmp_path, capsys):
+    text = '<tool_call>{"name": "add", "arguments": {"a": 1}}</tool_call>'
+    (tmp_path / "answer.txt").write_text(text, encoding="utf-8")
+    assert main(["parse", str(tmp_path / "answer.txt"), "--spans", "--stream-sizes", "1,3", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    found = {span["kind"]: text[span["start"] : span["end"]] for span in document["spans"]}
+    assert found == {"call": text, "name": "add", "arguments": '{"a": 1}'}
+    assert main(["parse", str(tmp_path / "answer.txt"), "--spans"]) == 0
+    assert "arguments  0     40     48" in capsys.readouterr().out
+
+
 def test_parse_rejects_empty_input(tmp_path, capsys):
     (tmp_path / "empty.txt").write_text(" \n")
     assert main(["parse", str(tmp_path / "empty.txt")]) == 2

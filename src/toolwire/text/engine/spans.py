@@ -63,7 +63,7 @@ class SpanMarks:
 NO_SPANS = SpanMarks()
 
 
-class _Call:
+class _CallRegion:
     """The positions of one call; `part` is -1 until the call starts."""
 
     __slots__ = ("arguments_end", "arguments_start", "end", "name", "part", "start")
@@ -85,7 +85,7 @@ class _Call:
         return found
 
 
-class _Reasoning:
+class _ReasoningRegion:
     """The positions of one part of reasoning."""
 
     __slots__ = ("end", "part", "start")
@@ -103,9 +103,9 @@ class SpanRecorder(SpanMarks):
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
-        self._call = _Call(0)
-        self._calls: list[_Call] = []
-        self._reasoning: list[_Reasoning] = []
+        self._call = _CallRegion(0)
+        self._calls: list[_CallRegion] = []
+        self._reasoning: list[_ReasoningRegion] = []
         self._text = 0  # length of the text since the last call
 
     def spans(self) -> tuple[Span, ...]:
@@ -124,16 +124,16 @@ class SpanRecorder(SpanMarks):
         del self._reasoning[reasoning:]
 
     def open_call(self, start: int) -> None:
-        self._call = _Call(start)
+        self._call = _CallRegion(start)
 
     def begin_call(self, length: int = 0) -> None:
         if self._call.part >= 0:  # the markup that was opened belongs to the first call after it
-            self._call = _Call(self._reader.position - length)
+            self._call = _CallRegion(self._reader.position - length)
 
     def start_call(self, part: int) -> None:
         """Note that the parser recognised the call, as part number `part`."""
         if self._call.part >= 0:
-            self._call = _Call(self._call.end)
+            self._call = _CallRegion(self._call.end)
         self._call.part = part
         self._calls.append(self._call)
         self._text = 0
@@ -176,7 +176,7 @@ class SpanRecorder(SpanMarks):
         end = self._reader.position
         last = self._reasoning[-1] if self._reasoning else None
         if last is None or last.part != part:
-            self._reasoning.append(_Reasoning(part, end - length, end))
+            self._reasoning.append(_ReasoningRegion(part, end - length, end))
         else:
             last.start = min(last.start, end - length)
             last.end = end
