@@ -7,7 +7,6 @@ vLLM: constructors keep their arguments, and messages are plain values.
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field
 from importlib.machinery import ModuleSpec
 from itertools import count
 from types import ModuleType, SimpleNamespace
@@ -110,10 +109,19 @@ class ReasoningParser:
         pass
 
 
-class ParserEngine:
+class Parser:
     reasoning_parser_cls: Any = None
     tool_parser_cls: Any = None
 
+    def __init__(
+        self, tokenizer: Any, tools: list[Any] | None = None, *args: Any, model_config: Any = None, **kwargs: Any
+    ) -> None:
+        self.model_tokenizer = tokenizer
+        self.reasoning_parser = self.reasoning_parser_cls(tokenizer, *args, model_config=model_config, **kwargs)
+        self.tool_parser = self.tool_parser_cls(tokenizer, tools)
+
+
+class ParserEngine(Parser):
     def __init__(
         self,
         tokenizer: Any,
@@ -123,8 +131,7 @@ class ParserEngine:
         model_config: Any = None,
         **kwargs: Any,
     ) -> None:
-        self.model_tokenizer = tokenizer
-        self._tools = tools
+        raise NotImplementedError
 
     def adjust_request(self, request: Any) -> Any:
         raise NotImplementedError
@@ -153,12 +160,6 @@ class ParserEngine:
 
     def count_reasoning_tokens(self, token_ids: Any) -> int:
         raise NotImplementedError
-
-
-@dataclass
-class ParserEngineConfig:
-    name: str
-    terminals: dict[str, str] = field(default_factory=dict)
 
 
 class _Manager:
@@ -191,7 +192,6 @@ def _modules() -> dict[str, dict[str, Any]]:
         "vllm.parser": {},
         "vllm.parser.engine": {},
         "vllm.parser.engine.parser_engine": {"ParserEngine": ParserEngine},
-        "vllm.parser.engine.parser_engine_config": {"ParserEngineConfig": ParserEngineConfig},
         "vllm.reasoning": {"ReasoningParser": ReasoningParser, "ReasoningParserManager": _Manager()},
         "vllm.tool_parsers": {"ToolParser": ToolParser, "ToolParserManager": _Manager()},
     }

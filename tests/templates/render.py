@@ -10,7 +10,7 @@ are written, never a template or the text of a prompt.
 import argparse
 from pathlib import Path
 
-from rendered_turns import PATH, TemplateVectors, check_turn, save_vectors, vectors_of_template
+from rendered_turns import LLAMA_CPP, PATH, TemplateVectors, check_turn, save_vectors, vectors_of_template
 
 
 def main():
@@ -18,15 +18,18 @@ def main():
     parser.add_argument("folder", type=Path, help="a folder of chat templates (*.jinja)")
     parser.add_argument("only", nargs="*", help="parts of file names; default: all files")
     parser.add_argument("--write", action="store_true", help=f"write {PATH.name}")
+    parser.add_argument("--source", default=LLAMA_CPP, help="the origin of the templates, as written to the vectors")
     parser.add_argument("--show", action="store_true", help="show the turns")
     arguments = parser.parse_args()
     paths = [path for path in sorted(arguments.folder.glob("*.jinja")) if _is_wanted(path, arguments.only)]
-    templates = {path.stem: vectors_of_template(path.stem, path.read_text(encoding="utf-8")) for path in paths}
+    templates = {
+        path.stem: vectors_of_template(path.stem, path.read_text(encoding="utf-8"), arguments.source) for path in paths
+    }
     right = sum(_report(name, template, show=arguments.show) for name, template in templates.items())
     writing = sum(bool(template.turns) for template in templates.values())
     print(f"{right} of {writing} templates that write calls are read back; {len(templates)} templates in all")
     if arguments.write:
-        save_vectors(templates)
+        save_vectors(templates, arguments.source)
 
 
 def _is_wanted(path, only):

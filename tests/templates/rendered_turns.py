@@ -2,6 +2,7 @@
 
 tests/vectors/rendered_turns.json has an entry per template:
 
+    source       the origin of the template
     format       the format that is detected by the name of the model
     by_template  the format that is detected by the text of the template
     turns        case (tests/templates/conversations.py), text, the token that ends the turn, whether the prompt opened the
@@ -20,6 +21,7 @@ from toolwire.testing import same
 from toolwire.text import detect, detect_template, get
 
 __all__ = [
+    "LLAMA_CPP",
     "PATH",
     "TemplateVectors",
     "TurnVector",
@@ -30,6 +32,7 @@ __all__ = [
     "vectors_of_template",
 ]
 
+LLAMA_CPP = "llama.cpp models/templates"
 PATH = Path(__file__).parents[1] / "vectors" / "rendered_turns.json"
 _TOOLS = [
     Tool(function["name"], function["description"], function["parameters"])
@@ -62,20 +65,21 @@ class TurnVector(msgspec.Struct, frozen=True, omit_defaults=True):
 class TemplateVectors(msgspec.Struct, frozen=True, omit_defaults=True):
     """All turns of one template; the fields are described in the module docstring."""
 
+    source: str
     format: str | None
     by_template: str | None
     turns: tuple[TurnVector, ...] = ()
     omitted: dict[str, str] = {}
 
 
-def vectors_of_template(name, source):
+def vectors_of_template(name, template, source):
     """Render the conversations with a template and detect its format."""
     from rendering import render_template  # needs jinja2, which reading the vectors does not
 
-    rendered = render_template(source)
+    rendered = render_template(template)
     turns = tuple(_vector(case, found) for case, found in rendered.cases.items())
     omitted = rendered.omitted if turns else dict([next(iter(rendered.omitted.items()))])
-    return TemplateVectors(detect(name), detect_template(source), turns, omitted)
+    return TemplateVectors(source, detect(name), detect_template(template), turns, omitted)
 
 
 def _vector(name, found):
@@ -136,7 +140,8 @@ def load_vectors():
     return msgspec.json.decode(PATH.read_bytes(), type=dict[str, TemplateVectors])
 
 
-def save_vectors(templates):
-    """Write the vectors, a line per turn."""
-    encoded = msgspec.json.format(msgspec.json.encode(templates), indent=1)
+def save_vectors(templates, source):
+    """Replace the vectors of a source."""
+    others = {name: template for name, template in load_vectors().items() if template.source != source}
+    encoded = msgspec.json.format(msgspec.json.encode(dict(sorted({**others, **templates}.items()))), indent=1)
     PATH.write_bytes(encoded + b"\n")

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from ..ir.events import CallStart, Event, ReasoningDelta, TextStart
 from ..text.engine.format import Format, Parser
+from ..text.engine.offered_tools import OfferedTools
 
 __all__ = ["ReasoningSplitter"]
 
@@ -72,15 +73,23 @@ class ReasoningSplitter:
         return "".join(more), self._rest() if self.ended else ""
 
     def _rest(self) -> str:
-        """Return the text after the reasoning, which is a part of the text, byte for byte."""
+        """Return the text after the reasoning and its closing tag."""
         text, reasoning = "".join(self._text), "".join(self._reasoning)
         start, closing = self._bounds(text)
         if start is None:
             return text
         end = start + len(reasoning)
+        if not text.startswith(reasoning, start):
+            end = self._find_end(text, end, closing)
         if text.startswith(closing, end):
             end += len(closing)
         return text[end:]
+
+    def _find_end(self, text: str, at: int, closing: str) -> int:
+        """Return the position of the tag that ends reasoning from which the parser removed marks, after `at`."""
+        tags = (closing, *self._form.ends_reasoning, *self._form.calls.openers(OfferedTools(())))
+        found = [position for tag in tags if (position := text.find(tag, at)) >= 0]
+        return min(found, default=at)
 
     def _bounds(self, text: str) -> tuple[int | None, str]:
         """Return the start of the reasoning in the text and its closing tag; None if the text begins without it."""

@@ -14,6 +14,7 @@ from ..ir.tools import Tool
 from ..text import get
 from ..text.engine.format import Format
 from ..text.engine.offered_tools import OfferedTools
+from .call_record import record_calls
 from .reasoning_splitter import ReasoningSplitter
 from .turn_reader import TurnDelta, TurnReader
 
@@ -66,14 +67,19 @@ class ToolwireDetector(BaseFormatDetector):  # type: ignore[misc]
         return self._result(_read(self._form, tools).read(text))
 
     def parse_streaming_increment(self, new_text: str, tools: list[Any]) -> Any:
-        if self._turn is None:
-            self._turn = _read(self._form, tools)
-        return self._note(self._turn.feed(new_text))
+        turn = self._turn or self._start(tools)
+        return self._record(turn, turn.feed(new_text))
 
     def finish(self, tools: list[Any]) -> Any:
         """Return the held text. The next text begins a new turn."""
         turn, self._turn = self._turn, None
-        return self._note(TurnDelta() if turn is None else turn.close())
+        return StreamingParseResult() if turn is None else self._record(turn, turn.close())
+
+    def _start(self, tools: list[Any]) -> TurnReader:
+        self.prev_tool_call_arr.clear()
+        self.streamed_args_for_tool.clear()
+        self._turn = _read(self._form, tools)
+        return self._turn
 
     def supports_structural_tag(self) -> bool:
         return False
@@ -82,16 +88,8 @@ class ToolwireDetector(BaseFormatDetector):  # type: ignore[misc]
         """Never run, because `supports_structural_tag` is false."""
         raise NotImplementedError
 
-    def _note(self, delta: TurnDelta) -> Any:
-        """Keep SGLang's record of the streamed calls, which it reads at the end of a stream."""
-        for piece in delta.calls:
-            if piece.name is not None:
-                self.prev_tool_call_arr.append({"name": piece.name, "arguments": ""})
-                self.streamed_args_for_tool.append("")
-                self.current_tool_id = piece.index
-                self.current_tool_name_sent = True
-            self.streamed_args_for_tool[piece.index] += piece.arguments
-            self.prev_tool_call_arr[piece.index]["arguments"] = self.streamed_args_for_tool[piece.index]
+    def _record(self, turn: TurnReader, delta: TurnDelta) -> Any:
+        record_calls(self, turn, delta)
         return self._result(delta)
 
     def _result(self, delta: TurnDelta) -> Any:
@@ -124,7 +122,7 @@ class ToolwireReasoningDetector(BaseReasoningFormatDetector):  # type: ignore[mi
             reasoning_default=None,  # without a setting of the template, the text decides
         )
         self._never_empty = force_nonempty_content
-        self._kept = ""  # reasoning that is not sent yet
+        self._kept: list[str] = []  # reasoning that is not sent yet
         self._splitter = self._start()
 
     def detect_and_parse(self, text: str) -> Any:
@@ -139,20 +137,24 @@ class ToolwireReasoningDetector(BaseReasoningFormatDetector):  # type: ignore[mi
         reasoning, rest = self._splitter.feed(new_text)
         if self.stream_reasoning and not self._never_empty:
             return ReasoningResult(rest, reasoning)
-        self._kept += reasoning
+        self._kept.append(reasoning)
         if not self._splitter.ended:
             return ReasoningResult()
-        reasoning, self._kept = self._kept, ""
-        return ReasoningResult(rest, reasoning)
+        return ReasoningResult(rest, self._take_kept())
 
     def finish(self) -> Any:
         """Return the held text."""
-        reasoning, rest = self._splitter.close()
-        reasoning, self._kept = self._kept + reasoning, ""
+        last, rest = self._splitter.close()
+        reasoning = self._take_kept() + last
         self._splitter = self._start()
         if self._never_empty and not rest:
             return ReasoningResult(reasoning, "")
         return ReasoningResult(rest, reasoning)
+
+    def _take_kept(self) -> str:
+        kept = "".join(self._kept)
+        self._kept.clear()
+        return kept
 
     def _start(self) -> ReasoningSplitter:
         return ReasoningSplitter(self._form, opened=self._in_reasoning)

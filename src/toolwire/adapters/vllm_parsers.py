@@ -24,6 +24,7 @@ from msgspec.structs import replace
 from ..ir.errors import MissingExtra
 from ..ir.tools import Tool
 from ..text.engine.format import Format
+from .call_record import record_calls
 from .model_format import answer_begins_inside, format_of_model, has_separate_reasoning, with_json_calls, without_calls
 from .reasoning_splitter import ReasoningSplitter
 from .reasoning_tokens import ReasoningTokens, template_opens_reasoning
@@ -40,7 +41,6 @@ try:
         ToolCall,
     )
     from vllm.parser.engine.parser_engine import ParserEngine
-    from vllm.parser.engine.parser_engine_config import ParserEngineConfig
     from vllm.reasoning import ReasoningParser
     from vllm.tool_parsers import ToolParser
 except ImportError as error:
@@ -112,16 +112,15 @@ class ToolwireParser(ParserEngine):  # type: ignore[misc]
     """The name of a text format; empty to detect it by the chat template or the model's name."""
 
     def __init__(self, tokenizer: Any, tools: list[Any] | None = None, *args: Any, **kwargs: Any) -> None:
-        config = ParserEngineConfig(name="toolwire")
-        super().__init__(tokenizer, tools, parser_engine_config=config, model_config=kwargs.get("model_config"))
+        # The engine of vLLM is not used, and compiles all special tokens of the tokenizer for each request.
+        super(ParserEngine, self).__init__(tokenizer, tools, *args, **kwargs)
         self._model = _ServedModel(self.format_name, tokenizer, kwargs)
-        self._settings = kwargs
         self._turn: TurnReader | None = None
         self._tokens = 0
         self._reasoning_tokens = 0
 
     def adjust_request(self, request: Any) -> Any:
-        request = self.tool_parser_cls(self.model_tokenizer, self._tools, **self._settings).adjust_request(request)
+        request = self.tool_parser.adjust_request(request)
         request.skip_special_tokens = False
         return request
 
@@ -220,12 +219,12 @@ class ToolwireToolParser(ToolParser):  # type: ignore[misc]
     ) -> Any:
         if self._turn is None:
             self._turn = self._start(request)
-        return self._note(self._turn.feed(delta_text))
+        return self._record(self._turn, self._turn.feed(delta_text))
 
     def finish_streaming(self) -> Any:
         """Return the held text. The next text begins a new turn."""
         turn, self._turn = self._turn, None
-        return None if turn is None else self._note(turn.close())
+        return None if turn is None else self._record(turn, turn.close())
 
     def _start(self, request: Any) -> TurnReader:
         self.prev_tool_call_arr.clear()
@@ -234,16 +233,8 @@ class ToolwireToolParser(ToolParser):  # type: ignore[misc]
         tools = getattr(request, "tools", None) or self.tools
         return self._model.turn(request, tools, opened=False, tagged_content=True)
 
-    def _note(self, delta: TurnDelta) -> Any:
-        """Keep vLLM's record of the streamed calls, which it reads at the end of a stream."""
-        for piece in delta.calls:
-            if piece.name is not None:
-                self.prev_tool_call_arr.append({"name": piece.name, "arguments": ""})
-                self.streamed_args_for_tool.append("")
-                self.current_tool_id = piece.index
-                self.current_tool_name_sent = True
-            self.streamed_args_for_tool[piece.index] += piece.arguments
-            self.prev_tool_call_arr[piece.index]["arguments"] = self.streamed_args_for_tool[piece.index]
+    def _record(self, turn: TurnReader, delta: TurnDelta) -> Any:
+        record_calls(self, turn, delta)
         return _message(delta)
 
 

@@ -57,3 +57,10 @@ def test_text_without_reasoning_is_unchanged(text):
 def test_format_without_tags_of_reasoning_passes_everything():
     text = "<|channel|>analysis<|message|>a<|end|>"
     assert split(list(text), opened=True, name="harmony") == ("", text)
+
+
+def test_marks_inside_the_reasoning_do_not_move_its_end():
+    text = "<|START_THINKING|>a <co>b</co: 0:[1]><|END_THINKING|><|START_RESPONSE|>c <co>d</co: 0:[1]><|END_RESPONSE|>"
+    for pieces in ([text], list(text)):
+        reasoning, rest = split(pieces, opened=False, name="cohere_action")
+        assert (reasoning, rest) == ("a b", text.partition("<|END_THINKING|>")[2])

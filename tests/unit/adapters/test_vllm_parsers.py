@@ -215,10 +215,12 @@ def test_tool_parser_records_the_streamed_calls():
     request = vllm_request(TOOLS)
     parser = parser_classes("hermes")[1](CharacterTokenizer(), request.tools)
     parser.extract_tool_calls_streaming("", "", CALL[:45], [], [], [], request)
-    assert parser.prev_tool_call_arr == [{"name": "f", "arguments": parser.streamed_args_for_tool[0]}]
+    assert parser.prev_tool_call_arr == [{"name": "f", "arguments": ""}]
+    assert parser.streamed_args_for_tool == [""]
     parser.extract_tool_calls_streaming("", "", CALL[45:], [], [], [], request)
-    assert parser.streamed_args_for_tool == ['{"a": 1}']
     assert parser.finish_streaming() is None
+    assert parser.prev_tool_call_arr == [{"name": "f", "arguments": '{"a": 1}'}]
+    assert parser.streamed_args_for_tool == ['{"a": 1}']
 
 
 def test_tool_parser_returns_the_held_text_at_the_end():

@@ -146,7 +146,7 @@ def test_history_has_calls_results_and_only_the_reasoning_of_the_current_turn():
     assert "old thought" not in prompt
     assert prompt.endswith(
         "<|im_start|>assistant\n<think>\nnew thought\n</think>\n\nI look.\n<tool_call>\n"
-        '{"name": "get_weather", "arguments": {"city":"Paris"}}\n</tool_call><|im_end|>\n'
+        '{"name": "get_weather", "arguments": {"city": "Paris"}}\n</tool_call><|im_end|>\n'
         "<|im_start|>user\n<tool_response>\nrain\n</tool_response><|im_end|>\n<|im_start|>assistant\n"
     )
     assert [(loss.path, loss.severity) for loss in emulation.losses] == [("/messages/1", "info")]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Protocol
@@ -12,12 +11,10 @@ from .fences import Fences
 from .markers import foreign_markers
 from .reader import ForeignFormat, Malformed, Parsing, Terminals, Truncated, terminals
 from .reasoning_markers import is_special_token, reasoning_markers
+from .special_tokens import begins_with_special_token, remove_special_tokens
 from .style import ParseContext, Style
 
 __all__ = ["TurnTokens", "parse_turn"]
-
-_SPECIAL = r"<\|[^|>]*\|?>|<[^|<>]*\|>|<｜[^｜]*｜>"
-"""A special token is never text, even if it opened nothing."""
 
 _CODE_BLOCKS = tuple(
     f"```{language}{line}"
@@ -43,7 +40,7 @@ class TurnTokens(Protocol):
     @property
     def noise(self) -> tuple[str, ...]: ...
     @property
-    def noise_spans(self) -> tuple[tuple[str, str], ...]: ...
+    def citations(self) -> tuple[tuple[str, str], ...]: ...
     @property
     def halts(self) -> tuple[str, ...]: ...
     @property
@@ -58,6 +55,8 @@ def parse_turn(form: TurnTokens, turn: ParseContext, *, reasoning: bool) -> Pars
     elif reasoning:
         yield from form.calls.read_open_reasoning(turn)
     yield from machine.read_text()
+    if machine.left_open and not (turn.reader.finished or turn.reader.stopped):
+        turn.writer.truncate_held(turn.reader.position)
 
 
 @lru_cache(256)
@@ -83,7 +82,7 @@ class _TurnParser:
         self.fences = Fences()
         self.markers = reasoning_markers(form.reasoning, (*form.noise, *form.ends_reasoning))
         self.dropped = frozenset((*form.noise, *form.ends_reasoning, *filter(is_special_token, form.halts)))
-        self.spans = dict(form.noise_spans)
+        self.citations = dict(form.citations)
         self.has_text = False
         self.has_reasoned = False
         self.after_call = False  # no text follows the last call yet
@@ -96,7 +95,7 @@ class _TurnParser:
         inline = form.calls.inline_openers(turn.offered)
         self.bare_json = _BARE_JSON if turn.offered and "{" not in self.weak else ()
         self.arrays = "[" in self.weak and "[" not in inline  # arrays of calls, only at the start of the message
-        markup = (*thoughts, *self.dropped, *self.spans, *form.halts, *self.foreign, *self.closers, *self.bare_json)
+        markup = (*thoughts, *self.dropped, *self.citations, *form.halts, *self.foreign, *self.closers, *self.bare_json)
         self.stops = terminals(*self.strong, *inline, *markup)
         self.code_blocks = _code_blocks(self.strong)
         self.in_code_block = False  # the calls are in a code block, whose fences are not text
@@ -123,15 +122,20 @@ class _TurnParser:
                 self._discard_draft(found)
             elif found in self.markers.orphans:
                 self._handle_orphan_closer(found)
-            elif found not in self.dropped:
+            else:
                 yield from self._read_other(found)
 
     def _read_other(self, found: str) -> Parsing[None]:
         """Handle markup that is neither a call nor reasoning: a citation, a call in another format, a stray closer."""
-        if found in self.bare_json:
+        reader = self.turn.reader
+        if found in self.dropped:
+            rest = reader.text[reader.at :]
+            if reader.ended and self._is_partial_tag(found + rest):
+                reader.read_to(len(reader.text))
+        elif found in self.bare_json:
             yield from self._read_bare_json(found)
-        elif found in self.spans:
-            yield from self._skip_span(found, self._emit_text)
+        elif found in self.citations:
+            yield from self._skip_citation_mark(found, self._emit_text)
         else:
             self._emit_tag_text(found)
 
@@ -179,22 +183,26 @@ class _TurnParser:
         self._emit_text(opening + (name or ""))
 
     def _emit_text(self, piece: str) -> None:
-        if self.after_call and self._is_partial_tag(piece):
+        if self.turn.reader.ended and self._is_partial_tag(piece):
             return
-        if not piece.isspace():
+        if (self.after_call or not self.has_text) and not piece.isspace():
             self.has_text, self.after_call = True, False
         self.fences.feed(piece)
         self.turn.writer.add_text(piece)
 
     def _is_partial_tag(self, piece: str) -> bool:
-        """Return whether a truncated text ends in the beginning of a tag, directly after a call; report it."""
+        """Return whether a truncated text ends in the beginning of a tag, and report it.
+
+        It is a tag if it follows a call directly, or if it contains a whole special token. Otherwise it may be text.
+        """
         reader = self.turn.reader
-        if not reader.ended or reader.finished or not piece.strip() or piece.lstrip()[0].isalnum():
+        follows_call = self.after_call and not piece.lstrip()[:1].isalnum()
+        if reader.finished or not piece.strip() or not (follows_call or begins_with_special_token(piece)):
             return False
-        is_partial = any(literal.startswith(piece) for literal in self.stops.literals)
+        is_partial = any(literal.startswith(piece) and literal != piece for literal in self.stops.literals)
         if is_partial:
-            position = reader.position - len(piece)
-            self.turn.writer.add_diagnostic("truncated", position, f"the text ends inside a tag: {piece!r}")
+            start = reader.offset + len(reader.text) - len(piece)
+            self.turn.writer.add_diagnostic("truncated", start, f"the text ends inside a tag: {piece!r}")
         return is_partial
 
     def _read_message_start(self) -> Parsing[None]:
@@ -202,6 +210,9 @@ class _TurnParser:
         reader, phrases = self.turn.reader, self.markers.phrases
         reader.taken = []
         yield from reader.read_spaces()
+        if not (self.weak or phrases) and (yield from reader.peek()) != "`":
+            self._unread_text()
+            return
         literals = (*self.weak, *phrases, *self.stops.literals)  # "[" may begin "[TOOL_CALLS]"
         found = yield from reader.read_one_of((*literals, *self.code_blocks))
         fenced = found in self.code_blocks
@@ -260,7 +271,8 @@ class _TurnParser:
         reader, writer = self.turn.reader, self.turn.writer
         if reader.taken is None:
             return
-        taken, reader.taken = self._without_tokens("".join(reader.taken)), None
+        markers = (*self.strong, *self.closers, *self.form.calls.markers())
+        taken, reader.taken = remove_special_tokens("".join(reader.taken), self.dropped, markers), None
         cut = isinstance(error, Truncated)
         if opener not in self.weak:
             text = f"a call is truncated before its name: {taken[:200]!r}" if cut else str(error)
@@ -269,13 +281,6 @@ class _TurnParser:
         is_markup |= not (opener in self.weak or opener.strip()[:1].isalpha())  # "Action:" may be ordinary text
         if taken and not (cut and is_markup and not reader.finished):
             emit(taken)
-
-    def _without_tokens(self, text: str) -> str:
-        """Remove special tokens, which are never text, and markers that contain one; keep all else byte for byte."""
-        markers = {*self.strong, *self.closers, *self.form.calls.markers()}
-        tokens = [*self.dropped, *(marker for marker in markers if re.search(_SPECIAL, marker))]
-        tokens.sort(key=len, reverse=True)
-        return re.sub("|".join((*map(re.escape, tokens), _SPECIAL)), "", text)
 
     def _read_fence(self) -> Parsing[None]:
         """Read the fence that closes a code block around calls."""
@@ -290,10 +295,10 @@ class _TurnParser:
         else:
             self._unread_text()
 
-    def _skip_span(self, opening: str, emit: Callable[[str], object]) -> Parsing[None]:
-        """Drop markup such as a citation, up to its closing text on the same line; without that, it is text."""
+    def _skip_citation_mark(self, opening: str, emit: Callable[[str], object]) -> Parsing[None]:
+        """Drop the mark of a citation, up to its closing text on the same line; without that, it is text."""
         reader = self.turn.reader
-        closing = self.spans[opening]
+        closing = self.citations[opening]
         if not closing:
             return
         reader.taken = [opening]
@@ -306,22 +311,24 @@ class _TurnParser:
         reader.taken = None
 
     def read_reasoning(self, closers: tuple[str, ...]) -> Parsing[None]:
-        """Read reasoning up to a closer, an opener of what follows it, or a call; a mere mention of one does not end it."""
+        """Read reasoning up to a closer, a token that ends it, or a call; a mere mention of a call does not end it."""
         reader, emit = self.turn.reader, self.turn.writer.add_reasoning
         self.turn.writer.release()  # a call in earlier reasoning is not a draft if reasoning is opened again
         reader.taken = reader.tape = None
         self.left_open = ()
         self.has_reasoned = True
-        stops = terminals(*closers, *self.strong, *self.form.ends_reasoning, *self.markers.silent, *self.spans)
+        stops = terminals(*closers, *self.strong, *self.form.ends_reasoning, *self.markers.silent, *self.citations)
         found = yield from self._read_reasoning_start()
         if found is None:
             found = yield from reader.read_until(stops, emit)
         while found is not None and found not in closers and found not in self.form.ends_reasoning:
-            if found in self.spans:
-                yield from self._skip_span(found, emit)
+            if found in self.citations:
+                yield from self._skip_citation_mark(found, emit)
             elif found not in self.markers.silent and (yield from self._read_call_in_reasoning(found, closers)):
                 return
             found = yield from reader.read_until(stops, emit)
+        if found in self.strong:
+            reader.unread(found)
         self._end_reasoning()
 
     def _read_reasoning_start(self) -> Parsing[str | None]:
@@ -345,15 +352,12 @@ class _TurnParser:
     def _read_call_in_reasoning(self, opener: str, closers: tuple[str, ...]) -> Parsing[bool]:
         """Read a call inside reasoning; return whether the reasoning ends with it.
 
-        A special token is written on purpose. Other tags may be those of a draft, so the call is held until the end.
+        The call may be a draft, so it is held until the end of the turn, unless the format has calls in reasoning.
         """
         reader, writer = self.turn.reader, self.turn.writer
-        if self.form.calls_in_reasoning or is_special_token(opener):
-            is_call = yield from self._read_call(opener, emit=writer.add_reasoning)
-            ends = is_call and not self.form.calls_in_reasoning
-            if ends:
-                self._end_reasoning()
-            return ends
+        if self.form.calls_in_reasoning:
+            yield from self._read_call(opener, emit=writer.add_reasoning)
+            return False
         writer.hold()
         reader.tape = [opener]
         if (yield from self._read_call(opener, emit=writer.add_reasoning)):

@@ -55,13 +55,15 @@ KIMI_K3 = Format(
         key_attribute="key",
         type_attribute="type",
         index_attribute="index",
+        json_tags=("<|open|>json", "<|close|>json<|sep|>"),
+        bare=True,
         line="",
     ),
     reasoning=(
         ("<|open|>think<|sep|>", "<|close|>think<|sep|>"),
         ("<|open|>think<|sep|>", "<|close|>think"),  # the last token may be missing
     ),
-    ends_reasoning=("<|open|>response<|sep|>",),
+    ends_reasoning=("<|open|>response<|sep|>", "<|open|>tools<|sep|>"),
     noise=(
         "<|close|>response<|sep|>",
         *("<|open|>response", "<|close|>response", "<|close|>message", "<|open|>", "<|close|>", "<|sep|>"),

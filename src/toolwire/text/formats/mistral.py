@@ -67,9 +67,9 @@ The notation of earlier tokenizers, `[TOOL_CALLS][{…}]`, is read as well.
 MISTRAL_V11_CALLID = Format(
     name="mistral_v11_callid",
     title="[TOOL_CALLS] name [CALL_ID] id [ARGS] JSON",
-    families=("*mistral-small*2506*", "*mistral-small-3.2*", "*mistral-small3.2*"),
+    families=("*mistral-small*2506*", "*mistral-small-3.2*", "*mistral-small3.2*", "*magistral-small-2506*"),
     calls=MistralCalls(ids=True),
-    reasoning=(("[THINK]", "[/THINK]"),),
+    reasoning=(("[THINK]", "[/THINK]"), ("<think>", "</think>")),
     noise=("</s>",),
     declare=ToolPrompt("[AVAILABLE_TOOLS][", "][/AVAILABLE_TOOLS]", join=", ", explain=False),
     results=ResultTemplate("[TOOL_RESULTS]{id}[TOOL_CONTENT]{content}[/TOOL_RESULTS]", role="tool", grouped=False),

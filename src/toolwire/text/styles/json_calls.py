@@ -47,6 +47,9 @@ class JsonCalls(StyleBase, frozen=True):
         if bare:
             reader.unread(opener)
         yield from reader.read_spaces()
+        while not bare and (yield from reader.read_one_of(self.open)):  # the opener is repeated
+            turn.writer.add_diagnostic("malformed", reader.position, f"{opener!r} is repeated")
+            yield from reader.read_spaces()
         array = (yield from reader.read_one_of(("[",))) is not None
         yield from self.read_objects(turn, array=array, bare=bare)
 

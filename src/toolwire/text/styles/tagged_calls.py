@@ -54,6 +54,7 @@ class TaggedCalls(StyleBase, frozen=True):
     trim: bool = False  # one line break on each side of a value belongs to the tags
     cdata: bool = False
     json_body: bool = False  # one JSON object is accepted instead of arguments in tags
+    json_tags: tuple[str, str] = ("", "")  # the tags around such an object; the first one ends with `key_end`
     one: bool = False  # one call per turn; its closer is the stop sequence
     line: str = "\n"  # the text between tags
     between: str = ""  # the text between two calls, if there is none between tags
@@ -147,7 +148,8 @@ class TaggedCalls(StyleBase, frozen=True):
         """Return whether the text after the name belongs to a call; a sentence that mentions the tag does not."""
         reader = turn.reader
         yield from reader.read_spaces()
-        tags = (self.key_open, self.call_close, *((self.section_close,) if in_section else ()))
+        outer = (self.section_close,) if in_section else ()
+        tags = tuple(filter(None, (self.key_open, self.call_close, self.json_tags[0], *outer)))
         found = yield from reader.read_one_of(tags)
         if found is not None:
             reader.unread(found)
@@ -341,7 +343,12 @@ class _Arguments:
         """Handle text that is neither an argument nor the end of the call: a JSON object, a missing closer, or else."""
         reader, writer, style = self.turn.reader, self.turn.writer, self.style
         if style.json_body and (yield from reader.peek()) == "{":
-            yield from self._read_json()
+            yield from self._read_json(style.call_close)
+            return
+        opening, closing = style.json_tags
+        if opening and not self.given and (yield from reader.read_one_of((opening,))):
+            yield from reader.read_word(terminals(style.key_end))
+            yield from self._read_json(closing, style.call_close)
             return
         rest = reader.text[reader.at :]
         if reader.ended and style.call_close.startswith(rest):
@@ -365,8 +372,8 @@ class _Arguments:
         if end is not None and end == self.frame.section_close:
             reader.unread(end)
 
-    def _read_json(self) -> Parsing[None]:
-        """Read one JSON object as all arguments of the call, and the closer after it."""
+    def _read_json(self, *closers: str) -> Parsing[None]:
+        """Read one JSON object as all arguments of the call, and the closers after it."""
         reader, writer = self.turn.reader, self.turn.writer
         self.turn.spans.begin_arguments()
         try:
@@ -379,7 +386,8 @@ class _Arguments:
             writer.end_json(reader.position)
             return
         writer.end_json(reader.position)
-        yield from self.turn.close((self.style.call_close,))
+        for closer in closers:
+            yield from self.turn.close((closer,))
 
 
 def _report_head(turn: ParseContext, head: str) -> None:
