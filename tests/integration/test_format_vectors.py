@@ -60,7 +60,7 @@ def test_every_deviation_is_listed_once_with_its_reason():
 def test_number_of_matches_per_comparison_rule_is_unchanged():
     """To the letter, and with one rule after the other: none of it may change unseen."""
     counts = [sum(not one.disagreements(RULES[:number]) for one in recordings()) for number in range(len(RULES) + 1)]
-    assert counts == [271, 288, 297, 308, AGREEING], RULES
+    assert counts == [272, 289, 298, 309, AGREEING], RULES
 
 
 def _events(one, pieces):

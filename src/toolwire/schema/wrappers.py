@@ -27,8 +27,8 @@ _ALIASES = frozenset(
     " function_arguments function_args".split()
 )
 _NAMES = frozenset("name tool tool_name function function_name action recipient_name".split())
-_METADATA = frozenset("type id call_id tool_call_id index".split())
-_CALLS = frozenset("function function_call tool_call tool_use tool_calls function_calls calls call".split())
+_METADATA = frozenset("type id call_id tool_call_id index thought thoughts reasoning explanation".split())
+_CALLS = frozenset("function tool function_call tool_call tool_use tool_calls function_calls calls call".split())
 _SCHEMA_KEYWORDS = frozenset("anyOf oneOf allOf $ref".split())
 _SCHEMA_TYPES = frozenset("string integer number boolean object array null".split())
 
@@ -99,10 +99,17 @@ def _remove_call(value: Object, declared: AbstractSet[str], names: Collection[st
 
 def may_be_call(value: JSON, declared: AbstractSet[str]) -> bool:
     """Return True for members that are parameters of the tool, or a call with such parameters in its arguments."""
-    if type(value) is not dict or not any(key in _NAMES and type(inner) is str for key, inner in value.items()):
+    if type(value) is not dict:
         return False
-    contents = [_content(inner) for key, inner in value.items() if key in _ALIASES and _is_payload(key, inner, ())]
-    return any(type(inner) is dict and bool(inner) and inner.keys() <= declared for inner in contents)
+    payloads = {key: inner for key, inner in value.items() if _is_payload(key, inner, ())}
+    if not payloads.keys() <= declared:
+        return True
+    has_name = any(key in _NAMES and type(inner) is str for key, inner in value.items())
+    is_known = _NAMES.isdisjoint(value.keys() - declared)
+    return has_name and any(
+        type(content) is dict and content.keys() <= declared and not (is_known and not content)
+        for content in map(_content, payloads.values())
+    )
 
 
 def _is_payload(key: str, inner: JSON, names: Collection[str]) -> bool:

@@ -14,12 +14,15 @@ __all__ = [
     "CLOSERS",
     "COLON",
     "COMMAS",
+    "COMMA_RUN",
     "OPENERS",
     "OUTPUT_CLOSERS",
     "PARENTHESES",
     "QUOTES",
+    "SURPLUS_COMMA",
     "VALUE_ENDS",
     "colon_step",
+    "comma_steps",
     "opener_step",
     "quote_step",
 ]
@@ -32,15 +35,9 @@ BRACKETS = re.escape("".join(OPENERS))
 PARENTHESES = r"[(（]", r"[)）]"
 OUTPUT_CLOSERS = {"{": "}", "[": "]", "(": "}"}
 
-COMMAS: dict[str, LexicalStep | None] = {
-    ",": None,
-    ";": "wrong_separator",
-    "，": "full_width",
-    "；": "full_width",
-    "、": "full_width",
-    "﹐": "full_width",
-    "､": "full_width",
-}
+COMMAS = ",;，；、﹐､"
+COMMA_RUN = re.compile(rf"[{COMMAS}](?:[ \t\r\n]*+[{COMMAS}])*+")
+SURPLUS_COMMA = re.compile(rf"[{COMMAS}{{\[][ \t\r\n]*+[{COMMAS}]")
 VALUE_ENDS = re.escape("".join([*COMMAS, *CLOSERS.values()]))
 """The characters that may follow a value, for a character class."""
 COLON = re.compile(r"[:=;：＝；﹕](?:[ \t]*+[:=：＝﹕])*+>?|->|→")
@@ -56,6 +53,12 @@ QUOTES = {
     "「": "」",
     "«": "»",
 }
+
+
+def comma_steps(marks: str) -> list[LexicalStep]:
+    """Return the repairs that make a run of separators one comma."""
+    steps: list[LexicalStep] = ["wrong_separator"] if ";" in marks else []
+    return [*steps, "full_width"] if not marks.isascii() else steps
 
 
 def colon_step(mark: str) -> LexicalStep | None:

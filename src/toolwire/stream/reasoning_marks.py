@@ -15,24 +15,24 @@ from .repair_attempt import RepairAttempt, truncated_error
 __all__ = ["has_reasoning_mark", "skip_reasoning", "starts_with_mark"]
 
 _WORDS = r"(?:think|thought|reason|reflect|analysis|scratchpad|monologue|inner_prefix|inner_suffix)"
-_GENERIC = rf"[<\[◁][/|\uff5c]{{0,2}}(?:[\w:.=\u2581-]{{0,24}})?{_WORDS}[\w:.=|/\uff5c\u2581-]{{0,40}}[>\]▷]?"
+_GENERIC = rf"[<\[◁][/|\uff5c]{{0,2}}[\w:.=|\u2581-]{{0,24}}{_WORDS}[\w:.=|/\uff5c\u2581-]{{0,40}}[>\]▷]?"
 _PAIRS = (
     (r"<\|open\|>think(?:<\|sep\|>)?", r"<\|close\|>think(?:<\|sep\|>)?"),
-    (r"<\|channel>", r"<channel\|>"),
+    (r"<\|channel>|\Athought\n", r"<channel\|>"),
     (r"Here(?: is|'s) my thought process:", r"Here(?: is|'s) my response:"),
     (r"Here are my reasoning steps:", r"\[BEGIN FINAL RESPONSE\]"),
-    # The closing marks of these also end messages that are not reasoning.
-    (r"<\|channel\|>\s*analysis\b", r"<\|end\|>"),
+    (r"<\|channel\|>\s*analysis\b|<\|think\|>", r"<\|end\|>"),
     (r"to=self\s*<\|message\|>", r"<\|eom\|>"),
     (r"<\|content_thinking\|>", r"<\|end_message\|>"),
 )
-_MARK = re.compile(
+_SHARED_CLOSERS = frozenset({"c4", "c5", "c6"})  # of the last three pairs: they also end messages of other kinds
+_ANY_MARK = (
     "|".join(rf"(?P<o{at}>{opener})|(?P<c{at}>{closer})" for at, (opener, closer) in enumerate(_PAIRS))
-    + rf"|(?P<generic>{_GENERIC})",
-    re.IGNORECASE,
+    + rf"|(?P<generic>{_GENERIC})"
 )
-_MARK_OR_BRACKET = re.compile(rf"{_MARK.pattern}|(?P<bracket>[{BRACKETS}])", re.IGNORECASE)
-_SHARED_CLOSERS = frozenset({"c4", "c5", "c6"})
+# The first characters of all marks, for a fast search.
+_MARK = re.compile(rf"(?=[<\[◁HhTt])(?:{_ANY_MARK})", re.IGNORECASE)
+_MARK_OR_BRACKET = re.compile(rf"(?=[<◁HhTt{BRACKETS}])(?:{_ANY_MARK}|(?P<bracket>[{BRACKETS}]))", re.IGNORECASE)
 _CLOSING = re.compile(r"^.[|\uff5c]?/|end|suffix|close", re.IGNORECASE)
 _STEM = re.compile(r"think|thought|reason|reflect|analysis|scratchpad|monologue|inner", re.IGNORECASE)
 

@@ -11,7 +11,6 @@ Truncated strings, numbers and keys are never completed.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from contextlib import suppress
 
 from ..ir.errors import BrokenJSON, ProtocolError
 from ..ir.pointer import JSON
@@ -19,6 +18,7 @@ from ..ir.text import dumps
 from ..ir.value import Value
 from .extract import check_trailing_text, find_end, find_start
 from .forms import possible_forms, rewrite_form
+from .punctuation import SURPLUS_COMMA
 from .repair_attempt import GUESSES, Form, GuessKind, LexicalStep, RepairAttempt, invalid_error
 from .rewriter import JsonRewriter
 from .strict import LIMIT, parse
@@ -26,6 +26,7 @@ from .strict import LIMIT, parse
 __all__ = [
     "GUESSES",
     "MAX_INTERPRETATIONS",
+    "MAX_READ",
     "LexicalStep",
     "Repaired",
     "checked_readings",
@@ -34,7 +35,9 @@ __all__ = [
 ]
 
 MAX_INTERPRETATIONS = 64
-_MAX_CHARACTERS = 8 * 1024 * 1024  # that the readings of one text read together; each text gets at least two readings
+MAX_READ = 256 * 1024
+"""Longer texts are repaired only if they have one reading by themselves: the others cost several passes over the text."""
+_MAX_CHARACTERS = 4 * 1024 * 1024  # that the readings of one form of a text read together
 
 
 class Repaired(Value, frozen=True):
@@ -68,21 +71,31 @@ def repair_json(text: str, *, finished: bool = True) -> Repaired:
 
 def checked_readings(text: str, *, finished: bool = True, names: Collection[str] = ()) -> Iterator[Repaired]:
     """Yield each reading without guesses that is certain only if it fits a schema. `names`: those of the tool."""
-    forms: list[Form] = ["object"]
-    with suppress(BrokenJSON):
-        forms += possible_forms(text)
+    if len(text) > MAX_READ:
+        return
+    forms: list[Form] = ["object"] if SURPLUS_COMMA.search(text) else []  # else it is the reading of `repair_json`
+    forms += _possible_forms(text)
     yield from _distinct(found for form in forms for found in _search(text, finished, names, form, None))
 
 
 def interpretations(text: str, *, finished: bool = True, names: Collection[str] = ()) -> Iterator[Repaired]:
     """Yield each reading that guessing allows once; raise BrokenJSON if there are too many."""
-    forms: list[Form] = ["object"]
-    with suppress(BrokenJSON):
-        forms += possible_forms(text)
+    if len(text) > MAX_READ:
+        return
     guesses: tuple[GuessKind, ...] = ("punctuation", "quotes")
     yield from _distinct(
-        found for form in forms for guess_kind in guesses for found in _search(text, finished, names, form, guess_kind)
+        found
+        for form in ("object", *_possible_forms(text))
+        for guess_kind in guesses
+        for found in _search(text, finished, names, form, guess_kind)
     )
+
+
+def _possible_forms(text: str) -> list[Form]:
+    try:
+        return possible_forms(text)
+    except BrokenJSON:
+        return []  # reasoning without an end
 
 
 def _distinct(readings: Iterator[Repaired]) -> Iterator[Repaired]:
@@ -99,7 +112,7 @@ def _search(
 ) -> Iterator[Repaired]:
     """Yield the readings for one assumed form and defect, each with the next sequence of choices."""
     choices: tuple[int, ...] | None = ()
-    limit = max(2, min(MAX_INTERPRETATIONS, _MAX_CHARACTERS // (len(text) + 1)))
+    limit = min(MAX_INTERPRETATIONS, _MAX_CHARACTERS // (len(text) + 1))
     for _ in range(limit):
         assert choices is not None
         attempt = RepairAttempt(finished, guess_kind, choices, form=form, checked=True)

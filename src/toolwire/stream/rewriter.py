@@ -8,19 +8,21 @@ a key or a colon more was to follow, and a number, a bare word or a string at th
 from __future__ import annotations
 
 import re
-import unicodedata
 
 from ..ir.errors import BrokenJSON
 from .locate import pointer_at
+from .numbers import JSON_NUMBER, normalise_number, zero_readings
 from .punctuation import (
     CLOSERS,
     COLON,
+    COMMA_RUN,
     COMMAS,
     OPENERS,
     OUTPUT_CLOSERS,
     QUOTES,
     VALUE_ENDS,
     colon_step,
+    comma_steps,
     opener_step,
     quote_step,
 )
@@ -30,9 +32,9 @@ from .repair_attempt import LexicalStep, RepairAttempt, ambiguous_error, invalid
 __all__ = ["DEPTH", "JsonRewriter"]
 
 DEPTH = 200
-_MAX_DIGITS = 100
 
 _SPACE = re.compile(r"[ \t\r\n]*+")
+_ESCAPED_SPACE = re.compile(r"(?:\\[nrt][ \t\r\n]*+)++")
 _HASH_COMMENT = re.compile(r"#(?=[\s#])")  # a space must follow, because #fff is a colour
 _UNUSUAL_SPACE = re.compile(r"[\s\ufeff\u200b\u2060]")
 _STRING = r'"[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*+"'
@@ -48,9 +50,6 @@ _SOUND = {
 _WORD = re.compile(r"[\w.+-]++")
 _WORDS = re.compile(rf"[\w.+-]++(?: [\w.+-]++)*+(?=[ \t\r\n]*+[{VALUE_ENDS}])")
 _NAME = re.compile(r"[A-Za-z_$][\w$-]*+")
-_NUMBER = re.compile(r"-?(?:0|[1-9]\d*+)(?:\.\d++)?(?:[eE][+-]?\d++)?", re.ASCII)
-_LOOSE_NUMBER = re.compile(r"([+-]?)(0|[1-9]\d*+)?(\.\d*+)?([eE][+-]?\d++)?", re.ASCII)
-_RADIX_NUMBER = re.compile(r"([+-]?)(0[xX][0-9a-fA-F]++|0[oO][0-7]++|0[bB][01]++)")
 _ONE_VALUE = re.compile(r"\d\s(?:-|\d{3}(?!\d))|\"{3}|'{3}")  # `10 500`, `3 -4`, three quotes in a row
 _ZEROS = re.compile(r"(-?)0([0-9]++)")
 _LITERALS = {"true": "true", "false": "false", "null": "null", "True": "true", "False": "false", "None": "null"}
@@ -168,18 +167,19 @@ class JsonRewriter:
 
     def _read_comma(self, container: str) -> None:
         """Read the comma before the next member or item; a missing one is accepted only as a guess."""
-        count = 0
-        while self.at < self._end and self._text[self.at] in COMMAS:
-            self._record(COMMAS[self._text[self.at]])
-            self.at += 1
-            count += 1
-            self._skip()
-        if not count:
+        run = COMMA_RUN.match(self._text, self.at, self._end)
+        if run is None:
             self._guess_comma(container)
-        elif self.at == self._end:
+            return
+        for step in comma_steps(run.group()):
+            self._reading.record_step(step)
+        self.at = run.end()
+        self._skip()
+        if self.at == self._end:
             raise truncated_error("after a comma", self.at)
-        elif count > 1:
-            self._read_surplus_commas(count - 1, container)
+        surplus = len("".join(run.group().split())) - 1
+        if surplus:
+            self._read_surplus_commas(surplus, container)
 
     def _read_surplus_commas(self, count: int, container: str) -> None:
         """Drop surplus commas. In an array they may also stand for missing items, which only a schema can exclude."""
@@ -294,11 +294,11 @@ class JsonRewriter:
             return
         if found.end() == self._end:
             raise truncated_error("in a number or bare word", self._end)
-        if _NUMBER.fullmatch(word):
+        if JSON_NUMBER.fullmatch(word):
             self._output.append(word)
             self.at = found.end()
             return
-        number = _normalise_number(word) or _ascii_number(word)
+        number = normalise_number(word)
         if number is not None:
             self._reading.record_step("number_form" if word.isascii() else "full_width")
             self._output.append(number)
@@ -320,7 +320,7 @@ class JsonRewriter:
                 raise ambiguous_error(
                     "a comma that may separate thousands", self.at, "write numbers without separators"
                 )
-            ways = _zero_readings(zeros)
+            ways = zero_readings(zeros)
             self._output.append(ways[self._reading.choose(len(ways), "leading_zeros", doubt)])
         else:
             self._reading.choose(1, "bare_string", doubt)
@@ -330,8 +330,10 @@ class JsonRewriter:
         self.at = words.end()
 
     def _is_placeholder(self, words: str) -> bool:
-        """Return True for text that may stand for omitted values (`...`, `etc`), or for a variable named like its key."""
-        if self._open and self._open[-1] == "[":
+        """Return True for text that may stand for omitted values (`...`, `etc`) or for a variable."""
+        if self._open[:1] == ["("]:
+            return True
+        if self._open[-1:] == ["["]:
             return _OMITTED_VALUES.search(words) is not None
         return ".." in words or self._output[-2:] == [f'"{words}"', ":"]
 
@@ -346,10 +348,10 @@ class JsonRewriter:
                 self._skip_past("\n")
             elif text.startswith("/*", self.at):
                 self._skip_past("*/")
-            elif text.startswith(("\\n", "\\t", "\\r"), self.at):
+            elif (escaped := _ESCAPED_SPACE.match(text, self.at, end)) is not None:
                 self._reading.record_step("over_escaped")
                 self._reading.escaped_space = True
-                self.at += 2
+                self.at = escaped.end()
             elif _UNUSUAL_SPACE.match(text, self.at):
                 self._reading.record_step("odd_space")
                 self.at += 1
@@ -371,34 +373,3 @@ class JsonRewriter:
 
     def _shown_text(self) -> str:
         return repr(self._text[self.at : min(self.at + 16, self._end)])
-
-
-def _normalise_number(word: str) -> str | None:
-    """Normalise `+1`, `.5`, `5.` and `0x1F` to JSON numbers."""
-    radix = _RADIX_NUMBER.fullmatch(word)
-    if radix is not None and len(word) < 1000:
-        return f"{'-' if radix[1] == '-' else ''}{int(radix[2], 0)}"
-    loose = _LOOSE_NUMBER.fullmatch(word)
-    if loose is None or (not loose[2] and len(loose[3] or "") < 2):
-        return None
-    sign, whole, fraction, exponent = loose.groups(default="")
-    if fraction == ".":
-        fraction = ".0"
-    return f"{'-' if sign == '-' else ''}{whole or '0'}{fraction}{exponent}"
-
-
-def _ascii_number(word: str) -> str | None:
-    """Return a number written with full-width digits."""
-    if word.isascii() or len(word) > _MAX_DIGITS:
-        return None
-    ascii_form = unicodedata.normalize("NFKC", word)
-    return ascii_form if ascii_form.isascii() and _NUMBER.fullmatch(ascii_form) else None
-
-
-def _zero_readings(zeros: re.Match[str]) -> list[str]:
-    """Return the readings as a decimal number, as text, and as an octal number if that differs."""
-    digits = zeros[2].lstrip("0") or "0"
-    ways = [f"{zeros[1]}{digits}", f'"{zeros.group()}"']
-    if len(digits) > 1 and not set(digits) & {"8", "9"} and len(digits) < 1000:
-        ways.append(f"{zeros[1]}{int(digits, 8)}")
-    return ways

@@ -90,6 +90,7 @@ def test_toolformer_call_ends_the_turn_at_its_arrow(call):
     parser.feed(call)
     assert parser.should_stop
     assert form.stops == ("→",)
+    assert toolwire.text.detect("Out of 1400, 400 (or [Calculator(400 / 1400) → 0.29] 29%)") == "toolformer"
     assert form.render_result(ToolResult("call00000", "Calculator", (Text("0.29"),))) == "→ 0.29"
 
 

@@ -26,6 +26,7 @@ MODELS = {
     "deepseek_v31": "deepseek-ai/DeepSeek-V3.1 deepseek-ai/DeepSeek-V3.1-Terminus deepseek-ai/DeepSeek-V3.2-Exp deepseek-v3.1:671b",
     "deepseek_dsml_v32": "deepseek-ai/DeepSeek-V3.2 deepseek-ai-DeepSeek-V3.2 deepseek-ai/DeepSeek-V3.2-Speciale",
     "deepseek_dsml_v4": "deepseek-ai-DeepSeek-V4 deepseek-ai-DeepSeek-V4-Flash-0731",
+    "deepseek_dsml_v41": "deepseek-ai/DeepSeek-V4.1-Flash",
     "dots": "rednote-hilab/dots.llm1.inst",
     "ernie45": "baidu/ERNIE-4.5-21B-A3B-Thinking baidu/ERNIE-4.5-VL-28B-A3B-PT",
     "firefunction_v2": "fireworks-ai/llama-3-firefunction-v2 firefunction-v2:70b",
@@ -35,11 +36,11 @@ MODELS = {
     "gemma4": "google/gemma-4-26B-A4B-it google-gemma-4-31B-it gemma4:31b google-gemma-4-31B-it-interleaved",
     "gigachat3": "ai-sage/GigaChat3-702B-A36B-preview ai-sage/GigaChat3-10B-A1.8B-bf16 GigaChat3.1-10B-A1.8B",
     "glm45": "zai-org/GLM-4.5 zai-org/GLM-4.5-Air zai-org/GLM-4.5V zai-org/GLM-4.6 zai-org/GLM-4.6V GLM-4.6 zai-org/Glyph inclusionAI/Ring-2.6-1T",
-    "glm47": "zai-org/GLM-4.7 zai-org/GLM-4.7-Flash glm-4.7-flash:q4_K_M zai-org/GLM-5-FP8 amd/GLM-5.1-MXFP4 zai-org/GLM-5.2-FP8 inclusionAI/Ling-3.0-flash",
+    "glm47": "zai-org/GLM-4.7 zai-org/GLM-4.7-Flash glm-4.7-flash:q4_K_M zai-org/GLM-5-FP8 amd/GLM-5.1-MXFP4 zai-org/GLM-5.2-FP8 inclusionAI/Ling-3.0-flash Spark2.5",
     "gorilla": "gorilla-llm/gorilla-openfunctions-v2",
     "granite3": "ibm-granite/granite-3.0-8b-instruct ibm-granite/granite-3.1-8b-instruct ibm-granite-granite-3.3-2B-Instruct granite3.3:8b",
     "granite_20b_fc": "ibm-granite/granite-20b-functioncalling",
-    "harmony": "openai/gpt-oss-20b openai-gpt-oss-120b lmsys/gpt-oss-120b-bf16 gpt-oss:20b",
+    "harmony": "openai/gpt-oss-20b openai-gpt-oss-120b lmsys/gpt-oss-120b-bf16 gpt-oss:20b llm-jp-llm-jp-4.1-8b-thinking",
     "hermes": (
         "NousResearch/Hermes-2-Pro-Llama-3-8B NousResearch/Hermes-2-Pro-Mistral-7B NousResearch/Hermes-2-Theta-Llama-3-8B "
         "NousResearch/Hermes-3-Llama-3.1-8B NousResearch/Hermes-4-70B hermes3:8b "
@@ -59,7 +60,9 @@ MODELS = {
         "internlm/internlm2-chat-7b internlm/internlm2_5-7b-chat internlm/internlm3-8b-instruct internlm/Intern-S1 "
         "internlm/Intern-S1-mini"
     ),
+    "inkling": "thinkingmachines/Inkling thinkingmachines/Inkling-NVFP4",
     "jamba": "ai21labs/AI21-Jamba-1.5-Mini ai21labs/AI21-Jamba-1.5-Large ai21labs/Jamba-tiny-dev",
+    "k2_horizon": "IFM/K2-Horizon-36B IFM-K2-Horizon",
     "kimi_k2": "moonshotai/Kimi-K2-Instruct moonshotai/Kimi-K2-Thinking moonshotai/Kimi-K2.5 moonshotai/Kimi-K2.7-Code moonshotai-Kimi-K2 kimi-k2:1t-cloud",
     "kimi_k3": "moonshotai/Kimi-K3 Kimi-K3",
     "lfm2": "LiquidAI/LFM2-8B-A1B LiquidAI/LFM2.5-1.2B-Instruct LFM2.5-8B-A1B lfm2.5-thinking:1.2b",
@@ -91,6 +94,7 @@ MODELS = {
     "nexusraven": "Nexusflow/NexusRaven-V2-13B nexusraven:13b",
     "olmo3": "allenai/Olmo-3-7B-Instruct allenai/Olmo-3-32B-Think olmo-3:7b",
     "phi4mini": "microsoft/Phi-4-mini-instruct phi4-mini:3.8b",
+    "plamo3": "pfnet/plamo-3-nict-8b-base",
     "poolside_v1": "poolside-Laguna-S-2.1 poolside-Laguna-XS.2 poolside/Laguna-M.1-FP8",
     "pythonic": "Team-ACE/ToolACE-8B fixie-ai/ultravox-v0_4-ToolACE-8B Team-ACE/ToolACE-2-Llama-3.1-8B",
     "qwen3_xml": (
@@ -116,7 +120,15 @@ def test_model_name_gives_its_format(model, name):
 
 
 @pytest.mark.parametrize(
-    "model", ["gpt-4o", "microsoft-Phi-3.5-mini-instruct", "google-gemma-2-2b-it", "llama-cpp-rwkv-world", ""]
+    "model",
+    [
+        "gpt-4o",
+        "microsoft-Phi-3.5-mini-instruct",
+        "google-gemma-2-2b-it",
+        "google-translategemma-4b-it",
+        "llama-cpp-rwkv-world",
+        "",
+    ],
 )
 def test_model_without_a_text_format_of_its_own_is_unknown(model):
     assert toolwire.text.detect(model) is None

@@ -159,6 +159,19 @@ def test_a_call_is_made_if_reasoning_is_opened_again_after_it():
     assert read("hermes", f"Hi.<think>a{call}<think>b</think>Hello") == ("ab", "Hi.Hello", ONE_CALL, ())
 
 
+@pytest.mark.parametrize("name", ["hermes", "qwen3_xml", "lfm2"])
+def test_a_call_in_unfinished_reasoning_is_complete_only_if_the_model_stopped_by_itself(name):
+    opener, closer, _ = markers(name)
+    text = f"{opener}Maybe {written_call(name)}"
+    assert [call.state for call in get(name).parse(text, [TOOL]).calls] == ["complete"]
+    cut = get(name).parse(text, [TOOL], finished=False)
+    assert [call.state for call in cut.calls] == ["truncated"]
+    assert cut == get(name).parse_pieces(list(text), [TOOL], finished=False)
+    assert [note.code for note in cut.diagnostics] == ["truncated"]
+    closed = get(name).parse(f"{text}, or not.{closer}Hello", [TOOL], finished=False)
+    assert closed.calls == ()
+
+
 def test_an_opener_inside_reasoning_is_reasoning():
     assert read("hermes", "<think>a <think> b</think>Hello") == ("a <think> b", "Hello", [], ())
 

@@ -31,6 +31,7 @@ _FORMATS_AFTER_MARKER: dict[str, tuple[tuple[str, str], ...]] = {
 # Without any opener: the shape of the whole text.
 _BARE = (
     (r"\s*\[\s*\{\s*\"", "json_array"),
+    (r"[^\n]{0,300}?\[\w{1,64}\([^\n→]{0,300}\) ?\]? ?→", "toolformer"),
     (r"\s*\[\s*[A-Za-z_][\w.-]*\(", "pythonic"),
     (r"\s*\{\s*\"name\"", "llama3_json"),
     (r"(?:(?!Action:).*\n)*Action:.*\n\s*Action Input:", "react"),

@@ -125,9 +125,7 @@ class _Envelope:
                 self._start()
         elif key in keys.arguments and not self.answered and self.waiting is None:
             if self.name is None or (keys.id_last and not self.id):
-                self.turn.spans.begin_arguments()
-                self.waiting = yield from _read_raw(self.turn)
-                self.turn.spans.end_arguments()
+                yield from self._collect_arguments()
             else:
                 yield from self._stream_arguments()
         elif key in _WRAPPERS and self.name is None and (yield from self.turn.reader.peek()) == "{":
@@ -141,6 +139,26 @@ class _Envelope:
                 self._report_duplicate(key)
             elif key not in _IGNORED:
                 self._report_unknown(key, raw)
+
+    def _collect_arguments(self) -> Parsing[None]:
+        """Read arguments that must wait for the name or the id. Broken ones of a named call make it invalid at once."""
+        turn = self.turn
+        turn.spans.begin_arguments()
+        pieces: list[str] = []
+        try:
+            yield from read_json_value(turn.reader, pieces.append)
+        except Truncated:
+            raise
+        except Malformed:
+            if self.name is None or not self.is_certain:
+                raise
+            self._start()
+            self.answered = True
+            turn.writer.add_json_arguments("".join(pieces))
+            yield from _read_broken_arguments(turn, self.terminators)
+            return
+        self.waiting = pieces
+        turn.spans.end_arguments()
 
     def _report_duplicate(self, key: str) -> None:
         """Handle a repeated key: the intended value is unknown. A call that has already been emitted is unchanged."""
@@ -225,12 +243,18 @@ def read_arguments(turn: ParseContext, terminators: Terminals) -> Parsing[None]:
         writer.end_json(reader.position, is_truncated=True)
         raise
     except Malformed:
-        terminal = yield from reader.read_until(terminators, writer.add_broken_arguments)
-        if terminal is not None:
-            reader.unread(terminal)
-        writer.end_json(reader.position, is_truncated=terminal is None and not reader.finished)
+        yield from _read_broken_arguments(turn, terminators)
         return
     writer.end_json(reader.position)
+
+
+def _read_broken_arguments(turn: ParseContext, terminators: Terminals) -> Parsing[None]:
+    """Read the rest of arguments that are not JSON, up to one of the terminators, and end the call."""
+    reader, writer = turn.reader, turn.writer
+    terminal = yield from reader.read_until(terminators, writer.add_broken_arguments)
+    if terminal is not None:
+        reader.unread(terminal)
+    writer.end_json(reader.position, is_truncated=terminal is None and not reader.finished)
 
 
 def _emit_arguments(turn: ParseContext, raw: str) -> None:

@@ -147,6 +147,15 @@ class EventBuilder:
             self._events = [*self._held[0], *self._events]
             self._held = None
 
+    def truncate_held(self, position: int) -> None:
+        """Mark held calls as truncated: the text ends before it is known whether they are drafts."""
+        if self._held is None:
+            return
+        first = self._held[1].ends
+        self._events = [_truncate(event) if isinstance(event, CallEnd) else event for event in self._events]
+        self._ends[first:] = map(_truncate, self._ends[first:])
+        self.add_diagnostic("truncated", position, "the text ends before the reasoning around a call")
+
     def drop(self) -> None:
         """Drop the held events, as if they had never been written."""
         assert self._held is not None
@@ -373,6 +382,13 @@ class EventBuilder:
         self._open = kind
         if self._deltas:
             self._events.append(TextStart(self._key) if kind == "text" else ReasoningStart(self._key))
+
+
+def _truncate(end: CallEnd) -> CallEnd:
+    """Return the end of a call that is not complete."""
+    if end.state != "complete":
+        return end
+    return replace(end, arguments=None, raw=_text_of(end), state="truncated")
 
 
 def _text_of(end: CallEnd) -> str:

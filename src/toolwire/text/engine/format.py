@@ -58,10 +58,10 @@ class Format(Value, frozen=True):
     families: tuple[str, ...]
     calls: Style
     reasoning: tuple[tuple[str, str], ...] = (("<think>", "</think>"),)
-    ends_reasoning: tuple[str, ...] = ()  # special tokens that open the answer or the calls
+    ends_reasoning: tuple[str, ...] = ()  # tokens that open the answer or the calls
     calls_in_reasoning: bool = False  # a call inside reasoning is made, and the reasoning continues after it
     noise: tuple[str, ...] = ()  # special tokens that are not text
-    noise_spans: tuple[tuple[str, str], ...] = ()  # opening and closing text of markup, such as citations
+    citations: tuple[tuple[str, str], ...] = ()  # opening and closing text of the marks around a cited text
     halts: tuple[str, ...] = ()  # tokens that only the caller writes; text after them is ignored
     stops: tuple[str, ...] = ()  # stop sequences for the server
     one_call: bool = False

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 __all__ = ["ReasoningMarkers", "is_special_token", "reasoning_markers"]
 
-_TOKEN = re.compile(r"<[|｜]|\[[A-Z_]+\]|.*[|｜]>").match
+_TOKEN = re.compile(r"<[|｜]|\[/?[A-Z_]+\]|.*[|｜]>").match
 
 
 def is_special_token(marker: str) -> bool:

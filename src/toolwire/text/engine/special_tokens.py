@@ -1,4 +1,7 @@
-"""Special tokens of models, which are never text, even if they open nothing."""
+"""Special tokens of models, which are never text, even if they open nothing.
+
+Separate because these are pure functions of a text, without the state of a turn.
+"""
 
 from __future__ import annotations
 

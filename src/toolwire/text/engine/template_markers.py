@@ -20,6 +20,8 @@ TEMPLATE_RULES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("hy3", (":opensource", "tool_calls")),
     ("solar_open", ("<|tool_call:begin|>",)),
     ("k2_horizon", ("<ifm|tool_call",)),
+    ("gigachat35", ("｜GCML｜",)),
+    ("iquest_q1", ("<iquest_tool_call>",)),
     ("plamo3", ("<|plamo:begin_tool_request",)),
     ("deepseek_dsml_v41", ("｜DSML｜", " calls>")),
     ("deepseek_dsml_v4", ("｜DSML｜", "tool_calls>")),

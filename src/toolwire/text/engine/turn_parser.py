@@ -40,7 +40,7 @@ class TurnTokens(Protocol):
     @property
     def noise(self) -> tuple[str, ...]: ...
     @property
-    def noise_spans(self) -> tuple[tuple[str, str], ...]: ...
+    def citations(self) -> tuple[tuple[str, str], ...]: ...
     @property
     def halts(self) -> tuple[str, ...]: ...
     @property
@@ -55,6 +55,8 @@ def parse_turn(form: TurnTokens, turn: ParseContext, *, reasoning: bool) -> Pars
     elif reasoning:
         yield from form.calls.read_open_reasoning(turn)
     yield from machine.read_text()
+    if machine.left_open and not (turn.reader.finished or turn.reader.stopped):
+        turn.writer.truncate_held(turn.reader.position)
 
 
 @lru_cache(256)
@@ -80,7 +82,7 @@ class _TurnParser:
         self.fences = Fences()
         self.markers = reasoning_markers(form.reasoning, (*form.noise, *form.ends_reasoning))
         self.dropped = frozenset((*form.noise, *form.ends_reasoning, *filter(is_special_token, form.halts)))
-        self.spans = dict(form.noise_spans)
+        self.citations = dict(form.citations)
         self.has_text = False
         self.has_reasoned = False
         self.after_call = False  # no text follows the last call yet
@@ -93,7 +95,7 @@ class _TurnParser:
         inline = form.calls.inline_openers(turn.offered)
         self.bare_json = _BARE_JSON if turn.offered and "{" not in self.weak else ()
         self.arrays = "[" in self.weak and "[" not in inline  # arrays of calls, only at the start of the message
-        markup = (*thoughts, *self.dropped, *self.spans, *form.halts, *self.foreign, *self.closers, *self.bare_json)
+        markup = (*thoughts, *self.dropped, *self.citations, *form.halts, *self.foreign, *self.closers, *self.bare_json)
         self.stops = terminals(*self.strong, *inline, *markup)
         self.code_blocks = _code_blocks(self.strong)
         self.in_code_block = False  # the calls are in a code block, whose fences are not text
@@ -132,8 +134,8 @@ class _TurnParser:
                 reader.read_to(len(reader.text))
         elif found in self.bare_json:
             yield from self._read_bare_json(found)
-        elif found in self.spans:
-            yield from self._skip_span(found, self._emit_text)
+        elif found in self.citations:
+            yield from self._skip_citation_mark(found, self._emit_text)
         else:
             self._emit_tag_text(found)
 
@@ -293,10 +295,10 @@ class _TurnParser:
         else:
             self._unread_text()
 
-    def _skip_span(self, opening: str, emit: Callable[[str], object]) -> Parsing[None]:
-        """Drop markup such as a citation, up to its closing text on the same line; without that, it is text."""
+    def _skip_citation_mark(self, opening: str, emit: Callable[[str], object]) -> Parsing[None]:
+        """Drop the mark of a citation, up to its closing text on the same line; without that, it is text."""
         reader = self.turn.reader
-        closing = self.spans[opening]
+        closing = self.citations[opening]
         if not closing:
             return
         reader.taken = [opening]
@@ -309,22 +311,24 @@ class _TurnParser:
         reader.taken = None
 
     def read_reasoning(self, closers: tuple[str, ...]) -> Parsing[None]:
-        """Read reasoning up to a closer, an opener of what follows it, or a call; a mere mention of one does not end it."""
+        """Read reasoning up to a closer, a token that ends it, or a call; a mere mention of a call does not end it."""
         reader, emit = self.turn.reader, self.turn.writer.add_reasoning
         self.turn.writer.release()  # a call in earlier reasoning is not a draft if reasoning is opened again
         reader.taken = reader.tape = None
         self.left_open = ()
         self.has_reasoned = True
-        stops = terminals(*closers, *self.strong, *self.form.ends_reasoning, *self.markers.silent, *self.spans)
+        stops = terminals(*closers, *self.strong, *self.form.ends_reasoning, *self.markers.silent, *self.citations)
         found = yield from self._read_reasoning_start()
         if found is None:
             found = yield from reader.read_until(stops, emit)
         while found is not None and found not in closers and found not in self.form.ends_reasoning:
-            if found in self.spans:
-                yield from self._skip_span(found, emit)
+            if found in self.citations:
+                yield from self._skip_citation_mark(found, emit)
             elif found not in self.markers.silent and (yield from self._read_call_in_reasoning(found, closers)):
                 return
             found = yield from reader.read_until(stops, emit)
+        if found in self.strong:
+            reader.unread(found)
         self._end_reasoning()
 
     def _read_reasoning_start(self) -> Parsing[str | None]:
@@ -348,15 +352,12 @@ class _TurnParser:
     def _read_call_in_reasoning(self, opener: str, closers: tuple[str, ...]) -> Parsing[bool]:
         """Read a call inside reasoning; return whether the reasoning ends with it.
 
-        A special token is written on purpose. Other tags may be those of a draft, so the call is held until the end.
+        The call may be a draft, so it is held until the end of the turn, unless the format has calls in reasoning.
         """
         reader, writer = self.turn.reader, self.turn.writer
-        if self.form.calls_in_reasoning or is_special_token(opener):
-            is_call = yield from self._read_call(opener, emit=writer.add_reasoning)
-            ends = is_call and not self.form.calls_in_reasoning
-            if ends:
-                self._end_reasoning()
-            return ends
+        if self.form.calls_in_reasoning:
+            yield from self._read_call(opener, emit=writer.add_reasoning)
+            return False
         writer.hold()
         reader.tape = [opener]
         if (yield from self._read_call(opener, emit=writer.add_reasoning)):

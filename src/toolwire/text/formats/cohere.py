@@ -33,7 +33,7 @@ COHERE_ACTION = Format(
         "<|START_OF_TURN_TOKEN|>",
         "<|CHATBOT_TOKEN|>",
     ),
-    noise_spans=_CITATIONS,
+    citations=_CITATIONS,
     halts=("<|START_TOOL_RESULT|>",),
     results=ResultTemplate(
         '<|START_TOOL_RESULT|>[{"tool_call_id": "{id}", "results": {"0": {json}}}]<|END_TOOL_RESULT|>', role="tool"
@@ -58,7 +58,7 @@ COHERE_RPLUS = Format(
         pad=("", "\n"),
     ),
     noise=("<|END_OF_TURN_TOKEN|>", "<|START_OF_TURN_TOKEN|>", "<|CHATBOT_TOKEN|>"),
-    noise_spans=_CITATIONS,
+    citations=_CITATIONS,
     results=ResultTemplate("<results>\n{content}</results>"),
 )
 """Calls of Command R+: an array in a code block after "Action:".

@@ -19,7 +19,7 @@ GRANITE3 = Format(
         ("<think>", "</think>"),
     ),
     noise=("<response>", "</response>", "<|end_of_text|>"),
-    noise_spans=(
+    citations=(
         ("<|start_of_cite|> {", "}"),
         ("<|start_of_cite|>{", "}"),
         ("<|start_of_cite|>", ""),

@@ -16,7 +16,12 @@ INKLING = Format(
     families=("inkling*",),
     calls=MessageCalls(),
     reasoning=(("<|content_thinking|>", "<|end_message|>"),),
-    ends_reasoning=("<|content_text|>",),
+    ends_reasoning=(
+        "<|content_text|>",
+        "<|message_model|>",
+        "<|content_invoke_tool_json|>",
+        "<|content_invoke_tool_text|>",
+    ),
     noise=(
         "<|end_message|>",
         "<|content_model_end_sampling|>",

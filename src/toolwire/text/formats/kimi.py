@@ -63,7 +63,7 @@ KIMI_K3 = Format(
         ("<|open|>think<|sep|>", "<|close|>think<|sep|>"),
         ("<|open|>think<|sep|>", "<|close|>think"),  # the last token may be missing
     ),
-    ends_reasoning=("<|open|>response<|sep|>",),
+    ends_reasoning=("<|open|>response<|sep|>", "<|open|>tools<|sep|>"),
     noise=(
         "<|close|>response<|sep|>",
         *("<|open|>response", "<|close|>response", "<|close|>message", "<|open|>", "<|close|>", "<|sep|>"),

@@ -43,12 +43,9 @@ class MessageCalls(StyleBase, frozen=True):
             opener = found
         if opener.endswith(_CALL):
             yield from self._read_call(turn)
-        elif opener == _TEXT_CALL and header.strip():
+        elif opener == _TEXT_CALL:
             turn.spans.mark_word(header, opener)
             yield from self._read_text_call(turn, header.strip())
-        elif opener == _TEXT_CALL:
-            reader.taken = None
-            turn.writer.add_diagnostic("malformed", reader.position, "text for a tool without a name")
         else:
             reader.taken = None
             reader.unread(opener)
