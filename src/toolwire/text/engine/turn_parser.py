@@ -298,7 +298,7 @@ class _TurnParser:
         reader.taken = None
 
     def read_reasoning(self, closers: tuple[str, ...]) -> Parsing[None]:
-        """Read reasoning up to a closer, the opener of the next part, or a call; a mere mention of one does not end it."""
+        """Read reasoning up to a closer, a token that ends it, or a call; a mere mention of a call does not end it."""
         reader, emit = self.turn.reader, self.turn.writer.add_reasoning
         self.turn.writer.release()  # a call in earlier reasoning is not a draft if reasoning is opened again
         reader.taken = reader.tape = None
