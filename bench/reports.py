@@ -196,7 +196,9 @@ def _text(result: dict) -> str:
 
 
 def _speed(found: float | str | None) -> str:
-    return "–" if found is None else found if isinstance(found, str) else f"{found:.0f}"
+    if found is None or isinstance(found, str):
+        return found or "–"
+    return f"{found:.0f}" if found >= 10 else f"{found:.1f}"
 
 
 def _detectors(result: dict) -> str:

@@ -1,8 +1,8 @@
 """Parsers for vLLM: one for reasoning and calls together, and one for each, for vLLM's registries.
 
-vLLM (0.28 or later) combines a tool parser and a reasoning parser with the same `_parser_engine_cls` into that class, so
-`ToolwireParser` reads the whole turn. Otherwise its `DelegatingParser` runs the two others in turn: the reasoning parser
-passes on the text after the reasoning, and the tool parser reads it.
+Some versions of vLLM (after 0.27, not 0.32) combine a tool parser and a reasoning parser with the same
+`_parser_engine_cls` into that class, so `ToolwireParser` reads the whole turn. Otherwise its `DelegatingParser` runs the
+two others in turn: the reasoning parser passes on the text after the reasoning, and the tool parser reads it.
 
 If the tool choice is forced, `ToolParser.adjust_request` of vLLM constrains the content to JSON: an array of calls, or the
 arguments of the named tool. That JSON is parsed here, too, because vLLM's own parsing of it needs the whole text in every
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import secrets
 import string
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
@@ -31,15 +32,12 @@ from .reasoning_tokens import ReasoningTokens, template_opens_reasoning
 from .turn_reader import CallPiece, NamedCallReader, TurnDelta, TurnReader
 
 try:
-    from vllm.entrypoints.chat_utils import make_tool_call_id
-    from vllm.entrypoints.openai.engine.protocol import (
-        DeltaFunctionCall,
-        DeltaMessage,
-        DeltaToolCall,
-        ExtractedToolCallInformation,
-        FunctionCall,
-        ToolCall,
-    )
+    try:  # vLLM 0.32
+        from vllm.entrypoints.generate.base import protocol
+        from vllm.renderers.chat_utils import make_tool_call_id
+    except ImportError:
+        from vllm.entrypoints.chat_utils import make_tool_call_id
+        from vllm.entrypoints.openai.engine import protocol
     from vllm.parser.engine.parser_engine import ParserEngine
     from vllm.reasoning import ReasoningParser
     from vllm.tool_parsers import ToolParser
@@ -137,7 +135,9 @@ class ToolwireParser(ParserEngine):  # type: ignore[misc]
         finished = self._model.is_finished(request, len(ids), ids[-1] if ids else None)
         whole = turn.read(model_output, finished=finished)
         self._reasoning_tokens = self._model.tokens.count(whole.reasoning)
-        calls = [FunctionCall(id=piece.id, name=piece.name, arguments=piece.arguments) for piece in whole.calls]
+        calls = [
+            protocol.FunctionCall(id=piece.id, name=piece.name, arguments=piece.arguments) for piece in whole.calls
+        ]
         return whole.reasoning or None, whole.content or None, calls or None
 
     def parse_delta(
@@ -190,11 +190,15 @@ class ToolwireToolParser(ToolParser):  # type: ignore[misc]
     def __init__(self, tokenizer: Any, tools: list[Any] | None = None, **kwargs: Any) -> None:
         super().__init__(tokenizer, tools)
         self._model = _ServedModel(self.format_name, tokenizer, kwargs)
+        self._pending = ""
+        _pair_halves(self)
         self._turn: TurnReader | None = None
 
     def adjust_request(self, request: Any) -> Any:
         if self._model.is_constrained(request.tool_choice):
+            self.supports_required_and_named = True  # vLLM 0.32 constrains the answer only then
             request = super().adjust_request(request)
+            self.supports_required_and_named = False
         if request.tools and request.tool_choice != "none":
             request.skip_special_tokens = False
         return request
@@ -202,10 +206,12 @@ class ToolwireToolParser(ToolParser):  # type: ignore[misc]
     def extract_tool_calls(self, model_output: str, request: Any) -> Any:
         whole = self._start(request).read(model_output)
         calls = [
-            ToolCall(id=piece.id, function=FunctionCall(name=piece.name, arguments=piece.arguments))
+            protocol.ToolCall(id=piece.id, function=protocol.FunctionCall(name=piece.name, arguments=piece.arguments))
             for piece in whole.calls
         ]
-        return ExtractedToolCallInformation(tools_called=bool(calls), tool_calls=calls, content=whole.content or None)
+        return protocol.ExtractedToolCallInformation(
+            tools_called=bool(calls), tool_calls=calls, content=whole.content or None
+        )
 
     def extract_tool_calls_streaming(
         self,
@@ -223,8 +229,15 @@ class ToolwireToolParser(ToolParser):  # type: ignore[misc]
 
     def finish_streaming(self) -> Any:
         """Return the held text. The next text begins a new turn."""
-        turn, self._turn = self._turn, None
-        return None if turn is None else self._record(turn, turn.close())
+        pending, self._pending = self._pending, ""
+        if pending and not self.tools:
+            return _message(TurnDelta(content=pending))
+        turn, self._turn = self._turn or (self._start(None) if pending else None), None
+        return None if turn is None else self._record(turn, _add(turn.feed(pending), turn.close()))
+
+    def add_pending(self, text: str) -> None:
+        """Take text that the reasoning parser passes on only at the end of the answer."""
+        self._pending = text
 
     def _start(self, request: Any) -> TurnReader:
         self.prev_tool_call_arr.clear()
@@ -250,6 +263,8 @@ class ToolwireReasoningParser(ReasoningParser):  # type: ignore[misc]
         self._opened: bool | None = None
         self._splitter: ReasoningSplitter | None = None
         self._reasoning_tokens = 0
+        self.tool_half: ToolwireToolParser | None = None
+        _new_halves.reasoning = self
 
     @property
     def reasoning_start_str(self) -> str | None:
@@ -306,8 +321,26 @@ class ToolwireReasoningParser(ReasoningParser):  # type: ignore[misc]
         return self._splitter is not None and self._splitter.ended
 
     def finish_streaming(self) -> Any:
-        """Return the held text."""
-        return None if self._splitter is None else _message(TurnDelta(*self._splitter.close()))
+        """Return the held text. vLLM ends the tool parser after this one, which then reads the calls in it."""
+        if self._splitter is None:
+            return None
+        reasoning, rest = self._splitter.close()
+        if rest and self.tool_half is not None:
+            self.tool_half.add_pending(rest)
+            rest = ""
+        return _message(TurnDelta(reasoning, rest))
+
+
+_new_halves = threading.local()
+"""The reasoning parser that was made last. vLLM makes the two halves of a parser one after the other."""
+
+
+def _pair_halves(tool: ToolwireToolParser) -> None:
+    """Connect a new tool parser with the reasoning parser that was made just before it, if both are of one parser."""
+    reasoning = getattr(_new_halves, "reasoning", None)
+    _new_halves.reasoning = None
+    if reasoning is not None and reasoning.model_tokenizer is tool.model_tokenizer:
+        reasoning.tool_half = tool
 
 
 def parser_classes(format_name: str) -> tuple[type[ReasoningParser], type[ToolParser]]:
@@ -361,11 +394,11 @@ def _message(delta: TurnDelta, *, with_reasoning: bool = True) -> Any:
         fields["content"] = delta.content
     if delta.calls:
         fields["tool_calls"] = [_call_delta(piece) for piece in delta.calls]
-    return DeltaMessage(**fields) if fields else None
+    return protocol.DeltaMessage(**fields) if fields else None
 
 
 def _call_delta(piece: CallPiece) -> Any:
     if piece.name is None:
-        return DeltaToolCall(index=piece.index, function=DeltaFunctionCall(arguments=piece.arguments))
-    function = DeltaFunctionCall(name=piece.name, arguments=piece.arguments)
-    return DeltaToolCall(index=piece.index, id=piece.id, type="function", function=function)
+        return protocol.DeltaToolCall(index=piece.index, function=protocol.DeltaFunctionCall(arguments=piece.arguments))
+    function = protocol.DeltaFunctionCall(name=piece.name, arguments=piece.arguments)
+    return protocol.DeltaToolCall(index=piece.index, id=piece.id, type="function", function=function)

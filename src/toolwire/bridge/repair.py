@@ -57,11 +57,14 @@ class CallRepairer:
         self._policy = policy
         self._steps: dict[int, tuple[RepairStep, ...]] = {}  # by key: the repair of a call's text
 
-    def repair_text(self, start: CallStart, end: CallEnd, schema: JSON) -> CallEnd:
-        """Repair text that is not a JSON object, against the schema that was sent; unchanged if that is impossible."""
+    def repair_text(self, start: CallStart, end: CallEnd, schema: JSON, wire_name: str = "") -> CallEnd:
+        """Repair text that is not a JSON object, against the schema that was sent; unchanged if that is impossible.
+
+        `wire_name`: the name by which the model knows the tool, if it is not that of `start`.
+        """
         if _has_arguments(end.raw):
             return end
-        found = self._repair(start, end.raw or "", schema)
+        found = self._repair(start, end.raw or "", schema, wire_name)
         if found.arguments is None:
             self.repairs.append(CallRepair(start.id, start.name, found.steps, found.problems))
             return end
@@ -70,7 +73,7 @@ class CallRepairer:
             self.repairs.append(CallRepair(start.id, start.name, found.steps))
         return replace(end, arguments=found.arguments, raw=None, state="complete")
 
-    def repair_call(self, start: CallStart, end: CallEnd) -> CallEnd | None:
+    def repair_call(self, start: CallStart, end: CallEnd, wire_name: str = "") -> CallEnd | None:
         """Repair the arguments against the schema of the tool; return None if they are unchanged."""
         if end.state == "truncated" or (
             end.state == "invalid" and (self._has_failed(start) or _has_arguments(end.raw))
@@ -79,7 +82,7 @@ class CallRepairer:
         tool = self._tools.get(start.name)
         given: JSON = end.raw if end.arguments is None else end.arguments
         schema = _ANY_OBJECT if tool is None or tool.input_schema is None else tool.input_schema
-        found = self._repair(start, given or "", schema)
+        found = self._repair(start, given or "", schema, wire_name)
         steps = self._steps.pop(end.key, ()) + found.steps
         if steps or found.arguments is None:
             self.repairs.append(CallRepair(start.id, start.name, steps, found.problems))
@@ -91,10 +94,11 @@ class CallRepairer:
         """Return whether the text of this call, the latest one, could not be repaired."""
         return bool(self.repairs) and self.repairs[-1].call_id == start.id and bool(self.repairs[-1].problems)
 
-    def _repair(self, start: CallStart, given: JSON, schema: JSON) -> Repair:
+    def _repair(self, start: CallStart, given: JSON, schema: JSON, wire_name: str) -> Repair:
         """Repair arguments. If the schema is not a JSON Schema, only the text is repaired: the answer is paid for."""
         policy = self._policy or policy_for(self._tools.get(start.name))
+        names = (start.name, wire_name or start.name)
         try:
-            return repair_arguments(given, schema, policy=policy, names=(start.name,))
+            return repair_arguments(given, schema, policy=policy, names=names)
         except SchemaError:
-            return repair_arguments(given, _ANY_OBJECT, policy=policy, names=(start.name,))
+            return repair_arguments(given, _ANY_OBJECT, policy=policy, names=names)

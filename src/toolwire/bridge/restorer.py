@@ -338,13 +338,13 @@ class Restorer:
         schema = _WRAPPED if call.name in self._wrapped else None
         if call.name in self._lifts:
             schema = self._lifts[call.name].schema
-        return end if schema is None else self._repairer.repair_text(call.start, end, schema)
+        return end if schema is None else self._repairer.repair_text(call.start, end, schema, call.name)
 
     def _repair_values(self, events: tuple[Event, ...], call: _OpenCall) -> tuple[Event, ...]:
         """Repair the arguments in the client's terms."""
         if self._repairer is None or call.start.kind != "function":
             return events
-        repaired = self._repairer.repair_call(call.start, events[-1])  # type: ignore[arg-type]
+        repaired = self._repairer.repair_call(call.start, events[-1], call.name)  # type: ignore[arg-type]
         return events if repaired is None else argument_events(repaired)
 
     def _is_damage_hidden(self, start: CallStart) -> bool:

@@ -166,6 +166,8 @@ class _ArgumentRepair:
         return None
 
     def _may_have_known_names(self, value: JSON) -> bool:
+        if value == {} and self._schema.declared:
+            return False  # empty braces may belong to the text around them
         return self._schema.has_known_names(value) or any(steps for _, steps in self._unwrap(value))
 
     def from_value(self, value: JSON, steps: tuple[RepairStep, ...]) -> Repair:

@@ -22,6 +22,8 @@ _LEADING = re.compile(rf"{_SPACE}(?:(?P<fence>`{{3,}}[\w+-]*+)|(?P<token>{_MARK}
 _TRAILING = re.compile(rf"{_SPACE}(?:(?P<fence>`{{3,}})|(?P<token>{_MARK})|(?P<closer>[}}\]]))")
 _LAST_MARK = re.compile(_MARK)
 _MAX_MARK = 64
+_OPEN_STRING = re.compile(r"[=:(,]\s*+'[^']*+$")
+_CALL = re.compile(r"[A-Za-z_][\w.]*+\(")
 _SECOND_BRACE = re.compile(r"\s*+\}")
 _DOUBLED_BRACE = re.compile(r"\{\s*+(?=\{)")
 _STEPS: dict[str | None, LexicalStep] = {"fence": "code_fence", "token": "tool_token", "closer": "surplus_closer"}
@@ -63,10 +65,15 @@ def find_start(text: str, attempt: RepairAttempt) -> int:
     if bracket is None:
         raise invalid_error("the text contains no object", at)
     before = text[at : bracket.start()].rstrip()
-    if _LEADING_PROSE.fullmatch(before) is None or _MEMBER.search(before):
+    if _LEADING_PROSE.fullmatch(before) is None or _MEMBER.search(before) or _is_inside_string(before):
         raise invalid_error(f"expected an object, got {before[:16]!r}", at)
     attempt.record_step("prose")
     return bracket.start()
+
+
+def _is_inside_string(before: str) -> bool:
+    """Return True if the text before a bracket opens a string, or the arguments of a call."""
+    return before.count('"') % 2 == 1 or _OPEN_STRING.search(before) is not None or _CALL.match(before) is not None
 
 
 def find_end(text: str, attempt: RepairAttempt) -> int:
@@ -106,7 +113,8 @@ def check_trailing_text(text: str, at: int, end: int, attempt: RepairAttempt) ->
     if _BRACKET.search(text, at, end):
         raise ambiguous_error("more than one value", at, "write one JSON object and nothing else")
     # A reading that guesses about the inside of a document must not also treat its end as prose.
-    if attempt.guess_kind or _TRAILING_PROSE.fullmatch(text, at, end) is None:
+    is_prose = _TRAILING_PROSE.fullmatch(text, at, end) is not None and text.count('"', at, end) % 2 == 0
+    if attempt.guess_kind or not is_prose:
         raise invalid_error(f"unexpected text after the value: {text[at : at + 16]!r}", at)
     attempt.record_step("prose")
 

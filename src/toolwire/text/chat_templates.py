@@ -1,7 +1,7 @@
 """The chat templates of model families, for a server that takes a raw prompt.
 
     chat_templates.get("chatml")                                 # by name
-    chat_templates.find("qwen3-8b", get_format("hermes"))        # by the model's name, else by its text format
+    chat_templates.find("qwen3-8b", get_format("hermes"))        # by the model's name, else by a format of one family
 
 Each is written from the markers that the model's own template documents. The tools are not part of it: they are in the
 system prompt, as the text format declares them.
@@ -10,10 +10,10 @@ system prompt, as the text format declares them.
 from __future__ import annotations
 
 from difflib import get_close_matches
-from fnmatch import fnmatchcase
 
 from ..ir.errors import ConfigError
 from .engine.chat_template import ChatTemplate, TurnMarkers
+from .engine.detect import match_model
 from .engine.format import Format
 
 __all__ = ["find", "get", "names"]
@@ -27,8 +27,20 @@ _MISTRAL_TOKENS = (
 _ALL = (
     ChatTemplate(
         "chatml",
-        ("qwen*", "qwq*", "*hermes*", "smollm*", "internlm*", "olmo-3*", "yi-*", "lfm2*", "mimo*", "*step-3.5*"),
-        ("hermes", "qwen3_xml", "internlm2", "olmo3", "lfm2", "xlam"),
+        (
+            "qwen*",
+            "qwq*",
+            "*hermes*",
+            "hermes-*llama-3*",
+            "smollm*",
+            "internlm*",
+            "olmo-3*",
+            "yi-*",
+            "lfm2*",
+            "mimo*",
+            "*step-3.5*",
+        ),
+        ("internlm2", "olmo3", "lfm2"),
         system=TurnMarkers("<|im_start|>system\n", "<|im_end|>\n"),
         user=TurnMarkers("<|im_start|>user\n", "<|im_end|>\n"),
         assistant=TurnMarkers("<|im_start|>assistant\n", "<|im_end|>\n"),
@@ -159,7 +171,7 @@ _ALL = (
     ChatTemplate(
         "glm47",
         ("glm-4.7*", "glm4.7*", "glm-5*", "glm5*"),
-        ("glm47",),
+        (),
         system=TurnMarkers("<|system|>", ""),
         user=TurnMarkers("<|user|>", ""),
         assistant=TurnMarkers("<|assistant|>", ""),
@@ -302,14 +314,13 @@ def get(name: str) -> ChatTemplate:
 
 
 def find(model: str, form: Format) -> ChatTemplate:
-    """Return the chat template of a model, by its name or by its text format; ConfigError if neither decides."""
-    name = model.lower().rpartition("/")[2]
-    for templates in (
-        [template for template in _TEMPLATES.values() if any(fnmatchcase(name, glob) for glob in template.families)],
-        [template for template in _TEMPLATES.values() if form.name in template.formats],
-    ):
-        if templates:
-            return templates[0]
+    """Return the chat template of a model, by its name or by a text format of one family; else raise ConfigError."""
+    name = match_model(model, ((template.name, template.families) for template in _ALL))
+    if name is not None:
+        return _TEMPLATES[name]
+    for template in _ALL:
+        if form.name in template.formats:
+            return template
     raise ConfigError(
         f"no chat template is known for {model!r} with the text format {form.name!r}",
         hint=f"set template to one of {', '.join(names())}",

@@ -221,7 +221,7 @@ def test_our_template_is_that_of_the_model(llama):
     """The model's own template adds a system prompt if there is none; llama.cpp renders it."""
     said = [("system", "Be brief."), ("user", "Hi"), ("assistant", "Hello."), ("user", "Bye")]
     request = Request(messages=tuple(Message(role, (Text(text),)) for role, text in said))
-    ours = emulate(request, EmulationSettings("hermes", via="completions")).request.messages[0].parts[0]
+    ours = emulate(request, EmulationSettings("hermes", "completions", "chatml")).request.messages[0].parts[0]
     theirs = llama.post("/apply-template", messages=[{"role": role, "content": text} for role, text in said])
     assert ours.text == theirs["prompt"]
 
@@ -239,7 +239,7 @@ def test_text_cannot_forge_a_turn(llama):
         ),
         tools=(Tool("get_weather", FORGED, {"type": "object", "properties": {"city": {"description": FORGED}}}),),
     )
-    emulation = emulate(request, EmulationSettings("hermes", via="completions"))
+    emulation = emulate(request, EmulationSettings("hermes", "completions", "chatml"))
     tokens = llama.tokens(emulation.request.messages[0].parts[0].text)
     assert tokens.count("<|im_start|>") == 5  # system, user, assistant, user, and the answer
     assert tokens.count("<|im_end|>") == 4

@@ -9,6 +9,7 @@ import pytest
 from toolwire import Response, Text, Tool, ToolCall
 from toolwire.bridge.exchange import Exchange
 from toolwire.bridge.repair import CallRepair, CallRepairer, policy_for
+from toolwire.ir.events import CallEnd, CallStart
 from toolwire.ir.folding import fold, unfold
 from toolwire.ir.response import Stop
 from toolwire.text import get
@@ -131,3 +132,11 @@ def test_slip_in_a_call_of_a_text_format_is_repaired(form, text):
     mended = repair_calls(answer(call), [WRITE], policy="safe")
     assert mended.response.parts[1].arguments == {"days": 3}
     assert mended.repairs[0].steps
+
+
+@pytest.mark.finding("R")
+def test_wrapped_call_may_have_the_name_on_the_wire():
+    start, text = CallStart(0, "c1", "book"), '{"name": "book_v2", "arguments": {"days": 3}}'
+    end = CallEnd(0, None, f"[{text}]", "invalid")
+    assert CallRepairer([WRITE]).repair_call(start, end) is None
+    assert CallRepairer([WRITE]).repair_call(start, end, "book_v2").arguments == {"days": 3}

@@ -145,6 +145,9 @@ NOTATIONS = {
 @pytest.mark.parametrize(
     ("key", "text", "value"),
     [
+        ("flag", "True", True),
+        ("flag", " False ", False),
+        ("nothing", "None", None),
         ("tags", "['x', 'y']", ["x", "y"]),
         ("tags", "('it\\'s', \"y\",)", ["it's", "y"]),
         (
@@ -154,7 +157,7 @@ NOTATIONS = {
         ),
     ],
 )
-def test_python_literal_is_read_where_the_schema_requires_a_container(name, key, text, value):
+def test_python_literal_is_read_where_the_schema_requires_its_type(name, key, text, value):
     parsed = parse_every_cut(name, NOTATIONS[name].replace("{key}", key).replace("{value}", text), [TYPES])
     assert [(call.state, call.arguments) for call in parsed.calls] == [("complete", {key: value})]
     assert [note.code for note in parsed.diagnostics] == ["python_literal"]
@@ -171,8 +174,9 @@ def test_python_literal_is_read_where_the_schema_requires_a_container(name, key,
         ("tags", "[print('x')]", "[print('x')]"),
         ("tags", "['x'] + ['y']", "['x'] + ['y']"),
         ("tags", "{'x': 1}", "{'x': 1}"),
-        ("flag", "True", True),
-        ("nothing", "None", None),
+        ("flag", "true", True),
+        ("nothing", "null", None),
+        ("note", "True", "True"),
     ],
 )
 def test_other_text_is_not_a_python_literal(name, key, text, value):

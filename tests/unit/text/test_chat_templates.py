@@ -88,6 +88,8 @@ def test_formats_of_a_template_read_its_reasoning(name):
         ("phi-4-mini-instruct", "phi4mini", "phi4_mini"),
         ("phi-4", "generic_json", "phi4"),
         ("GLM-4.7-Flash", "glm47", "glm47"),
+        ("ibm-granite-granite-4.0-h-tiny", "hermes", "granite"),
+        ("models/Qwen_Qwen3-8B/snapshots/main", "hermes", "chatml"),
         ("my-model", "harmony", "harmony"),
         ("my-model", "deepseek_v31", "deepseek_v31"),
     ],
@@ -96,9 +98,13 @@ def test_template_is_found_by_model_then_by_format(model, form, expected):
     assert chat_templates.find(model, get(form)).name == expected
 
 
-def test_template_without_a_known_family_has_to_be_named():
-    with pytest.raises(ConfigError, match="no chat template is known for 'my-model'") as error:
-        chat_templates.find("my-model", get("generic_json"))
+@pytest.mark.parametrize(
+    ("model", "form"), [("my-model", "generic_json"), ("RekaAI/reka-edge", "hermes"), ("Ling-3.0", "glm47")]
+)
+def test_template_of_an_unknown_family_has_to_be_named(model, form):
+    """Several families write these formats, with different turns."""
+    with pytest.raises(ConfigError, match=f"no chat template is known for '{model}'") as error:
+        chat_templates.find(model, get(form))
     assert "chatml" in error.value.hint
 
 

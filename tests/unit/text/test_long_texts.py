@@ -106,6 +106,7 @@ def read_events(form, text):
     return fold(events).parts, tuple(parser.diagnostics)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", toolwire.text.names())
 def test_long_turn_has_the_parts_of_its_events(name):
     form = toolwire.text.get(name)

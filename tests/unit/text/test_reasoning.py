@@ -4,7 +4,7 @@ import pytest
 
 from toolwire import Tool, ToolCall
 from toolwire.ir import Reasoning
-from toolwire.text import get, names
+from toolwire.text import detect, get, names
 
 TOOL = Tool("get_weather", None, {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]})
 CALL = ToolCall("call00000", "get_weather", {"city": "Paris"})
@@ -221,6 +221,24 @@ def test_reasoning_in_prose():
 def test_other_markers_of_a_family(name, opener, closer):
     assert read(name, f"{opener}{THOUGHT}{closer}Hello") == (THOUGHT, "Hello", [], ())
     assert read(name, f"{THOUGHT}{closer}Hello", opened=True) == (THOUGHT, "Hello", [], ())
+
+
+@pytest.mark.parametrize(
+    ("model", "text"),
+    [
+        ("EXAONE-Deep-32B", "<thought>\nI should look.\n</thought>Hello"),
+        ("Kimi-VL-A3B-Thinking-2506", "◁think▷I should look.\n◁/think▷Hello"),
+        ("Kimi-Dev-72B", "◁think▷I should look.\n◁/think▷Hello"),
+        ("Holo2-8B", "<think>I should look.\n</think>Hello"),
+        ("granite-3.2-8b-instruct", "Here is my thought process: I should look.\nHere is my response:Hello"),
+        ("Magistral-Small-2509", "[THINK]I should look.\n[/THINK]Hello"),
+        ("Hunyuan-A13B-Instruct", "<think>\nI should look.\n</think>\n<answer>\nHello\n</answer>"),
+        ("MiniMax-M3", "<mm:think>I should look.\n</mm:think>Hello"),
+    ],
+)
+def test_the_format_of_a_model_name_reads_its_reasoning(model, text):
+    reasoning, content, calls, notes = read(detect(model), text)
+    assert (reasoning.strip(), content.strip(), calls, notes) == ("I should look.", "Hello", [], ())
 
 
 def test_calls_are_made_inside_reasoning_where_the_format_says_so():

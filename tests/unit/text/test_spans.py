@@ -55,6 +55,7 @@ def check_spans(text, parsed):
         assert "\\" in name or parsed.parts[part].name in name
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", NAMES)
 def test_spans_of_all_vectors_do_not_depend_on_the_chunking(name):
     form, choose = toolwire.text.get(name), Random(name)
@@ -95,6 +96,7 @@ def gaps(text, spans):
     return list(zip([0, *(span.end for span in calls)], [*(span.start for span in calls), len(text)], strict=True))
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", NAMES)
 def test_truncated_turns_have_spans_inside_the_text(name):
     form = toolwire.text.get(name)
@@ -105,6 +107,7 @@ def test_truncated_turns_have_spans_inside_the_text(name):
         assert form.parse_pieces(list(text[:length]), TOOLS, finished=False, spans=True) == parsed
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=25)
 @given(data=st.data())

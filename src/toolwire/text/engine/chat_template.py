@@ -34,7 +34,7 @@ class PromptTurn(NamedTuple):
 
 
 class ChatTemplate(Value, frozen=True):
-    """The turns of one model family. `families` are globs of model names, `formats` the text formats of its models."""
+    """The turns of one model family. `families` are globs of model names, `formats` text formats of no other family."""
 
     name: str
     families: tuple[str, ...]

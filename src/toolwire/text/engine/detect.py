@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from .markers import FORMAT_MARKERS
 if TYPE_CHECKING:
     from .format import Format
 
-__all__ = ["detect_by_model", "detect_by_text"]
+__all__ = ["detect_by_model", "detect_by_text", "match_model"]
 
 # An opener that several formats share is distinguished by the text after it.
 _FORMATS_AFTER_MARKER: dict[str, tuple[tuple[str, str], ...]] = {
@@ -41,12 +41,17 @@ _BARE = (
 
 
 def detect_by_model(model: str, formats: Iterable[Format]) -> str | None:
-    """Return the format with the longest pattern that matches the name.
+    """Return the name of the format with the longest pattern that matches the name of the model."""
+    return match_model(model, ((form.name, form.families) for form in formats))
+
+
+def match_model(model: str, families: Iterable[tuple[str, Sequence[str]]]) -> str | None:
+    """Return the name whose patterns include the longest one that matches the name of the model.
 
     A pattern also matches after a hyphen: `qwen3*` is in "unsloth-Qwen3-8B". In a path, the last component that matches
     decides: a revision may follow the name.
     """
-    patterns = [(len(pattern.strip("*")), form.name, pattern) for form in formats for pattern in form.families]
+    patterns = [(len(pattern.strip("*")), name, pattern) for name, globs in families for pattern in globs]
     for component in reversed(model.lower().replace("_", "-").replace(" ", "-").split("/")):
         fitting = [(length, name) for length, name, pattern in patterns if _matches(component, pattern)]
         if fitting:

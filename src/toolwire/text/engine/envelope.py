@@ -10,8 +10,8 @@ import re
 from ...ir.errors import ProtocolError
 from ...ir.value import Value
 from ...stream.strict import parse
-from .json_end_scanner import read_json_value
-from .reader import Malformed, Parsing, Terminals, Truncated
+from .json_end_scanner import BrokenJson, read_json_value
+from .reader import Malformed, Parsing, Terminals, Truncated, terminals
 from .style import ParseContext
 
 __all__ = ["CallFields", "read_arguments", "read_envelope"]
@@ -34,6 +34,7 @@ class CallFields(Value, frozen=True):
 _plain_string = re.compile(r'"([^"\\\x00-\x1f]*+)"').match
 _GAP = r"[ \t\r\n]*+"
 _member_head = re.compile(rf'{_GAP},?{_GAP}"([^"\\\x00-\x1f]*+)"{_GAP}:{_GAP}(?=[^ \t\r\n])').match
+_BRACKETS = {"{": 1, "[": 1, "}": -1, "]": -1}
 _WRAPPERS = ("function", "tool_call", "function_call")
 _IGNORED = ("type", "index", "role", "description")
 """Members that some models add to a call; they have no meaning in it."""
@@ -149,13 +150,13 @@ class _Envelope:
             yield from read_json_value(turn.reader, pieces.append)
         except Truncated:
             raise
-        except Malformed:
+        except Malformed as error:
             if self.name is None or not self.is_certain:
                 raise
             self._start()
             self.answered = True
             turn.writer.add_json_arguments("".join(pieces))
-            yield from _read_broken_arguments(turn, self.terminators)
+            yield from _read_broken_arguments(turn, self.terminators, error)
             return
         self.waiting = pieces
         turn.spans.end_arguments()
@@ -242,19 +243,34 @@ def read_arguments(turn: ParseContext, terminators: Terminals) -> Parsing[None]:
     except Truncated:
         writer.end_json(reader.position, is_truncated=True)
         raise
-    except Malformed:
-        yield from _read_broken_arguments(turn, terminators)
+    except Malformed as error:
+        yield from _read_broken_arguments(turn, terminators, error)
         return
     writer.end_json(reader.position)
 
 
-def _read_broken_arguments(turn: ParseContext, terminators: Terminals) -> Parsing[None]:
-    """Read the rest of arguments that are not JSON, up to one of the terminators, and end the call."""
+def _read_broken_arguments(turn: ParseContext, terminators: Terminals, error: Malformed) -> Parsing[None]:
+    """Read the rest of arguments that are not JSON, and end the call.
+
+    They end at the bracket that closes them, so that calls after them are kept, or at one of the terminators.
+    """
     reader, writer = turn.reader, turn.writer
-    terminal = yield from reader.read_until(terminators, writer.add_broken_arguments)
-    if terminal is not None:
-        reader.unread(terminal)
-    writer.end_json(reader.position, is_truncated=terminal is None and not reader.finished)
+    depth = error.depth if isinstance(error, BrokenJson) else 0
+    stops = terminals(*terminators.literals, *_BRACKETS, '"', "\\\\", '\\"') if depth else terminators
+    in_string = False
+    while True:
+        found = yield from reader.read_until(stops, writer.add_broken_arguments)
+        if found is None or found in terminators.literals:
+            break
+        writer.add_broken_arguments(found)
+        in_string ^= found == '"'
+        depth += 0 if in_string else _BRACKETS.get(found, 0)
+        if not depth:
+            writer.end_json(reader.position)
+            return
+    if found is not None:
+        reader.unread(found)
+    writer.end_json(reader.position, is_truncated=found is None and not reader.finished)
 
 
 def _emit_arguments(turn: ParseContext, raw: str) -> None:

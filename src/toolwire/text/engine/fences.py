@@ -6,11 +6,20 @@ This applies only after other text: a model that puts its whole answer into a co
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
-__all__ = ["Fences"]
+__all__ = ["Fences", "code_block_openers"]
 
 _FENCE = re.compile(r"\s*(`{3,}|~{3,})").match
+_LANGUAGES = ("json", "python", "xml", "tool_call", "tool_code", "")
+_OPENERS = tuple(f"```{language}{line}" for language in _LANGUAGES for line in ("\n", "\r\n"))
 _MAX_LINE = 200  # maximum number of examined characters per line
+
+
+@lru_cache(256)
+def code_block_openers(openers: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the opening fences of a code block around calls, except those that are `openers` of calls themselves."""
+    return tuple(one for one in _OPENERS if one not in openers)
 
 
 class Fences:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from .reader import Malformed, Parsing, Reader, Truncated
 
-__all__ = ["JsonEndScanner", "read_json_value"]
+__all__ = ["BrokenJson", "JsonEndScanner", "read_json_value"]
 
 # Up to a quote that is not surely escaped, that is, not preceded by exactly one or exactly three backslashes.
 # `[^"]*` is several times faster than a class of two characters.
@@ -76,6 +76,10 @@ class JsonEndScanner:
                 if at < end:
                     at += self._scan_structure(text[at])
         return at
+
+    @property
+    def depth(self) -> int:
+        return len(self._stack)
 
     def close(self) -> None:
         """End the text: a top-level number or literal ends here."""
@@ -148,6 +152,14 @@ class JsonEndScanner:
             self.done = True
 
 
+class BrokenJson(Malformed):
+    """Text that is not JSON. `depth` is the number of brackets that are open at the first wrong character."""
+
+    def __init__(self, depth: int) -> None:
+        super().__init__("not JSON")
+        self.depth = depth
+
+
 def read_json_value(reader: Reader, sink: Callable[[str], object]) -> Parsing[None]:
     """Pass on one JSON value as it arrives."""
     end = JsonEndScanner()
@@ -160,7 +172,7 @@ def read_json_value(reader: Reader, sink: Callable[[str], object]) -> Parsing[No
         if end.done:
             return
         if end.failed:
-            raise Malformed("not JSON")
+            raise BrokenJson(end.depth)
         if reader.ended:
             raise Truncated("the JSON value is truncated")
         yield

@@ -43,12 +43,14 @@ class Terminals:
     literal with leading white space is found by its form without it.
     """
 
-    __slots__ = ("_indented", "_longer", "_partial", "_search", "_searches", "literals", "width")
+    __slots__ = ("_first", "_indented", "_longer", "_partial", "_search", "_searches", "literals", "width")
 
     def __init__(self, literals: Iterable[str]) -> None:
         self.literals = tuple(sorted(set(literals), key=len, reverse=True))
         self._search = re.compile("|".join(map(re.escape, self.literals)) or r"(?!)").search
         self._partial = re.compile("|".join(_prefix_pattern(literal) for literal in self.literals) or r"(?!)").search
+        first = "".join({re.escape(literal[0]) for literal in self.literals})
+        self._first = re.compile(f"[{first}]" if first else r"(?!)").search
         self.width = max(map(len, self.literals), default=1)
         self._longer = _longer_literals(self.literals)
         self._indented = _indented_literals(self.literals)
@@ -61,6 +63,8 @@ class Terminals:
         """
         if len(text) - at > _NEAR and stop == sys.maxsize:
             start, found = self._find(text, at)
+        elif self._first(text, at) is None:  # true of most tokens
+            return len(text), None
         elif (match := self._search(text, at, stop)) is not None:
             start, found = match.start(), match[0]
         else:

@@ -18,6 +18,9 @@ from .spans import NO_SPANS, SpanMarks
 __all__ = ["ParseContext", "Style", "StyleBase"]
 
 
+_PYTHON_WORDS = frozenset({"True", "False", "None"})
+
+
 class ParseContext:
     """One turn of the model, as passed to a style."""
 
@@ -42,22 +45,20 @@ class ParseContext:
     def convert(self, text: str, types: Types) -> JSON:
         """Convert the raw text of an argument by the types that its schema allows.
 
-        Some templates print lists and dictionaries as Python does. Such a value is read and reported, unless the
-        schema also allows a string.
+        Some templates print constants, lists and dictionaries as Python does. Such a value is read and reported; a list
+        or a dictionary only if the schema does not also allow a string.
         """
         value = convert_text(text, types)
-        if not isinstance(value, str) or not types or "string" in types or text.lstrip()[:1] not in ("[", "{", "("):
-            return value
-        try:
-            literal = parse_literal(text.strip(), PYTHON)
-        except Malformed:
-            return value
-        if json_type(literal) not in types:
-            return value
-        self.writer.add_diagnostic(
-            "python_literal", self.reader.position, f"{text[:200]!r} was read as a Python literal"
-        )
-        return literal
+        bare = text.strip()
+        if isinstance(value, str):
+            value = _parse_container(bare, types, value)
+            is_literal = not isinstance(value, str)
+        else:
+            is_literal = bare in _PYTHON_WORDS
+        if is_literal:
+            detail = f"{text[:200]!r} was read as a Python literal"
+            self.writer.add_diagnostic("python_literal", self.reader.position, detail)
+        return value
 
     def emit_argument(self, key: str, value: JSON) -> None:
         """Emit a complete argument of an object that the writer serialises."""
@@ -108,6 +109,17 @@ class ParseContext:
 
     def report_unclosed(self, label: str) -> None:
         self.writer.add_diagnostic("unclosed", self.reader.position, f"{label} is missing")
+
+
+def _parse_container(text: str, types: Types, default: JSON) -> JSON:
+    """Return a list or dictionary in Python notation, or `default` if it is none, or if the types do not require it."""
+    if not types or "string" in types or text[:1] not in ("[", "{", "("):
+        return default
+    try:
+        value = parse_literal(text, PYTHON)
+    except Malformed:
+        return default
+    return value if json_type(value) in types else default
 
 
 class Style(Protocol):

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Protocol
 
 from .event_builder import DiagnosticCode
-from .fences import Fences
+from .fences import Fences, code_block_openers
 from .markers import foreign_markers
 from .reader import ForeignFormat, Malformed, Parsing, Terminals, Truncated, terminals
 from .reasoning_markers import is_special_token, reasoning_markers
@@ -15,13 +15,6 @@ from .special_tokens import begins_with_special_token, remove_special_tokens
 from .style import ParseContext, Style
 
 __all__ = ["TurnTokens", "parse_turn"]
-
-_CODE_BLOCKS = tuple(
-    f"```{language}{line}"
-    for language in ("json", "python", "xml", "tool_call", "tool_code", "")
-    for line in ("\n", "\r\n")
-)
-"""Opening fences: a model may put its calls into a code block."""
 
 _BARE_JSON = ('{"name": "', '{"name":"')
 
@@ -60,12 +53,6 @@ def parse_turn(form: TurnTokens, turn: ParseContext, *, reasoning: bool) -> Pars
 
 
 @lru_cache(256)
-def _code_blocks(openers: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the opening fences that are not openers of calls themselves."""
-    return tuple(one for one in _CODE_BLOCKS if one not in openers)
-
-
-@lru_cache(256)
 def _quotable_tags(stops: Terminals) -> frozenset[str]:
     """Return the tags that may be text about calls."""
     return frozenset(one for one in stops.literals if not is_special_token(one) and "```" not in one)
@@ -97,7 +84,7 @@ class _TurnParser:
         self.arrays = "[" in self.weak and "[" not in inline  # arrays of calls, only at the start of the message
         markup = (*thoughts, *self.dropped, *self.citations, *form.halts, *self.foreign, *self.closers, *self.bare_json)
         self.stops = terminals(*self.strong, *inline, *markup)
-        self.code_blocks = _code_blocks(self.strong)
+        self.code_blocks = code_block_openers(self.strong)
         self.in_code_block = False  # the calls are in a code block, whose fences are not text
         self.quotable = _quotable_tags(self.stops)
 

@@ -37,6 +37,8 @@ HERMES = Format(
         "reka-edge*",
         "bielik*",
         "holo2*",
+        "exaone-deep*",
+        "kimi-dev*",
         "llama-3-groq*tool-use*",
         "llama3-groq-tool-use*",
         "arch-function*",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from html import escape, unescape
+from html import escape
 from typing import Literal
 
 from ...ir.parts import ToolCall
@@ -17,10 +17,10 @@ from ..engine.raw_value import ValueTags, read_raw_value
 from ..engine.reader import ForeignFormat, Malformed, Parsing, Truncated, terminals
 from ..engine.style import ParseContext, StyleBase
 from ..engine.written_json import write_json
+from .tag_attributes import find_attributes, parse_attributes, report_head
 
 __all__ = ["TaggedCalls"]
 
-_ATTRIBUTE = re.compile(r"""(?<![\w-])([\w-]++)\s*+=\s*+("[^"]*+"|'[^']*+')""")
 _NO_NAME = re.compile(r"[<>{}\s`]").search
 _TYPE_NAMES = {"integer": "number"}
 _TEXT = frozenset({"string"})
@@ -121,7 +121,7 @@ class TaggedCalls(StyleBase, frozen=True):
         self._mark_name(turn, head, end)
         if end != self.head_end:
             reader.unread(end)
-        name = _parse_attributes(head).get(self.attribute, "") if self.attribute else head.replace("\\n", "").strip()
+        name = parse_attributes(head).get(self.attribute, "") if self.attribute else head.replace("\\n", "").strip()
         if not name or (_NO_NAME(name) and name not in turn.offered.names):
             raise Malformed(f"{head!r} is not a tool name")
         empty = bool(self.attribute) and head.endswith("/")
@@ -129,7 +129,7 @@ class TaggedCalls(StyleBase, frozen=True):
             raise Malformed(f"expected an argument or the end of the call after {name!r}")
         turn.start_call(name)
         if self.attribute:
-            _report_head(turn, head)
+            report_head(turn, head)
         if not empty:
             yield from _Arguments(self, turn, name, in_section=in_section).read()
         if turn.writer.in_call:
@@ -137,7 +137,7 @@ class TaggedCalls(StyleBase, frozen=True):
 
     def _mark_name(self, turn: ParseContext, head: str, end: str) -> None:
         """Mark the name in the head of a call, or the value of its attribute."""
-        values = [one for one in _ATTRIBUTE.finditer(head) if one[1] == self.attribute]
+        values = [one for one in find_attributes(head) if one[1] == self.attribute]
         if values:
             start = turn.reader.position - len(end) - len(head)
             turn.spans.mark_name(start + values[-1].start(2) + 1, start + values[-1].end(2) - 1)
@@ -160,7 +160,7 @@ class TaggedCalls(StyleBase, frozen=True):
         return self.json_body and (yield from reader.peek()) == "{"
 
     def parse_key(self, head: str) -> str:
-        return _parse_attributes(head).get(self.key_attribute, "") if self.key_attribute else head.strip()
+        return parse_attributes(head).get(self.key_attribute, "") if self.key_attribute else head.strip()
 
     def write(self, calls: Sequence[ToolCall]) -> str:
         """Write all calls: each in its own section, in one section, or without a section."""
@@ -257,7 +257,7 @@ class _Arguments:
             return
         key = style.parse_key(head)
         if style.key_attribute:
-            _report_head(self.turn, head)
+            report_head(self.turn, head)
         types = self._argument_types(key, head)
         if style.value_open and end == style.key_end:
             yield from reader.read_spaces()
@@ -279,7 +279,7 @@ class _Arguments:
     def _argument_types(self, key: str, head: str) -> Types:
         """Return the types of a value: from the tag's type attribute if it has one, else from the schema."""
         kind = self.style.type_attribute
-        said = _parse_attributes(head).get(kind) if kind else None
+        said = parse_attributes(head).get(kind) if kind else None
         if said is None:
             return self.turn.offered.types(self.name, key)
         if kind == "string":
@@ -388,17 +388,6 @@ class _Arguments:
         writer.end_json(reader.position)
         for closer in closers:
             yield from self.turn.close((closer,))
-
-
-def _report_head(turn: ParseContext, head: str) -> None:
-    """Report text in a tag besides its attributes."""
-    rest = _ATTRIBUTE.sub("", head).strip().removesuffix("/").strip()
-    if rest:
-        turn.writer.add_diagnostic("malformed", turn.reader.position, f"{rest!r} in a tag is ignored")
-
-
-def _parse_attributes(head: str) -> dict[str, str]:
-    return {name: unescape(value[1:-1]) for name, value in _ATTRIBUTE.findall(head)}
 
 
 def _strip_cdata(text: str) -> str:
