@@ -321,7 +321,7 @@ class ToolwireReasoningParser(ReasoningParser):  # type: ignore[misc]
         return self._splitter is not None and self._splitter.ended
 
     def finish_streaming(self) -> Any:
-        """Return the held text. vLLM ends the tool parser after this one, which then reads the calls in it."""
+        """Return the held text. vLLM ends the tool parser later, which then reads the calls in it."""
         if self._splitter is None:
             return None
         reasoning, rest = self._splitter.close()
@@ -332,11 +332,11 @@ class ToolwireReasoningParser(ReasoningParser):  # type: ignore[misc]
 
 
 _new_halves = threading.local()
-"""The reasoning parser that was made last. vLLM makes the two halves of a parser one after the other."""
+"""The reasoning parser that was made last. vLLM makes it just before the tool parser of the same turn."""
 
 
 def _pair_halves(tool: ToolwireToolParser) -> None:
-    """Connect a new tool parser with the reasoning parser that was made just before it, if both are of one parser."""
+    """Connect a new tool parser with the reasoning parser that was made just before it, if both have one tokenizer."""
     reasoning = getattr(_new_halves, "reasoning", None)
     _new_halves.reasoning = None
     if reasoning is not None and reasoning.model_tokenizer is tool.model_tokenizer:

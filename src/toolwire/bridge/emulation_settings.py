@@ -36,9 +36,9 @@ class PromptOptions(NamedTuple):
 class EmulationSettings(Value, frozen=True):
     """A text format by name or value, and the endpoint for it.
 
-    For `via="completions"`: `template` names a chat template; by default it is chosen by the model's name, or by a
-    format that only one family writes. `reasoning` is "open" if the prompt opens the reasoning of the answer, "closed" if it excludes reasoning;
-    by default, it is as in the template. A request can turn reasoning on and off, unless the model decides itself.
+    For `via="completions"`: `template` names a chat template; by default it is chosen by the model's name, or by the
+    format if only one model family writes it. `reasoning` is "open" if the prompt opens the reasoning of the answer,
+    "closed" if it excludes reasoning; by default, it is as in the template. A request can turn reasoning on and off, unless the model decides itself.
     """
 
     format: Format | str

@@ -314,7 +314,7 @@ def get(name: str) -> ChatTemplate:
 
 
 def find(model: str, form: Format) -> ChatTemplate:
-    """Return the chat template of a model, by its name or by a text format of one family; else raise ConfigError."""
+    """Return the chat template of a model, by its name, or by a format of only one family; else raise ConfigError."""
     name = match_model(model, ((template.name, template.families) for template in _ALL))
     if name is not None:
         return _TEMPLATES[name]

@@ -112,7 +112,7 @@ class ParseContext:
 
 
 def _parse_container(text: str, types: Types, default: JSON) -> JSON:
-    """Return a list or dictionary in Python notation, or `default` if it is none, or if the types do not require it."""
+    """Return a list or dictionary in Python notation, or `default` if the text is neither or may be a string."""
     if not types or "string" in types or text[:1] not in ("[", "{", "("):
         return default
     try:
