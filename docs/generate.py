@@ -5,6 +5,7 @@ docs/translation.md    from `translate`: each statement of a request, for each p
 docs/architecture.svg  from the import contracts (picture.py)
 docs/rules/            from the rules of the audit: one page per rule, and an index
 docs/violations.md     from every dialect (violations.py)
+docs/formats.md        from the text formats (format_table.py)
 src/toolwire/text/formats/table.py  from the modules of the text formats (format_table.py)
 
 make docs                          write the pages
@@ -16,7 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from format_table import TABLE, format_table
+from format_table import FORMATS_PAGE, TABLE, format_table, formats_page
 from msgspec.structs import replace
 from picture import PICTURE, draw
 from request_statements import LOCATED
@@ -242,6 +243,7 @@ def main() -> int:
         PICTURE: draw(),
         VIOLATIONS_PAGE: violations_page(),
         TABLE: format_table(),
+        FORMATS_PAGE: formats_page(),
         **rules_pages(),
     }
     gone = [path for path in RULES.glob("*") if path not in made]
