@@ -122,7 +122,7 @@ def _describe_format(form: Format) -> list[str]:
     return [
         f"{form.name}: {form.title}",
         f"models: {', '.join(form.families) or 'any, with instructions in the prompt'}",
-        f"reasoning: {', '.join(f'{opener} … {closer}' for opener, closer in form.reasoning) or 'no markers'}",
+        f"reasoning: {', '.join(_reasoning_markers(form)) or 'messages on a channel of their own'}",
         "",
         "a call:",
         form.render_call(call).text,
@@ -130,6 +130,12 @@ def _describe_format(form: Format) -> list[str]:
         "its result:",
         form.render_result(call.result("12 degrees")),
     ]
+
+
+def _reasoning_markers(form: Format) -> list[str]:
+    """Return each pair of markers once; some differ only in white space."""
+    pairs = (" ".join(f"{opener} … {closer}".split()) for opener, closer in form.reasoning)
+    return list(dict.fromkeys(pairs))
 
 
 def _format_as_json(form: Format) -> dict[str, Any]:

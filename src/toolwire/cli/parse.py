@@ -85,6 +85,9 @@ def _choose_format(arguments: argparse.Namespace, text: str) -> Format:
     name = detect(arguments.model) if arguments.model else detect(f"{text}\n")
     if name is None and arguments.model:
         raise ConfigError(f"no known format for model {arguments.model!r}", hint="choose one with --format")
+    if name is None:
+        note = "no known call in the text; parsing it as hermes. Choose a format with --format, --model or --template."
+        print(paint(note, "dim", sys.stderr), file=sys.stderr)
     return get(name or "hermes")
 
 
