@@ -40,6 +40,7 @@ examples:
   toolwire run tools.py "What is the weather in Paris?" -m local/smollm2      no key, no network
   toolwire run tools.py "Clean up the inbox" -m anthropic/claude-sonnet-5 --yes --max-iterations 5
   toolwire run tools.py "…" -m llama --base-url http://localhost:8080/v1 --json | jq .text
+  toolwire run tools.py "…" -m llamacpp/qwen3-8b --text hermes --via completions    if the server's tool parser fails
   toolwire run tools.py "…" -m openai/gpt-5.6 --mcp mcp.json        with the tools of MCP servers
   toolwire run --list                            recorded calls: running, done or of unknown outcome
   toolwire run --resolve KEY --result '"paid"'   record the outcome that you found out
