@@ -191,7 +191,7 @@ class ToolwireToolParser(ToolParser):  # type: ignore[misc]
         super().__init__(tokenizer, tools)
         self._model = _ServedModel(self.format_name, tokenizer, kwargs)
         self._pending = ""
-        _pair_halves(self)
+        _connect_parsers(self)
         self._turn: TurnReader | None = None
 
     def adjust_request(self, request: Any) -> Any:
@@ -263,8 +263,8 @@ class ToolwireReasoningParser(ReasoningParser):  # type: ignore[misc]
         self._opened: bool | None = None
         self._splitter: ReasoningSplitter | None = None
         self._reasoning_tokens = 0
-        self.tool_half: ToolwireToolParser | None = None
-        _new_halves.reasoning = self
+        self.tool_parser: ToolwireToolParser | None = None
+        _last_built.reasoning_parser = self
 
     @property
     def reasoning_start_str(self) -> str | None:
@@ -325,22 +325,22 @@ class ToolwireReasoningParser(ReasoningParser):  # type: ignore[misc]
         if self._splitter is None:
             return None
         reasoning, rest = self._splitter.close()
-        if rest and self.tool_half is not None:
-            self.tool_half.add_pending(rest)
+        if rest and self.tool_parser is not None:
+            self.tool_parser.add_pending(rest)
             rest = ""
         return _message(TurnDelta(reasoning, rest))
 
 
-_new_halves = threading.local()
+_last_built = threading.local()
 """The reasoning parser that was made last. vLLM makes it just before the tool parser of the same turn."""
 
 
-def _pair_halves(tool: ToolwireToolParser) -> None:
+def _connect_parsers(tool: ToolwireToolParser) -> None:
     """Connect a new tool parser with the reasoning parser that was made just before it, if both have one tokenizer."""
-    reasoning = getattr(_new_halves, "reasoning", None)
-    _new_halves.reasoning = None
+    reasoning = getattr(_last_built, "reasoning_parser", None)
+    _last_built.reasoning_parser = None
     if reasoning is not None and reasoning.model_tokenizer is tool.model_tokenizer:
-        reasoning.tool_half = tool
+        reasoning.tool_parser = tool
 
 
 def parser_classes(format_name: str) -> tuple[type[ReasoningParser], type[ToolParser]]:
@@ -348,11 +348,11 @@ def parser_classes(format_name: str) -> tuple[type[ReasoningParser], type[ToolPa
     title = "".join(word.title() for word in format_name.split("_")) or "Auto"
     own = {"format_name": format_name}
     engine = type(f"Toolwire{title}Parser", (ToolwireParser,), own)
-    halves = {**own, "_parser_engine_cls": engine}
-    reasoning = type(f"Toolwire{title}ReasoningParser", (ToolwireReasoningParser,), halves)
-    tool = type(f"Toolwire{title}ToolParser", (ToolwireToolParser,), halves)
-    for half, parser in (("reasoning_parser_cls", reasoning), ("tool_parser_cls", tool)):
-        setattr(engine, half, parser)  # vLLM asks them to adjust requests
+    shared = {**own, "_parser_engine_cls": engine}
+    reasoning = type(f"Toolwire{title}ReasoningParser", (ToolwireReasoningParser,), shared)
+    tool = type(f"Toolwire{title}ToolParser", (ToolwireToolParser,), shared)
+    for attribute, parser in (("reasoning_parser_cls", reasoning), ("tool_parser_cls", tool)):
+        setattr(engine, attribute, parser)  # vLLM asks them to adjust requests
     return reasoning, tool
 
 
