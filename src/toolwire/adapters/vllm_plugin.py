@@ -8,6 +8,8 @@ model's name.
 
 from __future__ import annotations
 
+import argparse
+
 from toolwire import text
 
 __all__ = ["register"]
@@ -29,6 +31,10 @@ def register() -> list[str]:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(
+        prog="python -m toolwire.adapters.vllm_plugin",
+        description="Print the path of the plugin, for vllm serve --tool-parser-plugin.",
+    ).parse_args()
     print(__file__)  # noqa: T201 - the output of the command
 else:
     register()

@@ -42,9 +42,10 @@ def add_to(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("file", nargs="?", default="-", metavar="FILE", help="the text; - is standard input")
-    parser.add_argument("--format", default="auto", metavar="F", help="a name from `toolwire formats`, or auto")
-    parser.add_argument("--model", help="the model that wrote the text; selects the format")
-    parser.add_argument("--template", metavar="FILE", help=TEMPLATE_HELP)
+    choice = parser.add_mutually_exclusive_group()
+    choice.add_argument("--format", default="auto", metavar="F", help="a name from `toolwire formats`, or auto")
+    choice.add_argument("--model", help="the model that wrote the text; selects the format")
+    choice.add_argument("--template", metavar="FILE", help=TEMPLATE_HELP)
     parser.add_argument("--tools", metavar="T.json", help="the declared tools: a list or a request of any wire")
     parser.add_argument("--stream-sizes", metavar="N,N", help="parse in chunks of these sizes too, and compare")
     parser.add_argument("--cut", action="store_true", help="the text was truncated: an unclosed call is incomplete")

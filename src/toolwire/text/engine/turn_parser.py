@@ -42,13 +42,13 @@ class TurnTokens(Protocol):
 
 def parse_turn(form: TurnTokens, turn: ParseContext, *, reasoning: bool) -> Parsing[None]:
     """Read a whole turn; `reasoning`: the prompt has already opened the reasoning."""
-    machine = _TurnParser(form, turn)
+    parser = _TurnParser(form, turn)
     if reasoning and form.reasoning:
-        yield from machine.read_reasoning(machine.markers.closers)
+        yield from parser.read_reasoning(parser.markers.closers)
     elif reasoning:
         yield from form.calls.read_open_reasoning(turn)
-    yield from machine.read_text()
-    if machine.left_open and not (turn.reader.finished or turn.reader.stopped):
+    yield from parser.read_text()
+    if parser.left_open and not (turn.reader.finished or turn.reader.stopped):
         turn.writer.truncate_held(turn.reader.position)
 
 
