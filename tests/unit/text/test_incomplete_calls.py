@@ -96,3 +96,27 @@ def test_call_after_a_fence_without_closing_token_is_read():
 def test_code_block_after_arguments_without_a_fence_is_text():
     text = '<｜tool▁call▁begin｜>function<｜tool▁sep｜>get_weather\n{"city": "Paris"}\n```python\nx\n```'
     assert parse("deepseek_v3", text).text == "\n```python\nx\n```"
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after"),
+    [("hermes", "<tool_call>", "</tool_call>"), ("jamba", "<tool_calls>[", "]</tool_calls>")],
+)
+@pytest.mark.parametrize(
+    "rest", ['city: "Paris"}', '"arguments" {"city": "Paris"}}', '\'arguments\': {"city": "}"}}', "xx}"]
+)
+def test_call_with_a_malformed_member_instead_of_arguments_is_invalid(name, before, after, rest):
+    parsed = parse(name, f'{before}{{"name": "get_weather", {rest}{after} Done.')
+    call, text = parsed.parts
+    assert (call.name, call.arguments, call.state) == ("get_weather", None, "invalid")
+    assert call.raw
+    assert rest.endswith(call.raw)
+    assert text == Text(" Done.")
+    assert [note.code for note in parsed.diagnostics] == ["malformed"]
+
+
+@pytest.mark.parametrize("name", ["json_array", "xlam", "generic_json"])
+def test_white_space_after_an_array_without_its_bracket_is_kept(name):
+    parsed = parse(name, '[{"name": "get_weather", "arguments": {}} \n Done.')
+    assert parsed.text == " \n Done."
+    assert [note.code for note in parsed.diagnostics] == ["unclosed"]

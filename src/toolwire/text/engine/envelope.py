@@ -56,8 +56,12 @@ def read_envelope(
         if not turn.writer.in_call:
             envelope.finish_incomplete(is_truncated=isinstance(error, Truncated))
             raise
-        turn.writer.end_json(turn.reader.position, is_truncated=isinstance(error, Truncated))
-        raise
+        if isinstance(error, Truncated):
+            turn.writer.end_json(turn.reader.position, is_truncated=True)
+            raise
+        turn.writer.add_diagnostic("malformed", turn.reader.position, f"a member of the call is malformed: {error}")
+        turn.writer.mark_invalid("the arguments are missing or malformed")
+        yield from _read_broken_arguments(turn, terminators, BrokenJson(1))
     turn.spans.extend_call()
 
 

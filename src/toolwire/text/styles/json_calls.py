@@ -79,7 +79,7 @@ class JsonCalls(StyleBase, frozen=True):
         while found is None or found == ",":
             yield from read_envelope(turn, self.keys, self._give_up, is_certain=sure)
             reader.taken = []
-            yield from reader.read_spaces()
+            spaces = yield from reader.read_spaces()
             found = yield from reader.read_one_of(("]", ",", "[", "{"))
             if found in ("[", "{"):  # the array or the next call begins without a comma
                 turn.report_unclosed("a comma between two calls")
@@ -87,6 +87,7 @@ class JsonCalls(StyleBase, frozen=True):
                 found = ","
             if found is None:
                 turn.report_unclosed("the bracket after the calls")
+                reader.unread(spaces)  # they belong to the text that follows
                 break
             if found == ",":
                 yield from reader.read_spaces()
