@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
@@ -71,7 +71,12 @@ def _as_function(call: ToolCall) -> ToolCall:
 
 
 def render_results(
-    message: Message, form: Format, names: dict[str, str], losses: Losses, index: int
+    message: Message,
+    form: Format,
+    names: dict[str, str],
+    losses: Losses,
+    index: int,
+    join_pieces: Callable[[Sequence[str]], str] = "".join,
 ) -> tuple[Part, ...]:
     """Replace each result by text in the format. Its media follow it, because text cannot hold them."""
     parts: list[Part] = []
@@ -84,7 +89,7 @@ def render_results(
             detail = "it contains special tokens of the format, which the model may mistake for its own"
             losses.add(join("messages", index), "tool result", "weakened", detail)
         before = "\n" if parts and isinstance(parts[-1], Text) else ""
-        parts.append(Text(before + form.render_result(named_result)))
+        parts.append(Text(before + form.results.render(named_result, join_pieces)))
         parts += [piece for piece in part.parts if isinstance(piece, Media)]
     return tuple(parts)
 

@@ -21,6 +21,7 @@ from ..text.engine.call_opening import call_opening
 from ..text.engine.chat_template import ChatTemplate, PromptTurn, ReasoningState
 from ..text.engine.format import Format
 from ..wire.media import media_placeholder
+from .control_tokens import TokenGuard
 from .emulate_history import render_results, write_calls
 from .emulation_settings import PromptOptions
 from .history import DraftMessage, normalise
@@ -77,9 +78,17 @@ def _requested_state(request: Request, default: ReasoningState | None, losses: L
 
 
 def render_turns(
-    messages: tuple[Message, ...], form: Format, tools: Sequence[Tool], template: ChatTemplate, losses: Losses
+    messages: tuple[Message, ...],
+    form: Format,
+    tools: Sequence[Tool],
+    template: ChatTemplate,
+    guard: TokenGuard,
+    losses: Losses,
 ) -> list[PromptTurn]:
-    """Render the messages as turns of the template, with calls and results in the text format."""
+    """Render the messages as turns of the template, with calls and results in the text format.
+
+    Control tokens are neutralised in the joined text of a turn, because its parts could each have a piece of one.
+    """
     names: dict[str, str] = {}
     turns: list[PromptTurn] = []
     drafts = normalise(messages, losses)
@@ -90,12 +99,16 @@ def render_turns(
         if message.role == "assistant":
             calls = [part for part in message.parts if isinstance(part, ToolCall)]
             names.update({call.id: call.name for call in calls})
-            written = write_calls(calls, form, tools, losses, index)
+            path = join("messages", index)
+            written = guard.calls(write_calls(calls, form, tools, losses, index), calls, path)
             reasoning = "".join(_reasoning_texts(message, losses, index, is_kept=number > last_user)).strip("\n")
-            text = _join_text(message.parts, losses, index)
-            turns.append(PromptTurn("assistant", template.render_assistant(text, written, reasoning), bool(calls)))
+            text = "".join(_part_texts(message.parts, guard, losses, index))
+            content = template.render_assistant(
+                guard.text(text, path), written, guard.text(reasoning, path), guard.join
+            )
+            turns.append(PromptTurn("assistant", content, bool(calls)))
         else:
-            turns += _render_input(message, form, names, losses, index)
+            turns += _render_input(message, form, names, guard, losses, index)
     return turns
 
 
@@ -129,22 +142,22 @@ def _reasoning_texts(message: Message, losses: Losses, index: int, *, is_kept: b
 
 
 def _render_input(
-    message: Message, form: Format, names: dict[str, str], losses: Losses, index: int
+    message: Message, form: Format, names: dict[str, str], guard: TokenGuard, losses: Losses, index: int
 ) -> Iterator[PromptTurn]:
     """Yield the turns of a message that is not the model's: results in their role, other text in that of the message."""
     for is_result, group in groupby(message.parts, lambda part: isinstance(part, ToolResult)):
         if not is_result:
-            text = _join_text(tuple(group), losses, index)
+            text = guard.text("".join(_part_texts(tuple(group), guard, losses, index)), join("messages", index))
             yield PromptTurn("user" if message.role == "user" else "system", text)
             continue
         results = list(group)
         for batch in [results] if form.results.grouped else [[result] for result in results]:
-            written = render_results(replace(message, parts=tuple(batch)), form, names, losses, index)
-            yield PromptTurn(form.results.role, _join_text(written, losses, index))
+            written = render_results(replace(message, parts=tuple(batch)), form, names, losses, index, guard.join)
+            yield PromptTurn(form.results.role, guard.join(_part_texts(written, guard, losses, index)))
 
 
-def _join_text(parts: Sequence[Part], losses: Losses, index: int) -> str:
-    """Join the texts of a message. Media become placeholders, so that the model knows that something is missing."""
+def _part_texts(parts: Sequence[Part], guard: TokenGuard, losses: Losses, index: int) -> list[str]:
+    """Return the texts of a message. Media become placeholders, so that the model knows that something is missing."""
     texts = []
     for part in parts:
         if isinstance(part, (Text, Refusal)):
@@ -152,5 +165,6 @@ def _join_text(parts: Sequence[Part], losses: Losses, index: int) -> str:
         elif isinstance(part, (Media, Opaque)):
             detail = "a raw prompt has only text"
             losses.add(join("messages", index), part_label(part), "dropped", detail, "error")
-            texts.append(media_placeholder(part).text if isinstance(part, Media) else f"[{part.type}: not available]")
-    return "".join(texts)
+            label = media_placeholder(part).text if isinstance(part, Media) else f"[{part.type}: not available]"
+            texts.append(guard.text(label, join("messages", index)))
+    return texts

@@ -29,7 +29,7 @@ from ..text.engine.chat_template import PromptTurn
 from ..text.engine.event_builder import Diagnostic
 from ..text.engine.format import Format
 from ..text.styles.json_calls import JsonCalls
-from .control_tokens import neutralise_request
+from .control_tokens import TokenGuard
 from .emulate_answer import AnswerReader
 from .emulate_history import FREEFORM, render_history
 from .emulate_prompt import AnswerStart, add_instructions, choose_answer_start, render_turns
@@ -55,7 +55,8 @@ class Emulation:
     ) -> None:
         self.losses = Losses()
         if prompt is not None:
-            original = neutralise_request(original, form, prompt.template, self.losses)
+            self._guard = TokenGuard(form, prompt.template, self.losses)
+            original = self._guard.request(original)
         self._original = original
         self._form = form
         self._constrain = constrain  # the server can enforce a JSON schema
@@ -144,14 +145,14 @@ class Emulation:
     def _prompt_request(self, prompt: PromptOptions) -> Request:
         """Return a request of one message: the whole conversation as a raw prompt."""
         request, template = self._original, prompt.template
-        turns = render_turns(request.messages, self._form, self._tools, template, self.losses)
+        turns = render_turns(request.messages, self._form, self._tools, template, self._guard, self.losses)
         add_instructions(turns, self._instructions(declare=template.declaration is None))
         if template.declaration is not None and self._declares_tools():
             first = next((index for index, turn in enumerate(turns) if turn.role != "system"), len(turns))
             turns.insert(first, PromptTurn("declaration", self._form.render_tools(self._tools)))
         return replace(
             request,
-            messages=(Message("user", (Text(template.render(turns, self._answer_start.written)),)),),
+            messages=(Message("user", (Text(template.render(turns, self._answer_start.written, self._guard.join)),)),),
             tools=(),
             choice=None,
             parallel=None,

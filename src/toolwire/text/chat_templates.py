@@ -19,11 +19,8 @@ from .engine.format import Format
 __all__ = ["find", "get", "names"]
 
 
-_MISTRAL_TOKENS = (
-    *("[INST]", "[/INST]", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", "[THINK]", "[/THINK]", "<s>", "</s>"),
-    *("[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[TOOL_CALLS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]"),
-    *("[TOOL_CONTENT]", "[ARGS]", "[CALL_ID]", "[IMG]", "[PREFIX]", "[MIDDLE]", "[SUFFIX]"),
-)
+# Each version of Mistral's vocabulary adds names, such as [MODEL_SETTINGS], so all names in upper case are tokens.
+_MISTRAL_TOKENS = r"\[/?[A-Z][A-Z_]{2,40}\]|\[control_\d{1,4}\]|<SPECIAL_\d{1,4}>|</?s>|<unk>|<pad>"
 _ALL = (
     ChatTemplate(
         "chatml",
@@ -81,7 +78,7 @@ _ALL = (
         past=TurnMarkers("[THINK]", "[/THINK]"),
         before_calls="",
         ends=("</s>", "[INST]"),
-        tokens=_MISTRAL_TOKENS,
+        token_pattern=_MISTRAL_TOKENS,
     ),
     ChatTemplate(
         "mistral_v3",
@@ -93,7 +90,7 @@ _ALL = (
         tool=TurnMarkers("", ""),
         before_calls="",
         ends=("</s>", "[INST]"),
-        tokens=_MISTRAL_TOKENS,
+        token_pattern=_MISTRAL_TOKENS,
     ),
     ChatTemplate(
         "gemma",

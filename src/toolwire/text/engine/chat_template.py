@@ -7,7 +7,7 @@ The prompt has no BOS token: llama.cpp, vLLM, SGLang and Ollama add the one of t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 from ...ir.value import Value
@@ -54,11 +54,17 @@ class ChatTemplate(Value, frozen=True):
     past_closed: str = ""  # in the history, in place of reasoning that is left out
     ends: tuple[str, ...] = ()  # stop sequences: the end of a turn
     tokens: tuple[str, ...] = ()  # control tokens, besides those of the form `<|name|>`
+    token_pattern: str = ""  # regular expression of further control tokens
     continues_after_results: bool = False  # the model answers a result without a new assistant marker
     open_calls: bool = False  # no end marker between calls and their results
 
-    def render(self, turns: Sequence[PromptTurn], opening: str = "") -> str:
-        """Return the prompt. The model continues the last turn if it is its own, else a new one with `opening`."""
+    def render(
+        self, turns: Sequence[PromptTurn], opening: str = "", join: Callable[[Sequence[str]], str] = "".join
+    ) -> str:
+        """Return the prompt. The model continues the last turn if it is its own, else a new one with `opening`.
+
+        `join` concatenates markers and texts.
+        """
         turns = self._place_system(turns)
         pieces = [self.start]
         previous = ""
@@ -76,17 +82,20 @@ class ChatTemplate(Value, frozen=True):
         if previous != "assistant":
             pieces.append(self._assistant_marker(previous))
         pieces.append(opening)
-        return "".join(pieces)
+        return join(pieces)
 
-    def render_assistant(self, text: str, calls: str, reasoning: str) -> str:
+    def render_assistant(
+        self, text: str, calls: str, reasoning: str, join: Callable[[Sequence[str]], str] = "".join
+    ) -> str:
         """Return the content of an assistant turn: reasoning, text and calls, each of which may be empty."""
-        content = f"{self.past.before}{reasoning}{self.past.after}" if reasoning else self.past_closed
+        pieces = [self.past.before, reasoning, self.past.after] if reasoning else [self.past_closed]
         if text:
-            content += f"{self.text.before}{text}{self.text.after}"
+            pieces += (self.text.before, text, self.text.after)
         if calls:
+            content = "".join(pieces)
             is_separate = not content or content.endswith(self.before_calls)
-            content += calls if is_separate else f"{self.before_calls}{calls}"
-        return content
+            pieces += (calls,) if is_separate else (self.before_calls, calls)
+        return join(pieces)
 
     def _assistant_marker(self, previous: str) -> str:
         return "" if self.continues_after_results and previous == "tool" else self.assistant.before

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from ...ir.parts import ToolCall, ToolResult
@@ -14,6 +15,8 @@ from .style import Style
 from .typescript import render_typescript
 
 __all__ = ["ResultTemplate", "ToolPrompt", "render_tools"]
+
+_FIELD = re.compile(r"\{(id|name|json|content)\}")
 
 
 class ToolPrompt(Value, frozen=True):
@@ -36,22 +39,20 @@ class ResultTemplate(Value, frozen=True):
     role: Literal["user", "tool"] = "user"
     grouped: bool = True
 
-    def render(self, result: ToolResult) -> str:
-        """Fill the template. An error is marked in the text, because text formats have no error flag."""
+    def render(self, result: ToolResult, join: Callable[[Sequence[str]], str] = "".join) -> str:
+        """Fill the template. An error is marked in the text, because text formats have no error flag.
+
+        `join` concatenates the text of the template and the fields.
+        """
         content = f"error: {result.text}" if result.is_error else result.text
         fields = {"content": content, "json": dumps(content), "id": result.call_id, "name": result.name or ""}
-        text = self.template
-        for field in ("id", "name", "json", "content"):  # content last, because a field name inside it is not a field
-            if f"{{{field}}}" in text:
-                text = (
-                    text.replace(f"{{{field}}}", fields[field]) if field != "content" else _fill_template(text, content)
-                )
-        return text
+        pieces = _FIELD.split(self.template)  # literal text and names of fields alternate
+        return join([fields[piece] if number % 2 else piece for number, piece in enumerate(pieces)])
 
-
-def _fill_template(template: str, content: str) -> str:
-    before, _, after = template.partition("{content}")
-    return f"{before}{content}{after}"
+    @property
+    def literals(self) -> tuple[str, ...]:
+        """The text of the template between the fields."""
+        return tuple(_FIELD.split(self.template)[::2])
 
 
 def render_tools(declare: ToolPrompt, style: Style, tools: Sequence[Tool], *, one_call: bool) -> str:
