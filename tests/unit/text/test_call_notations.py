@@ -98,3 +98,39 @@ def test_toolformer_call_ends_the_turn_at_its_arrow(call):
 def test_toolformer_recognises_offered_tools_only():
     text = "See [Search(x)] and [1] in [Calculator(x) is defined]."
     assert parse_every_cut("toolformer", text).parts == (Text(text),)
+
+
+CODE = Tool(
+    "find",
+    None,
+    {"type": "object", "properties": {"code": {"anyOf": [{"type": "integer"}, {"type": "string"}]}}},
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("42", 42), ("-7", -7), ("007", "007"), ("+33123456789", "+33123456789"), ("-07", "-07")]
+)
+@pytest.mark.parametrize(
+    ("name", "turn"),
+    [
+        ("qwen3_xml", "<tool_call>\n<function=find>\n<parameter=code>\n{}\n</parameter>\n</function>\n</tool_call>"),
+        ("glm47", "<tool_call>find<arg_key>code</arg_key><arg_value>{}</arg_value></tool_call>"),
+    ],
+)
+def test_number_with_a_sign_or_leading_zeros_is_a_string_if_the_schema_allows_one(name, turn, text, value):
+    (call,) = parse_every_cut(name, turn.format(text), [CODE]).calls
+    assert call.arguments == {"code": value}
+
+
+def test_attributes_without_quotes_are_read():
+    turn = "<minimax:tool_call>\n<invoke name=get_weather>\n<parameter name=city>Paris</parameter>\n</invoke>\n</minimax:tool_call>"
+    (call,) = parse_every_cut("minimax_m2", turn).calls
+    assert (call.name, call.arguments) == ("get_weather", {"city": "Paris"})
+    spans = toolwire.text.get("minimax_m2").parse(turn, [WEATHER], spans=True).spans
+    assert [turn[span.start : span.end] for span in spans if span.kind == "name"] == ["get_weather"]
+
+
+@pytest.mark.parametrize(("text", "value"), [(".5", 0.5), ("-.5", -0.5), ("5.", 5.0), ("+1.5", 1.5)])
+def test_python_number_without_digits_on_one_side_of_the_point(text, value):
+    (call,) = parse_every_cut("pythonic", f"[get_weather(ratio={text})]").calls
+    assert call.arguments == {"ratio": value}

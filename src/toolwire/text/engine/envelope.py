@@ -54,10 +54,14 @@ def read_envelope(
         yield from envelope.read()
     except Malformed as error:
         if not turn.writer.in_call:
-            envelope.finish_incomplete()
+            envelope.finish_incomplete(is_truncated=isinstance(error, Truncated))
             raise
-        turn.writer.end_json(turn.reader.position, is_truncated=isinstance(error, Truncated))
-        raise
+        if isinstance(error, Truncated):
+            turn.writer.end_json(turn.reader.position, is_truncated=True)
+            raise
+        turn.writer.add_diagnostic("malformed", turn.reader.position, f"a member of the call is malformed: {error}")
+        turn.writer.mark_invalid("the arguments are missing or malformed")
+        yield from _read_broken_arguments(turn, terminators, BrokenJson(1))
     turn.spans.extend_call()
 
 
@@ -72,6 +76,7 @@ class _Envelope:
         self.name: str | None = None
         self.id = ""
         self.waiting: list[str] | None = None  # arguments read before the name or the id
+        self.partial: list[str] = []  # the beginning of such arguments, if the text ends inside them
         self.answered = False
         self.flaw = ""
         self.key_end = 0  # position after the last key
@@ -149,6 +154,7 @@ class _Envelope:
         try:
             yield from read_json_value(turn.reader, pieces.append)
         except Truncated:
+            self.partial = pieces
             raise
         except Malformed as error:
             if self.name is None or not self.is_certain:
@@ -197,11 +203,22 @@ class _Envelope:
         self.answered = True
         yield from read_arguments(self.turn, self.terminators)
 
-    def finish_incomplete(self) -> None:
-        """Emit the call of an object that is truncated after the arguments, before a field that they waited for."""
-        if self.name is not None and self.waiting is not None:
+    def finish_incomplete(self, *, is_truncated: bool) -> None:
+        """Emit the call of an object that ends before the id that its events waited for.
+
+        It is complete after its arguments; before or inside them, it is a call only if the text is truncated there.
+        """
+        if self.name is None or self.answered:
+            return
+        if self.waiting is not None:
             self._answer()
             self.turn.report_unclosed("the brace after the arguments")
+        elif is_truncated and (self.is_certain or self.partial or self._is_offered()):
+            self._start()
+            raw = "".join(self.partial)
+            if not raw.startswith(('"', "n")):  # part of a string or of null is no argument text, as in a stream
+                self.turn.writer.add_json_arguments(raw)
+            self.turn.writer.end_json(self.turn.reader.position, is_truncated=True)
 
     def _is_offered(self) -> bool:
         return bool(self.turn.offered) and self.turn.offered.has_tool(self.turn.offered.resolve(self.name or ""))

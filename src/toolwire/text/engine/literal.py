@@ -23,6 +23,7 @@ _string_runs = {
     quote: re.compile(rf"""[^{quote}\\]*+(?:\\[nt'"/\\][^{quote}\\]*+)*+""").match for quote in ("'", '"')
 }  # text with common escapes, by the first character of the quotes
 _CODES = {"x": 2, "u": 4, "U": 8}
+_open_fraction = re.compile(r"(-?)(?=[0-9]|\.[0-9])([0-9]*)\.([0-9]*)\Z").match  # `.5` and `5.` are numbers in Python
 _LOOKAHEAD = 32
 _after_string = re.compile(r"\s*(?:[,)\]}:]|\Z)").match
 # After an unescaped quote, only the beginning of the next argument or item, or the end of the call, ends the string.
@@ -285,11 +286,14 @@ _MISSING: JSON = object()  # a sentinel, never returned to callers
 
 
 def _word_value(word: str) -> JSON:
-    """Return the value of a constant or a number such as `+1` or `1_000`, or _MISSING."""
+    """Return the value of a constant or a number such as `+1`, `1_000` or `.5`, or _MISSING."""
     if word in _WORD_VALUES:
         return _WORD_VALUES[word]
+    number = word.removeprefix("+").replace("_", "")
+    if point := _open_fraction(number):
+        number = f"{point[1]}{point[2] or 0}.{point[3] or 0}"
     try:
-        return parse(word.removeprefix("+").replace("_", ""))
+        return parse(number)
     except ProtocolError:
         return _MISSING
 

@@ -185,6 +185,8 @@ def convert_text(text: str, types: Types) -> JSON:
     >>> convert_text("007", frozenset({"string"})), convert_text("42", frozenset({"integer"})), convert_text("42", ANY), convert_text("Paris", ANY)
     ('007', 42, 42, 'Paris')
 
+    Where a string is allowed as well, only a JSON number is a number: `007` and `+33` may be codes.
+
     A text that fits none of the types stays a text; the validator reports the problem.
     """
     if types == _TEXT_ONLY:
@@ -193,7 +195,7 @@ def convert_text(text: str, types: Types) -> JSON:
     word = _WORD_VALUES.get(bare.lower())
     if word is not None and word[0] in types and (bare != "none" or "string" not in types):
         return word[1]
-    if "integer" in types and _INTEGER(bare):
+    if "integer" in types and "string" not in types and _INTEGER(bare):
         return int(bare)
     value = _parse_json(bare, types)
     if value is _MISSING:

@@ -66,9 +66,15 @@ class ParseContext:
         self.writer.add_json(dumps(value))
         self.writer.end_argument(key, value)
 
-    def close(self, closers: tuple[str, ...], *, surplus: tuple[str, ...] = ()) -> Parsing[None]:
-        """Read a closer. If there is none, the white space belongs to the text that follows."""
-        found = yield from self.read_next(closers, surplus=surplus)
+    def close(self, closers: tuple[str, ...], *, surplus: tuple[str, ...] = (), fence: str = "") -> Parsing[None]:
+        """Read a closer. If there is none, the white space belongs to the text that follows.
+
+        A `fence` belongs to the call, too: the closer may follow it, or is missing.
+        """
+        found = yield from self.read_next((*closers, fence) if fence else closers, surplus=surplus)
+        if fence and found == fence:
+            self.spans.extend_call()
+            found = yield from self.read_next(closers)
         self.reader.taken = None
         if found is None:
             self.report_unclosed(closers[0])

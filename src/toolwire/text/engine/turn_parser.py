@@ -84,7 +84,7 @@ class _TurnParser:
         self.arrays = "[" in self.weak and "[" not in inline  # arrays of calls, only at the start of the message
         markup = (*thoughts, *self.dropped, *self.citations, *form.halts, *self.foreign, *self.closers, *self.bare_json)
         self.stops = terminals(*self.strong, *inline, *markup)
-        self.code_blocks = code_block_openers(self.strong)
+        self.code_blocks = code_block_openers((*self.strong, *inline))
         self.in_code_block = False  # the calls are in a code block, whose fences are not text
         self.quotable = _quotable_tags(self.stops)
 

@@ -16,6 +16,8 @@ from ..engine.written_json import write_arguments
 
 __all__ = ["HeaderCalls"]
 
+_FENCE = "```"
+
 
 class HeaderCalls(StyleBase, frozen=True):
     """`section_open` and `section_close` enclose all calls of a turn; they are special tokens, not text.
@@ -52,19 +54,19 @@ class HeaderCalls(StyleBase, frozen=True):
             reader.unread(terminal)
         if fields.get("name"):
             turn.start_call(fields["name"], fields.get("id") or "")
-            yield from self._read_arguments(turn, closed=terminal in self.close)
+            yield from self._read_arguments(turn, terminal)
         else:
             yield from self._read_nameless(turn, header)
-            yield from self._read_after(turn)
+            yield from self._read_after(turn, terminal)
 
-    def _read_arguments(self, turn: ParseContext, *, closed: bool) -> Parsing[None]:
-        """Read the arguments and the closer; `closed` if the closer followed the name directly."""
+    def _read_arguments(self, turn: ParseContext, name_end: str) -> Parsing[None]:
+        """Read the arguments and the closer, which may be the text after the name, `name_end`."""
         yield from turn.reader.read_spaces()
-        if closed or (yield from turn.reader.read_one_of(self.close)):
+        if name_end in self.close or (yield from turn.reader.read_one_of(self.close)):
             turn.writer.end_json(turn.reader.position)
             return
         yield from read_arguments(turn, terminals(*self.close, *self.open, self.section_close))
-        yield from self._read_after(turn)
+        yield from self._read_after(turn, name_end)
 
     def _read_nameless(self, turn: ParseContext, header: str) -> Parsing[None]:
         """Read arguments after a header without a name: use the one tool that accepts them, if there is exactly one."""
@@ -79,9 +81,10 @@ class HeaderCalls(StyleBase, frozen=True):
         turn.writer.add_json_arguments("".join(pieces))
         turn.writer.end_json(turn.reader.position)
 
-    def _read_after(self, turn: ParseContext) -> Parsing[None]:
+    def _read_after(self, turn: ParseContext, name_end: str) -> Parsing[None]:
+        """Read the closer. Arguments in a code block end with its fence, also if the rest of the closer is missing."""
         if self.close:
-            yield from turn.close(self.close, surplus=("}", "]"))
+            yield from turn.close(self.close, surplus=("}", "]"), fence=_FENCE if _FENCE in name_end else "")
 
     def write(self, calls: Sequence[ToolCall]) -> str:
         written = [self._write_call(call, number) for number, call in enumerate(calls)]

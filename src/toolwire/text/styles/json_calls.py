@@ -16,7 +16,10 @@ __all__ = ["JsonCalls"]
 
 
 class JsonCalls(StyleBase, frozen=True):
-    """`open` call objects `close`. Several calls are an array, a sequence, or each in its own tags."""
+    """`open` call objects `close`. Several calls are an array, a sequence, or each in its own tags.
+
+    The fence of a code block in `open` is a weak opener: the block may contain other JSON, which is text.
+    """
 
     open: tuple[str, ...] = ()
     close: tuple[str, ...] = ()
@@ -32,13 +35,14 @@ class JsonCalls(StyleBase, frozen=True):
     write_open: bool = True
 
     def openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
-        return self.open
+        return tuple(one for one in self.open if not _is_fence(one))
 
     def weak_openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
         return (*self.bare, *self.inline_openers(offered))
 
     def inline_openers(self, offered: OfferedTools) -> tuple[str, ...]:
-        return self.bare_inline if offered else ()
+        fences = tuple(filter(_is_fence, self.open))
+        return (*fences, *self.bare_inline) if offered else fences
 
     def read(self, turn: ParseContext, opener: str) -> Parsing[None]:
         """Read calls after an opener. A bare opener is part of the JSON, so it is unread first."""
@@ -51,31 +55,31 @@ class JsonCalls(StyleBase, frozen=True):
             turn.writer.add_diagnostic("malformed", reader.position, f"{opener!r} is repeated")
             yield from reader.read_spaces()
         array = (yield from reader.read_one_of(("[",))) is not None
-        yield from self.read_objects(turn, array=array, bare=bare)
+        yield from self.read_objects(turn, array=array, bare=bare, sure=not (bare or _is_fence(opener)))
 
-    def read_objects(self, turn: ParseContext, *, array: bool, bare: bool = False) -> Parsing[None]:
-        """Read the calls of an opened array, or a sequence of calls."""
+    def read_objects(self, turn: ParseContext, *, array: bool, bare: bool = False, sure: bool = True) -> Parsing[None]:
+        """Read the calls of an opened array, or a sequence of calls.
+
+        If not `sure`, they may be ordinary JSON, and an object must look like a call.
+        """
         if array:
-            yield from self._read_array(turn, sure=not bare)
+            yield from self._read_array(turn, sure=sure)
         more = not array
         while more:
-            yield from read_envelope(turn, self.keys, self._give_up, is_certain=not bare)
+            yield from read_envelope(turn, self.keys, self._give_up, is_certain=sure)
             more = yield from self._read_after_object(turn, closed=bare)
         if array:
             yield from self._read_after_object(turn, closed=bare)
 
     def _read_array(self, turn: ParseContext, *, sure: bool) -> Parsing[None]:
-        """Read the calls of an array after its bracket. A missing comma or closing bracket is reported.
-
-        If not `sure`, the array may be ordinary JSON, and an object must look like a call.
-        """
+        """Read the calls of an array after its bracket. A missing comma or closing bracket is reported."""
         reader = turn.reader
         yield from reader.read_spaces()
         found = yield from reader.read_one_of(("]",))
         while found is None or found == ",":
             yield from read_envelope(turn, self.keys, self._give_up, is_certain=sure)
             reader.taken = []
-            yield from reader.read_spaces()
+            spaces = yield from reader.read_spaces()
             found = yield from reader.read_one_of(("]", ",", "[", "{"))
             if found in ("[", "{"):  # the array or the next call begins without a comma
                 turn.report_unclosed("a comma between two calls")
@@ -83,6 +87,7 @@ class JsonCalls(StyleBase, frozen=True):
                 found = ","
             if found is None:
                 turn.report_unclosed("the bracket after the calls")
+                reader.unread(spaces)  # they belong to the text that follows
                 break
             if found == ",":
                 yield from reader.read_spaces()
@@ -134,3 +139,7 @@ class JsonCalls(StyleBase, frozen=True):
         if keys.id_first:
             return f'{{"{keys.id[0]}": {dumps(call.id or str(number))}, {body}}}'
         return f"{{{body}}}"
+
+
+def _is_fence(opener: str) -> bool:
+    return opener.startswith("```")

@@ -12,14 +12,17 @@ from ..engine.style import ParseContext
 
 __all__ = ["find_attributes", "parse_attributes", "report_head"]
 
-_ATTRIBUTE = re.compile(r"""(?<![\w-])([\w-]++)\s*+=\s*+("[^"]*+"|'[^']*+')""")
+_ATTRIBUTE = re.compile(
+    r"""(?<![\w-])([\w-]++)\s*+=\s*+(?:"(?P<quoted>[^"]*+)"|'(?P<single>[^']*+)'|(?P<bare>[^\s"'<>=/]++))"""
+)
 
 find_attributes = _ATTRIBUTE.finditer
-"""Find the attributes in the head of a tag: group 1 is the name, group 2 the value in its quotes."""
+"""Find the attributes in the head of a tag: group 1 is the name, the last group the value without its quotes."""
 
 
 def parse_attributes(head: str) -> dict[str, str]:
-    return {name: unescape(value[1:-1]) for name, value in _ATTRIBUTE.findall(head)}
+    """Return the attributes of a tag. A value may have no quotes, as some models write it."""
+    return {one[1]: unescape(one[one.lastgroup or 0]) for one in find_attributes(head)}
 
 
 def report_head(turn: ParseContext, head: str) -> None:

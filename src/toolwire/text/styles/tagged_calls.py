@@ -140,7 +140,8 @@ class TaggedCalls(StyleBase, frozen=True):
         values = [one for one in find_attributes(head) if one[1] == self.attribute]
         if values:
             start = turn.reader.position - len(end) - len(head)
-            turn.spans.mark_name(start + values[-1].start(2) + 1, start + values[-1].end(2) - 1)
+            value = values[-1].lastgroup or 0
+            turn.spans.mark_name(start + values[-1].start(value), start + values[-1].end(value))
         else:
             turn.spans.mark_word(head, end)
 
