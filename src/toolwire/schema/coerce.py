@@ -12,8 +12,9 @@ path.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal
+from types import MappingProxyType
 
 from ..ir.errors import ProtocolError
 from ..ir.pointer import JSON, child_pointer
@@ -40,9 +41,11 @@ from .steps import RepairStep, SchemaStep
 __all__ = ["Coercion", "coercion_budget", "resolve_refs"]
 
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,400})(?:\.[0-9]{1,400})?(?:[eE][+-]?[0-9]{1,3})?")
+_GROUPED = re.compile(r"-?[1-9][0-9]{0,2}\.[0-9]{3}")  # 1.000 is one, or one thousand
 _SEPARATOR = re.compile(r"[,;\n]")
 _BOOLEANS = {"true": True, "false": False, "yes": True, "no": False, "on": True, "off": False}
 _NULLS = frozenset({"null", "none"})
+_NO_SPELLINGS: Mapping[str, str] = MappingProxyType({})
 _MAX_HOPS = 16
 _STEPS, _STEPS_PER_VALUE = 20_000, 20  # unions within unions may be tried in very many ways
 
@@ -61,12 +64,19 @@ def coercion_budget(value: JSON) -> StepBudget:
 
 
 class Coercion:
-    """One walk over a value; `steps` are its changes."""
+    """One walk over a value; `steps` are its changes. `spellings`: paths of numbers whose text is not canonical."""
 
-    __slots__ = ("_attempted", "_budget", "_target", "steps")
+    __slots__ = ("_attempted", "_budget", "_spellings", "_target", "steps")
 
-    def __init__(self, target: RefResolver, budget: StepBudget, attempted: set[tuple[int, int]] | None = None) -> None:
+    def __init__(
+        self,
+        target: RefResolver,
+        budget: StepBudget,
+        spellings: Mapping[str, str] = _NO_SPELLINGS,
+        attempted: set[tuple[int, int]] | None = None,
+    ) -> None:
         self._target = target
+        self._spellings = spellings
         self._budget = budget
         self._attempted = set() if attempted is None else attempted  # (union, value): a union may refer to itself
         self.steps: list[RepairStep] = []
@@ -90,7 +100,8 @@ class Coercion:
         for step, convert in _CONVERSIONS.get(type(node), ()):
             if isinstance(node, EnumNode) and not self._budget.spend(len(node.values)):
                 return value
-            changed = convert(node, value)
+            is_spelled = step == "number_to_text" and path in self._spellings
+            changed = self._spellings[path] if is_spelled else convert(node, value)
             if changed is not None and self._matches(node, changed):
                 self._add_step(step, path)
                 return changed
@@ -110,7 +121,7 @@ class Coercion:
         self._attempted.add(key)
         found: dict[str, tuple[JSON, list[RepairStep]]] = {}
         for branch in node.branches:
-            attempt = Coercion(self._target, self._budget, self._attempted)
+            attempt = Coercion(self._target, self._budget, self._spellings, self._attempted)
             changed = attempt.coerce(branch, value, path)
             if self._matches(branch, changed):
                 found.setdefault(dumps(changed), (changed, attempt.steps))
@@ -155,7 +166,8 @@ class Coercion:
         """
         if _is_null(value) or value == "" or (type(value) is str and _SEPARATOR.search(value)):
             return value
-        attempt = Coercion(self._target, self._budget, self._attempted)
+        spellings = {f"{path}/0": self._spellings[path]} if path in self._spellings else _NO_SPELLINGS
+        attempt = Coercion(self._target, self._budget, spellings, self._attempted)
         item = value if node.items is None else attempt.coerce(node.items, value, f"{path}/0")
         if not self._matches(node, [item]):
             return value
@@ -169,9 +181,12 @@ def _is_null(value: JSON) -> bool:
     return value is None or (type(value) is str and value.strip().casefold() in _NULLS)
 
 
-def _to_number(_: Node, value: JSON) -> JSON:
-    """Parse a string that is exactly a number; None if its value would be rounded as a double."""
+def _to_number(node: Node, value: JSON) -> JSON:
+    """Parse a string that is exactly a number; None if it would be rounded, or may contain a thousands separator."""
     if type(value) is not str or _NUMBER.fullmatch(value.strip()) is None:
+        return None
+    is_fraction = isinstance(node, NumberNode) and not node.integer
+    if not is_fraction and _GROUPED.fullmatch(value.strip()):
         return None
     try:
         number = parse(value)

@@ -29,10 +29,11 @@ from .content_cache import content_cache
 from .fits import fits
 from .nodes import Node, ObjectNode
 from .parse import parse_schema
+from .spellings import Spellings, ambiguous_spelling, find_spellings, written_arguments
 from .steps import RepairStep
 from .unwrap_arguments import Unwrapped, declared_names, unwrap, unwrap_members
 from .validate import DEPTH, Problem, Validator, has_large_patterns, nesting_depth, validator
-from .wrappers import may_be_call
+from .wrappers import may_be_call, other_tool
 
 __all__ = ["POLICIES", "Repair", "RepairPolicy", "RepairStep", "repair_arguments"]
 
@@ -151,7 +152,7 @@ class _ArgumentRepair:
         ambiguity = self._schema_ambiguity(found)
         if ambiguity is not None:
             return Repair(None, _repair_steps(found), (ambiguity,))
-        return self.from_value(found.value, _repair_steps(found))
+        return self.from_value(found.value, _repair_steps(found), found.as_written)
 
     def _schema_ambiguity(self, found: Repaired) -> Problem | None:
         """Return a problem of a repaired text that only the schema reveals; None if there is none."""
@@ -170,24 +171,40 @@ class _ArgumentRepair:
             return False  # empty braces may belong to the text around them
         return self._schema.has_known_names(value) or any(steps for _, steps in self._unwrap(value))
 
-    def from_value(self, value: JSON, steps: tuple[RepairStep, ...]) -> Repair:
-        """Unwrap, coerce and validate a value as far as the policy allows; only an invalid value is coerced."""
+    def from_value(self, value: JSON, steps: tuple[RepairStep, ...], as_written: JSON = None) -> Repair:
+        """Unwrap, coerce and validate a value as far as the policy allows; only an invalid value is coerced.
+
+        `as_written`: the value with some numbers as text (`Repaired.as_written`), if there are any.
+        """
         if self._policy == "strict" or nesting_depth(value) > DEPTH or _has_many_values(value):
             return self._validate(value, steps)
         unwrapped = self._unwrap(value)
         if len(unwrapped) > 1:
             return _ambiguous_repair("", "there are several layers", [inner for inner, _ in unwrapped])
+        other = other_tool(value, self._schema.declared, self._names)
+        as_written = written_arguments(value if as_written is None else as_written, unwrapped[0][1])
         ((value, layers),) = unwrapped
         steps += layers
+        if other is not None and not self._schema.accepts(value):
+            message = f"a call of {other[:64]!r}, which is another tool; write only the arguments of this tool"
+            return Repair(None, steps, (Problem("", "invalid", message),))
         if any(layer.name != "unwrapped_text" for layer in layers) and not self._schema.has_known_names(value):
             message = "the arguments are wrapped, and their names do not match the schema; write one object"
             return Repair(None, steps, (Problem("", "invalid", message),))
+        spellings = find_spellings(self._schema.root, value, as_written, self._schema.target)
+        if (alternative := ambiguous_spelling(value, spellings, self._schema.matches)) is not None:
+            path, text, other_value = alternative
+            return _ambiguous_repair(path, f"ambiguous: {text} may be a number or text", [value, other_value])
+        return self._coerce(value, steps, spellings)
+
+    def _coerce(self, value: JSON, steps: tuple[RepairStep, ...], spellings: Spellings) -> Repair:
+        """Coerce and validate a value without layers."""
         if self._schema.accepts(value) or may_be_call(value, self._schema.declared):
             return self._validate(value, steps)
         value, new_steps = unwrap_members(self._schema.root, value, self._schema.target)
         steps += new_steps
         if self._policy == "aggressive" and not self._schema.accepts(value):
-            coercion = Coercion(self._schema.target, coercion_budget(value))
+            coercion = Coercion(self._schema.target, coercion_budget(value), spellings.texts)
             value = coercion.coerce(self._schema.root, value, "")
             steps += tuple(coercion.steps)
         return self._validate(value, steps)

@@ -14,6 +14,7 @@ from ..ir.pointer import JSON, child_pointer
 from .coerce import coercion_budget, resolve_refs
 from .fits import RefResolver, fits
 from .nodes import ArrayNode, Node, ObjectNode, TupleNode, UnionNode
+from .spellings import find_spellings, parse_as_written
 from .step_budget import StepBudget
 from .steps import RepairStep
 from .wrappers import parse_container, remove_layer
@@ -95,6 +96,8 @@ class _MemberUnwrapper:
         if type(value) is str and _may_hold_container(node, self._target):
             inner = parse_container(value)
             if inner is not None and fits(node, inner, self._target, self._budget):
+                if find_spellings(node, inner, parse_as_written(value), self._target).doubtful:
+                    return value
                 self.steps.append(RepairStep("unwrapped_text", path))
                 return inner
         if type(value) is dict and isinstance(node, ObjectNode):

@@ -12,6 +12,7 @@ A layer is removed only by `unwrap_arguments`, and only where the schema rejects
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from collections.abc import Set as AbstractSet
 
@@ -20,7 +21,7 @@ from ..ir.pointer import JSON, Object, join
 from ..stream.repair import repair_json
 from .steps import RepairStep
 
-__all__ = ["may_be_call", "parse_container", "remove_layer"]
+__all__ = ["may_be_call", "other_tool", "parse_container", "remove_layer"]
 
 _ALIASES = frozenset(
     "arguments parameters args input params kwargs properties tool_input action_input tool_arguments tool_args"
@@ -29,6 +30,8 @@ _ALIASES = frozenset(
 _NAMES = frozenset("name tool tool_name function function_name action recipient_name".split())
 _METADATA = frozenset("type id call_id tool_call_id index thought thoughts reasoning explanation".split())
 _CALLS = frozenset("function tool function_call tool_call tool_use tool_calls function_calls calls call".split())
+_QUALIFIER = re.compile(r"[.:/]")
+_MAX_ENVELOPES = 4
 _SCHEMA_KEYWORDS = frozenset("anyOf oneOf allOf $ref".split())
 _SCHEMA_TYPES = frozenset("string integer number boolean object array null".split())
 
@@ -110,6 +113,24 @@ def may_be_call(value: JSON, declared: AbstractSet[str]) -> bool:
         type(content) is dict and content.keys() <= declared and not (is_known and not content)
         for content in map(_content, payloads.values())
     )
+
+
+def other_tool(value: JSON, declared: AbstractSet[str], names: Collection[str]) -> str | None:
+    """Return the name of another tool if the value is a call of it; None if that is not certain."""
+    for _ in range(_MAX_ENVELOPES):
+        if type(value) is list and len(value) == 1:
+            value = value[0]
+        if type(value) is not dict or not names or not declared.isdisjoint(value):
+            return None
+        payload = [key for key, inner in value.items() if _is_payload(key, inner, ())]
+        named = [text for key, text in value.items() if key in _NAMES and type(text) is str]
+        if len(payload) != 1 or len(named) > 1 or len(value.keys() - _METADATA) != 1 + len(named):
+            return None
+        if named:
+            is_known = named[0] in names or _QUALIFIER.split(named[0])[-1] in names
+            return None if is_known else named[0]
+        value = _content(value[payload[0]])
+    return None
 
 
 def _is_payload(key: str, inner: JSON, names: Collection[str]) -> bool:

@@ -122,10 +122,12 @@ class StringReader:
             stop = plain.match(self._text, at, self._end).end()  # type: ignore[union-attr]  # matches everywhere
             self._pieces.append(self._text[at:stop])
             if stop == self._end:
+                self._reading.pieces += len(self._pieces)
                 raise truncated_error("in a string", stop)
             char = self._text[stop]
             if char == self._closer and self._closes(stop):
                 self._settle()
+                self._reading.pieces += len(self._pieces)
                 return "".join(self._pieces), stop + 1
             at = self._read_escape(stop) if char == "\\" else self._read_unusual(char, stop)
 

@@ -10,6 +10,7 @@ Truncated strings, numbers and keys are never completed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
 
 from ..ir.errors import BrokenJSON, ProtocolError
@@ -38,6 +39,8 @@ MAX_INTERPRETATIONS = 64
 MAX_READ = 256 * 1024
 """Longer texts are repaired only if one pass finds a single reading: comparing readings takes several passes."""
 _MAX_CHARACTERS = 4 * 1024 * 1024  # total of all readings for one assumed form
+_MAX_PIECES = 200_000  # like _MAX_CHARACTERS; text with many escapes or scalars is read in small pieces
+_NEGATIVE_ZERO = re.compile(r"[\[:,]\s*+-0\s*+[,}\]]")
 
 
 class Repaired(Value, frozen=True):
@@ -49,6 +52,8 @@ class Repaired(Value, frozen=True):
     """The number of brackets missing at the end, counted from the outermost."""
     doubtful: bool = False
     """An unlikely reading: it makes others ambiguous, and is not used itself."""
+    as_written: JSON = None
+    """The value with all numbers that are not written as JSON writes them (`+33`, `0x1F`, `-0`) as text; else None."""
 
 
 def repair_json(text: str, *, finished: bool = True) -> Repaired:
@@ -62,11 +67,20 @@ def repair_json(text: str, *, finished: bool = True) -> Repaired:
     toolwire.ir.errors.BrokenJSON: truncated: the text ends in a string (character 13) at /city (write the whole call again, shorter if there is a limit)
     """
     try:
-        return Repaired(parse(text))
+        value = parse(text)
     except ProtocolError as error:
         if len(text) > LIMIT:
             raise BrokenJSON(error.message, reason="invalid", hint="write less") from None
         return _read(text, RepairAttempt(finished))
+    return Repaired(value, as_written=_as_written(text) if _NEGATIVE_ZERO.search(text) else None)
+
+
+def _as_written(text: str) -> JSON:
+    """Return valid JSON with negative zeros as text; None if there are none outside strings."""
+    try:
+        return _read(text, RepairAttempt(True)).as_written
+    except BrokenJSON:
+        return None  # nested too deeply
 
 
 def checked_readings(text: str, *, finished: bool = True, names: Collection[str] = ()) -> Iterator[Repaired]:
@@ -113,18 +127,24 @@ def _search(
     """Yield the readings for one assumed form and defect, each with the next sequence of choices."""
     choices: tuple[int, ...] | None = ()
     limit = min(MAX_INTERPRETATIONS, _MAX_CHARACTERS // (len(text) + 1))
-    for _ in range(limit):
+    pieces = tried = 0
+    for tried in range(1, limit + 1):
         assert choices is not None
-        attempt = RepairAttempt(finished, guess_kind, choices, form=form, checked=True)
+        attempt = RepairAttempt(finished, guess_kind, choices, form=form, checked=True, max_readings=limit)
         try:
             yield _read(text, attempt, names)
         except BrokenJSON:
             pass  # not a valid reading
         choices = attempt.next_choices()
-        if choices is None:
+        if choices is None and not attempt.has_too_many_readings:
             return
+        pieces += attempt.pieces
+        if attempt.has_too_many_readings:
+            tried = limit
+        if tried == limit or pieces > _MAX_PIECES:
+            break
     raise BrokenJSON(
-        f"ambiguous: more than {limit} readings",
+        f"ambiguous: more than {tried} readings",
         reason="ambiguous",
         hint="escape quotes and backslashes inside strings",
     )
@@ -144,6 +164,7 @@ def _read(text: str, attempt: RepairAttempt, names: Collection[str] = ()) -> Rep
             raise invalid_error("both brackets are missing", at)
     check_trailing_text(text, at, end, attempt)
     try:
-        return Repaired(parse(rewritten), tuple(attempt.steps), attempt.closed, attempt.doubtful)
+        as_written = None if attempt.as_written is None else parse(attempt.as_written)
+        return Repaired(parse(rewritten), tuple(attempt.steps), attempt.closed, attempt.doubtful, as_written)
     except ProtocolError as error:
         raise BrokenJSON(error.message, reason="invalid", pointer=error.pointer, hint=error.hint) from None

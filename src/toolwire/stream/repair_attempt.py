@@ -52,6 +52,8 @@ _Guess: TypeAlias = Literal[
 ]
 LexicalStep: TypeAlias = _Lossless | _Guess
 GUESSES: frozenset[str] = frozenset(get_args(_Guess))
+_INDEPENDENT: frozenset[LexicalStep] = frozenset({"chosen_escape", "leading_zeros"})
+"""Choices that never make a reading invalid: each doubles the number of readings."""
 
 GuessKind: TypeAlias = Literal["punctuation", "quotes"]
 """The assumed defect: commas and colons were left out, or quotes inside strings were not escaped."""
@@ -66,7 +68,9 @@ class RepairAttempt:
     __slots__ = (
         "_common_choices",
         "_given_choices",
+        "_independent_choices",
         "_made_choices",
+        "as_written",
         "checked",
         "closed",
         "doubtful",
@@ -74,6 +78,9 @@ class RepairAttempt:
         "finished",
         "form",
         "guess_kind",
+        "has_too_many_readings",
+        "max_readings",
+        "pieces",
         "steps",
     )
 
@@ -85,6 +92,7 @@ class RepairAttempt:
         *,
         form: Form = "object",
         checked: bool = False,
+        max_readings: int = 1,
     ) -> None:
         self.finished = finished
         self.guess_kind = guessing
@@ -94,6 +102,11 @@ class RepairAttempt:
         self.doubtful = False  # a reading that counts as an alternative, and is never used itself
         self.steps: dict[LexicalStep, None] = {}
         self.closed = 0  # number of brackets missing at the end
+        self.pieces = 0  # number of pieces in which the text was read: the work done
+        self.as_written: str | None = None  # the JSON with some numbers as text, if their notation is not canonical
+        self.max_readings = max_readings
+        self.has_too_many_readings = False
+        self._independent_choices = 0
         self._common_choices: dict[LexicalStep, int] = {}
         self._given_choices = given_choices
         self._made_choices: list[tuple[int, int]] = []  # (chosen, out of so many)
@@ -105,6 +118,11 @@ class RepairAttempt:
         """Choose one of several readings. Raise `error` if guessing is off; a structural choice only needs a schema."""
         if self.guess_kind is None and not (structural and self.checked):
             raise error
+        if ways > 1 and step in _INDEPENDENT:
+            self._independent_choices += 1
+            if 1 << self._independent_choices > self.max_readings:
+                self.has_too_many_readings = True
+                raise error
         self.record_step(step)
         turn = len(self._made_choices)
         chosen = self._given_choices[turn] if turn < len(self._given_choices) else 0

@@ -41,7 +41,7 @@ _STRING = r'"[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f
 _SOUND_STRING = re.compile(_STRING)
 # Many valid members or items at once, each followed by a character that shows that it is complete.
 _GAP = r"[ \t\r\n]*+"
-_ITEM = rf"(?:{_STRING}|-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+|true|false|null)(?={_GAP}[,}}\]])"
+_ITEM = rf"(?:{_STRING}|(?:-(?!0[^.eE]))?+(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+|true|false|null)(?={_GAP}[,}}\]])"
 _MEMBER = rf"{_STRING}{_GAP}:{_GAP}{_ITEM}"
 _SOUND = {
     "{": re.compile(rf"{_MEMBER}(?:{_GAP},{_GAP}{_MEMBER})*+"),
@@ -73,7 +73,7 @@ _MAY_FOLLOW = {
 class JsonRewriter:
     """Read one value from `text[at:end]`. `rewrite` returns it as JSON and leaves `at` after the value."""
 
-    __slots__ = ("_end", "_fresh", "_items", "_open", "_output", "_reading", "_text", "at")
+    __slots__ = ("_end", "_fresh", "_items", "_open", "_output", "_reading", "_spellings", "_text", "at")
 
     def __init__(self, text: str, at: int, end: int, attempt: RepairAttempt, opener: str = "") -> None:
         """Begin at `at`. `opener`: the bracket of an object whose members begin there: `{` if missing, `(` in `f(a=1)`."""
@@ -85,6 +85,7 @@ class JsonRewriter:
         self._items: list[set[str]] = []  # for each: whether its values include quoted and bare text
         self._fresh = False  # directly after an opening bracket
         self._output: list[str] = []
+        self._spellings: dict[int, str] = {}  # for each number in another notation: its piece, and its text
         if opener:
             self._open_container(opener, "{")
 
@@ -102,6 +103,11 @@ class JsonRewriter:
         except BrokenJSON as error:
             error.pointer = pointer_at("".join(self._output).encode("utf-8", "replace"))
             raise
+        finally:
+            self._reading.pieces += len(self._output)
+        if self._spellings:
+            written = [self._spellings.get(index, piece) for index, piece in enumerate(self._output)]
+            self._reading.as_written = "".join(written)
         return "".join(self._output)
 
     def _close_all(self) -> None:
@@ -295,12 +301,15 @@ class JsonRewriter:
         if found.end() == self._end:
             raise truncated_error("in a number or bare word", self._end)
         if JSON_NUMBER.fullmatch(word):
+            if word == "-0":
+                self._spellings[len(self._output)] = '"-0"'
             self._output.append(word)
             self.at = found.end()
             return
         number = normalise_number(word)
         if number is not None:
             self._reading.record_step("number_form" if word.isascii() else "full_width")
+            self._spellings[len(self._output)] = f'"{word}"'
             self._output.append(number)
             self.at = found.end()
             return

@@ -44,3 +44,37 @@ def test_most_slips_need_no_guess():
     slips = {row["slip"] for row in SLIPS}
     assert len(slips) == len(SLIPS) > 170
     assert sum(row["policy"] == "safe" for row in REPAIRED) > 0.6 * len(REPAIRED)
+
+
+CALLS_OF_ANOTHER_TOOL = (
+    '{"name": "get_time", "arguments": {"city": "Paris"}}',
+    '{"name": "get_time", "arguments": "{}"}',
+    '[{"type": "function", "function": {"name": "get_time", "arguments": {}}}]',
+    '{"tool": "get_time", "tool_input": {"city": "Paris"}, "thought": "hm"}',
+)
+NOT_ANOTHER_TOOL = ('{"name": "functions.get_weather", "arguments": {"days": 3}}', '{"name": "get_time"}')
+
+
+@pytest.mark.finding("R")
+@pytest.mark.parametrize("policy", ("safe", "aggressive"))
+@pytest.mark.parametrize("text", CALLS_OF_ANOTHER_TOOL)
+def test_call_of_another_tool_is_named(text, policy):
+    found = repair_arguments(text, SCHEMAS["weather"], policy=policy, names=["get_weather"])
+    assert found.arguments is None
+    (problem,) = found.problems
+    assert problem.message == "a call of 'get_time', which is another tool; write only the arguments of this tool"
+
+
+@pytest.mark.finding("R")
+@pytest.mark.parametrize("text", NOT_ANOTHER_TOOL)
+def test_other_arguments_are_not_called_another_tool(text):
+    problems = repair_arguments(text, SCHEMAS["weather"], names=["get_weather"]).problems
+    assert problems and not any("another tool" in problem.message for problem in problems)
+
+
+@pytest.mark.finding("R")
+def test_number_or_text_is_an_ambiguity_that_names_both():
+    (problem,) = repair_arguments('{"ref": +33}', SCHEMAS["reference"]).problems
+    assert (problem.path, problem.keyword) == ("/ref", "ambiguous")
+    assert problem.message == 'ambiguous: +33 may be a number or text; can be read as {"ref":33} or {"ref":"+33"}'
+    assert repair_arguments('{"ref": -0}', SCHEMAS["reference"]).arguments == {"ref": 0}  # valid JSON

@@ -36,6 +36,12 @@ HOSTILE = {
     "wrappers": ("", '{"arguments":', ""),
     "equals signs": ('{"a"', "= ", '"x"}'),
     "comments": ('{"a": "x"', "/* x */", "}"),
+    "escapes of other languages": ('{"a": "', "\\x41", '"}'),
+    "strings with escapes of other languages": ('{"a": "x", "b": [', '"\\x41",', "]}"),
+    "strings with some escapes": ('{"a": "x", "b": [', '"\\d\\n",', "]}"),
+    "leading zeros": ('{"a": [', "07,", "1]}"),
+    "single backslashes": ('{"a": "\\x41\\x41', "\\d", '"}'),
+    "plus signs": ('{"a": "x", "b": [', "+1,", "1]}"),
     "text after the object": ('{"a": "x"}', " <b", ""),
 }
 
@@ -70,3 +76,33 @@ def test_long_text_is_read_in_one_way_only():
         with pytest.raises(BrokenJSON):
             repair_json(long)
     assert repair_json('{"a" = "' + "x" * MAX_READ + '"}').steps == ("wrong_separator",)
+
+
+INDEPENDENT = {
+    "one string": '{"a": "' + "\\x41" * 5_000 + '"}',
+    "many strings": '{"a": "x", "b": [' + ", ".join(['"\\x41"'] * 5_000) + "]}",
+    "some escapes in each string": '{"a": "x", "b": [' + ", ".join(['"\\d\\n"'] * 5_000) + "]}",
+    "leading zeros": '{"a": "x", "b": [' + ", ".join(["007"] * 5_000) + "]}",
+}
+
+
+@pytest.mark.finding("R")
+@pytest.mark.parametrize("text", INDEPENDENT.values(), ids=INDEPENDENT)
+def test_many_independent_choices_are_refused_without_trying_them(text):
+    repair_arguments("{}", SCHEMA)  # compile the schema
+    found = []
+    work = count_work(lambda: found.append(repair_arguments(text, SCHEMA, policy="aggressive")))
+    assert [problem.keyword for problem in found[0].problems] == ["ambiguous"]
+    assert work < 5_000  # not even one pass over the text
+
+
+@pytest.mark.finding("R")
+def test_text_in_many_pieces_is_read_few_times(monkeypatch):
+    reads = []
+    read = stream_repair._read
+    monkeypatch.setattr(stream_repair, "_read", lambda *given: reads.append(1) or read(*given))
+    for count, least, most in ((100, 30, 140), (50_000, 3, 8)):
+        reads.clear()
+        found = repair_arguments('{"a": "' + "\\x41" * 4 + "\\d" * count + '"}', SCHEMA, policy="aggressive")
+        assert [problem.keyword for problem in found.problems] == ["ambiguous"]
+        assert least <= len(reads) <= most
