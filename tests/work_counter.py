@@ -26,7 +26,6 @@ def count_work(action: Callable[[], Any]) -> int:
         steps += event == "c_call"
 
     tracing, profiling = sys.gettrace(), sys.getprofile()
-    gc.collect()
     gc.disable()  # finalisers of objects that other tests left are not part of the work
     sys.settrace(on_line)
     sys.setprofile(on_call)
