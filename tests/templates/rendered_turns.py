@@ -94,7 +94,7 @@ def _vector(name, found):
 
 
 def check_turn(name, turn):
-    """Read a turn whole, by character, and with its end token; return the differences from what was rendered.
+    """Read a turn whole, by character, and with its end token; return the differences from the rendered turn.
 
     Templates put white space around text and reasoning, so it is ignored at their edges.
     """

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from .. import text as formats
-from ..ir.errors import ConfigError
+from ..ir.errors import ConfigError, EncodeError
 from ..ir.parts import ToolCall
 from ..text.engine.format import Format
 from ..text.engine.offered_tools import OfferedTools
-from ..text.engine.reader import Parsing
+from ..text.engine.reader import Malformed, Parsing
 from ..text.engine.style import ParseContext, StyleBase
 from ..text.styles.channel_calls import ChannelCalls
 from ..text.styles.react_calls import ReactCalls
@@ -35,11 +35,10 @@ class NoCalls(StyleBase, frozen=True):
         return ()
 
     def read(self, turn: ParseContext, opener: str) -> Parsing[None]:
-        """Never run, because there is no opener."""
-        raise NotImplementedError
+        raise Malformed("this style has no calls")
 
     def write(self, calls: Sequence[ToolCall]) -> str:
-        raise NotImplementedError
+        raise EncodeError("this format has no calls", hint="render them with the format that without_calls() was given")
 
 
 def without_calls(form: Format) -> Format:

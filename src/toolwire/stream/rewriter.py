@@ -164,7 +164,7 @@ class JsonRewriter:
         opener = self._open.pop()
         closer = OUTPUT_CLOSERS[opener]
         if len(self._items.pop()) > 1 and opener == "[":
-            self._reading.doubtful = True  # the bare text may be a comment, or stand for omitted items
+            self._reading.doubtful = True  # the bare text may be a comment, or a mark of omitted items
         if self._text[self.at] not in "}])":
             self._reading.record_step("full_width")
         self._output.append(closer)
@@ -188,7 +188,7 @@ class JsonRewriter:
             self._read_surplus_commas(surplus, container)
 
     def _read_surplus_commas(self, count: int, container: str) -> None:
-        """Drop surplus commas. In an array they may also stand for missing items, which only a schema can exclude."""
+        """Drop surplus commas. In an array, items may be missing between them, which only a schema can exclude."""
         self._reading.record_step("surplus_comma")
         if container != "[":
             return
@@ -339,7 +339,7 @@ class JsonRewriter:
         self.at = words.end()
 
     def _is_placeholder(self, words: str) -> bool:
-        """Return True for text that may stand for omitted values (`...`, `etc`) or for a variable."""
+        """Return True for text that may be a mark of omitted values (`...`, `etc`) or a variable."""
         if self._open[:1] == ["("]:
             return True
         if self._open[-1:] == ["["]:
@@ -375,7 +375,7 @@ class JsonRewriter:
             raise truncated_error("in a comment", self.at)
         if _OMITTED_VALUES.search(self._text, self.at, stop):
             raise ambiguous_error(
-                "a comment that may stand for omitted values", self.at, "write all values, without comments"
+                "a comment that may replace omitted values", self.at, "write all values, without comments"
             )
         self._reading.record_step("comment")
         self.at = stop + len(mark)

@@ -1,6 +1,6 @@
-"""A raw completion endpoint before the gateway, by script: what is sent, and what clients get of the text.
+"""The gateway with a scripted raw completion endpoint: the request that it sends, and the answer that clients get.
 
-Ollama's documents have the form of its reference for `/api/generate`; no server of it was at hand. The endpoint of
+The documents of Ollama follow its reference for `/api/generate`; its server is not part of the tests. The endpoint of
 llama.cpp is tested with a real server in test_raw_completions.py.
 """
 

@@ -1,4 +1,4 @@
-"""Emulation with a raw prompt: how the prompt ends, what the answer is read as, and what is lost."""
+"""Emulation with a raw prompt: the end of the prompt, the parts of the answer, and the losses."""
 
 import pytest
 

@@ -25,8 +25,8 @@ NO_CALLS = {
     "microsoft-Phi-3.5-mini-instruct": "the model has no tools",
 }
 CALLS_ONLY = ("one call", "no arguments", "parallel calls", "values of all types", "null")
-# Where our own rendering of the calls differs from the template's, other than in white space around the calls.
-_PYTHON = "the template prints Python's literals; we write JSON, which the model reads as well"
+# Reasons for differences between rendered calls and those of the template, besides white space around the calls.
+_PYTHON = "the template prints Python literals; toolwire writes JSON, which the model reads as well"
 _HEADER = "the template's text begins or ends with a part of the prompt: the header or the end of a message"
 _LINES = "the template breaks lines in other places"
 OTHER_RENDERING = {

@@ -6,6 +6,7 @@ from ..engine.format import Format
 from ..engine.prompt import ResultTemplate, ToolPrompt
 from ..styles.header_calls import HeaderCalls
 from ..styles.tag_families import invocations
+from ..styles.tagged_calls import TaggedCalls
 
 __all__ = ["DEEPSEEK_DSML_V4", "DEEPSEEK_DSML_V32", "DEEPSEEK_DSML_V41", "DEEPSEEK_V3", "DEEPSEEK_V31"]
 
@@ -16,6 +17,13 @@ _NOISE = (
     "<｜tool▁outputs▁end｜>",
     "<｜end▁of▁sentence｜>",
 )
+
+
+def _dsml_calls(section: str, prefix: str = "｜DSML｜") -> TaggedCalls:
+    """Return the style of invocations in a section. Each argument states whether it is a string."""
+    opening, closing = f"<{prefix}{section}>", f"</{prefix}{section}>"
+    return invocations(opening, closing, prefix=prefix, bare=True, type_attribute="string", json_body=True)
+
 
 DEEPSEEK_V3 = Format(
     name="deepseek_v3",
@@ -68,14 +76,7 @@ DEEPSEEK_DSML_V32 = Format(
     name="deepseek_dsml_v32",
     title="<｜DSML｜invoke> in <｜DSML｜function_calls>",
     families=("*deepseek-v3.2*",),
-    calls=invocations(
-        "<｜DSML｜function_calls>",
-        "</｜DSML｜function_calls>",
-        prefix="｜DSML｜",
-        bare=True,
-        type_attribute="string",
-        json_body=True,
-    ),
+    calls=_dsml_calls("function_calls"),
     noise=("<｜end▁of▁sentence｜>",),
     halts=("<function_results>",),
     results=ResultTemplate("<function_results>\n<result>{content}</result>\n</function_results>", role="tool"),
@@ -93,14 +94,7 @@ DEEPSEEK_DSML_V4 = Format(
     name="deepseek_dsml_v4",
     title="<｜DSML｜invoke> in <｜DSML｜tool_calls>",
     families=("*deepseek-v4*",),
-    calls=invocations(
-        "<｜DSML｜tool_calls>",
-        "</｜DSML｜tool_calls>",
-        prefix="｜DSML｜",
-        bare=True,
-        type_attribute="string",
-        json_body=True,
-    ),
+    calls=_dsml_calls("tool_calls"),
     noise=("<｜end▁of▁sentence｜>", "<｜DSML｜toolcalls>", "<｜DSML｜tool>"),  # two damaged section openers
     halts=("<function_results>",),
     results=ResultTemplate("<tool_result>{content}</tool_result>", role="tool"),
@@ -118,14 +112,7 @@ DEEPSEEK_DSML_V41 = Format(
     name="deepseek_dsml_v41",
     title="<｜DSML｜ invoke> in <｜DSML｜ calls>",
     families=("*deepseek-v4.1*", "*deepseek-v4-1*"),
-    calls=invocations(
-        "<｜DSML｜ calls>",
-        "</｜DSML｜ calls>",
-        prefix="｜DSML｜ ",
-        bare=True,
-        type_attribute="string",
-        json_body=True,
-    ),
+    calls=_dsml_calls("calls", prefix="｜DSML｜ "),
     noise=("<｜end▁of▁sentence｜>",),
     halts=("<function_results>",),
     results=ResultTemplate("<function_results>\n<result>{content}</result>\n</function_results>", role="tool"),
