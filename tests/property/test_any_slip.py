@@ -92,6 +92,14 @@ def python_text(value):
     return repr(value)
 
 
+def without_quotes(text):
+    """Remove the quotes if every string is a word or several: other strings have another meaning without them."""
+    strings = re.findall(r'"((?:[^"\\]|\\.)*)"', text)
+    constants = {"null", "none", "true", "false", "nan", "infinity", "undefined"}
+    is_plain = all(re.fullmatch(r"[a-zA-Z](?:[\w ]*\w)?", one) and one.lower() not in constants for one in strings)
+    return text.replace('"', "") if is_plain else text
+
+
 FULL_WIDTH = {"{": "｛", "}": "｝", "[": "［", "]": "］", ":": "：", ",": "，"}
 LEXICAL = {
     "none": json.dumps,
@@ -114,7 +122,7 @@ LEXICAL = {
     "unquoted keys, equals": lambda value: re.sub(r'"(\w+)": ', r"\1 = ", json.dumps(value)),
     "single quotes": quotes("'", "'"),
     "smart quotes": quotes("“", "”"),
-    "no quotes": lambda value: json.dumps(value).replace('"', ""),
+    "no quotes": lambda value: without_quotes(json.dumps(value)),
     "no commas": marks({",": ""}),
     "no colons": marks({":": ""}),
     "quotes not escaped": lambda value: json.dumps(value).replace('\\"', '"'),
