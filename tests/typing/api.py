@@ -89,7 +89,7 @@ def weather(city: str, days: int = 1) -> str:
     return city * days
 
 
-@toolwire.tool(name="renamed")
+@toolwire.tool(name="renamed", effect="read", timeout=5, retries=1, transient=(OSError,), approve="costs money")
 async def later(city: str) -> list[str]:
     return [city]
 

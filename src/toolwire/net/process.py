@@ -16,9 +16,9 @@ from typing import Any
 from ..ir.pointer import Object
 from ..run.context import CallContext, running
 from ..run.failures import NotExecuted
+from ..run.function_tool import FunctionTool
 from ..run.results import error_text
 from ..run.steps import Failed, Invoke, Returned, TimedOut
-from ..schema.infer import FunctionTool
 from .collect import collect_async_items, collect_items
 
 __all__ = ["run_in_process"]

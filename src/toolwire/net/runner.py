@@ -77,8 +77,8 @@ class Runner:
         gates: tuple[Gate, ...] = GATES,
         approve: Approver | None = None,
         observers: Sequence[Observer] = (),
-        most_parallel: int = 16,
-        most_per_turn: int = 256,
+        max_parallel: int = 16,
+        max_per_turn: int = 256,
         threads: int = 32,
         caller: str = "",
         tenant: str = "",
@@ -91,8 +91,8 @@ class Runner:
         self._store = store
         self._approve = approve
         self._observers = tuple(observers)
-        self._max_parallel = most_parallel
-        self._max_per_turn = most_per_turn
+        self._max_parallel = max_parallel
+        self._max_per_turn = max_per_turn
         self._invoker = Invoker(threads)
         self._store_threads = ThreadPool(
             _STORE_THREADS

@@ -13,10 +13,11 @@ import pytest
 from toolwire import Text, ToolCall, ToolResult, tool
 from toolwire.ir.events import CallEnd, ResponseEnd
 from toolwire.net.agent import Agent, Answer
+from toolwire.run.options import Options
 from toolwire.run.policy import Policy
 from toolwire.run.results import result_code
 from toolwire.run.session import Budget
-from toolwire.run.toolbox import Entry, Options
+from toolwire.run.toolbox import Entry
 from toolwire.testing import ScriptedModel, says
 from waiting import until, wait_until
 
@@ -168,10 +169,10 @@ class Naps:
 def test_trip_planner_runs_independent_calls_in_parallel():
     plan = runpy.run_path(str(EXAMPLES / "trip_planner.py"))["plan"]
     answers = []
-    for most_parallel, overlapping in ((1, 1), (8, 2)):
+    for max_parallel, overlapping in ((1, 1), (8, 2)):
         naps = Naps(overlapping)
         plan.__globals__.update(asyncio=naps.asyncio, time=naps)
-        answers.append(plan(most_parallel=most_parallel)[0])
+        answers.append(plan(max_parallel=max_parallel)[0])
         assert naps.most == overlapping
     assert answers[0].messages == answers[1].messages
 
