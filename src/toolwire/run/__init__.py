@@ -7,12 +7,14 @@ from .._lazy import lazy_exports
 TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
+    from .approval import Approved, Denied
     from .context import CallContext, current_call
     from .failures import ToolError, Transient
     from .function_tool import FunctionTool
-    from .gates import GATES, Pending
+    from .gates import GATES
     from .observe import Observer
     from .options import Options, OptionValues
+    from .pending import Pending
     from .policy import Ask, Deny, Policy, allow, at_most, deny, hosts, only_effects, path_jail
     from .records import DAY, Claim, Record, Store
     from .session import Budget, Session
@@ -29,7 +31,9 @@ else:
             "policy": ("Ask", "Deny", "Policy", "allow", "at_most", "deny", "hosts", "only_effects", "path_jail"),
             "session": ("Budget", "Session"),
             "context": ("CallContext", "current_call"),
-            "gates": ("GATES", "Pending"),
+            "gates": ("GATES",),
+            "pending": ("Pending",),
+            "approval": ("Approved", "Denied"),
             "failures": ("ToolError", "Transient"),
             "steps": ("Approve",),
             "records": ("DAY", "Claim", "Record", "Store"),
@@ -40,11 +44,13 @@ else:
 
 __all__ = [
     "Approve",
+    "Approved",
     "Ask",
     "Budget",
     "CallContext",
     "Claim",
     "DAY",
+    "Denied",
     "Deny",
     "Entry",
     "FunctionTool",
