@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from .context import CallContext, current_call
     from .failures import ToolError, Transient
     from .gates import GATES, Pending
+    from .model_settings import ModelSettings
     from .observe import Observer
     from .policy import Ask, Deny, Policy, allow, at_most, deny, hosts, only_effects, path_jail
     from .records import DAY, Claim, Record, Store
@@ -29,6 +30,7 @@ else:
             "failures": ("ToolError", "Transient"),
             "steps": ("Approve",),
             "records": ("DAY", "Claim", "Record", "Store"),
+            "model_settings": ("ModelSettings",),
             "observe": ("Observer",),
             "values": ("received",),
         },
@@ -44,6 +46,7 @@ __all__ = [
     "Deny",
     "Entry",
     "GATES",
+    "ModelSettings",
     "Observer",
     "Options",
     "Pending",
