@@ -1,17 +1,13 @@
 """Every request that is sent passes the provider's documented constraints and the types of its SDK."""
 
-from collections import Counter
-
 import pytest
-from canonical import requests
+from canonical import distinct, requests
 from hypothesis import given
 from hypothesis import strategies as st
 from messy import BODIES
-from msgspec.structs import replace
 from sdk_validation import validate_request
 
 from accepted_bodies import FIXED, MODELS, translated, violations
-from toolwire.ir import Reasoning
 from toolwire.ir.text import to_bytes
 from toolwire.stream.strict import parse_object
 
@@ -36,20 +32,6 @@ def check(body, target, model):
 @given(request=requests())
 def test_random_request_is_accepted(target, model, request):
     check(translated(distinct(request), target, model), target, model)
-
-
-def distinct(request):
-    """Give every reasoning part an id of its own, as a provider does."""
-    numbers = Counter()
-
-    def renamed(part):
-        if not isinstance(part, Reasoning):
-            return part
-        numbers["rs"] += 1
-        return replace(part, extra={"openai_responses": {"id": f"rs_{numbers['rs']}"}})
-
-    messages = tuple(replace(one, parts=tuple(map(renamed, one.parts))) for one in request.messages)
-    return replace(request, messages=messages)
 
 
 @pytest.mark.one_in(3)
