@@ -5,11 +5,15 @@ from canonical import distinct, requests
 from hypothesis import given
 from hypothesis import strategies as st
 from messy import BODIES
+from msgspec.structs import replace
 from sdk_validation import validate_request
 
 from accepted_bodies import FIXED, MODELS, translated, violations
+from toolwire.bridge import mark_stable_prefix
+from toolwire.ir import Message, Text
 from toolwire.ir.text import to_bytes
 from toolwire.stream.strict import parse_object
+from toolwire.wire import get
 
 TARGETS = [(target, model) for target, models in MODELS.items() for model in models]
 
@@ -46,3 +50,16 @@ def test_messy_history_is_accepted(source, target):
         check(translated((source, body), target, model), target, model)
 
     run()
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize(("target", "model"), TARGETS)
+@given(request=requests())
+def test_random_request_with_cache_marks_is_accepted(target, model, request):
+    long = Message("system", (Text("x" * 5000),))
+    unmarked = replace(request, messages=(long, *(one for one in request.messages if not _has_mark(one))))
+    check(translated(mark_stable_prefix(distinct(unmarked), get(target)), target, model), target, model)
+
+
+def _has_mark(message):
+    return any(getattr(part, "cache", None) is not None for part in message.parts)

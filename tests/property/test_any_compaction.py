@@ -11,10 +11,10 @@ from sdk_validation import validate_request
 
 from accepted_bodies import MODELS, translated, violations
 from toolwire.ir import Artefact, Media, Message, Reasoning, Request, Text, Tool, ToolCall, ToolResult
+from toolwire.ir.prompt_size import message_size
 from toolwire.ir.text import to_bytes
 from toolwire.run import Compaction, plan_compaction
 from toolwire.run.compaction import group_turns
-from toolwire.run.prompt_size import message_size
 from toolwire.stream.strict import parse_object
 
 TARGETS = [(target, model) for target, models in MODELS.items() for model in models]

@@ -18,10 +18,10 @@ from msgspec.structs import replace
 from ..ir.errors import ConfigError
 from ..ir.parts import Media, Opaque, Part, Text, ToolCall, ToolResult
 from ..ir.pointer import Object
+from ..ir.prompt_size import BYTES_PER_TOKEN, message_size, part_size, text_size, token_scale, tools_size
 from ..ir.request import Message
 from ..ir.tools import Tool
 from ..ir.value import Value
-from .prompt_size import BYTES_PER_TOKEN, message_size, part_size, text_size, token_scale, tools_size
 from .results import NOTES_KEY, annotate
 
 __all__ = ["CompactedPrefix", "Compaction", "CompactionPlan", "ReplacedSpan", "group_turns", "plan_compaction"]

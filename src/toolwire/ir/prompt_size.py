@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ..ir.parts import Artefact, Media, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
-from ..ir.pointer import JSON
-from ..ir.request import Message
-from ..ir.text import to_bytes
-from ..ir.tools import Tool
+from .parts import Artefact, Media, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
+from .pointer import JSON
+from .request import Message
+from .text import to_bytes
+from .tools import Tool
 
 __all__ = ["BYTES_PER_TOKEN", "message_size", "part_size", "text_size", "token_scale", "tools_size"]
 
