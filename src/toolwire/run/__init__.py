@@ -10,19 +10,24 @@ if TYPE_CHECKING:
     from .compaction import Compaction, CompactionPlan, plan_compaction
     from .context import CallContext, current_call
     from .failures import ToolError, Transient
+    from .function_tool import FunctionTool
     from .gates import GATES, Pending
+    from .model_settings import ModelSettings
     from .observe import Observer
+    from .options import Options, OptionValues
     from .policy import Ask, Deny, Policy, allow, at_most, deny, hosts, only_effects, path_jail
     from .records import DAY, Claim, Record, Store
     from .session import Budget, Session
     from .steps import Approve
-    from .toolbox import Entry, Options, Source, Toolbox
+    from .toolbox import Entry, Source, Toolbox
     from .values import received
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
-            "toolbox": ("Entry", "Options", "Source", "Toolbox"),
+            "toolbox": ("Entry", "Source", "Toolbox"),
+            "options": ("OptionValues", "Options"),
+            "function_tool": ("FunctionTool",),
             "policy": ("Ask", "Deny", "Policy", "allow", "at_most", "deny", "hosts", "only_effects", "path_jail"),
             "session": ("Budget", "Session"),
             "compaction": ("Compaction", "CompactionPlan", "plan_compaction"),
@@ -31,6 +36,7 @@ else:
             "failures": ("ToolError", "Transient"),
             "steps": ("Approve",),
             "records": ("DAY", "Claim", "Record", "Store"),
+            "model_settings": ("ModelSettings",),
             "observe": ("Observer",),
             "values": ("received",),
         },
@@ -47,8 +53,11 @@ __all__ = [
     "DAY",
     "Deny",
     "Entry",
+    "FunctionTool",
     "GATES",
+    "ModelSettings",
     "Observer",
+    "OptionValues",
     "Options",
     "Pending",
     "Policy",
