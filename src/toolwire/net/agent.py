@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Itera
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import MappingProxyType, NoneType, TracebackType
-from typing import Any, Generic, Self, TypeAlias
+from typing import Any, Generic, Literal, Self, TypeAlias
 
 from msgspec.structs import replace
 
@@ -24,6 +24,7 @@ from ..ir.events import TextDelta
 from ..ir.parts import Text
 from ..ir.request import Message, Request
 from ..ir.response import Response
+from ..run.compaction import CompactedPrefix, Compaction
 from ..run.model_settings import ModelSettings, apply_settings, merge_settings
 from ..run.observe import Observer, Retriever
 from ..run.policy import Policy
@@ -51,7 +52,9 @@ class Agent(Generic[Deps, Output]):
     function that makes it from the dependencies of the run. `output_type`: the type of `Answer.output`, text by default.
     `deps_type`: the type of the dependencies that `run(deps=…)` passes to tools and to `system`. `settings`: settings of
     the model requests. `budget`: the limits of a run. `policy`, `store` and `approve` as for `Runner`. `retriever` selects
-    the tools that a request offers. `price`: the cost of a response, for `Answer.cost` and `Budget.cost`.
+    the tools that a request offers. `price`: the cost of a response, for `Answer.cost` and `Budget.cost`. `compaction`
+    limits the conversation that is sent to the model. `cache="auto"` marks the stable prefix of every request for the
+    provider's prompt cache.
     """
 
     def __init__(
@@ -69,6 +72,8 @@ class Agent(Generic[Deps, Output]):
         store: Store | None = None,
         approve: Approver | None = None,
         retriever: Retriever | None = None,
+        compaction: Compaction | None = None,
+        cache: Literal["auto"] | None = None,
         max_parallel: int = 16,
         price: Callable[[Response], float] | None = None,
         observers: Sequence[Observer] = (),
@@ -83,6 +88,8 @@ class Agent(Generic[Deps, Output]):
         self._budget = budget
         self._price = price
         self._retriever = retriever
+        self._compaction = compaction
+        self._cache = cache
         self._observers = tuple(observers)
         if isinstance(tools, Runner):
             if policy is not None or store is not None or approve is not None:
@@ -235,6 +242,7 @@ class Agent(Generic[Deps, Output]):
             price=self._price,
             first_message=max(0, len(request.messages) - 1),
             has_fixed_tools=has_fixed_tools,
+            compacted=_reusable_prefix(history, request.messages),
         )
 
     async def _start(
@@ -252,6 +260,8 @@ class Agent(Generic[Deps, Output]):
             session,
             deps=deps,
             retriever=self._retriever,
+            compaction=self._compaction,
+            marks_prefix=self._cache == "auto",
             observers=self._observers,
         )
 
@@ -300,3 +310,11 @@ def make_client(model: str) -> Model:
 
 def _history_messages(history: Sequence[Message] | Answer[Any]) -> tuple[Message, ...]:
     return history.messages if isinstance(history, Answer) else tuple(history)
+
+
+def _reusable_prefix(history: Sequence[Message] | Answer[Any], messages: tuple[Message, ...]) -> CompactedPrefix | None:
+    """Return the compacted form of the history, unless its messages have changed, such as the system prompt."""
+    prefix = history.compacted if isinstance(history, Answer) else None
+    if prefix is None or messages[: prefix.replaces] != history.messages[: prefix.replaces]:  # type: ignore[union-attr]
+        return None
+    return prefix

@@ -10,11 +10,13 @@ from typing import Any, Protocol, TypeAlias
 
 from msgspec.structs import replace
 
+from ..bridge.stable_prefix import mark_stable_prefix
 from ..ir.events import ArgumentEnd, CallEnd, CallStart, Event
 from ..ir.folding import Folder
 from ..ir.parts import Text, ToolCall, ToolResult
 from ..ir.request import Request
 from ..ir.response import Response, Usage
+from ..run.compaction import Compaction
 from ..run.observe import Observer, Retriever, notify_response
 from ..run.session import AskModel, Done, GiveUp, RunTools, Session
 from ..stream.arguments import ArgumentWatch
@@ -46,6 +48,8 @@ class AgentLoop:
         *,
         deps: Any = None,
         retriever: Retriever | None = None,
+        compaction: Compaction | None = None,
+        marks_prefix: bool = False,
         observers: Sequence[Observer] = (),
     ) -> None:
         self.session = session
@@ -53,6 +57,8 @@ class AgentLoop:
         self._runner = runner
         self._deps = deps
         self._retriever = retriever
+        self._compaction = compaction
+        self._marks_prefix = marks_prefix
         self._observers = observers
 
     async def run(self) -> Answer[Any]:
@@ -109,6 +115,9 @@ class AgentLoop:
             return step
         box = self._runner.box
         self.session.offer_tools(box.filter_available(box.tools))
+        plan = None if self._compaction is None else self.session.plan_compaction(self._compaction)
+        if plan is not None:
+            self.session.compact(plan)
         return self.session.next()
 
     async def _ask_model(self, step: AskModel) -> Response:
@@ -132,13 +141,14 @@ class AgentLoop:
         session.add_response(response)
 
     def _prepare_request(self, request: Request) -> Request:
-        """Remove withdrawn tools, then let the retriever choose among the rest."""
+        """Remove withdrawn tools, let the retriever choose among the rest, and mark the stable prefix."""
         available = self._runner.box.filter_available(request.tools)
         if len(available) != len(request.tools):
             request = replace(request, tools=available)
-        if self._retriever is None:
-            return request
-        return replace(request, tools=tuple(self._retriever.choose(request, request.tools)))
+        if self._retriever is not None:
+            request = replace(request, tools=tuple(self._retriever.choose(request, request.tools)))
+        endpoint = getattr(self._model(), "endpoint", None) if self._marks_prefix else None
+        return request if endpoint is None else mark_stable_prefix(request, endpoint.wire)
 
     async def _run_tools(self, step: RunTools) -> list[ToolResult]:
         return await self._runner.run(
@@ -169,6 +179,7 @@ class AgentLoop:
             cost=state.cost,
             reason=step.reason if isinstance(step, GiveUp) else "",
             run_id=state.run_id,
+            compacted=state.compacted,
         )
 
 

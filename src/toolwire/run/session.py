@@ -121,6 +121,7 @@ class Session:
         price: Callable[[Response], float] | None = None,
         first_message: int = 0,
         has_fixed_tools: bool = False,
+        compacted: CompactedPrefix | None = None,
     ) -> None:
         declared_request = replace(request, tools=tuple(map(_strip_function, request.tools)))
         state = RunState(
@@ -130,6 +131,7 @@ class Session:
             started=now(),
             first_message=first_message,
             has_fixed_tools=has_fixed_tools,
+            compacted=compacted,
         )
         self._initialise(state, now, budget, untrusted, price)
 
