@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from types import MappingProxyType, NoneType, TracebackType
-from typing import Any, Generic, Self, TypeAlias, Unpack
+from typing import Any, Generic, Literal, Self, TypeAlias, Unpack
 
 from msgspec.structs import replace
 
@@ -25,6 +25,7 @@ from ..ir.events import TextDelta
 from ..ir.parts import Text, ToolCall, ToolResult
 from ..ir.request import Message, Request
 from ..ir.response import Response
+from ..run.compaction import CompactedPrefix, Compaction
 from ..run.context import CallContext, current_call
 from ..run.function_tool import FunctionTool
 from ..run.model_settings import ModelSettings, apply_settings, merge_settings
@@ -57,7 +58,9 @@ class Agent(Generic[Deps, Output]):
     function that makes it from the dependencies of the run. `output_type`: the type of `Answer.output`, text by default.
     `deps_type`: the type of the dependencies that `run(deps=…)` passes to tools and to `system`. `settings`: settings of
     the model requests. `budget`: the limits of a run. `policy`, `store` and `approve` as for `Runner`. `retriever` selects
-    the tools that a request offers. `skills`: a folder of instructions that the model loads on demand. `price`: the cost of a response, for `Answer.cost` and `Budget.cost`.
+    the tools that a request offers. `compaction` limits the conversation that is sent to the model. `skills`: a
+    folder of instructions that the model loads on demand. `cache="auto"` marks the stable prefix of every request for the
+    provider's prompt cache. `price`: the cost of a response, for `Answer.cost` and `Budget.cost`.
     """
 
     def __init__(
@@ -75,7 +78,9 @@ class Agent(Generic[Deps, Output]):
         store: Store | None = None,
         approve: Approver | None = None,
         retriever: Retriever | None = None,
+        compaction: Compaction | None = None,
         skills: str | Path | None = None,
+        cache: Literal["auto"] | None = None,
         max_parallel: int = 16,
         price: Callable[[Response], float] | None = None,
         observers: Sequence[Observer] = (),
@@ -90,6 +95,8 @@ class Agent(Generic[Deps, Output]):
         self._budget = budget
         self._price = price
         self.retriever = retriever
+        self.compaction = compaction
+        self.cache = cache
         self.observers: Sequence[Observer] = tuple(observers)
         if isinstance(tools, Runner):
             if policy is not None or store is not None or approve is not None or skills is not None:
@@ -246,6 +253,7 @@ class Agent(Generic[Deps, Output]):
             price=self._price,
             first_message=max(0, len(request.messages) - 1),
             has_fixed_tools=has_fixed_tools,
+            compacted=_reusable_prefix(history, request.messages),
         )
         parent = current_call().session
         if parent is not None:
@@ -338,3 +346,11 @@ def make_client(model: str) -> Model:
 
 def _history_messages(history: Sequence[Message] | Answer[Any]) -> tuple[Message, ...]:
     return history.messages if isinstance(history, Answer) else tuple(history)
+
+
+def _reusable_prefix(history: Sequence[Message] | Answer[Any], messages: tuple[Message, ...]) -> CompactedPrefix | None:
+    """Return the compacted form of the history, unless its messages have changed, such as the system prompt."""
+    prefix = history.compacted if isinstance(history, Answer) else None
+    if prefix is None or messages[: prefix.replaces] != history.messages[: prefix.replaces]:  # type: ignore[union-attr]
+        return None
+    return prefix

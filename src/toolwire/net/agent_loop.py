@@ -6,16 +6,18 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
+from ..bridge.stable_prefix import mark_stable_prefix
 from ..ir.events import ArgumentEnd, CallEnd, CallStart, Event
 from ..ir.folding import Folder
 from ..ir.parts import Text, ToolCall, ToolResult
 from ..ir.request import Request
 from ..ir.response import Response, Usage
+from ..run.compaction import Compaction
 from ..run.observe import Observer, Retriever, notify_response
 from ..run.results import NOTES_KEY, annotate
 from ..run.session import AskModel, Done, GiveUp, RunTools, Session
@@ -42,6 +44,8 @@ class LoopAgent(Protocol):
 
     runner: Runner
     retriever: Retriever | None
+    compaction: Compaction | None
+    cache: Literal["auto"] | None
     observers: Sequence[Observer]
 
     @property
@@ -122,6 +126,10 @@ class AgentLoop:
             return step
         box = self.agent.runner.box
         self.session.offer_tools(box.filter_available(box.tools))
+        compaction = self.agent.compaction
+        plan = None if compaction is None else self.session.plan_compaction(compaction)
+        if plan is not None:
+            self.session.compact(plan)
         return self.session.next()
 
     async def _ask_model(self, step: AskModel) -> Response:
@@ -145,12 +153,15 @@ class AgentLoop:
         session.add_response(response)
 
     def _prepare_request(self, request: Request) -> Request:
-        """Remove withdrawn tools, then let the retriever choose among the rest."""
+        """Remove withdrawn tools, let the retriever choose among the rest, and mark the stable prefix."""
         available = self.agent.runner.box.filter_available(request.tools)
         if len(available) != len(request.tools):
             request = replace(request, tools=available)
         retriever = self.agent.retriever
-        return request if retriever is None else replace(request, tools=tuple(retriever.choose(request, request.tools)))
+        if retriever is not None:
+            request = replace(request, tools=tuple(retriever.choose(request, request.tools)))
+        endpoint = getattr(self.agent.model, "endpoint", None) if self.agent.cache == "auto" else None
+        return request if endpoint is None else mark_stable_prefix(request, endpoint.wire)
 
     async def _run_tools(self, step: RunTools) -> list[ToolResult]:
         return await self.agent.runner.run(
@@ -184,6 +195,7 @@ class AgentLoop:
             cost=state.cost,
             reason=step.reason if isinstance(step, GiveUp) else "",
             run_id=state.run_id,
+            compacted=state.compacted,
         )
 
 

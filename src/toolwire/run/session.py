@@ -25,6 +25,7 @@ from ..ir.request import Message, Request
 from ..ir.response import Response, Usage, add_usage
 from ..ir.tools import Tool
 from ..ir.value import Value
+from .compaction import CompactedPrefix, Compaction, CompactionPlan, plan_compaction
 from .keys import canonical_json
 
 __all__ = ["AskModel", "Budget", "Done", "GiveUp", "RunState", "RunTools", "Session"]
@@ -79,6 +80,7 @@ NextStep: TypeAlias = AskModel | RunTools | Done | GiveUp
 class RunState(Value, frozen=True):
     """The complete state of a run. `version` is the version of this format.
 
+    `request` has the whole conversation; `compacted` is the form of its first messages that is sent to the model.
     `first_message`: the index of the first message of this run; the messages before it are system prompt and history.
     `has_fixed_tools`: the request names its tools, so tools that appear during the run are not offered.
     """
@@ -99,6 +101,7 @@ class RunState(Value, frozen=True):
     pending: tuple[ToolCall, ...] = ()
     response: Response | None = None
     reason: str = ""
+    compacted: CompactedPrefix | None = None
 
 
 _VERSION = 1
@@ -119,6 +122,7 @@ class Session:
         price: Callable[[Response], float] | None = None,
         first_message: int = 0,
         has_fixed_tools: bool = False,
+        compacted: CompactedPrefix | None = None,
     ) -> None:
         declared_request = replace(request, tools=tuple(map(_strip_function, request.tools)))
         state = RunState(
@@ -128,6 +132,7 @@ class Session:
             started=now(),
             first_message=first_message,
             has_fixed_tools=has_fixed_tools,
+            compacted=compacted,
         )
         self._initialise(state, now, budget, untrusted, price)
 
@@ -232,7 +237,24 @@ class Session:
         reason = state.reason if state.phase == "gave_up" else self._exhausted_limit()
         if reason:
             return GiveUp(reason, state.response)
-        return AskModel(state.request)
+        return AskModel(self._sent_request())
+
+    def plan_compaction(self, settings: Compaction) -> CompactionPlan | None:
+        """Plan the compaction of the next request; None if it is not needed. Pass the plan to `compact`."""
+        request, response = self._sent_request(), self.state.response
+        usage = None if response is None else response.usage
+        measured = None if usage is None else usage.total
+        return plan_compaction(request.messages, settings, tools=request.tools, measured=measured)
+
+    def compact(self, plan: CompactionPlan, summaries: Sequence[str] = ()) -> None:
+        """Send the compacted conversation from the next request on. The state keeps the whole conversation."""
+        self._expect("ask")
+        prefix = CompactedPrefix(plan.apply(summaries), len(self.state.request.messages))
+        self.state = replace(self.state, compacted=prefix)
+
+    def _sent_request(self) -> Request:
+        request, prefix = self.state.request, self.state.compacted
+        return request if prefix is None else replace(request, messages=prefix.view(request.messages))
 
     @property
     def remaining_seconds(self) -> float | None:
