@@ -12,7 +12,8 @@ import pytest
 
 from toolwire import Text, ToolCall, ToolResult, tool
 from toolwire.ir.events import CallEnd, ResponseEnd
-from toolwire.net.agent import Agent, Answer
+from toolwire.net.agent import Agent
+from toolwire.net.answers import Answer
 from toolwire.run.options import Options
 from toolwire.run.policy import Policy
 from toolwire.run.results import result_code
@@ -119,7 +120,7 @@ from toolwire.run.session import Session
 from pathlib import Path
 state = Path({str(state)!r})
 if sys.argv[1] == "begin":
-    session = Agent(ScriptedModel([]), [weather, book]).session("Book Paris.")
+    session = asyncio.run(Agent(ScriptedModel([]), [weather, book]).session("Book Paris."))
     session.add_response(says(ToolCall("b", "book", {{"city": "Paris"}})))
     state.write_text(session.dump())
 else:
@@ -246,7 +247,7 @@ def test_resumed_session_keeps_the_policy_and_budget():
     agent = Agent(ScriptedModel(lines), [strange, book], policy=Policy(taint="enforce"), budget=Budget(iterations=2))
     from toolwire.run.session import Session
 
-    answer = agent.run_sync(Session.load(agent.session("Go.").dump(), now=time.time))
+    answer = agent.run_sync(Session.load(asyncio.run(agent.session("Go.")).dump(), now=time.time))
     assert not BOOKED
     assert answer.reason == "max iterations reached (2)"
 
