@@ -21,7 +21,6 @@ from toolwire import Runner, ToolCall, ToolError
 from toolwire.run import Options
 from toolwire.run.transient import RetryAdvice, find_transient, retry_advice
 
-pytestmark = pytest.mark.finding("X2")
 NOW = 1_700_000_000.0
 
 
@@ -93,6 +92,7 @@ def run_tool(fetch, url, **options):
     return result
 
 
+@pytest.mark.finding("X2")
 @pytest.mark.parametrize("fetch", CLIENTS)
 @pytest.mark.parametrize("effect", ["pure", "read", "idempotent"])
 def test_a_busy_server_is_asked_again(fetch, effect):
@@ -101,6 +101,7 @@ def test_a_busy_server_is_asked_again(fetch, effect):
     assert (result.text, len(seen)) == ("ok", 3)
 
 
+@pytest.mark.finding("X2")
 @pytest.mark.parametrize("fetch", [*CLIENTS, with_urllib3])
 def test_a_lost_connection_is_retried(fetch):
     with flaky_server(0) as (url, seen):
@@ -108,6 +109,7 @@ def test_a_lost_connection_is_retried(fetch):
     assert (result.text, len(seen)) == ("ok", 2)
 
 
+@pytest.mark.finding("X2")
 @pytest.mark.parametrize("fetch", CLIENTS)
 @pytest.mark.parametrize("status", [400, 401, 404, 500])
 def test_another_status_is_final(fetch, status):
@@ -117,6 +119,7 @@ def test_another_status_is_final(fetch, status):
     assert len(seen) == 1
 
 
+@pytest.mark.finding("X2")
 @pytest.mark.parametrize("fetch", CLIENTS)
 def test_a_write_is_not_retried(fetch):
     with flaky_server(503, headers=[("Retry-After", "0")]) as (url, seen):
@@ -125,6 +128,7 @@ def test_a_write_is_not_retried(fetch):
     assert len(seen) == 1
 
 
+@pytest.mark.finding("X2")
 @pytest.mark.parametrize("fetch", CLIENTS)
 def test_a_retry_after_that_is_too_long_is_not_waited_for(fetch):
     with flaky_server(503, headers=[("Retry-After", "86400")]) as (url, seen):
@@ -133,6 +137,7 @@ def test_a_retry_after_that_is_too_long_is_not_waited_for(fetch):
     assert len(seen) == 1
 
 
+@pytest.mark.finding("X2")
 @pytest.mark.parametrize("fetch", [with_requests, with_httpx2, with_urllib3, with_urllib])
 def test_a_refused_connection_is_transient(fetch):
     with socket.socket() as unused:
@@ -165,6 +170,7 @@ class Response:
 AIOHTTP = "aiohttp.client_exceptions"
 
 
+@pytest.mark.finding("X2")
 @pytest.mark.parametrize(
     ("error", "advice"),
     [
@@ -203,6 +209,7 @@ def test_failures_of_clients_are_recognised_by_class_and_status(error, advice):
     assert find_transient(error, lambda: NOW) == advice
 
 
+@pytest.mark.finding("X2")
 @pytest.mark.parametrize(
     ("header", "seconds"),
     [
@@ -222,6 +229,7 @@ def test_retry_after_is_a_number_or_a_date(header, seconds):
     assert find_transient(error, lambda: NOW) == RetryAdvice(seconds)
 
 
+@pytest.mark.finding("X2")
 def test_a_failed_certificate_check_inside_a_network_error_is_final():
     try:
         try:
@@ -232,6 +240,7 @@ def test_a_failed_certificate_check_inside_a_network_error_is_final():
         assert find_transient(error, lambda: NOW) is None
 
 
+@pytest.mark.finding("X2")
 def test_an_exception_whose_attributes_raise_is_final():
     class Hostile(Exception):
         @property
@@ -249,6 +258,7 @@ def advice_for(error, transient, effect="read"):
     return retry_advice(error, effect, Options(transient=transient).transient, lambda: NOW)
 
 
+@pytest.mark.finding("X2")
 def test_a_tool_declares_its_own_transient_exceptions():
     assert advice_for(LedgerBusy(), None) is None
     assert advice_for(LedgerBusy(), LedgerBusy) == RetryAdvice()
@@ -260,6 +270,7 @@ def test_a_tool_declares_its_own_transient_exceptions():
     assert advice_for(ToolError("no"), (Exception,)) is None
 
 
+@pytest.mark.finding("X2")
 def test_a_declared_exception_is_retried(virtual_time):
     attempts = []
 
@@ -287,6 +298,7 @@ def refuse_in_process() -> str:
     raise ToolError("no such customer")
 
 
+@pytest.mark.finding("X2")
 def test_failures_in_a_process_are_recognised(tmp_path):
     runner = Runner(reset_in_process, refuse_in_process)
     calls = [ToolCall("1", "reset_in_process", {"path": str(tmp_path / "log")}), ToolCall("2", "refuse_in_process", {})]
