@@ -7,28 +7,36 @@ from .._lazy import lazy_exports
 TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
+    from .compaction import Compaction, CompactionPlan, plan_compaction
     from .context import CallContext, current_call
     from .failures import ToolError, Transient
+    from .function_tool import FunctionTool
     from .gates import GATES, Pending
+    from .model_settings import ModelSettings
     from .observe import Observer
+    from .options import Options, OptionValues
     from .policy import Ask, Deny, Policy, allow, at_most, deny, hosts, only_effects, path_jail
     from .records import DAY, Claim, Record, Store
     from .session import Budget, Session
     from .steps import Approve
-    from .toolbox import Entry, Options, Source, Toolbox
+    from .toolbox import Entry, Source, Toolbox
     from .values import received
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
-            "toolbox": ("Entry", "Options", "Source", "Toolbox"),
+            "toolbox": ("Entry", "Source", "Toolbox"),
+            "options": ("OptionValues", "Options"),
+            "function_tool": ("FunctionTool",),
             "policy": ("Ask", "Deny", "Policy", "allow", "at_most", "deny", "hosts", "only_effects", "path_jail"),
             "session": ("Budget", "Session"),
+            "compaction": ("Compaction", "CompactionPlan", "plan_compaction"),
             "context": ("CallContext", "current_call"),
             "gates": ("GATES", "Pending"),
             "failures": ("ToolError", "Transient"),
             "steps": ("Approve",),
             "records": ("DAY", "Claim", "Record", "Store"),
+            "model_settings": ("ModelSettings",),
             "observe": ("Observer",),
             "values": ("received",),
         },
@@ -40,11 +48,16 @@ __all__ = [
     "Budget",
     "CallContext",
     "Claim",
+    "Compaction",
+    "CompactionPlan",
     "DAY",
     "Deny",
     "Entry",
+    "FunctionTool",
     "GATES",
+    "ModelSettings",
     "Observer",
+    "OptionValues",
     "Options",
     "Pending",
     "Policy",
@@ -62,5 +75,6 @@ __all__ = [
     "hosts",
     "only_effects",
     "path_jail",
+    "plan_compaction",
     "received",
 ]
