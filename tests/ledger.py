@@ -349,6 +349,7 @@ FINDINGS = {
     "Z24": Entry("a request without Host, or with a transfer coding besides chunked, is refused"),
     "Z25": Entry("only the redirect with the state ends a login; exceptions of tools stay in the log"),
     "Z26": Entry("images are pinned, packages locked and bounded, stores need passwords, clients can use TLS"),
+    "X3": Entry("the operations of an OpenAPI document run as tools, on the host of base_url only"),
     "U1": Entry("terminal output keeps newlines, tabs, joined emoji and right-to-left text, and no control sequences"),
     "U2": Entry("an MCP server that announces changes while it is listed keeps its tools"),
     "G2": Entry("a turn that the client's wire cannot express returns to its model exactly as the model wrote it"),
