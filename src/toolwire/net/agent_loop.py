@@ -239,13 +239,18 @@ async def _limit_events(stream: AsyncGenerator[Event, None], session: Session) -
 
 
 class _StreamCollector:
-    """The stream received so far. Passes each call to `dispatch` as soon as it is complete."""
+    """The stream received so far. Passes each call to `dispatch` as soon as it and all earlier calls are complete.
+
+    The order of the calls is the order in which they began, also on wires that interleave them: a read must not start
+    before a write that precedes it.
+    """
 
     def __init__(self, dispatch: Dispatch) -> None:
         self.folder = Folder()
         self._open_dispatch = dispatch
         self._watch = ArgumentWatch() if dispatch.may_speculate else None
-        self._first_choice: dict[int, CallStart] = {}  # calls of the first choice, by key
+        self._open: dict[int, CallStart] = {}  # calls of the first choice that have not been passed on, by key
+        self._ended: set[int] = set()
 
     def feed(self, event: Event) -> ToolCall | None:
         """Add an event, and return the call that it completes.
@@ -254,14 +259,23 @@ class _StreamCollector:
         """
         self.folder.feed(event)
         if isinstance(event, CallStart) and event.choice == 0:
-            self._first_choice[event.key] = event
+            self._open[event.key] = event
         if self._watch is not None:
             for watched in self._watch.feed(event):
-                if isinstance(watched, ArgumentEnd) and watched.key in self._first_choice:
-                    start = self._first_choice[watched.key]
+                if isinstance(watched, ArgumentEnd) and watched.key == next(iter(self._open), None):
+                    start = self._open[watched.key]
                     self._open_dispatch.speculate(ToolCall(start.id, start.name, {watched.name: watched.value}))
-        if isinstance(event, CallEnd) and event.key in self._first_choice:
-            call = self.folder.part(event.key)
+        if isinstance(event, CallEnd) and event.key in self._open:
+            self._ended.add(event.key)
+            self._pass_on()
+
+    def _pass_on(self) -> None:
+        """Pass on the calls that have ended, up to the first one that has not."""
+        for key in list(self._open):
+            if key not in self._ended:
+                return
+            del self._open[key]
+            call = self.folder.part(key)
             if isinstance(call, ToolCall):
                 self._open_dispatch.add(call)
                 return call
