@@ -28,7 +28,8 @@ from ..net.http import Reply
 from ..net.transports import open_transport
 from ..run.context import current_call
 from ..run.failures import ToolError, Transient
-from ..run.toolbox import Entry, Options, Toolbox
+from ..run.options import Options
+from ..run.toolbox import Entry, Toolbox
 from .api_tools import ApiTool, OperationProblem, OperationRequest
 from .credentials import ApiCredentials, AppliedCredentials, Auth, SecretFilter
 from .document import load_document
