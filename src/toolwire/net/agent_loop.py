@@ -28,7 +28,7 @@ from .runner import Runner
 
 __all__ = ["AgentLoop", "LoopAgent", "Model", "StreamItem", "find_successor", "transfer_result"]
 
-StreamItem: TypeAlias = Event | ToolResult
+StreamItem: TypeAlias = Event | ToolCall | ToolResult
 
 
 class Model(Protocol):
@@ -85,7 +85,7 @@ class AgentLoop:
                 return self._make_answer(step)
 
     async def stream(self) -> AsyncGenerator[StreamItem | Answer[Any], None]:
-        """Yield the events of the model as they arrive, then the tool results, and the answer at the end.
+        """Yield the events of the model as they arrive, then its calls and their results, and the answer at the end.
 
         A pure or read call starts as soon as it is complete, while the model is still generating.
         """
@@ -98,7 +98,10 @@ class AgentLoop:
                     async with aclosing(self._stream_model(step, dispatch)) as events:
                         async for event in events:
                             yield event
-                    if isinstance(session.next(), RunTools):
+                    planned = session.next()
+                    if isinstance(planned, RunTools):
+                        for call in planned.calls:
+                            yield call
                         results = await dispatch.results()
                         for result in results:
                             yield result
