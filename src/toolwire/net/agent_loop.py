@@ -85,7 +85,7 @@ class AgentLoop:
                 return self._make_answer(step)
 
     async def stream(self) -> AsyncGenerator[StreamItem | Answer[Any], None]:
-        """Yield the events of the model as they arrive, then its calls and their results, and the answer at the end.
+        """Yield the events of the model and each complete call as they arrive, then the results, then the answer.
 
         A pure or read call starts as soon as it is complete, while the model is still generating.
         """
@@ -98,10 +98,7 @@ class AgentLoop:
                     async with aclosing(self._stream_model(step, dispatch)) as events:
                         async for event in events:
                             yield event
-                    planned = session.next()
-                    if isinstance(planned, RunTools):
-                        for call in planned.calls:
-                            yield call
+                    if isinstance(session.next(), RunTools):
                         results = await dispatch.results()
                         for result in results:
                             yield result
@@ -141,14 +138,16 @@ class AgentLoop:
         notify_response(self.agent.observers, request, response, time.perf_counter() - started_at)
         return response
 
-    async def _stream_model(self, step: AskModel, dispatch: Dispatch) -> AsyncGenerator[Event, None]:
-        """Yield the events of one response, and add the response to the session once it is complete."""
+    async def _stream_model(self, step: AskModel, dispatch: Dispatch) -> AsyncGenerator[Event | ToolCall, None]:
+        """Yield the events and calls of one response, and add the response to the session once it is complete."""
         request, started_at = self._prepare_request(step.request), time.perf_counter()
         collector, session = _StreamCollector(dispatch), self.session
         async with aclosing(_limit_events(self.agent.model.stream(request), session)) as events:
             async for event in events:
-                collector.feed(event)
+                call = collector.feed(event)
                 yield event
+                if call is not None:
+                    yield call
         if isinstance(session.next(), GiveUp):
             return
         response = collector.folder.response()
@@ -248,8 +247,11 @@ class _StreamCollector:
         self._watch = ArgumentWatch() if dispatch.may_speculate else None
         self._first_choice: dict[int, CallStart] = {}  # calls of the first choice, by key
 
-    def feed(self, event: Event) -> None:
-        """Add an event. Only calls of the first choice are run; the other choices are alternatives to it."""
+    def feed(self, event: Event) -> ToolCall | None:
+        """Add an event, and return the call that it completes.
+
+        Only calls of the first choice are run; the other choices are alternatives to it.
+        """
         self.folder.feed(event)
         if isinstance(event, CallStart) and event.choice == 0:
             self._first_choice[event.key] = event
@@ -262,3 +264,5 @@ class _StreamCollector:
             call = self.folder.part(event.key)
             if isinstance(call, ToolCall):
                 self._open_dispatch.add(call)
+                return call
+        return None

@@ -96,7 +96,7 @@ def test_stream_yields_calls_and_results_and_the_same_answer_as_run():
     assert [call.arguments["city"] for call in heard if isinstance(call, ToolCall)] == ["Paris", "Rome"]
     assert heard[-1].messages == whole.messages
     kinds = [type(event) for event in heard]
-    assert kinds.index(CallEnd) < kinds.index(ResponseEnd) < kinds.index(ToolCall) < kinds.index(ToolResult)
+    assert kinds.index(CallEnd) < kinds.index(ToolCall) < kinds.index(ResponseEnd) < kinds.index(ToolResult)
 
 
 def test_untrusted_output_makes_writes_require_approval():
