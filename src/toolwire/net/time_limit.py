@@ -44,7 +44,7 @@ class TimeLimiter:
         self._drivers: list[_Driver] = []  # idle ones
 
     def run(
-        self, coroutine: Coroutine[Any, Any, Any], context: CallContext, limit: float | None
+        self, coroutine: Coroutine[Any, Any, Any], context: CallContext[Any], limit: float | None
     ) -> LimitedOutcome | TimeLimitedCall:
         """Run a coroutine to its first suspension. One that never suspends is done by then and needs no timer."""
         started_at = time.monotonic()
@@ -64,7 +64,7 @@ class TimeLimiter:
             self._drivers.append(driver)
             return pending
         outer_context = None if token.old_value is token.MISSING else token.old_value
-        work = TimeLimitedCall(driver, pending, limit, outer_context)
+        work = TimeLimitedCall(driver, pending, limit, context, outer_context)
         if limit is not None:
             work.watch(self._timers.queue_for(limit, work.loop), time.monotonic() - started_at)
         return work
@@ -79,6 +79,7 @@ class TimeLimitedCall:
 
     __slots__ = (
         "_cancelled",
+        "_context",
         "_deadline_handle",
         "_driver",
         "_grace",
@@ -89,11 +90,19 @@ class TimeLimitedCall:
         "loop",
     )
 
-    def __init__(self, driver: _Driver, pending: Any, limit: float | None, outer_context: CallContext | None) -> None:
+    def __init__(
+        self,
+        driver: _Driver,
+        pending: Any,
+        limit: float | None,
+        context: CallContext[Any],
+        outer_context: CallContext[Any] | None,
+    ) -> None:
         self.loop = asyncio.get_running_loop()
         self._driver = driver
         self._pending = pending  # the object that the coroutine awaits
         self._limit = limit
+        self._context = context
         self._outer_context = outer_context
         self._task = _current_task(self.loop)
         self._deadline_handle: DeadlineHandle | None = None
@@ -122,6 +131,8 @@ class TimeLimitedCall:
                     raised = None
                 except BaseException as error:  # noqa: BLE001  # the awaited object failed, or this task was cancelled
                     raised = error
+                    if isinstance(error, asyncio.CancelledError):
+                        self._context.cancelled = True
                 if self._cancelled > 1 and isinstance(raised, asyncio.CancelledError):
                     return self._abandon()
                 try:

@@ -8,10 +8,12 @@ TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
     from .approval import Approved, Denied
+    from .compaction import Compaction, CompactionPlan, plan_compaction
     from .context import CallContext, current_call
     from .failures import ToolError, Transient
     from .function_tool import FunctionTool
     from .gates import GATES
+    from .model_settings import ModelSettings
     from .observe import Observer
     from .options import Options, OptionValues
     from .pending import Pending
@@ -30,6 +32,7 @@ else:
             "function_tool": ("FunctionTool",),
             "policy": ("Ask", "Deny", "Policy", "allow", "at_most", "deny", "hosts", "only_effects", "path_jail"),
             "session": ("Budget", "Session"),
+            "compaction": ("Compaction", "CompactionPlan", "plan_compaction"),
             "context": ("CallContext", "current_call"),
             "gates": ("GATES",),
             "pending": ("Pending",),
@@ -37,6 +40,7 @@ else:
             "failures": ("ToolError", "Transient"),
             "steps": ("Approve",),
             "records": ("DAY", "Claim", "Record", "Store"),
+            "model_settings": ("ModelSettings",),
             "observe": ("Observer",),
             "values": ("received",),
         },
@@ -49,12 +53,15 @@ __all__ = [
     "Budget",
     "CallContext",
     "Claim",
+    "Compaction",
+    "CompactionPlan",
     "DAY",
     "Denied",
     "Deny",
     "Entry",
     "FunctionTool",
     "GATES",
+    "ModelSettings",
     "Observer",
     "OptionValues",
     "Options",
@@ -74,5 +81,6 @@ __all__ = [
     "hosts",
     "only_effects",
     "path_jail",
+    "plan_compaction",
     "received",
 ]

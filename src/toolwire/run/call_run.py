@@ -20,14 +20,12 @@ from msgspec.structs import replace
 
 from ..ir.parts import ToolCall, ToolResult
 from ..ir.pointer import Object
-from ..ir.tools import Effect
 from .approval import ApprovalReply, Approved, Denied, approval_hash
 from .arguments import copy_json
 from .cache import ResultCache
 from .claims import acquire_claim, find_recorded, is_key_reusable, make_claim, needs_claim, record_result
 from .classify import EffectState, classify
 from .context import CallContext
-from .failures import NotExecuted, Transient
 from .gates import pass_gates, policy
 from .keys import store_key
 from .output import cap_result
@@ -35,8 +33,10 @@ from .pending import Pending
 from .records import Claim
 from .results import annotate, refusal
 from .settings import RunSettings
+from .signature import function_signature
 from .steps import Approve, ArgumentMismatch, Failed, Finished, Invoke, ReleaseClaim, Returned, Step, Wait
 from .toolbox import Entry
+from .transient import retry_advice
 
 __all__ = ["CallRun"]
 
@@ -80,6 +80,11 @@ class CallRun:
         """Stop the call. Return False if its function has begun: the call then continues and must be awaited."""
         return self._invoke is None or self._invoke.start.stop()
 
+    def mark_cancelled(self) -> None:
+        """Set `cancelled` in the context of the call: a function that cannot be interrupted may check it."""
+        if self._invoke is not None:
+            self._invoke.context.cancelled = True
+
     def release_step(self) -> ReleaseClaim | None:
         """Return the step that releases the claim of an abandoned call; None if the call may have had an effect."""
         step = self._invoke
@@ -92,11 +97,11 @@ class CallRun:
     def _start(self) -> Step:
         """Return the first step: Invoke for a call that passes all gates unchanged."""
         gates = self.settings.gates_for(self.call.name)
-        entry, take_values = gates.entry, gates.take_values
-        if entry is not None and take_values is not None and self.given_key is None and self._gated is None:
+        take_values = gates.take_values
+        if take_values is not None and self.given_key is None and self._gated is None:
             values = take_values(self.call)
-            if values is not None:
-                return self._make_invoke(entry, values, None)
+            if values is not None and gates.entry is not None:
+                return self._make_invoke(gates.entry, values, None)
         self._steps = self._run()
         return self.next()
 
@@ -154,9 +159,20 @@ class CallRun:
     def _make_invoke(self, entry: Entry, values: Object, claim: Claim | None) -> Invoke:
         """Build the step that calls the function."""
         settings = self.settings
-        key, token = (None, None) if claim is None else (claim.key, claim.token)
-        context = CallContext(self.call.id, entry.tool.name, settings.run_id, settings.caller, key)
-        step = self._invoke = Invoke(entry, values, context, token, settings.lease)
+        context: CallContext[Any] = CallContext(
+            self.call.id,
+            entry.tool.name,
+            settings.run_id,
+            settings.caller,
+            None if claim is None else claim.key,
+            settings.deps,
+            settings.session,
+            False,
+            settings.on_progress,
+        )
+        arguments = function_signature(entry.function).add_context(values, context)
+        token = None if claim is None else claim.token
+        step = self._invoke = Invoke(entry, arguments, context, token, settings.lease)
         return step
 
     def _classify(self, call: ToolCall, step: Invoke, outcome: Any) -> tuple[ToolResult, EffectState]:
@@ -258,28 +274,27 @@ class CallRun:
         The function may have changed its values, so they are converted and checked again.
         """
         for attempt in range(step.entry.options.retries):
-            delay = self._retry_delay(outcome, step.entry.tool.effect, attempt)
+            delay = self._retry_delay(outcome, step.entry, attempt)
             if delay is None:
                 break
             yield Wait(delay)
             checked = self._check_again(pending)
             if isinstance(checked, ToolResult) or checked.conversion_error is not None:
                 break
-            outcome = yield replace(step, arguments=checked.values or {})
+            values = function_signature(step.entry.function).add_context(checked.values or {}, step.context)
+            outcome = yield replace(step, arguments=values)
         return outcome
 
-    def _retry_delay(self, outcome: Any, effect: Effect, attempt: int) -> float | None:
+    def _retry_delay(self, outcome: Any, entry: Entry, attempt: int) -> float | None:
         """Return the seconds to wait before the next attempt; None if there is none."""
         if not isinstance(outcome, Failed):
             return None
-        error = outcome.error
-        is_harmless = effect != "write" or (isinstance(error, Transient) and error.before_effect)
-        if not (isinstance(error, NotExecuted) or (isinstance(error, Transient) and is_harmless)):
+        advice = retry_advice(outcome.error, entry.tool.effect, entry.options.transient, self.settings.now)
+        if advice is None:
             return None
-        requested_delay = error.retry_after if isinstance(error, Transient) else None
-        if requested_delay is None:
+        if advice.after is None:
             return min(self.settings.jitter(0.25 * 2**attempt), _MAX_WAIT)
-        return requested_delay if requested_delay <= _MAX_WAIT else None
+        return advice.after if advice.after <= _MAX_WAIT else None
 
 
 def _freeze(pending: Pending) -> Pending:

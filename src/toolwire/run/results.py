@@ -13,6 +13,7 @@ from ..ir.text import to_bytes
 
 __all__ = [
     "NOTES_KEY",
+    "RESULT_METHOD",
     "Code",
     "annotate",
     "error_text",
@@ -50,6 +51,9 @@ Code: TypeAlias = Literal[
 ]
 _MAX_INTEGER = 10**15
 _MAX_INTEGER_DIGITS = 16  # with the sign
+RESULT_METHOD = "__toolwire_result__"
+"""A method of a return value that builds the result of the call, such as that of an agent that takes over."""
+
 _decode = msgspec.json.Decoder(ToolResult).decode
 
 
@@ -110,6 +114,8 @@ def sized_result(call: ToolCall, value: Any) -> tuple[ToolResult, int | None]:
         return call.result(value), _MAX_INTEGER_DIGITS
     if type(value) in (int, float):
         json_value = value
+    elif (build := getattr(type(value), RESULT_METHOD, None)) is not None:
+        return build(value, call), None
     elif isinstance(value, ToolResult):
         return msgspec.structs.replace(value, call_id=call.id, name=call.name, kind=call.kind), None
     elif (parts := _as_parts(value)) is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from msgspec.structs import force_setattr
 
@@ -10,10 +11,12 @@ from ..ir.parts import ToolCall
 from ..ir.pointer import Object
 from ..ir.value import Value
 from .cache import ResultCache
+from .context import ProgressSink
 from .gates import GATES, Gate, build_gates, fuse_gates
 from .output import LIMIT, TruncatedOutputs
 from .policy import Policy
 from .records import DAY
+from .session import Session
 from .toolbox import Entry, Toolbox
 
 __all__ = ["RunSettings", "ToolGates"]
@@ -63,6 +66,9 @@ class RunSettings(Value, frozen=True):
     cache: ResultCache | None = None
     truncated_outputs: TruncatedOutputs | None = None
     tainted: bool = False
+    deps: Any = None  # the caller's object, for `CallContext.deps`
+    on_progress: ProgressSink | None = None
+    session: Session | None = None  # the run of the agent that makes the calls
     gates_by_tool: _GatesByTool = _GatesByTool((), None)  # shared by the runs of a runner
 
     def __post_init__(self) -> None:

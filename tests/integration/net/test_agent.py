@@ -12,7 +12,8 @@ import pytest
 
 from toolwire import Text, ToolCall, ToolResult, tool
 from toolwire.ir.events import CallEnd, ResponseEnd
-from toolwire.net.agent import Agent, Answer
+from toolwire.net.agent import Agent
+from toolwire.net.answers import Answer
 from toolwire.run.options import Options
 from toolwire.run.policy import Policy
 from toolwire.run.results import result_code
@@ -81,7 +82,7 @@ def test_max_iterations():
     assert len(results_of(answer)) == 3
 
 
-def test_stream_yields_tool_results_and_the_same_answer_as_run():
+def test_stream_yields_calls_and_results_and_the_same_answer_as_run():
     lines = [says("Looking.", weather_call(0, city="Paris"), weather_call(1, city="Rome")), says("Sun.")]
     whole = Agent(ScriptedModel(lines), [weather]).run_sync("Weather?")
 
@@ -92,9 +93,10 @@ def test_stream_yields_tool_results_and_the_same_answer_as_run():
     assert isinstance(heard[-1], Answer)
     assert heard[-1].text == whole.text
     assert [part.text for part in heard if isinstance(part, ToolResult)] == ["sun in Paris", "sun in Rome"]
+    assert [call.arguments["city"] for call in heard if isinstance(call, ToolCall)] == ["Paris", "Rome"]
     assert heard[-1].messages == whole.messages
     kinds = [type(event) for event in heard]
-    assert kinds.index(CallEnd) < kinds.index(ResponseEnd) < kinds.index(ToolResult)
+    assert kinds.index(CallEnd) < kinds.index(ToolCall) < kinds.index(ResponseEnd) < kinds.index(ToolResult)
 
 
 def test_untrusted_output_makes_writes_require_approval():
@@ -119,7 +121,7 @@ from toolwire.run.session import Session
 from pathlib import Path
 state = Path({str(state)!r})
 if sys.argv[1] == "begin":
-    session = Agent(ScriptedModel([]), [weather, book]).session("Book Paris.")
+    session = asyncio.run(Agent(ScriptedModel([]), [weather, book]).session("Book Paris."))
     session.add_response(says(ToolCall("b", "book", {{"city": "Paris"}})))
     state.write_text(session.dump())
 else:
@@ -246,7 +248,7 @@ def test_resumed_session_keeps_the_policy_and_budget():
     agent = Agent(ScriptedModel(lines), [strange, book], policy=Policy(taint="enforce"), budget=Budget(iterations=2))
     from toolwire.run.session import Session
 
-    answer = agent.run_sync(Session.load(agent.session("Go.").dump(), now=time.time))
+    answer = agent.run_sync(Session.load(asyncio.run(agent.session("Go.")).dump(), now=time.time))
     assert not BOOKED
     assert answer.reason == "max iterations reached (2)"
 
