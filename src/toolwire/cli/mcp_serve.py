@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ConfigError, MissingExtra
 from .log_lines import LogFormatter
-from .tools_file import load_tools, open_store_at
+from .tools_file import add_ttl_option, load_tools, open_store_at
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -79,6 +79,7 @@ def add_to(commands: Any) -> None:
         metavar="SECONDS",
         help="a call without a heartbeat is considered lost after this time (60)",
     )
+    add_ttl_option(parser)
     parser.set_defaults(run=run)
 
 
@@ -123,6 +124,7 @@ def make_server(arguments: argparse.Namespace) -> Server:
         instructions=arguments.instructions or module.__doc__,
         store=open_store_at(arguments.store),
         lease=arguments.lease,
+        ttl=arguments.ttl,
         secret=None if secret is None else secret.encode(),
     )
 
