@@ -351,6 +351,7 @@ FINDINGS = {
     "Z24": Entry("a request without Host, or with a transfer coding besides chunked, is refused"),
     "Z25": Entry("only the redirect with the state ends a login; exceptions of tools stay in the log"),
     "Z26": Entry("images are pinned, packages locked and bounded, stores need passwords, clients can use TLS"),
+    "X3": Entry("the operations of an OpenAPI document run as tools, on the host of base_url only"),
     "U1": Entry("terminal output keeps newlines, tabs, joined emoji and right-to-left text, and no control sequences"),
     "U2": Entry("an MCP server that announces changes while it is listed keeps its tools"),
     "G2": Entry("a turn that the client's wire cannot express returns to its model exactly as the model wrote it"),
@@ -408,6 +409,7 @@ FINDINGS = {
     "T14": Entry("formats whose reasoning is a message read it when the prompt opened it"),
     "T11": Entry("the text of a malformed call is kept; markers are dropped whole, and nothing disappears silently"),
     "T13": Entry("end-of-turn tokens, citation marks, surplus brackets, fences and partial closers are not text"),
+    "X5": Entry("a malformed call is requested again in streams and in the gateway too, also from another model"),
     "X6": Entry("tools that appear during a run are offered from the next turn, after the others"),
     "T15": Entry("a missing value closer and a call as a bare object are reported; the line break is not in the value"),
 }

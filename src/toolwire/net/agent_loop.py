@@ -28,7 +28,7 @@ from .runner import Runner
 
 __all__ = ["AgentLoop", "LoopAgent", "Model", "StreamItem", "find_successor", "transfer_result"]
 
-StreamItem: TypeAlias = Event | ToolResult
+StreamItem: TypeAlias = Event | ToolCall | ToolResult
 
 
 class Model(Protocol):
@@ -85,7 +85,7 @@ class AgentLoop:
                 return self._make_answer(step)
 
     async def stream(self) -> AsyncGenerator[StreamItem | Answer[Any], None]:
-        """Yield the events of the model as they arrive, then the tool results, and the answer at the end.
+        """Yield the events of the model and each complete call as they arrive, then the results, then the answer.
 
         A pure or read call starts as soon as it is complete, while the model is still generating.
         """
@@ -138,14 +138,16 @@ class AgentLoop:
         notify_response(self.agent.observers, request, response, time.perf_counter() - started_at)
         return response
 
-    async def _stream_model(self, step: AskModel, dispatch: Dispatch) -> AsyncGenerator[Event, None]:
-        """Yield the events of one response, and add the response to the session once it is complete."""
+    async def _stream_model(self, step: AskModel, dispatch: Dispatch) -> AsyncGenerator[Event | ToolCall, None]:
+        """Yield the events and calls of one response, and add the response to the session once it is complete."""
         request, started_at = self._prepare_request(step.request), time.perf_counter()
         collector, session = _StreamCollector(dispatch), self.session
         async with aclosing(_limit_events(self.agent.model.stream(request), session)) as events:
             async for event in events:
-                collector.feed(event)
+                call = collector.feed(event)
                 yield event
+                if call is not None:
+                    yield call
         if isinstance(session.next(), GiveUp):
             return
         response = collector.folder.response()
@@ -250,8 +252,11 @@ class _StreamCollector:
         self._open: dict[int, CallStart] = {}  # calls of the first choice that have not been passed on, by key
         self._ended: set[int] = set()
 
-    def feed(self, event: Event) -> None:
-        """Add an event. Only calls of the first choice are run; the other choices are alternatives to it."""
+    def feed(self, event: Event) -> ToolCall | None:
+        """Add an event, and return the call that it completes.
+
+        Only calls of the first choice are run; the other choices are alternatives to it.
+        """
         self.folder.feed(event)
         if isinstance(event, CallStart) and event.choice == 0:
             self._open[event.key] = event
@@ -273,3 +278,5 @@ class _StreamCollector:
             call = self.folder.part(key)
             if isinstance(call, ToolCall):
                 self._open_dispatch.add(call)
+                return call
+        return None
