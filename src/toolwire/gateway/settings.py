@@ -222,6 +222,7 @@ class ToolsRow(Row, frozen=True):
     mcp: str | None = None
     openapi: tuple[OpenApiRow, ...] = ()
     store: str = "memory:"  # the store that records calls
+    ttl: float = 86400.0  # seconds that the result of a recorded call is kept
     publish: bool = False
 
 
@@ -295,7 +296,7 @@ def _format_validation_error(message: str) -> str:
 # settings that must be positive, and settings that may be 0
 _POSITIVE_FIELDS = (
     *("body", "answer", "values", "memory", "head", "slow_client", "ping", "connections"),
-    *("timeout", "idle", "key_timeout", "key_ttl"),
+    *("timeout", "idle", "key_timeout", "key_ttl", "ttl"),
     *("seconds", "max_turn_bytes", "max_turns", "max_key_bytes", "max_key_entries"),
 )
 _NON_NEGATIVE_FIELDS = ("drain", "retries", "cooldown", "cache", "turns", "turn_bytes", "turn_seconds")
@@ -321,6 +322,8 @@ def _check(settings: Settings) -> None:  # noqa: C901
         _check_numbers(upstream, f"upstreams.{name}")
     for name, model in settings.models.items():
         _check_numbers(model, f"models.{name}")
+    for name, tools in settings.tools.items():
+        _check_numbers(tools, f"tools.{name}")
     for name, model in settings.models.items():
         location = f"models.{name}"
         if (model.upstream is None) == (not model.targets):
