@@ -46,7 +46,7 @@ def make_claim(pending: Pending, settings: RunSettings, occurrence: int) -> Clai
         fingerprint(entry.name, identity, settings.tenant),
         settings.token(),
         settings.lease,  # renewed while the function runs
-        settings.ttl,
+        entry.options.ttl or settings.ttl,
         reclaim=entry.tool.effect != "write",
         durable=entry.tool.effect == "write",
     )

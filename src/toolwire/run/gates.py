@@ -1,6 +1,6 @@
 """The gates that a call passes before it is executed. A gate returns the call, or ends it with a result for the model.
 
-    find → refuse_truncated → take_key → lift → repair → validate → policy
+    find → refuse_truncated → refuse_repaired → take_key → lift → repair → validate → policy
 
 A gate is a pure function of the `Pending` call. The list of gates is a value: gates can be added and left out. The policy
 is always the last gate, so that no other gate changes a call that has been checked.
@@ -21,6 +21,7 @@ from ..stream.strict import parse_arguments
 from .keys import KEY_ARGUMENT, store_key
 from .pending import Pending
 from .policy import Policy
+from .repaired_calls import refuse_repaired_call
 from .results import error_text, refusal
 from .signature import function_signature
 from .toolbox import Entry, Toolbox
@@ -37,6 +38,7 @@ __all__ = [
     "lift",
     "pass_gates",
     "policy",
+    "refuse_repaired",
     "refuse_truncated",
     "repair",
     "take_key",
@@ -72,6 +74,11 @@ def refuse_truncated(pending: Pending) -> Pending | ToolResult:
     if call.arguments is None or call.arguments is pending.arguments:
         return pending
     return replace(pending, arguments=call.arguments)
+
+
+def refuse_repaired(pending: Pending) -> Pending | ToolResult:
+    """Refuse a call with effects whose arguments come from a repairing model."""
+    return refuse_repaired_call(pending.call, pending.tool.tool.effect) or pending
 
 
 def take_key(pending: Pending) -> Pending | ToolResult:
@@ -168,7 +175,16 @@ def policy(pending: Pending) -> Pending | ToolResult:
     return converted if verdict is converted.verdict else replace(converted, verdict=verdict)
 
 
-GATES: tuple[Gate, ...] = (find, refuse_truncated, take_key, lift, repair, validate, policy)
+GATES: tuple[Gate, ...] = (
+    find,
+    refuse_truncated,
+    refuse_repaired,
+    take_key,
+    lift,
+    repair,
+    validate,
+    policy,
+)
 
 
 def build_gates(entry: Entry | None, gates: tuple[Gate, ...], rules: Policy | None) -> tuple[Gate, ...]:
@@ -187,6 +203,8 @@ def _can_apply(gate: Gate, entry: Entry) -> bool:
     """Return False for a gate that passes every call of the tool unchanged, provided that its entry is known."""
     if gate is find:
         return entry.options.withdrawn is not None
+    if gate is refuse_repaired:
+        return entry.tool.effect in ("idempotent", "write")
     if gate is take_key:
         properties = (entry.tool.input_schema or {}).get("properties")
         return not (isinstance(properties, dict) and KEY_ARGUMENT in properties)
