@@ -7,6 +7,7 @@ import asyncio
 import json
 import os
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -22,12 +23,10 @@ from .tools_file import load_tools, open_store_at
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from ..ir.parts import ToolCall, ToolResult
-    from ..ir.request import Request
-    from ..ir.response import Response
     from ..mcp.client.servers import McpServers
     from ..net.agent import Agent, Answer
     from ..net.client import ModelClient
+    from ..run.observe import EndOperation, Operation, OperationOutcome
     from ..run.records import Store
     from ..run.steps import Approve
     from ..run.toolbox import Toolbox
@@ -200,11 +199,19 @@ class _TraceObserver:
         except OSError as error:
             raise ConfigError(f"cannot write {file}: {error.strerror}") from error
 
-    def called(self, call: ToolCall, result: ToolResult, seconds: float) -> None:
-        self._write_line({"call": call, "result": result, "seconds": round(seconds, 6)})
+    def start(self, operation: Operation, /) -> EndOperation | None:
+        from ..run.observe import ModelOperation, ToolOperation
 
-    def asked(self, request: Request, response: Response, seconds: float) -> None:
-        self._write_line({"request": request, "response": response, "seconds": round(seconds, 6)})
+        started_at = time.perf_counter()
+
+        def end(outcome: OperationOutcome) -> None:
+            seconds = round(time.perf_counter() - started_at, 6)
+            if isinstance(operation, ToolOperation):
+                self._write_line({"call": operation.call, "result": outcome.result, "seconds": seconds})
+            elif isinstance(operation, ModelOperation):
+                self._write_line({"request": operation.request, "response": outcome.response, "seconds": seconds})
+
+        return end
 
     def _write_line(self, what: dict[str, Any]) -> None:
         import msgspec

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from typing import Any, Protocol
 
@@ -23,11 +23,13 @@ from ..ir.parts import Text, ToolCall, ToolResult
 from ..ir.request import Message, Request
 from ..ir.response import Response
 from ..ir.value import Value
-from ..run.observe import Observer, Retriever, notify_response
+from ..run.context import current_call
+from ..run.observe import AgentOperation, ModelOperation, Observation, Observer, OperationOutcome, Retriever
 from ..run.session import AskModel, Budget, Done, GiveUp, RunTools, Session
 from ..run.toolbox import Source
 from ..stream.arguments import ArgumentWatch
 from .dispatch import Dispatch
+from .own_context import in_own_context
 from .runner import Runner
 
 __all__ = ["Agent", "Answer", "Model"]
@@ -82,12 +84,18 @@ class Agent:
     async def run(self, prompt: str | Request | Session) -> Answer:
         """Answer a prompt. A Session continues from its last step."""
         session = self.session(prompt)
+        with self._observe_run(session) as observation:
+            answer = await self._run_session(session)
+            observation.outcome = _run_outcome(answer)
+        return answer
+
+    async def _run_session(self, session: Session) -> Answer:
         while True:
             step = session.next()
             if isinstance(step, AskModel):
                 try:
                     async with asyncio.timeout(session.remaining_seconds) as limit:
-                        response = await self._ask_model(step)
+                        response = await self._ask_model(step, session.state.run_id)
                 except TimeoutError:
                     if not limit.expired():
                         raise  # a timeout of the model, not of the run
@@ -103,31 +111,36 @@ class Agent:
         """Answer a prompt in a program without an event loop."""
         return asyncio.run(self.run(prompt))
 
-    async def stream(self, prompt: str | Request | Session) -> AsyncIterator[Event | ToolResult | Answer]:
+    def stream(self, prompt: str | Request | Session) -> AsyncGenerator[Event | ToolResult | Answer, None]:
         """Yield the events of the model as they arrive, then the tool results, and the answer at the end.
 
         A pure or read call starts as soon as it is complete, while the model is still generating.
         """
         session = self.session(prompt)
+        return in_own_context(self._stream_observed(session)) if self._observers else self._stream_session(session)
+
+    async def _stream_observed(self, session: Session) -> AsyncGenerator[Event | ToolResult | Answer, None]:
+        with self._observe_run(session) as observation:
+            async with aclosing(self._stream_session(session)) as items:
+                async for item in items:
+                    if isinstance(item, Answer):
+                        observation.outcome = _run_outcome(item)
+                    yield item
+
+    async def _stream_session(self, session: Session) -> AsyncGenerator[Event | ToolResult | Answer, None]:
         while True:
             step = session.next()
             if isinstance(step, AskModel):
                 dispatch = self._open_dispatch(session)
                 try:
-                    collector, request, started_at = (
-                        _StreamCollector(dispatch),
-                        self._select_tools(step.request),
-                        time.perf_counter(),
-                    )
-                    async with aclosing(_limit_events(self.model.stream(request), session)) as events:
+                    collector, request = _StreamCollector(dispatch), self._select_tools(step.request)
+                    async with aclosing(self._stream_model(request, session, collector.folder)) as events:
                         async for event in events:
                             collector.feed(event)
                             yield event
                     if isinstance(session.next(), GiveUp):
                         continue
-                    response = collector.folder.response()
-                    self._observe(request, response, time.perf_counter() - started_at)
-                    session.add_response(response)
+                    session.add_response(collector.folder.response())
                     if isinstance(session.next(), RunTools):
                         results = await dispatch.results()
                         for result in results:
@@ -168,14 +181,40 @@ class Agent:
             return request
         return replace(request, tools=tuple(self._retriever.choose(request, request.tools)))
 
-    async def _ask_model(self, step: AskModel) -> Response:
-        request, started_at = self._select_tools(step.request), time.perf_counter()
-        response = await self.model.ask(request)
-        self._observe(request, response, time.perf_counter() - started_at)
+    async def _ask_model(self, step: AskModel, run_id: str) -> Response:
+        request = self._select_tools(step.request)
+        with Observation(self._observers, ModelOperation(request, run_id)) as observation:
+            response = await self.model.ask(request)
+            observation.outcome = OperationOutcome(response=response)
         return response
 
-    def _observe(self, request: Request, response: Response, seconds: float) -> None:
-        notify_response(self._observers, request, response, seconds)
+    def _stream_model(self, request: Request, session: Session, folder: Folder) -> AsyncGenerator[Event, None]:
+        """Yield the events of a response; `folder` is fed by the consumer.
+
+        With observers, the request has a context of its own: a tool that starts meanwhile is not a part of it.
+        """
+        events = _limit_events(self.model.stream(request), session)
+        return in_own_context(self._observe_events(events, request, session, folder)) if self._observers else events
+
+    async def _observe_events(
+        self, events: AsyncGenerator[Event, None], request: Request, session: Session, folder: Folder
+    ) -> AsyncGenerator[Event, None]:
+        started_at, first_event_seconds = time.perf_counter(), None
+        operation = ModelOperation(request, session.state.run_id, stream=True)
+        with Observation(self._observers, operation) as observation:
+            async with aclosing(events):
+                async for event in events:
+                    if first_event_seconds is None:
+                        first_event_seconds = time.perf_counter() - started_at
+                    yield event
+            reason = session.state.reason  # the time limit of the run
+            response = None if reason else folder.response()
+            observation.outcome = OperationOutcome(response, reason=reason, first_event_seconds=first_event_seconds)
+
+    def _observe_run(self, session: Session) -> Observation:
+        state = session.state
+        operation = AgentOperation(state.run_id, state.request, parent=current_call().call_id)
+        return Observation(self._observers, operation)
 
     async def _run_tools(self, step: RunTools, session: Session) -> list[ToolResult]:
         return await self.runner.run(
@@ -232,6 +271,10 @@ class _StreamCollector:
             call = self.folder.part(event.key)
             if isinstance(call, ToolCall):
                 self._open_dispatch.add(call)
+
+
+def _run_outcome(answer: Answer) -> OperationOutcome:
+    return OperationOutcome(response=answer.response, reason=answer.reason)
 
 
 def _make_answer(step: Done | GiveUp, session: Session) -> Answer:

@@ -10,7 +10,16 @@ if TYPE_CHECKING:
     from .context import CallContext, current_call
     from .failures import ToolError, Transient
     from .gates import GATES, Pending
-    from .observe import Observer
+    from .observe import (
+        AgentOperation,
+        ApprovalOperation,
+        EndOperation,
+        ModelOperation,
+        Observer,
+        Operation,
+        OperationOutcome,
+        ToolOperation,
+    )
     from .policy import Ask, Deny, Policy, allow, at_most, deny, hosts, only_effects, path_jail
     from .records import DAY, Claim, Record, Store
     from .session import Budget, Session
@@ -29,12 +38,23 @@ else:
             "failures": ("ToolError", "Transient"),
             "steps": ("Approve",),
             "records": ("DAY", "Claim", "Record", "Store"),
-            "observe": ("Observer",),
+            "observe": (
+                "AgentOperation",
+                "ApprovalOperation",
+                "EndOperation",
+                "ModelOperation",
+                "Observer",
+                "Operation",
+                "OperationOutcome",
+                "ToolOperation",
+            ),
             "values": ("received",),
         },
     )
 
 __all__ = [
+    "AgentOperation",
+    "ApprovalOperation",
     "Approve",
     "Ask",
     "Budget",
@@ -42,9 +62,13 @@ __all__ = [
     "Claim",
     "DAY",
     "Deny",
+    "EndOperation",
     "Entry",
     "GATES",
+    "ModelOperation",
     "Observer",
+    "Operation",
+    "OperationOutcome",
     "Options",
     "Pending",
     "Policy",
@@ -53,6 +77,7 @@ __all__ = [
     "Source",
     "Store",
     "ToolError",
+    "ToolOperation",
     "Toolbox",
     "Transient",
     "allow",
