@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from ..mcp.client.servers import McpServers
-    from ..net.agent import Agent, Answer
+    from ..net.agent import Agent
+    from ..net.answers import Answer
     from ..net.client import ModelClient
     from ..run.observe import EndOperation, Operation, OperationOutcome
     from ..run.records import Store

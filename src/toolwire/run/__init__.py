@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from .context import CallContext, current_call
     from .failures import ToolError, Transient
     from .gates import GATES, Pending
+    from .model_settings import ModelSettings
     from .observe import (
         AgentOperation,
         ApprovalOperation,
@@ -38,6 +39,7 @@ else:
             "failures": ("ToolError", "Transient"),
             "steps": ("Approve",),
             "records": ("DAY", "Claim", "Record", "Store"),
+            "model_settings": ("ModelSettings",),
             "observe": (
                 "AgentOperation",
                 "ApprovalOperation",
@@ -66,6 +68,7 @@ __all__ = [
     "Entry",
     "GATES",
     "ModelOperation",
+    "ModelSettings",
     "Observer",
     "Operation",
     "OperationOutcome",

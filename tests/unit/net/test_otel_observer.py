@@ -61,7 +61,7 @@ def run(backend, **options):
     model = ScriptedModel([says("Looking.", *calls), says("Sun.")])
     observer = OtelObserver(backend.tracers, backend.meters, provider="openai", **options)
     with backend.tracers.get_tracer("app").start_as_current_span("the program"):
-        Agent(model, [weather], observers=[observer]).run_sync("Weather?")
+        Agent(model, [weather], name="helper", observers=[observer]).run_sync("Weather?")
 
 
 def children(backend, parent):
@@ -84,6 +84,7 @@ def test_run_is_one_span_with_requests_and_calls_below_it():
     run(backend)
     assert children(backend, only(backend, "the program")) == ["invoke_agent"]
     agent = only(backend, "invoke_agent")
+    assert (agent.name, agent.attributes["gen_ai.agent.name"]) == ("invoke_agent helper", "helper")
     assert children(backend, agent) == ["chat scripted"] * 2 + ["execute_tool weather"] * 2
     assert len({span.context.trace_id for span in backend.spans}) == 1
     assert all(agent.start_time <= span.start_time <= span.end_time <= agent.end_time for span in backend.spans[:-2])

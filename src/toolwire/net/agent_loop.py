@@ -1,0 +1,275 @@
+"""Perform the steps of one run of an agent: ask the model, run its calls, until the run is done."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from typing import Any, Protocol, TypeAlias
+
+from msgspec.structs import replace
+
+from ..ir.events import ArgumentEnd, CallEnd, CallStart, Event
+from ..ir.folding import Folder
+from ..ir.parts import Text, ToolCall, ToolResult
+from ..ir.request import Request
+from ..ir.response import Response, Usage
+from ..run.context import current_call
+from ..run.observe import AgentOperation, ModelOperation, Observation, Observer, OperationOutcome, Retriever
+from ..run.session import AskModel, Done, GiveUp, RunTools, Session
+from ..stream.arguments import ArgumentWatch
+from .answers import Answer
+from .dispatch import Dispatch
+from .own_context import in_own_context
+from .runner import Runner
+
+__all__ = ["AgentLoop", "Model", "StreamItem"]
+
+StreamItem: TypeAlias = Event | ToolResult
+
+
+class Model(Protocol):
+    """Anything that answers a request, such as a `ModelClient`."""
+
+    async def ask(self, request: Request) -> Response: ...
+
+    def stream(self, request: Request) -> AsyncGenerator[Event, None]: ...
+
+
+class AgentLoop:
+    """One run. `deps` are passed to tools that take a `CallContext`."""
+
+    def __init__(
+        self,
+        model: Callable[[], Model],
+        runner: Runner,
+        session: Session,
+        *,
+        name: str = "",
+        deps: Any = None,
+        retriever: Retriever | None = None,
+        observers: Sequence[Observer] = (),
+    ) -> None:
+        self.session = session
+        self._model = model
+        self._runner = runner
+        self._name = name
+        self._deps = deps
+        self._retriever = retriever
+        self._observers = observers
+
+    async def run(self) -> Answer[Any]:
+        """Perform all steps and return the answer."""
+        with self._observe_run() as observation:
+            answer = await self._perform_steps()
+            observation.outcome = _run_outcome(answer)
+        return answer
+
+    async def _perform_steps(self) -> Answer[Any]:
+        session = self.session
+        while True:
+            step = self._next_step()
+            if isinstance(step, AskModel):
+                try:
+                    async with asyncio.timeout(session.remaining_seconds) as limit:
+                        response = await self._ask_model(step)
+                except TimeoutError:
+                    if not limit.expired():
+                        raise  # a timeout of the model, not of the run
+                    session.give_up_on_time_limit()
+                else:
+                    session.add_response(response)
+            elif isinstance(step, RunTools):
+                session.add_results(await self._run_tools(step))
+            else:
+                return self._make_answer(step)
+
+    def stream(self) -> AsyncGenerator[StreamItem | Answer[Any], None]:
+        """Yield the events of the model as they arrive, then the tool results, and the answer at the end.
+
+        A pure or read call starts as soon as it is complete, while the model is still generating. Observers may set
+        context variables, so an observed stream has a context of its own.
+        """
+        return in_own_context(self._stream_observed()) if self._observers else self._stream_steps()
+
+    async def _stream_observed(self) -> AsyncGenerator[StreamItem | Answer[Any], None]:
+        with self._observe_run() as observation:
+            async with aclosing(self._stream_steps()) as items:
+                async for item in items:
+                    if isinstance(item, Answer):
+                        observation.outcome = _run_outcome(item)
+                    yield item
+
+    def _observe_run(self) -> Observation:
+        state = self.session.state
+        operation = AgentOperation(state.run_id, state.request, self._name, current_call().call_id)
+        return Observation(self._observers, operation)
+
+    async def _stream_steps(self) -> AsyncGenerator[StreamItem | Answer[Any], None]:
+        session = self.session
+        while True:
+            step = self._next_step()
+            if isinstance(step, AskModel):
+                dispatch = self._open_dispatch()
+                try:
+                    async with aclosing(self._stream_model(step, dispatch)) as events:
+                        async for event in events:
+                            yield event
+                    if isinstance(session.next(), RunTools):
+                        results = await dispatch.results()
+                        for result in results:
+                            yield result
+                        session.add_results(results)
+                finally:
+                    await dispatch.abort()
+            elif isinstance(step, RunTools):  # a session that another process started
+                session.add_results(await self._run_tools(step))
+            else:
+                yield self._make_answer(step)
+                return
+
+    def _next_step(self) -> AskModel | RunTools | Done | GiveUp:
+        """Return the next step. Tools that appeared or disappeared since the last turn are offered or withdrawn."""
+        step = self.session.next()
+        if not isinstance(step, AskModel):
+            return step
+        box = self._runner.box
+        self.session.offer_tools(box.filter_available(box.tools))
+        return self.session.next()
+
+    async def _ask_model(self, step: AskModel) -> Response:
+        request = self._prepare_request(step.request)
+        with Observation(self._observers, ModelOperation(request, self.session.state.run_id)) as observation:
+            response = await self._model().ask(request)
+            observation.outcome = OperationOutcome(response, cost=self._cost(response))
+        return response
+
+    async def _stream_model(self, step: AskModel, dispatch: Dispatch) -> AsyncGenerator[Event, None]:
+        """Yield the events of one response, and add the response to the session once it is complete."""
+        request, session = self._prepare_request(step.request), self.session
+        collector = _StreamCollector(dispatch)
+        async with aclosing(self._open_stream(request, collector.folder)) as events:
+            async for event in events:
+                collector.feed(event)
+                yield event
+        if not isinstance(session.next(), GiveUp):
+            session.add_response(collector.folder.response())
+
+    def _open_stream(self, request: Request, folder: Folder) -> AsyncGenerator[Event, None]:
+        """Return the events of a response. `folder` is fed by the consumer.
+
+        An observed request has a context of its own: a tool that starts meanwhile is not a part of the request.
+        """
+        events = _limit_events(self._model().stream(request), self.session)
+        return in_own_context(self._observe_events(events, request, folder)) if self._observers else events
+
+    async def _observe_events(
+        self, events: AsyncGenerator[Event, None], request: Request, folder: Folder
+    ) -> AsyncGenerator[Event, None]:
+        session, started_at, first_event_seconds = self.session, time.perf_counter(), None
+        operation = ModelOperation(request, session.state.run_id, stream=True)
+        with Observation(self._observers, operation) as observation:
+            async with aclosing(events):
+                async for event in events:
+                    if first_event_seconds is None:
+                        first_event_seconds = time.perf_counter() - started_at
+                    yield event
+            reason = session.state.reason  # the time limit of the run
+            response = None if reason else folder.response()
+            observation.outcome = OperationOutcome(
+                response, reason=reason, cost=self._cost(response), first_event_seconds=first_event_seconds
+            )
+
+    def _cost(self, response: Response | None) -> float | None:
+        """Return the cost of a response for the observers."""
+        return self.session.price(response) if self._observers and response is not None else None
+
+    def _prepare_request(self, request: Request) -> Request:
+        """Remove withdrawn tools, then let the retriever choose among the rest."""
+        available = self._runner.box.filter_available(request.tools)
+        if len(available) != len(request.tools):
+            request = replace(request, tools=available)
+        if self._retriever is None:
+            return request
+        return replace(request, tools=tuple(self._retriever.choose(request, request.tools)))
+
+    async def _run_tools(self, step: RunTools) -> list[ToolResult]:
+        return await self._runner.run(
+            step.calls,
+            run_id=self.session.state.run_id,
+            earlier=step.earlier,
+            tainted=step.tainted,
+            deps=self._deps,
+        )
+
+    def _open_dispatch(self) -> Dispatch:
+        state = self.session.state
+        parts = [part for message in state.request.messages for part in message.parts]
+        earlier = [part for part in parts if isinstance(part, ToolCall)]
+        return self._runner.dispatch(run_id=state.run_id, earlier=earlier, tainted=state.tainted, deps=self._deps)
+
+    def _make_answer(self, step: Done | GiveUp) -> Answer[Any]:
+        state, response = self.session.state, step.response
+        parts = () if response is None else response.parts
+        text = "".join(part.text for part in parts if isinstance(part, Text))
+        return Answer(
+            text,
+            text,
+            response,
+            state.request.messages,
+            first_message=state.first_message,
+            usage=state.usage or Usage(),
+            cost=state.cost,
+            reason=step.reason if isinstance(step, GiveUp) else "",
+            run_id=state.run_id,
+        )
+
+
+def _run_outcome(answer: Answer[Any]) -> OperationOutcome:
+    return OperationOutcome(answer.response, reason=answer.reason, usage=answer.usage, cost=answer.cost or None)
+
+
+async def _limit_events(stream: AsyncGenerator[Event, None], session: Session) -> AsyncGenerator[Event, None]:
+    """Yield the events that arrive while the run has time left."""
+    async with aclosing(stream) as events:
+        while True:
+            try:
+                async with asyncio.timeout(session.remaining_seconds) as limit:
+                    event = await anext(events)
+            except StopAsyncIteration:
+                return
+            except TimeoutError:
+                if not limit.expired():
+                    raise  # a timeout of the model, not of the run
+                session.give_up_on_time_limit()
+                return
+            yield event
+            if session.remaining_seconds == 0.0:
+                session.give_up_on_time_limit()
+                return
+
+
+class _StreamCollector:
+    """The stream received so far. Passes each call to `dispatch` as soon as it is complete."""
+
+    def __init__(self, dispatch: Dispatch) -> None:
+        self.folder = Folder()
+        self._open_dispatch = dispatch
+        self._watch = ArgumentWatch() if dispatch.may_speculate else None
+        self._first_choice: dict[int, CallStart] = {}  # calls of the first choice, by key
+
+    def feed(self, event: Event) -> None:
+        """Add an event. Only calls of the first choice are run; the other choices are alternatives to it."""
+        self.folder.feed(event)
+        if isinstance(event, CallStart) and event.choice == 0:
+            self._first_choice[event.key] = event
+        if self._watch is not None:
+            for watched in self._watch.feed(event):
+                if isinstance(watched, ArgumentEnd) and watched.key in self._first_choice:
+                    start = self._first_choice[watched.key]
+                    self._open_dispatch.speculate(ToolCall(start.id, start.name, {watched.name: watched.value}))
+        if isinstance(event, CallEnd) and event.key in self._first_choice:
+            call = self.folder.part(event.key)
+            if isinstance(call, ToolCall):
+                self._open_dispatch.add(call)
