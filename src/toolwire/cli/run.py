@@ -7,10 +7,8 @@ import asyncio
 import json
 import os
 import sys
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ConfigError
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
     from ..net.agent import Agent
     from ..net.answers import Answer
     from ..net.client import ModelClient
-    from ..run.observe import EndOperation, Operation, OperationOutcome
+    from ..run.observe import Observer
     from ..run.records import Store
     from ..run.steps import Approve
     from ..run.toolbox import Toolbox
@@ -75,7 +73,7 @@ def add_to(commands: Any) -> None:
         "--store", metavar="URL", help="store for the records of calls: a file, redis://…, postgresql://…, none"
     )
     parser.add_argument(
-        "--trace", metavar="FILE", help="append all requests and calls to FILE, one JSON object per line"
+        "--trace", metavar="FILE", help="record the run in FILE, for `toolwire trace show` and `toolwire trace replay`"
     )
     parser.add_argument("--mcp", metavar="FILE", help="add the tools of MCP servers: a file of mcpServers")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -175,11 +173,25 @@ def _make_agent(client: ModelClient, tools: list[ModuleType | Toolbox], argument
         tools,
         system=arguments.system,
         budget=Budget(iterations=arguments.max_iterations),
-        observers=[_TraceObserver(arguments.trace)] if arguments.trace else [],
+        observers=_make_observers(arguments),
         store=None if arguments.store == "none" else open_store_at(arguments.store),
         policy=Policy() if arguments.yes else Policy(approve=("write", "idempotent")),
         approve=ask_person,
     )
+
+
+def _make_observers(arguments: argparse.Namespace) -> list[Observer]:
+    """Make the observer that records the run. The file is created now, so that a wrong path is an error."""
+    if not arguments.trace:
+        return []
+    from ..net.trace_observer import TraceObserver
+
+    return [TraceObserver(arguments.trace, secrets=_key_values(arguments))]
+
+
+def _key_values(arguments: argparse.Namespace) -> list[str]:
+    key = os.environ.get(arguments.key_env) if arguments.key_env else None
+    return [] if key is None else [key]
 
 
 def ask_person(step: Approve) -> bool:
@@ -189,36 +201,6 @@ def ask_person(step: Approve) -> bool:
     question = f"{step.tool}({dumps(step.arguments)}): {step.why}. Run it? [y/N] "
     print(paint(neutralise_line(question), "yellow", sys.stderr), end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
-
-
-class _TraceObserver:
-    """An observer that writes JSON lines."""
-
-    def __init__(self, file: str) -> None:
-        try:
-            self._out = Path(file).open("a", encoding="utf-8")  # noqa: SIM115  # stays open during the run
-        except OSError as error:
-            raise ConfigError(f"cannot write {file}: {error.strerror}") from error
-
-    def start(self, operation: Operation, /) -> EndOperation | None:
-        from ..run.observe import ModelOperation, ToolOperation
-
-        started_at = time.perf_counter()
-
-        def end(outcome: OperationOutcome) -> None:
-            seconds = round(time.perf_counter() - started_at, 6)
-            if isinstance(operation, ToolOperation):
-                self._write_line({"call": operation.call, "result": outcome.result, "seconds": seconds})
-            elif isinstance(operation, ModelOperation):
-                self._write_line({"request": operation.request, "response": outcome.response, "seconds": seconds})
-
-        return end
-
-    def _write_line(self, what: dict[str, Any]) -> None:
-        import msgspec
-
-        self._out.write(msgspec.json.encode(what).decode() + "\n")
-        self._out.flush()
 
 
 def _print_json(answer: Answer) -> None:

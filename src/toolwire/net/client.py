@@ -30,6 +30,7 @@ from ..ir.losses import Losses, require_lossless
 from ..ir.request import Request
 from ..ir.response import Fault, Response, UpstreamError
 from ..ir.terminal import neutralise_line
+from ..run.observe import observed_losses
 from ..stream.strict import LIMIT
 from ..text.engine.format import Format
 from ..wire.capability_rows import ModelCapabilities
@@ -183,7 +184,8 @@ class ModelClient:
         return self._check_response(endpoint_request.decode_answer(data), endpoint_request)
 
     def _make_request(self, request: Request, *, stream: bool, losses: Losses | None) -> EndpointRequest:
-        """Prepare the request. Losses are logged if the caller does not collect them."""
+        """Prepare the request. Losses are logged if neither the caller nor an observer collects them."""
+        losses = observed_losses.get() if losses is None else losses
         collected_losses = Losses() if losses is None else losses
         endpoint_request = EndpointRequest(
             request,

@@ -16,9 +16,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from types import TracebackType
 from typing import Protocol, TypeAlias
 
+from msgspec.structs import replace
+
+from ..ir.losses import Loss, Losses
 from ..ir.parts import ToolCall, ToolResult
 from ..ir.pointer import Object
 from ..ir.request import Request
@@ -37,6 +41,7 @@ __all__ = [
     "OperationOutcome",
     "Retriever",
     "ToolOperation",
+    "observed_losses",
 ]
 
 _log = logging.getLogger("toolwire.run")
@@ -86,7 +91,8 @@ class OperationOutcome(Value, frozen=True):
     """The end of an operation. Fields of other kinds of operations keep their defaults.
 
     `error` is the exception that ended the operation, including a cancellation. `reason` is why an agent gave up.
-    `decision` of an approval is "approved", "denied" or "suspended". `usage` and `cost` of an agent are totals.
+    `decision` of an approval is "approved", "denied" or "suspended". `usage` and `cost` of an agent are totals. `losses`
+    are those of the request, as far as the model reports them.
     """
 
     response: Response | None = None
@@ -96,6 +102,7 @@ class OperationOutcome(Value, frozen=True):
     decision: str = ""
     usage: Usage | None = None
     cost: float | None = None
+    losses: tuple[Loss, ...] = ()
     first_event_seconds: float | None = None
 
 
@@ -115,18 +122,24 @@ class Retriever(Protocol):
     def choose(self, request: Request, tools: Sequence[Tool]) -> Sequence[Tool]: ...
 
 
+observed_losses: ContextVar[Losses | None] = ContextVar("toolwire_losses", default=None)
+"""Collects the losses of the current model request; None if it is not observed. A model client adds to it."""
+
+
 class Observation:
     """An operation in progress, as a context manager. Set `outcome` before the end; an exception is an outcome, too.
 
     Observers end in the reverse order of their start, so that each restores the context that it found.
     """
 
-    __slots__ = ("_ends", "_observers", "_operation", "outcome")
+    __slots__ = ("_ends", "_losses", "_observers", "_operation", "_outer_losses", "outcome")
 
     def __init__(self, observers: Sequence[Observer], operation: Operation) -> None:
         self._observers = observers
         self._operation = operation
         self._ends: list[EndOperation] = []
+        self._losses: Losses | None = None
+        self._outer_losses: Losses | None = None
         self.outcome = _NOTHING
 
     def __enter__(self) -> Observation:
@@ -138,12 +151,18 @@ class Observation:
             else:
                 if end is not None:
                     self._ends.append(end)
+        if self._ends and isinstance(self._operation, ModelOperation):
+            self._losses, self._outer_losses = Losses(), observed_losses.get()
+            observed_losses.set(self._losses)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         outcome = self.outcome if error is None else OperationOutcome(error=error)
+        if self._losses is not None:
+            outcome = replace(outcome, losses=tuple(self._losses))
+            observed_losses.set(self._outer_losses)
         for end in reversed(self._ends):
             try:
                 end(outcome)
