@@ -8,20 +8,20 @@ import json
 import os
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ConfigError
 from ..ir.terminal import neutralise_line
 from ..ir.text import dumps
 from .live import LivePrinter
+from .openapi_options import add_api_options, open_api, refuse_api_options
 from .show import json_text, paint, table
 from .tools_file import load_tools, open_store_at
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from ..mcp.client.servers import McpServers
     from ..net.agent import Agent
     from ..net.answers import Answer
     from ..net.client import ModelClient
@@ -40,6 +40,7 @@ examples:
   toolwire run tools.py "…" -m llama --base-url http://localhost:8080/v1 --json | jq .text
   toolwire run tools.py "…" -m llamacpp/qwen3-8b --text hermes --via completions    if the server's tool parser fails
   toolwire run tools.py "…" -m openai/gpt-5.6 --mcp mcp.json        with the tools of MCP servers
+  toolwire run "…" -m openai/gpt-5.6 --openapi pets.json --api-url https://api.example.com --api-auth-env PETS_TOKEN
   toolwire run --list                            recorded calls: running, done or of unknown outcome
   toolwire run --resolve KEY --result '"paid"'   record the outcome that you found out
   toolwire run --resolve KEY --forget            the call had no effect and may run again
@@ -58,7 +59,9 @@ def add_to(commands: Any) -> None:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("tools", nargs="?", metavar="TOOLS.py", help="a file of functions")
+    parser.add_argument(
+        "tools", nargs="?", metavar="TOOLS.py", help="a file of functions; may be omitted with --openapi or --mcp"
+    )
     parser.add_argument("prompt", nargs="?", help="the prompt; - is standard input")
     parser.add_argument("-m", "--model", help="provider/model")
     parser.add_argument("--base-url", help="base URL of the model, if not its provider's")
@@ -76,6 +79,8 @@ def add_to(commands: Any) -> None:
         "--trace", metavar="FILE", help="record the run in FILE, for `toolwire trace show` and `toolwire trace replay`"
     )
     parser.add_argument("--mcp", metavar="FILE", help="add the tools of MCP servers: a file of mcpServers")
+    parser.add_argument("--openapi", metavar="FILE", help="add the operations of an OpenAPI document (JSON or YAML)")
+    add_api_options(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--list", action="store_true", help="list recorded calls")
     parser.add_argument("--resolve", metavar="KEY", help="resolve a call of unknown outcome")
@@ -92,7 +97,12 @@ def run(arguments: argparse.Namespace) -> int:
         return _list_records(open_store_at(arguments.store), as_json=arguments.json)
     if arguments.resolve:
         return _resolve_record(open_store_at(arguments.store), arguments)
-    for name, flag in (("tools", "a file of functions"), ("prompt", "a prompt"), ("model", "a model (-m)")):
+    if arguments.openapi is None:
+        refuse_api_options(arguments, "add --openapi FILE")
+    if arguments.prompt is None and (arguments.openapi or arguments.mcp):
+        arguments.tools, arguments.prompt = None, arguments.tools
+    needed = () if arguments.openapi or arguments.mcp else (("tools", "a file of functions"),)
+    for name, flag in (*needed, ("prompt", "a prompt"), ("model", "a model (-m)")):
         if not getattr(arguments, name):
             raise ConfigError(f"{flag} is missing", hint="toolwire run TOOLS.py PROMPT -m PROVIDER/MODEL")
     return asyncio.run(_run_prompt(arguments))
@@ -101,11 +111,11 @@ def run(arguments: argparse.Namespace) -> int:
 async def _run_prompt(arguments: argparse.Namespace) -> int:
     """Run the prompt and print events as they arrive. Return 1 if the agent did not finish."""
     prompt = sys.stdin.read() if arguments.prompt == "-" else arguments.prompt
-    module = load_tools(arguments.tools)
+    files = [] if arguments.tools is None else [load_tools(arguments.tools)]
     live = LivePrinter(silent=arguments.json)
     answer: Answer | None = None
-    async with make_client(arguments) as client, _open_servers(arguments) as servers:
-        tools: list[ModuleType | Toolbox] = [module] if servers is None else [module, servers.toolbox()]
+    async with make_client(arguments) as client, _open_toolboxes(arguments) as boxes:
+        tools: list[ModuleType | Toolbox] = [*files, *boxes]
         async for event in _make_agent(client, tools, arguments).stream(prompt):
             answer = live.show(event) or answer
     assert answer is not None
@@ -149,17 +159,20 @@ def make_client(arguments: argparse.Namespace) -> ModelClient:
 
 
 @asynccontextmanager
-async def _open_servers(arguments: argparse.Namespace) -> AsyncIterator[McpServers | None]:
-    """Open the MCP servers, if any are given, and report their problems."""
-    if arguments.mcp is None:
-        yield None
-        return
-    from ..mcp.client.servers import McpServers
+async def _open_toolboxes(arguments: argparse.Namespace) -> AsyncIterator[list[Toolbox]]:
+    """Open the MCP servers and the OpenAPI document, if any are given, and report their problems."""
+    async with AsyncExitStack() as stack:
+        boxes: list[Toolbox] = []
+        if arguments.mcp is not None:
+            from ..mcp.client.servers import McpServers
 
-    async with McpServers.from_config(arguments.mcp) as servers:
-        for problem in servers.problems:
-            print(paint(neutralise_line(f"skipped: {problem}"), "yellow", sys.stderr), file=sys.stderr)
-        yield servers
+            servers = await stack.enter_async_context(McpServers.from_config(arguments.mcp))
+            for problem in servers.problems:
+                print(paint(neutralise_line(f"skipped: {problem}"), "yellow", sys.stderr), file=sys.stderr)
+            boxes.append(servers.toolbox())
+        if arguments.openapi is not None:
+            boxes.append(await stack.enter_async_context(open_api(arguments.openapi, arguments)))
+        yield boxes
 
 
 def _make_agent(client: ModelClient, tools: list[ModuleType | Toolbox], arguments: argparse.Namespace) -> Agent:
@@ -181,17 +194,13 @@ def _make_agent(client: ModelClient, tools: list[ModuleType | Toolbox], argument
 
 
 def _make_observers(arguments: argparse.Namespace) -> list[Observer]:
-    """Make the observer that records the run. The file is created now, so that a wrong path is an error."""
+    """Make the observer that records the run."""
     if not arguments.trace:
         return []
     from ..net.trace_observer import TraceObserver
 
-    return [TraceObserver(arguments.trace, secrets=_key_values(arguments))]
-
-
-def _key_values(arguments: argparse.Namespace) -> list[str]:
     key = os.environ.get(arguments.key_env) if arguments.key_env else None
-    return [] if key is None else [key]
+    return [TraceObserver(arguments.trace, secrets=[] if key is None else [key])]
 
 
 def ask_person(step: Approve) -> bool:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
+from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
+from ..bridge.stable_prefix import mark_stable_prefix
 from ..ir.events import ArgumentEnd, CallEnd, CallStart, Event
 from ..ir.folding import Folder
 from ..ir.parts import Text, ToolCall, ToolResult
 from ..ir.request import Request
 from ..ir.response import Response, Usage
+from ..run.compaction import Compaction
 from ..run.context import current_call
 from ..run.observe import AgentOperation, ModelOperation, Observation, Observer, OperationOutcome, Retriever
+from ..run.results import NOTES_KEY, annotate
 from ..run.session import AskModel, Done, GiveUp, RunTools, Session
 from ..stream.arguments import ArgumentWatch
 from .answers import Answer
@@ -24,9 +28,9 @@ from .dispatch import Dispatch
 from .own_context import in_own_context
 from .runner import Runner
 
-__all__ = ["AgentLoop", "Model", "StreamItem"]
+__all__ = ["AgentLoop", "LoopAgent", "Model", "StreamItem", "find_successor", "transfer_result"]
 
-StreamItem: TypeAlias = Event | ToolResult
+StreamItem: TypeAlias = Event | ToolCall | ToolResult
 
 
 class Model(Protocol):
@@ -37,27 +41,31 @@ class Model(Protocol):
     def stream(self, request: Request) -> AsyncGenerator[Event, None]: ...
 
 
-class AgentLoop:
-    """One run. `deps` are passed to tools that take a `CallContext`."""
+class LoopAgent(Protocol):
+    """The parts of an `Agent` that its runs use."""
 
-    def __init__(
-        self,
-        model: Callable[[], Model],
-        runner: Runner,
-        session: Session,
-        *,
-        name: str = "",
-        deps: Any = None,
-        retriever: Retriever | None = None,
-        observers: Sequence[Observer] = (),
-    ) -> None:
+    name: str
+    runner: Runner
+    retriever: Retriever | None
+    compaction: Compaction | None
+    cache: Literal["auto"] | None
+    observers: Sequence[Observer]
+
+    @property
+    def model(self) -> Model: ...
+
+    async def take_over(self, session: Session, deps: Any) -> None:
+        """Continue the run of another agent with this one."""
+        ...
+
+
+class AgentLoop:
+    """One run. `deps` are passed to tools that take a `CallContext`. A transfer changes `agent` during the run."""
+
+    def __init__(self, agent: LoopAgent, session: Session, *, deps: Any = None) -> None:
+        self.agent = agent
         self.session = session
-        self._model = model
-        self._runner = runner
-        self._name = name
         self._deps = deps
-        self._retriever = retriever
-        self._observers = observers
 
     async def run(self) -> Answer[Any]:
         """Perform all steps and return the answer."""
@@ -81,17 +89,17 @@ class AgentLoop:
                 else:
                     session.add_response(response)
             elif isinstance(step, RunTools):
-                session.add_results(await self._run_tools(step))
+                await self._add_results(await self._run_tools(step))
             else:
                 return self._make_answer(step)
 
     def stream(self) -> AsyncGenerator[StreamItem | Answer[Any], None]:
-        """Yield the events of the model as they arrive, then the tool results, and the answer at the end.
+        """Yield the events of the model and each complete call as they arrive, then the results, then the answer.
 
         A pure or read call starts as soon as it is complete, while the model is still generating. Observers may set
         context variables, so an observed stream has a context of its own.
         """
-        return in_own_context(self._stream_observed()) if self._observers else self._stream_steps()
+        return in_own_context(self._stream_observed()) if self.agent.observers else self._stream_steps()
 
     async def _stream_observed(self) -> AsyncGenerator[StreamItem | Answer[Any], None]:
         with self._observe_run() as observation:
@@ -102,9 +110,9 @@ class AgentLoop:
                     yield item
 
     def _observe_run(self) -> Observation:
-        state = self.session.state
-        operation = AgentOperation(state.run_id, state.request, self._name, current_call().call_id)
-        return Observation(self._observers, operation)
+        state, agent = self.session.state, self.agent
+        operation = AgentOperation(state.run_id, state.request, agent.name, current_call().call_id)
+        return Observation(agent.observers, operation)
 
     async def _stream_steps(self) -> AsyncGenerator[StreamItem | Answer[Any], None]:
         session = self.session
@@ -120,39 +128,53 @@ class AgentLoop:
                         results = await dispatch.results()
                         for result in results:
                             yield result
-                        session.add_results(results)
+                        await self._add_results(results)
                 finally:
                     await dispatch.abort()
             elif isinstance(step, RunTools):  # a session that another process started
-                session.add_results(await self._run_tools(step))
+                await self._add_results(await self._run_tools(step))
             else:
                 yield self._make_answer(step)
                 return
+
+    async def _add_results(self, results: list[ToolResult]) -> None:
+        """Add the results of a turn. If a tool returned an agent, the first such agent takes over."""
+        self.session.add_results(results)
+        successor = next((agent for result in results if (agent := find_successor(result)) is not None), None)
+        if successor is not None:
+            await successor.take_over(self.session, self._deps)
+            self.agent = successor
 
     def _next_step(self) -> AskModel | RunTools | Done | GiveUp:
         """Return the next step. Tools that appeared or disappeared since the last turn are offered or withdrawn."""
         step = self.session.next()
         if not isinstance(step, AskModel):
             return step
-        box = self._runner.box
+        box = self.agent.runner.box
         self.session.offer_tools(box.filter_available(box.tools))
+        compaction = self.agent.compaction
+        plan = None if compaction is None else self.session.plan_compaction(compaction)
+        if plan is not None:
+            self.session.compact(plan)
         return self.session.next()
 
     async def _ask_model(self, step: AskModel) -> Response:
         request = self._prepare_request(step.request)
-        with Observation(self._observers, ModelOperation(request, self.session.state.run_id)) as observation:
-            response = await self._model().ask(request)
+        with Observation(self.agent.observers, ModelOperation(request, self.session.state.run_id)) as observation:
+            response = await self.agent.model.ask(request)
             observation.outcome = OperationOutcome(response, cost=self._cost(response))
         return response
 
-    async def _stream_model(self, step: AskModel, dispatch: Dispatch) -> AsyncGenerator[Event, None]:
-        """Yield the events of one response, and add the response to the session once it is complete."""
+    async def _stream_model(self, step: AskModel, dispatch: Dispatch) -> AsyncGenerator[Event | ToolCall, None]:
+        """Yield the events and calls of one response, and add the response to the session once it is complete."""
         request, session = self._prepare_request(step.request), self.session
         collector = _StreamCollector(dispatch)
         async with aclosing(self._open_stream(request, collector.folder)) as events:
             async for event in events:
-                collector.feed(event)
+                calls = collector.feed(event)
                 yield event
+                for call in calls:
+                    yield call
         if not isinstance(session.next(), GiveUp):
             session.add_response(collector.folder.response())
 
@@ -161,15 +183,15 @@ class AgentLoop:
 
         An observed request has a context of its own: a tool that starts meanwhile is not a part of the request.
         """
-        events = _limit_events(self._model().stream(request), self.session)
-        return in_own_context(self._observe_events(events, request, folder)) if self._observers else events
+        events = _limit_events(self.agent.model.stream(request), self.session)
+        return in_own_context(self._observe_events(events, request, folder)) if self.agent.observers else events
 
     async def _observe_events(
         self, events: AsyncGenerator[Event, None], request: Request, folder: Folder
     ) -> AsyncGenerator[Event, None]:
         session, started_at, first_event_seconds = self.session, time.perf_counter(), None
         operation = ModelOperation(request, session.state.run_id, stream=True)
-        with Observation(self._observers, operation) as observation:
+        with Observation(self.agent.observers, operation) as observation:
             async with aclosing(events):
                 async for event in events:
                     if first_event_seconds is None:
@@ -183,31 +205,36 @@ class AgentLoop:
 
     def _cost(self, response: Response | None) -> float | None:
         """Return the cost of a response for the observers."""
-        return self.session.price(response) if self._observers and response is not None else None
+        return self.session.price(response) if self.agent.observers and response is not None else None
 
     def _prepare_request(self, request: Request) -> Request:
-        """Remove withdrawn tools, then let the retriever choose among the rest."""
-        available = self._runner.box.filter_available(request.tools)
+        """Remove withdrawn tools, let the retriever choose among the rest, and mark the stable prefix."""
+        available = self.agent.runner.box.filter_available(request.tools)
         if len(available) != len(request.tools):
             request = replace(request, tools=available)
-        if self._retriever is None:
-            return request
-        return replace(request, tools=tuple(self._retriever.choose(request, request.tools)))
+        retriever = self.agent.retriever
+        if retriever is not None:
+            request = replace(request, tools=tuple(retriever.choose(request, request.tools)))
+        endpoint = getattr(self.agent.model, "endpoint", None) if self.agent.cache == "auto" else None
+        return request if endpoint is None else mark_stable_prefix(request, endpoint.wire)
 
     async def _run_tools(self, step: RunTools) -> list[ToolResult]:
-        return await self._runner.run(
+        return await self.agent.runner.run(
             step.calls,
             run_id=self.session.state.run_id,
             earlier=step.earlier,
             tainted=step.tainted,
             deps=self._deps,
+            session=self.session,
         )
 
     def _open_dispatch(self) -> Dispatch:
         state = self.session.state
         parts = [part for message in state.request.messages for part in message.parts]
         earlier = [part for part in parts if isinstance(part, ToolCall)]
-        return self._runner.dispatch(run_id=state.run_id, earlier=earlier, tainted=state.tainted, deps=self._deps)
+        return self.agent.runner.dispatch(
+            run_id=state.run_id, earlier=earlier, tainted=state.tainted, deps=self._deps, session=self.session
+        )
 
     def _make_answer(self, step: Done | GiveUp) -> Answer[Any]:
         state, response = self.session.state, step.response
@@ -223,7 +250,25 @@ class AgentLoop:
             cost=state.cost,
             reason=step.reason if isinstance(step, GiveUp) else "",
             run_id=state.run_id,
+            compacted=state.compacted,
         )
+
+
+_agents: WeakValueDictionary[int, LoopAgent] = WeakValueDictionary()
+"""Agents that tools have returned, by identity: the note of a result is JSON and cannot contain the object."""
+
+
+def transfer_result(call: ToolCall, agent: LoopAgent, name: str) -> ToolResult:
+    """Build the result of a call that returned an agent."""
+    _agents[id(agent)] = agent
+    result = call.result(f"The conversation was transferred to {name or 'another agent'}.")
+    return annotate(result, transfer=id(agent))
+
+
+def find_successor(result: ToolResult) -> LoopAgent | None:
+    """Return the agent that the call of this result returned; None for any other result."""
+    number = result.extra.get(NOTES_KEY, {}).get("transfer")
+    return _agents.get(number) if isinstance(number, int) else None
 
 
 def _run_outcome(answer: Answer[Any]) -> OperationOutcome:
@@ -251,25 +296,46 @@ async def _limit_events(stream: AsyncGenerator[Event, None], session: Session) -
 
 
 class _StreamCollector:
-    """The stream received so far. Passes each call to `dispatch` as soon as it is complete."""
+    """The stream received so far. Passes each call to `dispatch` as soon as it and all earlier calls are complete.
+
+    The order of the calls is the order in which they began, also on wires that interleave them: a read must not start
+    before a write that precedes it.
+    """
 
     def __init__(self, dispatch: Dispatch) -> None:
         self.folder = Folder()
         self._open_dispatch = dispatch
         self._watch = ArgumentWatch() if dispatch.may_speculate else None
-        self._first_choice: dict[int, CallStart] = {}  # calls of the first choice, by key
+        self._open: dict[int, CallStart] = {}  # calls of the first choice that have not been passed on, by key
+        self._ended: set[int] = set()
 
-    def feed(self, event: Event) -> None:
-        """Add an event. Only calls of the first choice are run; the other choices are alternatives to it."""
+    def feed(self, event: Event) -> list[ToolCall]:
+        """Add an event, and return the calls that it completes.
+
+        Only calls of the first choice are run; the other choices are alternatives to it.
+        """
         self.folder.feed(event)
         if isinstance(event, CallStart) and event.choice == 0:
-            self._first_choice[event.key] = event
+            self._open[event.key] = event
         if self._watch is not None:
             for watched in self._watch.feed(event):
-                if isinstance(watched, ArgumentEnd) and watched.key in self._first_choice:
-                    start = self._first_choice[watched.key]
+                if isinstance(watched, ArgumentEnd) and watched.key == next(iter(self._open), None):
+                    start = self._open[watched.key]
                     self._open_dispatch.speculate(ToolCall(start.id, start.name, {watched.name: watched.value}))
-        if isinstance(event, CallEnd) and event.key in self._first_choice:
-            call = self.folder.part(event.key)
+        if isinstance(event, CallEnd) and event.key in self._open:
+            self._ended.add(event.key)
+            return self._pass_on()
+        return []
+
+    def _pass_on(self) -> list[ToolCall]:
+        """Pass on the calls that have ended, up to the first one that has not."""
+        passed: list[ToolCall] = []
+        for key in list(self._open):
+            if key not in self._ended:
+                break
+            del self._open[key]
+            call = self.folder.part(key)
             if isinstance(call, ToolCall):
                 self._open_dispatch.add(call)
+                passed.append(call)
+        return passed

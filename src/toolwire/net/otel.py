@@ -27,7 +27,7 @@ from ..run.observe import (
     ApprovalOperation,
     EndOperation,
     ModelOperation,
-    Operation,
+    ObservedOperation,
     OperationOutcome,
     ToolOperation,
 )
@@ -99,7 +99,7 @@ class OtelObserver:
         self._provider = provider
         self._content = is_content_captured(os.environ) if content is None else content
 
-    def start(self, operation: Operation, /) -> EndOperation:
+    def start(self, operation: ObservedOperation, /) -> EndOperation:
         if isinstance(operation, AgentOperation):
             return self._start_agent(operation)
         if isinstance(operation, ModelOperation):

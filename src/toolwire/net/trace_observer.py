@@ -25,7 +25,7 @@ from ..run.observe import (
     AgentOperation,
     EndOperation,
     ModelOperation,
-    Operation,
+    ObservedOperation,
     OperationOutcome,
     ToolOperation,
 )
@@ -67,7 +67,7 @@ class TraceObserver:
         self._current: ContextVar[_TraceSpan | None] = ContextVar("toolwire_trace", default=None)
         _check_writable(self._file, is_folder=self._folder is not None)
 
-    def start(self, operation: Operation, /) -> EndOperation | None:
+    def start(self, operation: ObservedOperation, /) -> EndOperation | None:
         outer = self._current.get()
         recording = self._open_recording(operation) if outer is None else outer.recording
         span = _TraceSpan(recording, next(recording.numbers), 0 if outer is None else outer.number, outer)
@@ -90,7 +90,7 @@ class TraceObserver:
 
         return end
 
-    def _open_recording(self, operation: Operation) -> _RunRecording:
+    def _open_recording(self, operation: ObservedOperation) -> _RunRecording:
         started = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         run_id = getattr(operation, "run_id", "")
         header = TraceHeader(VERSION, run_id, "run", started)
@@ -103,7 +103,7 @@ class TraceObserver:
         number = next(self._numbers)
         return self._file if number == 1 else self._file.with_stem(f"{self._file.stem}-{number}")
 
-    def _start_event(self, operation: Operation, span: _TraceSpan) -> TraceEvent:
+    def _start_event(self, operation: ObservedOperation, span: _TraceSpan) -> TraceEvent:
         where = span.position()
         if isinstance(operation, AgentOperation):
             span.latest_request = span.number, operation.request
@@ -138,7 +138,9 @@ class TraceObserver:
             stream=operation.stream,
         )
 
-    def _end_events(self, operation: Operation, outcome: OperationOutcome, span: _TraceSpan) -> Iterable[TraceEvent]:
+    def _end_events(
+        self, operation: ObservedOperation, outcome: OperationOutcome, span: _TraceSpan
+    ) -> Iterable[TraceEvent]:
         where: dict[str, Any] = {"ms": span.recording.ms(), "span": span.number}
         for loss in outcome.losses:
             yield LossReported(**where, loss=loss)

@@ -7,8 +7,10 @@ from .._lazy import lazy_exports
 TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
+    from .compaction import Compaction, CompactionPlan, plan_compaction
     from .context import CallContext, current_call
     from .failures import ToolError, Transient
+    from .function_tool import FunctionTool
     from .gates import GATES, Pending
     from .model_settings import ModelSettings
     from .observe import (
@@ -16,24 +18,28 @@ if TYPE_CHECKING:
         ApprovalOperation,
         EndOperation,
         ModelOperation,
+        ObservedOperation,
         Observer,
-        Operation,
         OperationOutcome,
         ToolOperation,
     )
+    from .options import Options, OptionValues
     from .policy import Ask, Deny, Policy, allow, at_most, deny, hosts, only_effects, path_jail
     from .records import DAY, Claim, Record, Store
     from .session import Budget, Session
     from .steps import Approve
-    from .toolbox import Entry, Options, Source, Toolbox
+    from .toolbox import Entry, Source, Toolbox
     from .values import received
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
-            "toolbox": ("Entry", "Options", "Source", "Toolbox"),
+            "toolbox": ("Entry", "Source", "Toolbox"),
+            "options": ("OptionValues", "Options"),
+            "function_tool": ("FunctionTool",),
             "policy": ("Ask", "Deny", "Policy", "allow", "at_most", "deny", "hosts", "only_effects", "path_jail"),
             "session": ("Budget", "Session"),
+            "compaction": ("Compaction", "CompactionPlan", "plan_compaction"),
             "context": ("CallContext", "current_call"),
             "gates": ("GATES", "Pending"),
             "failures": ("ToolError", "Transient"),
@@ -46,7 +52,7 @@ else:
                 "EndOperation",
                 "ModelOperation",
                 "Observer",
-                "Operation",
+                "ObservedOperation",
                 "OperationOutcome",
                 "ToolOperation",
             ),
@@ -62,16 +68,20 @@ __all__ = [
     "Budget",
     "CallContext",
     "Claim",
+    "Compaction",
+    "CompactionPlan",
     "DAY",
     "Deny",
     "EndOperation",
     "Entry",
+    "FunctionTool",
     "GATES",
     "ModelOperation",
     "ModelSettings",
+    "ObservedOperation",
     "Observer",
-    "Operation",
     "OperationOutcome",
+    "OptionValues",
     "Options",
     "Pending",
     "Policy",
@@ -90,5 +100,6 @@ __all__ = [
     "hosts",
     "only_effects",
     "path_jail",
+    "plan_compaction",
     "received",
 ]

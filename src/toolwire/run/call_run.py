@@ -20,18 +20,17 @@ import msgspec
 
 from ..ir.errors import StoreError
 from ..ir.parts import ToolCall, ToolResult
-from ..ir.tools import Effect
 from ..ir.value import Value
 from .cache import ResultCache
 from .classify import EffectState, classify
-from .context import CallContext
-from .failures import NotExecuted, Transient
+from .context import CallContext, ProgressSink
 from .gates import GATES, Gate, Pending, pass_gates
 from .keys import derive_key, fingerprint, store_key
 from .output import LIMIT, TruncatedOutputs, cap_result
 from .policy import Ask, Deny, Policy, approval_hash
 from .records import DAY, Claim, Record
 from .results import annotate, error_text, from_record, refusal, to_record, unserialisable_result, value_result
+from .session import Session
 from .signature import function_signature
 from .steps import (
     Approve,
@@ -48,6 +47,7 @@ from .steps import (
     Wait,
 )
 from .toolbox import Entry, Toolbox
+from .transient import retry_advice
 
 __all__ = ["CallRun", "RunSettings"]
 
@@ -77,7 +77,9 @@ class RunSettings(Value, frozen=True):
     cache: ResultCache | None = None
     truncated_outputs: TruncatedOutputs | None = None
     tainted: bool = False
-    deps: Any = None  # the dependencies of the run, for tools that take a CallContext
+    deps: Any = None  # the caller's object, for `CallContext.deps`
+    on_progress: ProgressSink | None = None
+    session: Session | None = None  # the run of the agent that makes the calls
 
 
 class CallRun:
@@ -114,6 +116,11 @@ class CallRun:
         """Stop the call. Return False if its function has begun: the call then continues and must be awaited."""
         return self._invoke is None or self._invoke.start.stop()
 
+    def mark_cancelled(self) -> None:
+        """Set `cancelled` in the context of the call: a function that cannot be interrupted may check it."""
+        if self._invoke is not None:
+            self._invoke.context.cancelled = True
+
     def release_step(self) -> ReleaseClaim | None:
         """Return the step that releases the claim of an abandoned call; None if the call may have had an effect."""
         step = self._invoke
@@ -142,8 +149,9 @@ class CallRun:
                 return cleared
             if cleared is not None:
                 claim, key, token = cleared, cleared.key, cleared.token
-        context = CallContext(self.call.id, entry.tool.name, settings.run_id, settings.caller, key)
-        step = self._invoke = Invoke(entry, pending.values or {}, context, token, settings.lease)
+        context = self._make_context(entry, key)
+        values = function_signature(entry.function).add_context(pending.values or {}, context)
+        step = self._invoke = Invoke(entry, values, context, token, settings.lease)
         outcome = (yield step) if pending.conversion_error is None else ArgumentMismatch(pending.conversion_error)
         if not isinstance(outcome, Returned):
             outcome = yield from self._retry(pending, step, outcome)
@@ -158,6 +166,19 @@ class CallRun:
             )
         return (
             self._finish(pending, result) if pending.steps or pending.tainted or options.cache is not None else result
+        )
+
+    def _make_context(self, entry: Entry, key: str | None) -> CallContext[Any]:
+        settings = self.settings
+        return CallContext(
+            self.call.id,
+            entry.name,
+            settings.run_id,
+            settings.caller,
+            key,
+            settings.deps,
+            settings.session,
+            _sink=settings.on_progress,
         )
 
     def _make_pending(self) -> Pending:
@@ -325,7 +346,7 @@ class CallRun:
         The function may have changed its values, so they are converted and checked again.
         """
         for attempt in range(step.entry.options.retries):
-            delay = self._retry_delay(outcome, step.entry.tool.effect, attempt)
+            delay = self._retry_delay(outcome, step.entry, attempt)
             if delay is None:
                 break
             yield Wait(delay)
@@ -336,25 +357,24 @@ class CallRun:
                 or self._is_denied(reconverted)
             ):
                 break
-            outcome = yield msgspec.structs.replace(step, arguments=reconverted.values or {})
+            values = function_signature(step.entry.function).add_context(reconverted.values or {}, step.context)
+            outcome = yield msgspec.structs.replace(step, arguments=values)
         return outcome
 
     def _is_denied(self, pending: Pending) -> bool:
         policy = self.settings.policy
         return pending.conversion_error is not None or (policy is not None and isinstance(policy.check(pending), Deny))
 
-    def _retry_delay(self, outcome: Any, effect: Effect, attempt: int) -> float | None:
+    def _retry_delay(self, outcome: Any, entry: Entry, attempt: int) -> float | None:
         """Return the seconds to wait before the next attempt; None if there is none."""
         if not isinstance(outcome, Failed):
             return None
-        error = outcome.error
-        is_harmless = effect != "write" or (isinstance(error, Transient) and error.before_effect)
-        if not (isinstance(error, NotExecuted) or (isinstance(error, Transient) and is_harmless)):
+        advice = retry_advice(outcome.error, entry.tool.effect, entry.options.transient, self.settings.now)
+        if advice is None:
             return None
-        requested_delay = error.retry_after if isinstance(error, Transient) else None
-        if requested_delay is None:
+        if advice.after is None:
             return min(self.settings.jitter(0.25 * 2**attempt), _MAX_WAIT)
-        return requested_delay if requested_delay <= _MAX_WAIT else None
+        return advice.after if advice.after <= _MAX_WAIT else None
 
     def _record_result(
         self, claim: Claim, effect_state: EffectState, result: ToolResult

@@ -18,7 +18,7 @@ import logging
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from types import TracebackType
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from msgspec.structs import replace
 
@@ -29,6 +29,7 @@ from ..ir.request import Request
 from ..ir.response import Response, Usage
 from ..ir.tools import Effect, Tool
 from ..ir.value import Value
+from .context import CallContext, ProgressSink
 
 __all__ = [
     "AgentOperation",
@@ -36,12 +37,15 @@ __all__ = [
     "EndOperation",
     "ModelOperation",
     "Observation",
+    "ObservedOperation",
     "Observer",
-    "Operation",
     "OperationOutcome",
+    "ProgressObserver",
     "Retriever",
     "ToolOperation",
+    "combine_sinks",
     "observed_losses",
+    "progress_sink",
 ]
 
 _log = logging.getLogger("toolwire.run")
@@ -84,7 +88,7 @@ class ApprovalOperation(Value, frozen=True):
     reason: str
 
 
-Operation: TypeAlias = AgentOperation | ModelOperation | ToolOperation | ApprovalOperation
+ObservedOperation: TypeAlias = AgentOperation | ModelOperation | ToolOperation | ApprovalOperation
 
 
 class OperationOutcome(Value, frozen=True):
@@ -112,8 +116,15 @@ EndOperation: TypeAlias = Callable[[OperationOutcome], None]
 class Observer(Protocol):
     """Is notified of operations. An exception in an observer is logged and has no other effect."""
 
-    def start(self, operation: Operation, /) -> EndOperation | None:
+    def start(self, operation: ObservedOperation, /) -> EndOperation | None:
         """Start observing an operation. Return the function to call at its end, or None."""
+
+
+@runtime_checkable
+class ProgressObserver(Protocol):
+    """An observer that also receives the progress that tools report. It may be called from any thread."""
+
+    def progressed(self, context: CallContext[Any], message: str, fraction: float | None) -> None: ...
 
 
 class Retriever(Protocol):
@@ -134,7 +145,7 @@ class Observation:
 
     __slots__ = ("_ends", "_losses", "_observers", "_operation", "_outer_losses", "outcome")
 
-    def __init__(self, observers: Sequence[Observer], operation: Operation) -> None:
+    def __init__(self, observers: Sequence[Observer], operation: ObservedOperation) -> None:
         self._observers = observers
         self._operation = operation
         self._ends: list[EndOperation] = []
@@ -171,3 +182,35 @@ class Observation:
 
 
 _NOTHING = OperationOutcome()
+
+
+def progress_sink(observers: Sequence[Observer]) -> ProgressSink | None:
+    """Return the function that passes progress to the observers with a method `progressed`; None without one."""
+    sinks = [observer.progressed for observer in observers if isinstance(observer, ProgressObserver)]
+    if not sinks:
+        return None
+
+    def report(context: CallContext[Any], message: str, fraction: float | None) -> None:
+        for sink in sinks:
+            _call_safely(lambda target=sink: target(context, message, fraction))  # type: ignore[misc]
+
+    return report
+
+
+def combine_sinks(first: ProgressSink | None, second: ProgressSink | None) -> ProgressSink | None:
+    """Return a sink that calls both sinks."""
+    if first is None or second is None:
+        return first or second
+
+    def report(context: CallContext[Any], message: str, fraction: float | None) -> None:
+        first(context, message, fraction)
+        second(context, message, fraction)
+
+    return report
+
+
+def _call_safely(notify: Callable[[], None]) -> None:
+    try:
+        notify()
+    except Exception:  # noqa: BLE001  # a failing observer must not fail the call
+        _log.exception("an observer raised an exception")

@@ -14,10 +14,11 @@ from toolwire import Text, ToolCall, ToolResult, tool
 from toolwire.ir.events import CallEnd, ResponseEnd
 from toolwire.net.agent import Agent
 from toolwire.net.answers import Answer
+from toolwire.run.options import Options
 from toolwire.run.policy import Policy
 from toolwire.run.results import result_code
 from toolwire.run.session import Budget
-from toolwire.run.toolbox import Entry, Options
+from toolwire.run.toolbox import Entry
 from toolwire.testing import ScriptedModel, says
 from waiting import until, wait_until
 
@@ -81,7 +82,7 @@ def test_max_iterations():
     assert len(results_of(answer)) == 3
 
 
-def test_stream_yields_tool_results_and_the_same_answer_as_run():
+def test_stream_yields_calls_and_results_and_the_same_answer_as_run():
     lines = [says("Looking.", weather_call(0, city="Paris"), weather_call(1, city="Rome")), says("Sun.")]
     whole = Agent(ScriptedModel(lines), [weather]).run_sync("Weather?")
 
@@ -92,9 +93,10 @@ def test_stream_yields_tool_results_and_the_same_answer_as_run():
     assert isinstance(heard[-1], Answer)
     assert heard[-1].text == whole.text
     assert [part.text for part in heard if isinstance(part, ToolResult)] == ["sun in Paris", "sun in Rome"]
+    assert [call.arguments["city"] for call in heard if isinstance(call, ToolCall)] == ["Paris", "Rome"]
     assert heard[-1].messages == whole.messages
     kinds = [type(event) for event in heard]
-    assert kinds.index(CallEnd) < kinds.index(ResponseEnd) < kinds.index(ToolResult)
+    assert kinds.index(CallEnd) < kinds.index(ToolCall) < kinds.index(ResponseEnd) < kinds.index(ToolResult)
 
 
 def test_untrusted_output_makes_writes_require_approval():
