@@ -337,12 +337,14 @@ FINDINGS = {
     "X2": Entry(
         "lost connections, timeouts and statuses 429, 502, 503, 504 of common clients are retried where it is safe"
     ),
+    "X4": Entry("the time to live of recorded calls can be set per runner, tool, command and gateway settings"),
     "Z8": Entry("a request for an upgrade, which is ignored, keeps its body"),
     "Z10": Entry("the memory of all requests in flight is bounded; the refusal is a 503 with retry-after"),
     "Z11": Entry("large work leaves the event loop, relays yield, and the number of JSON values is bounded"),
     "Z12": Entry("MCP servers over HTTP have the limits of the gateway for slow clients"),
     "Z14": Entry("OAuth metadata is of the server's origin, no private address is named, secrets go to their issuer"),
     "Z16": Entry("trailers are not headers"),
+    "Z17": Entry("a clock that jumps past the time to live does not run a finished write again while the process runs"),
     "Z20": Entry("hosts() refuses URLs that HTTP clients may split in another way"),
     "Z22": Entry("the log file is readable by its owner only"),
     "Z23": Entry("with too many connections, health checks are answered, others get 503, and an error is logged"),

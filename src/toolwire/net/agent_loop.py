@@ -309,8 +309,8 @@ class _StreamCollector:
         self._open: dict[int, CallStart] = {}  # calls of the first choice that have not been passed on, by key
         self._ended: set[int] = set()
 
-    def feed(self, event: Event) -> list[ToolCall]:
-        """Add an event, and return the calls that it completes.
+    def feed(self, event: Event) -> Sequence[ToolCall]:
+        """Add an event, and return the calls that were passed on.
 
         Only calls of the first choice are run; the other choices are alternatives to it.
         """
@@ -325,11 +325,11 @@ class _StreamCollector:
         if isinstance(event, CallEnd) and event.key in self._open:
             self._ended.add(event.key)
             return self._pass_on()
-        return []
+        return ()
 
     def _pass_on(self) -> list[ToolCall]:
         """Pass on the calls that have ended, up to the first one that has not."""
-        passed: list[ToolCall] = []
+        calls: list[ToolCall] = []
         for key in list(self._open):
             if key not in self._ended:
                 break
@@ -337,5 +337,5 @@ class _StreamCollector:
             call = self.folder.part(key)
             if isinstance(call, ToolCall):
                 self._open_dispatch.add(call)
-                passed.append(call)
-        return passed
+                calls.append(call)
+        return calls

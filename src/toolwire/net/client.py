@@ -138,7 +138,7 @@ class ModelClient:
         if rejected is None:
             return self._restore(response, endpoint_request)
         if self._repair is not None:
-            repaired = await self._repair.ask(rejected.repair_request, losses=endpoint_request.losses)
+            repaired = await self._repair.ask(rejected.make_repair_request(), losses=endpoint_request.losses)
             accepted = mark_repaired(repaired, self._repair.name)
         else:
             endpoint_request = self._make_retry(endpoint_request, request, rejected)
@@ -195,7 +195,9 @@ class ModelClient:
         continuation = AnswerContinuation(rejected.usage)
         repair = self._repair
         if repair is not None:
-            async with aclosing(repair.stream(rejected.repair_request, losses=endpoint_request.losses)) as events:
+            async with aclosing(
+                repair.stream(rejected.make_repair_request(), losses=endpoint_request.losses)
+            ) as events:
                 async for event in events:
                     for continued in continuation.feed([mark_repaired_event(event, repair.name)]):
                         yield continued
@@ -214,7 +216,7 @@ class ModelClient:
             stream=first.stream,
             text=None,
             losses=first.losses,
-            emulation=rejected.retry,
+            emulation=rejected.make_retry(),
             capabilities=self._capabilities,
         )
 

@@ -39,7 +39,7 @@ from ..run.observe import (
 )
 from ..run.output import TruncatedOutputs
 from ..run.policy import Policy
-from ..run.records import Claim, Record, Store
+from ..run.records import DAY, Claim, Record, Store
 from ..run.schedule import Schedule
 from ..run.session import Session
 from ..run.steps import (
@@ -77,7 +77,8 @@ class Runner:
     """Runs the calls of a toolbox.
 
     `approve` is called if the policy requires approval; without it, no call is approved. `keeps_keyless`: the store
-    also keeps calls without a key, for a process that continues their run.
+    also keeps calls without a key, for a process that continues their run. `ttl`: seconds that the store keeps the
+    result of a call, unless its tool has a `ttl` of its own.
     """
 
     def __init__(
@@ -95,8 +96,11 @@ class Runner:
         tenant: str = "",
         while_running: str = "wait",
         lease: float = 60.0,
+        ttl: float = DAY,
         keeps_keyless: bool = True,
     ) -> None:
+        if not 0 < ttl < float("inf"):
+            raise ConfigError(f"ttl must be positive and finite, got {ttl}", hint="give it in seconds")
         self.box = Toolbox(*sources)
         self.truncated_outputs = TruncatedOutputs()
         self._store = store
@@ -124,6 +128,7 @@ class Runner:
             truncated_outputs=self.truncated_outputs,
             while_running=while_running,
             lease=lease,
+            ttl=ttl,
             on_progress=progress_sink(observers),
         )
         self._latest = self._settings  # the settings of the latest run

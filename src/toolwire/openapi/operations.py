@@ -221,12 +221,13 @@ def _with_hash(name: str, method: str, path: str) -> str:
 
 
 def _check_path(path: str) -> None:
-    """Refuse a path that would leave the base URL, or that has a query of its own."""
+    """Refuse a path that would leave the base URL. It may have a fixed query; a fragment is not sent."""
     if not path.startswith("/") or "\\" in path or not path.isprintable():
         raise SchemaError("the path must begin with a slash and have no backslashes or control characters")
-    if "?" in path or "#" in path:
-        raise SchemaError("the path must not contain a query or a fragment")
-    if any(segment in (".", "..") for segment in path.split("/")):
+    template, _, fixed = path.partition("#")[0].partition("?")
+    if "{" in fixed:
+        raise SchemaError("the path must not contain parameters in its query")
+    if any(segment in (".", "..") for segment in template.split("/")):
         raise SchemaError("the path must not contain the segments '.' or '..'")
 
 

@@ -295,7 +295,7 @@ class CallRun:
             fingerprint(entry.name, pending.identity, settings.tenant),
             settings.token(),
             settings.lease,  # renewed while the function runs
-            settings.ttl,
+            entry.options.ttl or settings.ttl,
             reclaim=entry.tool.effect != "write",
             durable=entry.tool.effect == "write",
         )
@@ -391,7 +391,7 @@ class CallRun:
         except Exception as error:  # noqa: BLE001  # a ToolResult built by the tool may contain anything
             result = unserialisable_result(self.call, error)
             record = to_record(result)
-        kept = yield CompleteClaim(claim.key, claim.token, record, self.settings.ttl, effect_state)
+        kept = yield CompleteClaim(claim.key, claim.token, record, claim.ttl, effect_state)
         return result if kept is True else annotate(result, recorded=False)
 
 
