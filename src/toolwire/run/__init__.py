@@ -14,7 +14,16 @@ if TYPE_CHECKING:
     from .function_tool import FunctionTool
     from .gates import GATES
     from .model_settings import ModelSettings
-    from .observe import Observer
+    from .observe import (
+        AgentOperation,
+        ApprovalOperation,
+        EndOperation,
+        ModelOperation,
+        ObservedOperation,
+        Observer,
+        OperationOutcome,
+        ToolOperation,
+    )
     from .options import Options, OptionValues
     from .pending import Pending
     from .policy import Ask, Deny, Policy, allow, at_most, deny, hosts, only_effects, path_jail
@@ -41,12 +50,23 @@ else:
             "steps": ("Approve",),
             "records": ("DAY", "Claim", "Record", "Store"),
             "model_settings": ("ModelSettings",),
-            "observe": ("Observer",),
+            "observe": (
+                "AgentOperation",
+                "ApprovalOperation",
+                "EndOperation",
+                "ModelOperation",
+                "Observer",
+                "ObservedOperation",
+                "OperationOutcome",
+                "ToolOperation",
+            ),
             "values": ("received",),
         },
     )
 
 __all__ = [
+    "AgentOperation",
+    "ApprovalOperation",
     "Approve",
     "Approved",
     "Ask",
@@ -58,11 +78,15 @@ __all__ = [
     "DAY",
     "Denied",
     "Deny",
+    "EndOperation",
     "Entry",
     "FunctionTool",
     "GATES",
+    "ModelOperation",
     "ModelSettings",
+    "ObservedOperation",
     "Observer",
+    "OperationOutcome",
     "OptionValues",
     "Options",
     "Pending",
@@ -72,6 +96,7 @@ __all__ = [
     "Source",
     "Store",
     "ToolError",
+    "ToolOperation",
     "Toolbox",
     "Transient",
     "allow",
