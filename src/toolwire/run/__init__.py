@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     )
     from .options import Options, OptionValues
     from .pending import Pending
+    from .plan import CallPlan, plan_of
     from .policy import Ask, Deny, Policy, allow, at_most, deny, hosts, only_effects, path_jail
     from .records import DAY, Claim, Record, Store
     from .session import Budget, Session
@@ -46,6 +47,7 @@ else:
             "gates": ("GATES",),
             "pending": ("Pending",),
             "approval": ("Approved", "Denied"),
+            "plan": ("CallPlan", "plan_of"),
             "failures": ("ToolError", "Transient"),
             "steps": ("Approve",),
             "records": ("DAY", "Claim", "Record", "Store"),
@@ -72,6 +74,7 @@ __all__ = [
     "Ask",
     "Budget",
     "CallContext",
+    "CallPlan",
     "Claim",
     "Compaction",
     "CompactionPlan",
@@ -107,5 +110,6 @@ __all__ = [
     "only_effects",
     "path_jail",
     "plan_compaction",
+    "plan_of",
     "received",
 ]
