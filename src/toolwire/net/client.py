@@ -23,6 +23,7 @@ from typing import Self, Unpack
 from urllib.parse import urlsplit
 
 from ..bridge.emulation_settings import EmulationSettings
+from ..bridge.output_support import OutputSupport, output_support
 from ..ir.errors import ProtocolError, TruncatedStream
 from ..ir.events import Event, ResponseEnd, StreamFault
 from ..ir.folding import unfold
@@ -157,6 +158,20 @@ class ModelClient:
                     break
         for event in answer_stream.close():
             yield _raise_fault(event, endpoint_request)
+
+    def output_support(self, request: Request) -> OutputSupport:
+        """Return how the endpoint treats the schema in `request.output`, beside the tools of the request.
+
+        Servers of open models apply a schema to the whole text, so that a model can make no calls (ollama/ollama#11185,
+        vllm-project/vllm#39929), and some servers with OpenAI's API ignore it.
+        """
+        endpoint = self._endpoint
+        is_compatible = endpoint.wire.provider == "openai" and endpoint.vendor.name not in ("openai", "azure")
+        if self._text is not None or (request.tools and (is_compatible or endpoint.wire.provider == "ollama")):
+            return "stated"
+        capabilities = endpoint.capabilities if self._capabilities is None else self._capabilities
+        support = output_support(request, endpoint.wire, capabilities)
+        return "accepted" if support == "enforced" and is_compatible else support
 
     async def _fetch_response(self, endpoint_request: EndpointRequest, deadline: float) -> Response:
         async with self._open_reply(endpoint_request, deadline) as reply:

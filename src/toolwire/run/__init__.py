@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from .failures import ToolError, Transient
     from .gates import GATES, Pending
     from .observe import Observer
+    from .output_plan import OutputPlan
+    from .output_type import StructuredOutput
+    from .partial_output import PartialOutput
     from .policy import Ask, Deny, Policy, allow, at_most, deny, hosts, only_effects, path_jail
     from .records import DAY, Claim, Record, Store
     from .session import Budget, Session
@@ -30,6 +33,9 @@ else:
             "steps": ("Approve",),
             "records": ("DAY", "Claim", "Record", "Store"),
             "observe": ("Observer",),
+            "output_plan": ("OutputPlan",),
+            "output_type": ("StructuredOutput",),
+            "partial_output": ("PartialOutput",),
             "values": ("received",),
         },
     )
@@ -46,12 +52,15 @@ __all__ = [
     "GATES",
     "Observer",
     "Options",
+    "OutputPlan",
+    "PartialOutput",
     "Pending",
     "Policy",
     "Record",
     "Session",
     "Source",
     "Store",
+    "StructuredOutput",
     "ToolError",
     "Toolbox",
     "Transient",

@@ -25,6 +25,7 @@ from ..ir.response import Response
 from ..ir.tools import Tool
 from ..ir.value import Value
 from .keys import canonical_json
+from .output_plan import OutputPlan
 
 __all__ = ["AskModel", "Budget", "Done", "GiveUp", "RunState", "RunTools", "Session"]
 
@@ -92,6 +93,8 @@ class RunState(Value, frozen=True):
     pending: tuple[ToolCall, ...] = ()
     response: Response | None = None
     reason: str = ""
+    asked_again: int = 0  # requests for another output, with the problems of the last one
+    resampled: int = 0  # repetitions of the last request, since its output was invalid
 
 
 _VERSION = 1
@@ -99,7 +102,10 @@ _decode = msgspec.json.Decoder(RunState).decode
 
 
 class Session:
-    """One run. `untrusted`: tools whose output may contain third-party instructions. `price`: cost of a response."""
+    """One run. `untrusted`: tools whose output may contain third-party instructions. `price`: cost of a response.
+
+    `output`: the plan for a structured output; by default, the output is the text of the last response.
+    """
 
     def __init__(
         self,
@@ -110,9 +116,11 @@ class Session:
         budget: Budget | None = None,
         untrusted: Iterable[str] = (),
         price: Callable[[Response], float] | None = None,
+        output: OutputPlan | None = None,
     ) -> None:
         declared_request = replace(request, tools=tuple(map(_strip_function, request.tools)))
-        self._initialise(RunState(_VERSION, run_id, declared_request, started=now()), now, budget, untrusted, price)
+        state = RunState(_VERSION, run_id, declared_request, started=now())
+        self._initialise(state, now, budget, untrusted, price, output)
 
     def _initialise(
         self,
@@ -121,6 +129,7 @@ class Session:
         budget: Budget | None,
         untrusted: Iterable[str],
         price: Callable[[Response], float] | None,
+        output: OutputPlan | None,
     ) -> None:
         """Set the fields; shared by a new session and by `load`, which does not call `__init__`."""
         self.state = state
@@ -128,6 +137,7 @@ class Session:
         self._now = now
         self._untrusted = frozenset(untrusted)
         self._price = price
+        self.output = output
 
     @classmethod
     def load(
@@ -138,6 +148,7 @@ class Session:
         budget: Budget | None = None,
         untrusted: Iterable[str] = (),
         price: Callable[[Response], float] | None = None,
+        output: OutputPlan | None = None,
     ) -> Session:
         """Load a session that another process dumped."""
         try:
@@ -150,7 +161,7 @@ class Session:
                 hint="continue the run with the version of toolwire that dumped it",
             )
         session = cls.__new__(cls)
-        session._initialise(state, now, budget, untrusted, price)
+        session._initialise(state, now, budget, untrusted, price, output)
         return session
 
     def adopt(self, untrusted: Iterable[str], budget: Budget | None, price: Callable[[Response], float] | None) -> None:
@@ -173,7 +184,7 @@ class Session:
         reason = state.reason if state.phase == "gave_up" else self._exhausted_limit()
         if reason:
             return GiveUp(reason, state.response)
-        return AskModel(state.request)
+        return AskModel(state.request if self.output is None else self.output.fit(state.request))
 
     @property
     def remaining_seconds(self) -> float | None:
@@ -189,7 +200,7 @@ class Session:
         """Take the model's response to the last AskModel."""
         self._expect("ask")
         state, budget = self.state, self.budget
-        calls = tuple(part for part in response.parts if isinstance(part, ToolCall))
+        calls = response.calls if self.output is None else self.output.pending_calls(response)
         usage = response.usage
         updated_state = replace(
             state,
@@ -203,13 +214,31 @@ class Session:
         if response.fault is not None:
             self._give_up(updated_state, f"the model failed: {response.fault.message}")
         elif not calls:
-            self.state = replace(updated_state, phase="done")
+            self._end_turn(updated_state, response)
         elif budget.calls is not None and updated_state.calls > budget.calls:
             self._give_up(updated_state, f"max calls reached ({budget.calls})")
         elif self._has_repeats(calls):
             self._give_up(updated_state, f"the model repeated the same call more than {budget.same_call} times")
         else:
             self.state = replace(updated_state, phase="run", pending=calls)
+
+    def _end_turn(self, updated_state: RunState, response: Response) -> None:
+        """End the run with a response without calls, unless its output is invalid and the model is asked again."""
+        before = self.state
+        if self.output is None:
+            self.state = replace(updated_state, phase="done")
+            return
+        decision = self.output.decide(response, before.asked_again, before.resampled, before.request)
+        history = updated_state.request.messages if response.parts else before.request.messages
+        request = replace(before.request, messages=(*history, *decision.messages))
+        if decision.action == "give_up":
+            self._give_up(updated_state, decision.reason)
+        elif decision.action == "accept":
+            self.state = replace(updated_state, phase="done", request=request)
+        elif decision.action == "resample":
+            self.state = replace(updated_state, request=before.request, resampled=before.resampled + 1)
+        else:
+            self.state = replace(updated_state, request=request, asked_again=before.asked_again + 1, resampled=0)
 
     def add_results(self, results: Sequence[ToolResult]) -> None:
         """Take the results of the last RunTools, one per call, in the order of the calls."""
@@ -219,8 +248,10 @@ class Session:
             raise ConfigError("the results do not match the calls", hint="pass one result per call, in the same order")
         failures = state.failures + 1 if all(result.is_error for result in results) else 0
         tainted = state.tainted or any(call.name in self._untrusted for call in state.pending)
-        messages = (*state.request.messages, Message("user", tuple(results)))
-        request = replace(state.request, messages=messages)
+        answered = tuple(results)
+        if self.output is not None and state.response is not None:
+            answered = self.output.complete_results(state.response, results)
+        request = replace(state.request, messages=(*state.request.messages, Message("user", answered)))
         told = replace(state, phase="ask", pending=(), request=request, tainted=tainted, failures=failures)
         if failures >= self.budget.failures:
             self._give_up(told, f"{failures} consecutive turns returned only errors")
