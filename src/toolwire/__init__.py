@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from .net.runner import Runner
     from .net.stores import open_store
     from .run.failures import ToolError
+    from .run.output_type import StructuredOutput
     from .run.policy import Policy
     from .run.toolbox import Toolbox
     from .schema.infer import tool
@@ -78,6 +79,7 @@ else:
             "run.toolbox": ("Toolbox",),
             "run.policy": ("Policy",),
             "run.failures": ("ToolError",),
+            "run.output_type": ("StructuredOutput",),
         },
         packages=(
             "asgi",
@@ -113,6 +115,7 @@ __all__ = [
     "Request",
     "Response",
     "Runner",
+    "StructuredOutput",
     "Text",
     "Tool",
     "ToolCall",

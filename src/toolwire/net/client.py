@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from logging import getLogger
 from types import TracebackType
@@ -35,6 +35,7 @@ from ..stream.strict import LIMIT
 from ..text.engine.format import Format
 from ..wire.capability_rows import ModelCapabilities
 from ..wire.profiles import overlay
+from .blocking import iterate_blocking, run_blocking
 from .endpoint import Endpoint, EndpointOptions, resolve
 from .endpoint_request import EndpointRequest
 from .http import Reply, Transport, load_transport
@@ -159,6 +160,11 @@ class ModelClient:
         for event in answer_stream.close():
             yield _raise_fault(event, endpoint_request)
 
+    @property
+    def emulates_calls(self) -> bool:
+        """True if tool calls are parsed out of the text, which no server holds to a schema."""
+        return self._text is not None
+
     def output_support(self, request: Request) -> OutputSupport:
         """Return how the endpoint treats the schema in `request.output`, beside the tools of the request.
 
@@ -172,6 +178,24 @@ class ModelClient:
         capabilities = endpoint.capabilities if self._capabilities is None else self._capabilities
         support = output_support(request, endpoint.wire, capabilities)
         return "accepted" if support == "enforced" and is_compatible else support
+
+    def ask_sync(self, request: Request, *, losses: Losses | None = None) -> Response:
+        """Like `ask`, for synchronous code; also in a notebook."""
+        return run_blocking(self.ask(request, losses=losses))
+
+    def stream_sync(self, request: Request, *, losses: Losses | None = None) -> Iterator[Event]:
+        """Like `stream`, for synchronous code; also in a notebook."""
+        return iterate_blocking(self.stream(request, losses=losses))
+
+    def close(self) -> None:
+        """Like `aclose`, for synchronous code."""
+        run_blocking(self.aclose())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
+        self.close()
 
     async def _fetch_response(self, endpoint_request: EndpointRequest, deadline: float) -> Response:
         async with self._open_reply(endpoint_request, deadline) as reply:

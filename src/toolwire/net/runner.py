@@ -46,6 +46,7 @@ from ..run.steps import (
     Wait,
 )
 from ..run.toolbox import Source, Toolbox
+from .blocking import run_blocking
 from .call_size import is_large
 from .dispatch import Dispatch, failed_result
 from .fast_path import FastPath, make_fast_path
@@ -132,6 +133,7 @@ class Runner:
         earlier: Sequence[ToolCall] = (),
         keys: Mapping[str, str] | None = None,
         tainted: bool = False,
+        deps: Any = None,
     ) -> list[ToolResult]:
         """Run `calls` and return their results in the same order.
 
@@ -142,24 +144,24 @@ class Runner:
             raise ConfigError("run takes a list of calls, got a single call", hint="use run([call])")
         if len(calls) == 1 and not keys and calls[0].name in self._read_only:
             started_at = time.perf_counter()  # no schedule: the call may be cancelled at any time
-            result = await self.perform(CallRun(calls[0], self._settings_for(run_id, tainted)))
+            result = await self.perform(CallRun(calls[0], self._settings_for(run_id, tainted, deps)))
             self.observe(calls[0], result, started_at, run_id)
             return [result]
-        dispatch = self.dispatch(run_id=run_id, earlier=earlier, keys=keys, tainted=tainted)
+        dispatch = self.dispatch(run_id=run_id, earlier=earlier, keys=keys, tainted=tainted, deps=deps)
         for call in calls:
             dispatch.add(call)
         return await dispatch.results()
 
     def run_sync(self, calls: Sequence[ToolCall], **options: Any) -> list[ToolResult]:
-        """Run `calls` in a program without an event loop."""
-        return asyncio.run(self.run(calls, **options))
+        """Like `run`, for synchronous code; also in a notebook."""
+        return run_blocking(self.run(calls, **options))
 
-    def _settings_for(self, run_id: str, tainted: bool) -> RunSettings:
+    def _settings_for(self, run_id: str, tainted: bool, deps: Any) -> RunSettings:
         """Return the settings of a run, cached because most calls belong to the same run as the previous one."""
         tainted = tainted or run_id in self._tainted
         latest = self._latest
-        if latest.run_id != run_id or latest.tainted != tainted:
-            latest = self._latest = replace(self._settings, run_id=run_id, tainted=tainted)
+        if latest.run_id != run_id or latest.tainted != tainted or latest.deps is not deps:
+            latest = self._latest = replace(self._settings, run_id=run_id, tainted=tainted, deps=deps)
         return latest
 
     def dispatch(
@@ -169,13 +171,14 @@ class Runner:
         earlier: Sequence[ToolCall] = (),
         keys: Mapping[str, str] | None = None,
         tainted: bool = False,
+        deps: Any = None,
     ) -> Dispatch:
         """Return a Dispatch for calls that arrive one by one while the model is generating.
 
         Pure and read calls start at once. Other calls start when `results` is awaited: by then the response is
         complete and has been accepted.
         """
-        settings = self._settings_for(run_id or secrets.token_hex(8), tainted)
+        settings = self._settings_for(run_id or secrets.token_hex(8), tainted, deps)
         return Dispatch(
             self, settings, Schedule(self.box, max_running=self._max_parallel), earlier, keys or {}, self._max_per_turn
         )

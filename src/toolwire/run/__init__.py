@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from .context import CallContext, current_call
     from .failures import ToolError, Transient
     from .gates import GATES, Pending
+    from .model_settings import ModelSettings
     from .observe import Observer
     from .output_plan import OutputPlan
     from .output_type import StructuredOutput
@@ -32,6 +33,7 @@ else:
             "failures": ("ToolError", "Transient"),
             "steps": ("Approve",),
             "records": ("DAY", "Claim", "Record", "Store"),
+            "model_settings": ("ModelSettings",),
             "observe": ("Observer",),
             "output_plan": ("OutputPlan",),
             "output_type": ("StructuredOutput",),
@@ -50,6 +52,7 @@ __all__ = [
     "Deny",
     "Entry",
     "GATES",
+    "ModelSettings",
     "Observer",
     "Options",
     "OutputPlan",

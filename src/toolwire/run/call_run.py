@@ -77,6 +77,7 @@ class RunSettings(Value, frozen=True):
     cache: ResultCache | None = None
     truncated_outputs: TruncatedOutputs | None = None
     tainted: bool = False
+    deps: Any = None  # the dependencies of the run, for tools that take a CallContext
 
 
 class CallRun:

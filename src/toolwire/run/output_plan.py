@@ -60,7 +60,7 @@ class OutputPlan:
     def fit(self, request: Request) -> Request:
         """Return the request with the schema of the output."""
         if self.tool is not None:
-            return replace(request, tools=(*request.tools, self.tool), choice=request.choice or self._choice(request))
+            return replace(request, tools=(*request.tools, self.tool), choice=_choose_call(request, self.tool))
         if self.mode == "prompt":
             return replace(request, messages=_add_instructions(request.messages, self.output))
         return replace(request, output=OutputFormat("json_schema", self.output.schema, self.output.name, strict=True))
@@ -71,12 +71,13 @@ class OutputPlan:
             return request
         return replace(request, tools=(*request.tools, self.tool))
 
-    def is_final_call(self, call: ToolCall) -> bool:
-        return self.tool is not None and call.name == self.tool.name
+    def is_final_call(self, name: str) -> bool:
+        """Return True for the name of the final-answer tool."""
+        return self.tool is not None and name == self.tool.name
 
     def pending_calls(self, response: Response) -> tuple[ToolCall, ...]:
         """Return the calls of the response that have to run."""
-        return tuple(call for call in response.calls if not self.is_final_call(call))
+        return tuple(call for call in response.calls if not self.is_final_call(call.name))
 
     def complete_results(self, response: Response, results: Sequence[ToolResult]) -> tuple[ToolResult, ...]:
         """Return the results with one for each final-answer call beside other calls, in the order of the calls."""
@@ -84,7 +85,7 @@ class OutputPlan:
             return tuple(results)
         remaining = iter(results)
         return tuple(
-            call.result(_NOT_ALONE, is_error=True) if self.is_final_call(call) else next(remaining)
+            call.result(_NOT_ALONE, is_error=True) if self.is_final_call(call.name) else next(remaining)
             for call in response.calls
         )
 
@@ -140,11 +141,14 @@ class OutputPlan:
             return f"Call {self.tool.name} with the whole answer."
         return "Answer again, only with JSON that matches the schema."
 
-    def _choice(self, request: Request) -> ToolChoice | None:
-        """Require a call, except with a thinking budget, which providers refuse together with a forced call."""
-        if request.reasoning is not None and request.reasoning.mode == "budget":
-            return None
-        return ToolChoice("required")
+
+def _choose_call(request: Request, tool: Tool) -> ToolChoice | None:
+    """Require a call, except with a thinking budget, which providers refuse together with a forced call."""
+    if request.choice is not None:
+        return ToolChoice("tool", (tool.name,)) if request.choice.mode == "none" else request.choice
+    if request.reasoning is not None and request.reasoning.mode == "budget":
+        return None
+    return ToolChoice("required")
 
 
 def _final_answer_tool(output: OutputType, taken: set[str]) -> Tool:

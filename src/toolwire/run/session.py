@@ -13,7 +13,7 @@ After every step `session.dump()` returns the whole state; `Session.load` contin
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -21,11 +21,13 @@ from msgspec.structs import replace
 from ..ir.errors import ConfigError, ProtocolError
 from ..ir.parts import ToolCall, ToolResult
 from ..ir.request import Message, Request
-from ..ir.response import Response
+from ..ir.response import Response, Usage, add_usage
 from ..ir.tools import Tool
 from ..ir.value import Value
 from .keys import canonical_json
-from .output_plan import OutputPlan
+
+if TYPE_CHECKING:
+    from .output_plan import OutputPlan
 
 __all__ = ["AskModel", "Budget", "Done", "GiveUp", "RunState", "RunTools", "Session"]
 
@@ -77,7 +79,11 @@ NextStep: TypeAlias = AskModel | RunTools | Done | GiveUp
 
 
 class RunState(Value, frozen=True):
-    """The complete state of a run. `version` is the version of this format."""
+    """The complete state of a run. `version` is the version of this format.
+
+    `first_message`: the index of the first message of this run; the messages before it are system prompt and history.
+    `has_fixed_tools`: the request names its tools, so tools that appear during the run are not offered.
+    """
 
     version: int
     run_id: str
@@ -85,9 +91,11 @@ class RunState(Value, frozen=True):
     phase: Literal["ask", "run", "done", "gave_up"] = "ask"
     iterations: int = 0
     calls: int = 0
-    tokens: int = 0
+    usage: Usage | None = None
     cost: float = 0.0
     started: float = 0.0
+    first_message: int = 0
+    has_fixed_tools: bool = False
     tainted: bool = False
     failures: int = 0
     pending: tuple[ToolCall, ...] = ()
@@ -116,10 +124,19 @@ class Session:
         budget: Budget | None = None,
         untrusted: Iterable[str] = (),
         price: Callable[[Response], float] | None = None,
+        first_message: int = 0,
+        has_fixed_tools: bool = False,
         output: OutputPlan | None = None,
     ) -> None:
         declared_request = replace(request, tools=tuple(map(_strip_function, request.tools)))
-        state = RunState(_VERSION, run_id, declared_request, started=now())
+        state = RunState(
+            _VERSION,
+            run_id,
+            declared_request,
+            started=now(),
+            first_message=first_message,
+            has_fixed_tools=has_fixed_tools,
+        )
         self._initialise(state, now, budget, untrusted, price, output)
 
     def _initialise(
@@ -201,15 +218,17 @@ class Session:
         self._expect("ask")
         state, budget = self.state, self.budget
         calls = response.calls if self.output is None else self.output.pending_calls(response)
-        usage = response.usage
+        request = replace(state.request, messages=(*state.request.messages, Message("assistant", response.parts)))
+        if request.choice is not None and request.choice.mode in ("required", "tool"):
+            request = replace(request, choice=None)  # forced in every turn, the run would not end
         updated_state = replace(
             state,
             response=response,
             iterations=state.iterations + 1,
-            tokens=state.tokens + (0 if usage is None else usage.total),
+            usage=add_usage(state.usage, response.usage),
             cost=state.cost + (0.0 if self._price is None else self._price(response)),
             calls=state.calls + len(calls),
-            request=replace(state.request, messages=(*state.request.messages, Message("assistant", response.parts))),
+            request=request,
         )
         if response.fault is not None:
             self._give_up(updated_state, f"the model failed: {response.fault.message}")
@@ -230,7 +249,7 @@ class Session:
             return
         decision = self.output.decide(response, before.asked_again, before.resampled, before.request)
         history = updated_state.request.messages if response.parts else before.request.messages
-        request = replace(before.request, messages=(*history, *decision.messages))
+        request = replace(updated_state.request, messages=(*history, *decision.messages))
         if decision.action == "give_up":
             self._give_up(updated_state, decision.reason)
         elif decision.action == "accept":
@@ -258,6 +277,20 @@ class Session:
         else:
             self.state = told
 
+    def offer_tools(self, tools: Sequence[Tool]) -> None:
+        """Offer these tools from the next turn. Tools that were offered before keep their position; new ones are last.
+
+        A stable order keeps the prefix of the request stable, which providers cache.
+        """
+        state = self.state
+        if state.has_fixed_tools:
+            return
+        current = {tool.name: _strip_function(tool) for tool in tools}
+        kept = [current.pop(tool.name) for tool in state.request.tools if tool.name in current]
+        offered = (*kept, *current.values())
+        if offered != state.request.tools:
+            self.state = replace(state, request=replace(state.request, tools=offered))
+
     def _expect(self, phase: str) -> None:
         if self.state.phase != phase:
             raise ConfigError(f"expected phase {phase!r}, the run is in {self.state.phase!r}", hint="call next()")
@@ -272,7 +305,7 @@ class Session:
             return f"max iterations reached ({budget.iterations})"
         if budget.seconds is not None and self._now() - state.started >= budget.seconds:
             return f"max time reached ({budget.seconds:g} seconds)"
-        if budget.tokens is not None and state.tokens >= budget.tokens:
+        if budget.tokens is not None and state.usage is not None and state.usage.total >= budget.tokens:
             return f"max tokens reached ({budget.tokens})"
         if budget.cost is not None and state.cost >= budget.cost:
             return f"max cost reached ({budget.cost:g})"
