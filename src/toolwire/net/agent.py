@@ -104,7 +104,7 @@ class Agent(Generic[Deps, Output]):
             policy=policy,
             store=store,
             approve=approve,
-            most_parallel=max_parallel,
+            max_parallel=max_parallel,
         )
 
     @property

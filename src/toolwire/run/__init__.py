@@ -9,9 +9,11 @@ TYPE_CHECKING = False  # as in `typing`, without the import
 if TYPE_CHECKING:
     from .context import CallContext, current_call
     from .failures import ToolError, Transient
+    from .function_tool import FunctionTool
     from .gates import GATES, Pending
     from .model_settings import ModelSettings
     from .observe import Observer
+    from .options import Options, OptionValues
     from .output_plan import OutputPlan
     from .output_type import StructuredOutput
     from .partial_output import PartialOutput
@@ -19,13 +21,15 @@ if TYPE_CHECKING:
     from .records import DAY, Claim, Record, Store
     from .session import Budget, Session
     from .steps import Approve
-    from .toolbox import Entry, Options, Source, Toolbox
+    from .toolbox import Entry, Source, Toolbox
     from .values import received
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
-            "toolbox": ("Entry", "Options", "Source", "Toolbox"),
+            "toolbox": ("Entry", "Source", "Toolbox"),
+            "options": ("OptionValues", "Options"),
+            "function_tool": ("FunctionTool",),
             "policy": ("Ask", "Deny", "Policy", "allow", "at_most", "deny", "hosts", "only_effects", "path_jail"),
             "session": ("Budget", "Session"),
             "context": ("CallContext", "current_call"),
@@ -51,9 +55,11 @@ __all__ = [
     "DAY",
     "Deny",
     "Entry",
+    "FunctionTool",
     "GATES",
     "ModelSettings",
     "Observer",
+    "OptionValues",
     "Options",
     "OutputPlan",
     "PartialOutput",

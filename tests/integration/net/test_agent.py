@@ -14,10 +14,11 @@ from toolwire import Text, ToolCall, ToolResult, tool
 from toolwire.ir.events import CallEnd, ResponseEnd
 from toolwire.net.agent import Agent
 from toolwire.net.answers import Answer
+from toolwire.run.options import Options
 from toolwire.run.policy import Policy
 from toolwire.run.results import result_code
 from toolwire.run.session import Budget
-from toolwire.run.toolbox import Entry, Options
+from toolwire.run.toolbox import Entry
 from toolwire.testing import ScriptedModel, says
 from waiting import until, wait_until
 
