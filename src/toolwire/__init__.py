@@ -90,6 +90,7 @@ else:
             "local",
             "mcp",
             "net",
+            "openapi",
             "run",
             "schema",
             "stream",

@@ -140,11 +140,11 @@ class Exchange:
         """Return the response that the agent receives as a stream, and the partial outputs."""
         encoder = self.endpoint.wire.stream_encoder(received)
         data = b"".join(encoder.feed(event) for event in split_deltas(response))
-        incoming, reader, events = self.sent.open_stream(), PartialReader(self.session.output), []
+        incoming, reader, events = self.sent.open_stream(), PartialReader(), []
         for piece in cut(data):
             events += incoming.feed(piece)
         events += incoming.close()
-        partial = [found.value for event in events if (found := reader.feed(event))]
+        partial = [found.value for event in events if (found := reader.feed(event, self.session.output))]
         return fold(events), partial
 
 

@@ -8,7 +8,7 @@ import json
 import os
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +16,9 @@ from ..ir.errors import ConfigError
 from ..ir.terminal import neutralise_line
 from ..ir.text import dumps
 from .live import LivePrinter
+from .openapi_options import add_api_options, open_api, refuse_api_options
 from .show import json_text, paint, table
-from .tools_file import load_tools, open_store_at
+from .tools_file import add_ttl_option, load_tools, open_store_at
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from ..ir.parts import ToolCall, ToolResult
     from ..ir.request import Request
     from ..ir.response import Response
-    from ..mcp.client.servers import McpServers
     from ..net.agent import Agent
     from ..net.answers import Answer
     from ..net.client import ModelClient
@@ -43,6 +43,7 @@ examples:
   toolwire run tools.py "…" -m llama --base-url http://localhost:8080/v1 --json | jq .text
   toolwire run tools.py "…" -m llamacpp/qwen3-8b --text hermes --via completions    if the server's tool parser fails
   toolwire run tools.py "…" -m openai/gpt-5.6 --mcp mcp.json        with the tools of MCP servers
+  toolwire run "…" -m openai/gpt-5.6 --openapi pets.json --api-url https://api.example.com --api-auth-env PETS_TOKEN
   toolwire run --list                            recorded calls: running, done or of unknown outcome
   toolwire run --resolve KEY --result '"paid"'   record the outcome that you found out
   toolwire run --resolve KEY --forget            the call had no effect and may run again
@@ -61,7 +62,9 @@ def add_to(commands: Any) -> None:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("tools", nargs="?", metavar="TOOLS.py", help="a file of functions")
+    parser.add_argument(
+        "tools", nargs="?", metavar="TOOLS.py", help="a file of functions; may be omitted with --openapi or --mcp"
+    )
     parser.add_argument("prompt", nargs="?", help="the prompt; - is standard input")
     parser.add_argument("-m", "--model", help="provider/model")
     parser.add_argument("--base-url", help="base URL of the model, if not its provider's")
@@ -75,10 +78,13 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "--store", metavar="URL", help="store for the records of calls: a file, redis://…, postgresql://…, none"
     )
+    add_ttl_option(parser)
     parser.add_argument(
         "--trace", metavar="FILE", help="append all requests and calls to FILE, one JSON object per line"
     )
     parser.add_argument("--mcp", metavar="FILE", help="add the tools of MCP servers: a file of mcpServers")
+    parser.add_argument("--openapi", metavar="FILE", help="add the operations of an OpenAPI document (JSON or YAML)")
+    add_api_options(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--list", action="store_true", help="list recorded calls")
     parser.add_argument("--resolve", metavar="KEY", help="resolve a call of unknown outcome")
@@ -95,7 +101,12 @@ def run(arguments: argparse.Namespace) -> int:
         return _list_records(open_store_at(arguments.store), as_json=arguments.json)
     if arguments.resolve:
         return _resolve_record(open_store_at(arguments.store), arguments)
-    for name, flag in (("tools", "a file of functions"), ("prompt", "a prompt"), ("model", "a model (-m)")):
+    if arguments.openapi is None:
+        refuse_api_options(arguments, "add --openapi FILE")
+    if arguments.prompt is None and (arguments.openapi or arguments.mcp):
+        arguments.tools, arguments.prompt = None, arguments.tools
+    needed = () if arguments.openapi or arguments.mcp else (("tools", "a file of functions"),)
+    for name, flag in (*needed, ("prompt", "a prompt"), ("model", "a model (-m)")):
         if not getattr(arguments, name):
             raise ConfigError(f"{flag} is missing", hint="toolwire run TOOLS.py PROMPT -m PROVIDER/MODEL")
     return asyncio.run(_run_prompt(arguments))
@@ -104,11 +115,11 @@ def run(arguments: argparse.Namespace) -> int:
 async def _run_prompt(arguments: argparse.Namespace) -> int:
     """Run the prompt and print events as they arrive. Return 1 if the agent did not finish."""
     prompt = sys.stdin.read() if arguments.prompt == "-" else arguments.prompt
-    module = load_tools(arguments.tools)
+    files = [] if arguments.tools is None else [load_tools(arguments.tools)]
     live = LivePrinter(silent=arguments.json)
     answer: Answer | None = None
-    async with make_client(arguments) as client, _open_servers(arguments) as servers:
-        tools: list[ModuleType | Toolbox] = [module] if servers is None else [module, servers.toolbox()]
+    async with make_client(arguments) as client, _open_toolboxes(arguments) as boxes:
+        tools: list[ModuleType | Toolbox] = [*files, *boxes]
         async for event in _make_agent(client, tools, arguments).stream(prompt):
             answer = live.show(event) or answer
     assert answer is not None
@@ -152,35 +163,40 @@ def make_client(arguments: argparse.Namespace) -> ModelClient:
 
 
 @asynccontextmanager
-async def _open_servers(arguments: argparse.Namespace) -> AsyncIterator[McpServers | None]:
-    """Open the MCP servers, if any are given, and report their problems."""
-    if arguments.mcp is None:
-        yield None
-        return
-    from ..mcp.client.servers import McpServers
+async def _open_toolboxes(arguments: argparse.Namespace) -> AsyncIterator[list[Toolbox]]:
+    """Open the MCP servers and the OpenAPI document, if any are given, and report their problems."""
+    async with AsyncExitStack() as stack:
+        boxes: list[Toolbox] = []
+        if arguments.mcp is not None:
+            from ..mcp.client.servers import McpServers
 
-    async with McpServers.from_config(arguments.mcp) as servers:
-        for problem in servers.problems:
-            print(paint(neutralise_line(f"skipped: {problem}"), "yellow", sys.stderr), file=sys.stderr)
-        yield servers
+            servers = await stack.enter_async_context(McpServers.from_config(arguments.mcp))
+            for problem in servers.problems:
+                print(paint(neutralise_line(f"skipped: {problem}"), "yellow", sys.stderr), file=sys.stderr)
+            boxes.append(servers.toolbox())
+        if arguments.openapi is not None:
+            boxes.append(await stack.enter_async_context(open_api(arguments.openapi, arguments)))
+        yield boxes
 
 
 def _make_agent(client: ModelClient, tools: list[ModuleType | Toolbox], arguments: argparse.Namespace) -> Agent:
     """Make the agent. Without `--yes`, calls with side effects need the approval of `ask_person`."""
     from ..net.agent import Agent
+    from ..net.runner import Runner
     from ..run.policy import Policy
     from ..run.session import Budget
 
-    return Agent(
-        client,
-        tools,
-        system=arguments.system,
-        budget=Budget(iterations=arguments.max_iterations),
-        observers=[_TraceObserver(arguments.trace)] if arguments.trace else [],
+    observers = [_TraceObserver(arguments.trace)] if arguments.trace else []
+    runner = Runner(
+        *tools,
+        observers=observers,
         store=None if arguments.store == "none" else open_store_at(arguments.store),
         policy=Policy() if arguments.yes else Policy(approve=("write", "idempotent")),
         approve=ask_person,
+        ttl=arguments.ttl,
     )
+    budget = Budget(iterations=arguments.max_iterations)
+    return Agent(client, runner, system=arguments.system, budget=budget, observers=observers)
 
 
 def ask_person(step: Approve) -> bool:

@@ -8,7 +8,7 @@ TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
     from .agent import Agent
-    from .agent_loop import Model
+    from .agent_loop import Model, StreamItem
     from .answers import Answer, NoAnswer
     from .client import ModelClient
     from .conversation import AgentConversation
@@ -24,7 +24,7 @@ else:
         __name__,
         {
             "agent": ("Agent",),
-            "agent_loop": ("Model",),
+            "agent_loop": ("Model", "StreamItem"),
             "answers": ("Answer", "NoAnswer"),
             "conversation": ("AgentConversation",),
             "runner": ("Runner",),
@@ -51,6 +51,7 @@ __all__ = [
     "NoAnswer",
     "OtelObserver",
     "Runner",
+    "StreamItem",
     "disk_jail",
     "open_store",
 ]

@@ -14,31 +14,38 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from pathlib import Path
 from types import MappingProxyType, NoneType, TracebackType
-from typing import Any, Generic, Self, TypeAlias
+from typing import Any, Generic, Literal, Self, TypeAlias, Unpack
 
 from msgspec.structs import replace
 
 from ..ir.errors import ConfigError
 from ..ir.events import TextDelta
-from ..ir.parts import Text
+from ..ir.parts import Text, ToolCall, ToolResult
 from ..ir.request import Message, Request
 from ..ir.response import Response
+from ..run.compaction import CompactedPrefix, Compaction
+from ..run.context import CallContext, current_call
+from ..run.function_tool import FunctionTool
 from ..run.model_settings import ModelSettings, apply_settings, merge_settings
 from ..run.observe import Observer, Retriever
+from ..run.options import OptionValues
 from ..run.output_plan import OutputPlan
 from ..run.output_type import StructuredOutput
 from ..run.policy import Policy
 from ..run.records import Store
 from ..run.session import Budget, Session
 from ..run.toolbox import Source
-from .agent_loop import AgentLoop, Model, StreamItem
+from .agent_loop import AgentLoop, Model, StreamItem, transfer_result
 from .answers import Answer, Deps, Output
 from .blocking import iterate_blocking, run_blocking
 from .conversation import AgentConversation
 from .output_mode import plan_output
 from .prompts import UserPrompt, prompt_message
 from .runner import Approver, Runner
+from .skills import load_skills, skill_tool
+from .subagents import subagent_tool
 
 __all__ = ["Agent", "SystemPrompt"]
 
@@ -55,7 +62,9 @@ class Agent(Generic[Deps, Output]):
     `StructuredOutput` for a union, a JSON Schema or options.
     `deps_type`: the type of the dependencies that `run(deps=…)` passes to tools and to `system`. `settings`: settings of
     the model requests. `budget`: the limits of a run. `policy`, `store` and `approve` as for `Runner`. `retriever` selects
-    the tools that a request offers. `price`: the cost of a response, for `Answer.cost` and `Budget.cost`.
+    the tools that a request offers. `compaction` limits the conversation that is sent to the model. `skills`: a
+    folder of instructions that the model loads on demand. `cache="auto"` marks the stable prefix of every request for the
+    provider's prompt cache. `price`: the cost of a response, for `Answer.cost` and `Budget.cost`.
     """
 
     def __init__(
@@ -73,6 +82,9 @@ class Agent(Generic[Deps, Output]):
         store: Store | None = None,
         approve: Approver | None = None,
         retriever: Retriever | None = None,
+        compaction: Compaction | None = None,
+        skills: str | Path | None = None,
+        cache: Literal["auto"] | None = None,
         max_parallel: int = 16,
         price: Callable[[Response], float] | None = None,
         observers: Sequence[Observer] = (),
@@ -89,17 +101,23 @@ class Agent(Generic[Deps, Output]):
         self._settings = merge_settings(settings, None)
         self._budget = budget
         self._price = price
-        self._retriever = retriever
-        self._observers = tuple(observers)
+        self.retriever = retriever
+        self.compaction = compaction
+        self.cache = cache
+        self.observers: Sequence[Observer] = tuple(observers)
         if isinstance(tools, Runner):
-            if policy is not None or store is not None or approve is not None:
-                hint = "pass policy, store and approve to the Runner"
-                raise ConfigError("an agent with a Runner takes its policy, store and approver from it", hint=hint)
+            if policy is not None or store is not None or approve is not None or skills is not None:
+                hint = "pass policy, store and approve to the Runner, and skills to an Agent with tools"
+                raise ConfigError(
+                    "an agent with a Runner takes its tools, policy, store and approver from it", hint=hint
+                )
             self.runner = tools
             return
         sources = tools if isinstance(tools, (list, tuple)) else (tools,)
+        skill_sources = () if skills is None else (skill_tool(load_skills(skills)),)
         self.runner = Runner(
             *sources,
+            *skill_sources,
             observers=observers,
             policy=policy,
             store=store,
@@ -164,7 +182,7 @@ class Agent(Generic[Deps, Output]):
         deps: Deps = None,  # type: ignore[assignment]  # optional if Deps is None
         settings: ModelSettings | None = None,
     ) -> AsyncGenerator[StreamItem | Answer[Output], None]:
-        """Yield the events of the model as they arrive, then the tool results, and the answer at the end.
+        """Yield the events of the model and each complete call as they arrive, then the results, then the answer.
 
         A pure or read call starts as soon as it is complete, while the model is still generating.
         """
@@ -229,14 +247,14 @@ class Agent(Generic[Deps, Output]):
         untrusted = [entry.name for entry in box if entry.options.untrusted]
         if isinstance(prompt, Session):
             prompt.adopt(untrusted, self._budget, self._price)
-            prompt.output = prompt.output or self._plan_output(prompt.state.request)
+            prompt.output = prompt.output or self._plan(prompt.state.request)
             return prompt
         request = await self._make_request(prompt, history, deps)
         has_fixed_tools = bool(request.tools)
         request = apply_settings(request, merge_settings(self._settings, settings))
         if not has_fixed_tools:
             request = replace(request, tools=box.filter_available(box.tools))
-        return Session(
+        session = Session(
             request,
             now=time.time,
             run_id=secrets.token_hex(8),
@@ -245,11 +263,50 @@ class Agent(Generic[Deps, Output]):
             price=self._price,
             first_message=max(0, len(request.messages) - 1),
             has_fixed_tools=has_fixed_tools,
-            output=self._plan_output(request),
+            output=self._plan(request),
+            compacted=_reusable_prefix(history, request.messages),
+        )
+        parent = current_call().session
+        if parent is not None:
+            session.share_budget(parent)
+        return session
+
+    def as_tool(self, name: str = "", description: str = "", **options: Unpack[OptionValues]) -> FunctionTool[..., Any]:
+        """Make this agent a tool of another agent. The call has one argument, the prompt; its result is the answer.
+
+        The subagent has its own budget, policy and observers; its tokens and cost also count in the run that calls it.
+        Its effect is the strongest effect of its tools. It receives the dependencies of the calling run.
+        """
+        about = description or f"Ask the agent {name or self.name}."
+        return subagent_tool(self._run_as_tool, self.runner.box, name or self.name, about, options)
+
+    async def _run_as_tool(self, prompt: str, context: CallContext[Any]) -> Answer[Output]:
+        return await self.run(prompt, deps=None if self.deps_type is NoneType else context.deps)  # type: ignore[arg-type]
+
+    def __toolwire_result__(self, call: ToolCall) -> ToolResult:
+        """Build the result of a tool that returned this agent: the conversation is transferred to it."""
+        return transfer_result(call, self, self.name)
+
+    async def take_over(self, session: Session, deps: Any) -> None:
+        """Continue a run of another agent: with this agent's model, system prompt, tools and settings."""
+        own_deps: Any = None if self.deps_type is NoneType else deps
+        self._check_deps(own_deps)
+        system, box = await self._system_text(own_deps), self.runner.box
+        messages = session.state.request.messages
+        request = Request(self._model_name, messages, box.filter_available(box.tools))
+        session.continue_with(
+            apply_settings(request, self._settings),
+            system,
+            untrusted=[entry.name for entry in box if entry.options.untrusted],
+            price=self._price,
         )
 
-    def _plan_output(self, request: Request) -> OutputPlan | None:
-        return None if self._output.is_text else plan_output(self._output, self.model, request)
+    def plan_output(self, request: Request, model: Model) -> OutputPlan | None:
+        """Plan the structured output of a run; None if its output is text."""
+        return None if self._output.is_text else plan_output(self._output, model, request)
+
+    def _plan(self, request: Request) -> OutputPlan | None:
+        return None if self._output.is_text else self.plan_output(request, self.model)
 
     async def _start(
         self,
@@ -260,14 +317,7 @@ class Agent(Generic[Deps, Output]):
     ) -> AgentLoop:
         self._check_deps(deps)
         session = await self.session(prompt, history=history, deps=deps, settings=settings)
-        return AgentLoop(
-            lambda: self.model,
-            self.runner,
-            session,
-            deps=deps,
-            retriever=self._retriever,
-            observers=self._observers,
-        )
+        return AgentLoop(self, session, deps=deps)
 
     async def _make_request(
         self, prompt: UserPrompt | Request, history: Sequence[Message] | Answer[Any], deps: Deps
@@ -314,3 +364,11 @@ def make_client(model: str) -> Model:
 
 def _history_messages(history: Sequence[Message] | Answer[Any]) -> tuple[Message, ...]:
     return history.messages if isinstance(history, Answer) else tuple(history)
+
+
+def _reusable_prefix(history: Sequence[Message] | Answer[Any], messages: tuple[Message, ...]) -> CompactedPrefix | None:
+    """Return the compacted form of the history, unless its messages have changed, such as the system prompt."""
+    prefix = history.compacted if isinstance(history, Answer) else None
+    if prefix is None or messages[: prefix.replaces] != history.messages[: prefix.replaces]:  # type: ignore[union-attr]
+        return None
+    return prefix

@@ -4,28 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
+from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
+from ..bridge.stable_prefix import mark_stable_prefix
 from ..ir.events import ArgumentEnd, CallEnd, CallStart, Event
 from ..ir.folding import Folder
 from ..ir.parts import Text, ToolCall, ToolResult
 from ..ir.request import Request
 from ..ir.response import Response, Usage
+from ..run.compaction import Compaction
 from ..run.observe import Observer, Retriever, notify_response
+from ..run.output_plan import OutputPlan
 from ..run.partial_output import PartialOutput, PartialReader
+from ..run.results import NOTES_KEY, annotate
 from ..run.session import AskModel, Done, GiveUp, RunTools, Session
 from ..stream.arguments import ArgumentWatch
 from .answers import Answer
 from .dispatch import Dispatch
 from .runner import Runner
 
-__all__ = ["AgentLoop", "Model", "StreamItem"]
+__all__ = ["AgentLoop", "LoopAgent", "Model", "StreamItem", "find_successor", "transfer_result"]
 
-StreamItem: TypeAlias = Event | ToolResult | PartialOutput
+StreamItem: TypeAlias = Event | ToolCall | ToolResult | PartialOutput
 
 
 class Model(Protocol):
@@ -36,26 +41,39 @@ class Model(Protocol):
     def stream(self, request: Request) -> AsyncGenerator[Event, None]: ...
 
 
-class AgentLoop:
-    """One run. `deps` are passed to tools that take a `CallContext`."""
+class LoopAgent(Protocol):
+    """The parts of an `Agent` that its runs use."""
 
-    def __init__(
-        self,
-        model: Callable[[], Model],
-        runner: Runner,
-        session: Session,
-        *,
-        deps: Any = None,
-        retriever: Retriever | None = None,
-        observers: Sequence[Observer] = (),
-    ) -> None:
+    runner: Runner
+    retriever: Retriever | None
+    compaction: Compaction | None
+    cache: Literal["auto"] | None
+    observers: Sequence[Observer]
+
+    @property
+    def model(self) -> Model: ...
+
+    async def take_over(self, session: Session, deps: Any) -> None:
+        """Continue the run of another agent with this one."""
+        ...
+
+    def plan_output(self, request: Request, model: Model) -> OutputPlan | None:
+        """Plan the structured output of a run; None if its output is text."""
+        ...
+
+
+class AgentLoop:
+    """One run. `deps` are passed to tools that take a `CallContext`. A transfer changes `agent` during the run.
+
+    The output has the type of the first agent, to which the caller's `Answer` belongs.
+    """
+
+    def __init__(self, agent: LoopAgent, session: Session, *, deps: Any = None) -> None:
+        self.agent = agent
         self.session = session
-        self._model = model
-        self._runner = runner
         self._deps = deps
-        self._retriever = retriever
-        self._observers = observers
-        self._partial = None if session.output is None else PartialReader(session.output)
+        self._origin = agent
+        self._partial = PartialReader()
 
     async def run(self) -> Answer[Any]:
         """Perform all steps and return the answer."""
@@ -73,12 +91,12 @@ class AgentLoop:
                 else:
                     session.add_response(response)
             elif isinstance(step, RunTools):
-                session.add_results(await self._run_tools(step))
+                await self._add_results(await self._run_tools(step))
             else:
                 return self._make_answer(step)
 
     async def stream(self) -> AsyncGenerator[StreamItem | Answer[Any], None]:
-        """Yield the events of the model as they arrive, then the tool results, and the answer at the end.
+        """Yield the events of the model and each complete call as they arrive, then the results, then the answer.
 
         A pure or read call starts as soon as it is complete, while the model is still generating. A structured output
         is yielded while it grows.
@@ -96,71 +114,94 @@ class AgentLoop:
                         results = await dispatch.results()
                         for result in results:
                             yield result
-                        session.add_results(results)
+                        await self._add_results(results)
                 finally:
                     await dispatch.abort()
             elif isinstance(step, RunTools):  # a session that another process started
-                session.add_results(await self._run_tools(step))
+                await self._add_results(await self._run_tools(step))
             else:
                 yield self._make_answer(step)
                 return
+
+    async def _add_results(self, results: list[ToolResult]) -> None:
+        """Add the results of a turn. If a tool returned an agent, the first such agent takes over."""
+        session = self.session
+        session.add_results(results)
+        successor = next((agent for result in results if (agent := find_successor(result)) is not None), None)
+        if successor is not None:
+            await successor.take_over(session, self._deps)
+            self.agent = successor
+            session.output = self._origin.plan_output(session.state.request, successor.model)
 
     def _next_step(self) -> AskModel | RunTools | Done | GiveUp:
         """Return the next step. Tools that appeared or disappeared since the last turn are offered or withdrawn."""
         step = self.session.next()
         if not isinstance(step, AskModel):
             return step
-        box = self._runner.box
+        box = self.agent.runner.box
         self.session.offer_tools(box.filter_available(box.tools))
+        compaction = self.agent.compaction
+        plan = None if compaction is None else self.session.plan_compaction(compaction)
+        if plan is not None:
+            self.session.compact(plan)
         return self.session.next()
 
     async def _ask_model(self, step: AskModel) -> Response:
         request, started_at = self._prepare_request(step.request), time.perf_counter()
-        response = await self._model().ask(request)
-        notify_response(self._observers, request, response, time.perf_counter() - started_at)
+        response = await self.agent.model.ask(request)
+        notify_response(self.agent.observers, request, response, time.perf_counter() - started_at)
         return response
 
-    async def _stream_model(self, step: AskModel, dispatch: Dispatch) -> AsyncGenerator[Event | PartialOutput, None]:
-        """Yield the events of one response, and add the response to the session once it is complete."""
+    async def _stream_model(
+        self, step: AskModel, dispatch: Dispatch
+    ) -> AsyncGenerator[Event | ToolCall | PartialOutput, None]:
+        """Yield the events and calls of one response, and add the response to the session once it is complete."""
         request, started_at = self._prepare_request(step.request), time.perf_counter()
-        session, partial = self.session, self._partial
+        session = self.session
         collector = _StreamCollector(dispatch, session)
-        async with aclosing(_limit_events(self._model().stream(request), session)) as events:
+        async with aclosing(_limit_events(self.agent.model.stream(request), session)) as events:
             async for event in events:
-                collector.feed(event)
+                calls = collector.feed(event)
                 yield event
-                if partial is not None and (output := partial.feed(event)) is not None:
-                    yield output
+                if session.output is not None and (partial := self._partial.feed(event, session.output)) is not None:
+                    yield partial
+                for call in calls:
+                    yield call
         if isinstance(session.next(), GiveUp):
             return
         response = collector.folder.response()
-        notify_response(self._observers, request, response, time.perf_counter() - started_at)
+        notify_response(self.agent.observers, request, response, time.perf_counter() - started_at)
         session.add_response(response)
 
     def _prepare_request(self, request: Request) -> Request:
-        """Remove withdrawn tools, then let the retriever choose among the rest."""
-        available = self._runner.box.filter_available(request.tools)
+        """Remove withdrawn tools, let the retriever choose among the rest, and mark the stable prefix."""
+        available = self.agent.runner.box.filter_available(request.tools)
         if len(available) != len(request.tools):
             request = replace(request, tools=available)
-        if self._retriever is None:
-            return request
-        request = replace(request, tools=tuple(self._retriever.choose(request, request.tools)))
-        return request if self.session.output is None else self.session.output.keep_tool(request)
+        retriever = self.agent.retriever
+        if retriever is not None:
+            request = replace(request, tools=tuple(retriever.choose(request, request.tools)))
+            request = request if self.session.output is None else self.session.output.keep_tool(request)
+        endpoint = getattr(self.agent.model, "endpoint", None) if self.agent.cache == "auto" else None
+        return request if endpoint is None else mark_stable_prefix(request, endpoint.wire)
 
     async def _run_tools(self, step: RunTools) -> list[ToolResult]:
-        return await self._runner.run(
+        return await self.agent.runner.run(
             step.calls,
             run_id=self.session.state.run_id,
             earlier=step.earlier,
             tainted=step.tainted,
             deps=self._deps,
+            session=self.session,
         )
 
     def _open_dispatch(self) -> Dispatch:
         state = self.session.state
         parts = [part for message in state.request.messages for part in message.parts]
         earlier = [part for part in parts if isinstance(part, ToolCall)]
-        return self._runner.dispatch(run_id=state.run_id, earlier=earlier, tainted=state.tainted, deps=self._deps)
+        return self.agent.runner.dispatch(
+            run_id=state.run_id, earlier=earlier, tainted=state.tainted, deps=self._deps, session=self.session
+        )
 
     def _make_answer(self, step: Done | GiveUp) -> Answer[Any]:
         state, response = self.session.state, step.response
@@ -178,7 +219,25 @@ class AgentLoop:
             reason=step.reason if isinstance(step, GiveUp) else "",
             run_id=state.run_id,
             output_tool=None if plan is None or plan.tool is None else plan.tool.name,
+            compacted=state.compacted,
         )
+
+
+_agents: WeakValueDictionary[int, LoopAgent] = WeakValueDictionary()
+"""Agents that tools have returned, by identity: the note of a result is JSON and cannot contain the object."""
+
+
+def transfer_result(call: ToolCall, agent: LoopAgent, name: str) -> ToolResult:
+    """Build the result of a call that returned an agent."""
+    _agents[id(agent)] = agent
+    result = call.result(f"The conversation was transferred to {name or 'another agent'}.")
+    return annotate(result, transfer=id(agent))
+
+
+def find_successor(result: ToolResult) -> LoopAgent | None:
+    """Return the agent that the call of this result returned; None for any other result."""
+    number = result.extra.get(NOTES_KEY, {}).get("transfer")
+    return _agents.get(number) if isinstance(number, int) else None
 
 
 async def _limit_events(stream: AsyncGenerator[Event, None], session: Session) -> AsyncGenerator[Event, None]:
@@ -202,29 +261,50 @@ async def _limit_events(stream: AsyncGenerator[Event, None], session: Session) -
 
 
 class _StreamCollector:
-    """The stream received so far. Passes each call to `dispatch` as soon as it is complete."""
+    """The stream received so far. Passes each call to `dispatch` as soon as it and all earlier calls are complete.
+
+    The order of the calls is the order in which they began, also on wires that interleave them: a read must not start
+    before a write that precedes it.
+    """
 
     def __init__(self, dispatch: Dispatch, session: Session) -> None:
         self.folder = Folder()
         self._output = session.output
         self._open_dispatch = dispatch
         self._watch = ArgumentWatch() if dispatch.may_speculate else None
-        self._first_choice: dict[int, CallStart] = {}  # calls of the first choice, by key
+        self._open: dict[int, CallStart] = {}  # calls of the first choice that have not been passed on, by key
+        self._ended: set[int] = set()
 
-    def feed(self, event: Event) -> None:
-        """Add an event. Only calls of the first choice are run; the other choices are alternatives to it."""
+    def feed(self, event: Event) -> Sequence[ToolCall]:
+        """Add an event, and return the calls that were passed on.
+
+        Only calls of the first choice are run; the other choices are alternatives to it.
+        """
         self.folder.feed(event)
         if isinstance(event, CallStart) and event.choice == 0 and not self._is_final_answer(event):
-            self._first_choice[event.key] = event
+            self._open[event.key] = event
         if self._watch is not None:
             for watched in self._watch.feed(event):
-                if isinstance(watched, ArgumentEnd) and watched.key in self._first_choice:
-                    start = self._first_choice[watched.key]
+                if isinstance(watched, ArgumentEnd) and watched.key == next(iter(self._open), None):
+                    start = self._open[watched.key]
                     self._open_dispatch.speculate(ToolCall(start.id, start.name, {watched.name: watched.value}))
-        if isinstance(event, CallEnd) and event.key in self._first_choice:
-            call = self.folder.part(event.key)
+        if isinstance(event, CallEnd) and event.key in self._open:
+            self._ended.add(event.key)
+            return self._pass_on()
+        return ()
+
+    def _pass_on(self) -> list[ToolCall]:
+        """Pass on the calls that have ended, up to the first one that has not."""
+        calls: list[ToolCall] = []
+        for key in list(self._open):
+            if key not in self._ended:
+                break
+            del self._open[key]
+            call = self.folder.part(key)
             if isinstance(call, ToolCall):
                 self._open_dispatch.add(call)
+                calls.append(call)
+        return calls
 
     def _is_final_answer(self, event: CallStart) -> bool:
         return self._output is not None and self._output.is_final_call(event.name)

@@ -9,6 +9,7 @@ from ..ir.parts import ToolCall, ToolResult
 from ..ir.request import Message
 from ..ir.response import Response, Usage
 from ..ir.value import Value
+from ..run.compaction import CompactedPrefix
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -34,7 +35,8 @@ class Answer(Value, Generic[Output], frozen=True):
     `text`: the text of the last response. `messages`: the whole conversation, `new_messages`: those of this run; pass
     either to `run(history=…)` to continue. `usage` and `cost` are sums over all model requests of the run. `reason`: why
     there is no answer; empty if there is one. `output_tool`: the name of the final-answer tool, if the run had one; its
-    calls are part of the messages, but not of `calls` and `results`.
+    calls are part of the messages, but not of `calls` and `results`. `compacted`: the form of the first messages that
+    was sent to the model.
     """
 
     text: str
@@ -47,6 +49,7 @@ class Answer(Value, Generic[Output], frozen=True):
     reason: str = ""
     run_id: str = ""
     output_tool: str | None = None
+    compacted: CompactedPrefix | None = None
 
     @property
     def finished(self) -> bool:

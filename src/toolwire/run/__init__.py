@@ -7,6 +7,7 @@ from .._lazy import lazy_exports
 TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
+    from .compaction import Compaction, CompactionPlan, plan_compaction
     from .context import CallContext, current_call
     from .failures import ToolError, Transient
     from .function_tool import FunctionTool
@@ -32,6 +33,7 @@ else:
             "function_tool": ("FunctionTool",),
             "policy": ("Ask", "Deny", "Policy", "allow", "at_most", "deny", "hosts", "only_effects", "path_jail"),
             "session": ("Budget", "Session"),
+            "compaction": ("Compaction", "CompactionPlan", "plan_compaction"),
             "context": ("CallContext", "current_call"),
             "gates": ("GATES", "Pending"),
             "failures": ("ToolError", "Transient"),
@@ -52,6 +54,8 @@ __all__ = [
     "Budget",
     "CallContext",
     "Claim",
+    "Compaction",
+    "CompactionPlan",
     "DAY",
     "Deny",
     "Entry",
@@ -80,5 +84,6 @@ __all__ = [
     "hosts",
     "only_effects",
     "path_jail",
+    "plan_compaction",
     "received",
 ]

@@ -20,18 +20,17 @@ import msgspec
 
 from ..ir.errors import StoreError
 from ..ir.parts import ToolCall, ToolResult
-from ..ir.tools import Effect
 from ..ir.value import Value
 from .cache import ResultCache
 from .classify import EffectState, classify
 from .context import CallContext, ProgressSink
-from .failures import NotExecuted, Transient
 from .gates import GATES, Gate, Pending, pass_gates
 from .keys import derive_key, fingerprint, store_key
 from .output import LIMIT, TruncatedOutputs, cap_result
 from .policy import Ask, Deny, Policy, approval_hash
 from .records import DAY, Claim, Record
 from .results import annotate, error_text, from_record, refusal, to_record, unserialisable_result, value_result
+from .session import Session
 from .signature import function_signature
 from .steps import (
     Approve,
@@ -48,6 +47,7 @@ from .steps import (
     Wait,
 )
 from .toolbox import Entry, Toolbox
+from .transient import retry_advice
 
 __all__ = ["CallRun", "RunSettings"]
 
@@ -79,6 +79,7 @@ class RunSettings(Value, frozen=True):
     tainted: bool = False
     deps: Any = None  # the caller's object, for `CallContext.deps`
     on_progress: ProgressSink | None = None
+    session: Session | None = None  # the run of the agent that makes the calls
 
 
 class CallRun:
@@ -170,7 +171,14 @@ class CallRun:
     def _make_context(self, entry: Entry, key: str | None) -> CallContext[Any]:
         settings = self.settings
         return CallContext(
-            self.call.id, entry.name, settings.run_id, settings.caller, key, settings.deps, _sink=settings.on_progress
+            self.call.id,
+            entry.name,
+            settings.run_id,
+            settings.caller,
+            key,
+            settings.deps,
+            settings.session,
+            _sink=settings.on_progress,
         )
 
     def _make_pending(self) -> Pending:
@@ -287,7 +295,7 @@ class CallRun:
             fingerprint(entry.name, pending.identity, settings.tenant),
             settings.token(),
             settings.lease,  # renewed while the function runs
-            settings.ttl,
+            entry.options.ttl or settings.ttl,
             reclaim=entry.tool.effect != "write",
             durable=entry.tool.effect == "write",
         )
@@ -338,7 +346,7 @@ class CallRun:
         The function may have changed its values, so they are converted and checked again.
         """
         for attempt in range(step.entry.options.retries):
-            delay = self._retry_delay(outcome, step.entry.tool.effect, attempt)
+            delay = self._retry_delay(outcome, step.entry, attempt)
             if delay is None:
                 break
             yield Wait(delay)
@@ -357,18 +365,16 @@ class CallRun:
         policy = self.settings.policy
         return pending.conversion_error is not None or (policy is not None and isinstance(policy.check(pending), Deny))
 
-    def _retry_delay(self, outcome: Any, effect: Effect, attempt: int) -> float | None:
+    def _retry_delay(self, outcome: Any, entry: Entry, attempt: int) -> float | None:
         """Return the seconds to wait before the next attempt; None if there is none."""
         if not isinstance(outcome, Failed):
             return None
-        error = outcome.error
-        is_harmless = effect != "write" or (isinstance(error, Transient) and error.before_effect)
-        if not ((isinstance(error, NotExecuted) and error.retryable) or (isinstance(error, Transient) and is_harmless)):
+        advice = retry_advice(outcome.error, entry.tool.effect, entry.options.transient, self.settings.now)
+        if advice is None:
             return None
-        requested_delay = error.retry_after if isinstance(error, Transient) else None
-        if requested_delay is None:
+        if advice.after is None:
             return min(self.settings.jitter(0.25 * 2**attempt), _MAX_WAIT)
-        return requested_delay if requested_delay <= _MAX_WAIT else None
+        return advice.after if advice.after <= _MAX_WAIT else None
 
     def _record_result(
         self, claim: Claim, effect_state: EffectState, result: ToolResult
@@ -385,7 +391,7 @@ class CallRun:
         except Exception as error:  # noqa: BLE001  # a ToolResult built by the tool may contain anything
             result = unserialisable_result(self.call, error)
             record = to_record(result)
-        kept = yield CompleteClaim(claim.key, claim.token, record, self.settings.ttl, effect_state)
+        kept = yield CompleteClaim(claim.key, claim.token, record, claim.ttl, effect_state)
         return result if kept is True else annotate(result, recorded=False)
 
 

@@ -1,6 +1,6 @@
 """The gates that a call passes before it is executed. A gate returns the call, or ends it with a result for the model.
 
-    find → whole → take_key → lift → mend → validate → policy
+    find → whole → refuse_repaired → take_key → lift → mend → validate → policy
 
 A gate is a pure function of the `Pending` call. The list of gates is a value: gates can be added and left out.
 """
@@ -20,10 +20,11 @@ from ..schema.lowering import Lowered
 from ..schema.repair import RepairPolicy, repair_arguments
 from ..stream.strict import parse_arguments
 from .keys import KEY_ARGUMENT, store_key
+from .repaired_calls import refuse_repaired_call
 from .results import refusal
 from .toolbox import Entry, Toolbox
 
-__all__ = ["GATES", "Gate", "Pending", "find", "lift", "mend", "take_key", "validate", "whole"]
+__all__ = ["GATES", "Gate", "Pending", "find", "lift", "mend", "refuse_repaired", "take_key", "validate", "whole"]
 
 
 class Pending(Value, frozen=True, gc=False):
@@ -85,6 +86,11 @@ def whole(pending: Pending) -> Pending | ToolResult:
     if call.arguments is None or call.arguments is pending.arguments:
         return pending
     return replace(pending, arguments=call.arguments)
+
+
+def refuse_repaired(pending: Pending) -> Pending | ToolResult:
+    """Refuse a call with effects whose arguments come from a repairing model."""
+    return refuse_repaired_call(pending.call, pending.tool.tool.effect) or pending
 
 
 def take_key(pending: Pending) -> Pending | ToolResult:
@@ -150,7 +156,7 @@ def validate(pending: Pending) -> Pending | ToolResult:
     return refusal(pending.call, "invalid_arguments", f"Nothing was run:\n{problem_list}\nCall it again.")
 
 
-GATES: tuple[Gate, ...] = (find, whole, take_key, lift, mend, validate)
+GATES: tuple[Gate, ...] = (find, whole, refuse_repaired, take_key, lift, mend, validate)
 
 
 def pass_gates(pending: Pending, gates: tuple[Gate, ...]) -> Pending | ToolResult:

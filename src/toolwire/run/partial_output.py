@@ -1,8 +1,8 @@
 """Read the output of a run while it is generated.
 
-    reader = PartialReader(plan)
+    reader = PartialReader()
     for event in events:
-        value = reader.feed(event)          # a PartialOutput, or None
+        found = reader.feed(event, plan)        # a PartialOutput, or None
 
 A partial value is plain JSON in the shape of the output's schema: objects may lack properties, lists may lack items and
 the last string may lack its end. Numbers and literals appear only once they are complete. It is not validated: the typed
@@ -39,8 +39,7 @@ class PartialOutput(Value, frozen=True):
 class PartialReader:
     """Reads the partial output of one run from the events of its responses."""
 
-    def __init__(self, plan: OutputPlan) -> None:
-        self._plan = plan
+    def __init__(self) -> None:
         self._attempt = 0
         self._key: int | None = None  # of the text or call that holds the output
         self._pieces: list[str] = []
@@ -48,49 +47,48 @@ class PartialReader:
         self._read_size = 0  # at the last reading
         self._value: JSON = None
 
-    def feed(self, event: Event) -> PartialOutput | None:
+    def feed(self, event: Event, plan: OutputPlan) -> PartialOutput | None:
         """Add an event; return the output if it has changed visibly."""
         if isinstance(event, (TextDelta, CallDelta)):
             if event.key != self._key:
                 return None
             self._pieces.append(event.text)
             self._size += len(event.text)
-            return self._read() if self._size - self._read_size > self._read_size // _GROWTH else None
+            return self._read(plan) if self._size - self._read_size > self._read_size // _GROWTH else None
         if isinstance(event, (TextEnd, CallEnd)):
-            return self._end() if event.key == self._key else None
-        if isinstance(event, (TextStart, CallStart)) and self._is_output(event):
+            return self._end(plan) if event.key == self._key else None
+        if isinstance(event, (TextStart, CallStart)) and _is_output(event, plan):
             self._key, self._pieces, self._size, self._read_size, self._value = event.key, [], 0, 0, None
         elif isinstance(event, ResponseStart):
             self._attempt += 1
             self._key = None
         return None
 
-    def _is_output(self, event: TextStart | CallStart) -> bool:
-        if event.choice != 0:
-            return False
-        if isinstance(event, CallStart):
-            return self._plan.tool is not None and event.name == self._plan.tool.name
-        return self._plan.tool is None
-
-    def _end(self) -> PartialOutput | None:
+    def _end(self, plan: OutputPlan) -> PartialOutput | None:
         """Read the whole text; a number at its end is complete now."""
-        found = self._read(is_complete=True)
+        found = self._read(plan, is_complete=True)
         self._key = None
         return found
 
-    def _read(self, *, is_complete: bool = False) -> PartialOutput | None:
+    def _read(self, plan: OutputPlan, *, is_complete: bool = False) -> PartialOutput | None:
         self._read_size = self._size
         text = "".join(self._pieces)
         self._pieces = [text]
         fence = _FENCE.match(text)
         text = text[fence.end() :] if fence is not None else text
         value = _parse(text if is_complete else text.rstrip(_NUMBER_CHARACTERS))
-        if self._plan.tool is not None:
-            value = self._plan.output.unwrap(value)
+        if plan.tool is not None:
+            value = plan.output.unwrap(value)
         if value is None or value == self._value:
             return None
         self._value = value
         return PartialOutput(value, self._attempt)
+
+
+def _is_output(event: TextStart | CallStart, plan: OutputPlan) -> bool:
+    if event.choice != 0:
+        return False
+    return plan.is_final_call(event.name) if isinstance(event, CallStart) else plan.tool is None
 
 
 def _parse(text: str) -> JSON:

@@ -12,8 +12,14 @@ SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}, "sizes": 
 VALUE = {"name": 'Ann "A" \U0001f600 1e5', "sizes": [12, -3.5e2, True, None, {"a": [10]}], "last": 120}
 
 
-def make_reader(mode="native", schema=SCHEMA):
-    return PartialReader(OutputPlan(StructuredOutput(schema).resolve(), mode))
+class PlannedReader:
+    """A reader with its plan."""
+
+    def __init__(self, mode="native", schema=SCHEMA):
+        self._reader, self._plan = PartialReader(), OutputPlan(StructuredOutput(schema).resolve(), mode)
+
+    def feed(self, event):
+        return self._reader.feed(event, self._plan)
 
 
 def text_events(pieces, key=1):
@@ -34,7 +40,7 @@ def is_prefix(partial, final):
 def test_partial_values_are_prefixes_of_the_final_value(size, fence, ascii_only):
     text = json.dumps(VALUE, ensure_ascii=ascii_only)
     text = f"```json\n{text}\n```" if fence else text
-    reader = make_reader()
+    reader = PlannedReader()
     events = text_events(text[start : start + size] for start in range(0, len(text), size))
     values = [found.value for event in events if (found := reader.feed(event))]
     assert all(is_prefix(value, VALUE) for value in values)
@@ -43,19 +49,19 @@ def test_partial_values_are_prefixes_of_the_final_value(size, fence, ascii_only)
 
 
 def test_incomplete_numbers_and_literals_are_withheld():
-    reader = make_reader(schema={"type": "array"})
+    reader = PlannedReader(schema={"type": "array"})
     events = text_events(["[1", "2", ", tr", "ue", ", -", "1.5", "e3", "]"])
     values = [found.value for event in events if (found := reader.feed(event))]
     assert values == [[], [12], [12, True], [12, True, -1500.0]]
 
 
 def test_scalar_appears_at_its_end():
-    reader = make_reader(schema={"type": "integer"})
+    reader = PlannedReader(schema={"type": "integer"})
     assert [found.value for event in text_events(["4", "2"]) if (found := reader.feed(event))] == [42]
 
 
 def test_arguments_of_the_final_answer_are_read_without_their_wrapper():
-    reader = make_reader("tool", {"type": "array", "items": {"type": "string"}})
+    reader = PlannedReader("tool", {"type": "array", "items": {"type": "string"}})
     events = [ResponseStart(), TextStart(0), TextDelta.of(0, "[1, 2]"), TextEnd(0), CallStart(1, "c", "final_answer")]
     events += [CallDelta.of(1, piece) for piece in ('{"res', 'ult": ["a', 'b", "c"', "]}")]
     events += [CallEnd(1), CallStart(2, "d", "search"), CallDelta.of(2, '{"result": ["z"]}'), CallEnd(2)]
@@ -64,14 +70,14 @@ def test_arguments_of_the_final_answer_are_read_without_their_wrapper():
 
 
 def test_every_answer_is_an_attempt():
-    reader = make_reader()
+    reader = PlannedReader()
     events = [*text_events(['{"name": "a"}']), *text_events(['{"name": "b"}'])]
     found = [one for event in events if (one := reader.feed(event))]
     assert found == [PartialOutput({"name": "a"}, 1), PartialOutput({"name": "b"}, 2)]
 
 
 def test_prose_and_other_choices_have_no_partial_output():
-    reader = make_reader()
+    reader = PlannedReader()
     events = [*text_events(["Hello ", '{"a": 1}']), TextStart(5, choice=1), TextDelta.of(5, '{"name": "a"}')]
     assert not any(reader.feed(event) for event in events)
 
@@ -83,7 +89,7 @@ def test_characters_read_are_linear_in_the_text(text, monkeypatch):
     read = []
     original = partial_output._parse
     monkeypatch.setattr(partial_output, "_parse", lambda text: read.append(len(text)) or original(text))
-    reader = make_reader()
+    reader = PlannedReader()
     for event in text_events(text[start : start + 4] for start in range(0, len(text), 4)):
         reader.feed(event)
     assert sum(read) <= 40 * len(text)
