@@ -20,6 +20,7 @@ from typing import NamedTuple
 from ..ir.errors import ConfigError, SchemaError
 from ..ir.pointer import JSON, Object
 from ..ir.tools import Effect
+from ..schema.validate import validator
 from .api_tools import ApiTool, OperationProblem
 from .document import check_document
 from .parameters import ArgumentReader
@@ -175,6 +176,7 @@ class _DocumentReader:
         fields, method = operation.fields, operation.method
         _check_path(operation.path)
         arguments = self._arguments.read(operation.path, operation.item, fields)
+        validator(arguments.schema)  # providers refuse all tools of a request if one has an invalid schema
         return ApiTool(
             name=operation.name,
             description=_description(fields),
