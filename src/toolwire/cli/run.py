@@ -18,7 +18,7 @@ from ..ir.text import dumps
 from .live import LivePrinter
 from .openapi_options import add_api_options, open_api, refuse_api_options
 from .show import json_text, paint, table
-from .tools_file import load_tools, open_store_at
+from .tools_file import add_ttl_option, load_tools, open_store_at
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -78,6 +78,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "--store", metavar="URL", help="store for the records of calls: a file, redis://…, postgresql://…, none"
     )
+    add_ttl_option(parser)
     parser.add_argument(
         "--trace", metavar="FILE", help="append all requests and calls to FILE, one JSON object per line"
     )
@@ -181,19 +182,21 @@ async def _open_toolboxes(arguments: argparse.Namespace) -> AsyncIterator[list[T
 def _make_agent(client: ModelClient, tools: list[ModuleType | Toolbox], arguments: argparse.Namespace) -> Agent:
     """Make the agent. Without `--yes`, calls with side effects need the approval of `ask_person`."""
     from ..net.agent import Agent
+    from ..net.runner import Runner
     from ..run.policy import Policy
     from ..run.session import Budget
 
-    return Agent(
-        client,
-        tools,
-        system=arguments.system,
-        budget=Budget(iterations=arguments.max_iterations),
-        observers=[_TraceObserver(arguments.trace)] if arguments.trace else [],
+    observers = [_TraceObserver(arguments.trace)] if arguments.trace else []
+    runner = Runner(
+        *tools,
+        observers=observers,
         store=None if arguments.store == "none" else open_store_at(arguments.store),
         policy=Policy() if arguments.yes else Policy(approve=("write", "idempotent")),
         approve=ask_person,
+        ttl=arguments.ttl,
     )
+    budget = Budget(iterations=arguments.max_iterations)
+    return Agent(client, runner, system=arguments.system, budget=budget, observers=observers)
 
 
 def ask_person(step: Approve) -> bool:

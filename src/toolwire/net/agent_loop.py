@@ -144,9 +144,9 @@ class AgentLoop:
         collector, session = _StreamCollector(dispatch), self.session
         async with aclosing(_limit_events(self.agent.model.stream(request), session)) as events:
             async for event in events:
-                call = collector.feed(event)
+                calls = collector.feed(event)
                 yield event
-                if call is not None:
+                for call in calls:
                     yield call
         if isinstance(session.next(), GiveUp):
             return
@@ -252,8 +252,8 @@ class _StreamCollector:
         self._open: dict[int, CallStart] = {}  # calls of the first choice that have not been passed on, by key
         self._ended: set[int] = set()
 
-    def feed(self, event: Event) -> ToolCall | None:
-        """Add an event, and return the call that it completes.
+    def feed(self, event: Event) -> Sequence[ToolCall]:
+        """Add an event, and return the calls that were passed on.
 
         Only calls of the first choice are run; the other choices are alternatives to it.
         """
@@ -267,16 +267,18 @@ class _StreamCollector:
                     self._open_dispatch.speculate(ToolCall(start.id, start.name, {watched.name: watched.value}))
         if isinstance(event, CallEnd) and event.key in self._open:
             self._ended.add(event.key)
-            self._pass_on()
+            return self._pass_on()
+        return ()
 
-    def _pass_on(self) -> None:
+    def _pass_on(self) -> list[ToolCall]:
         """Pass on the calls that have ended, up to the first one that has not."""
+        calls: list[ToolCall] = []
         for key in list(self._open):
             if key not in self._ended:
-                return
+                break
             del self._open[key]
             call = self.folder.part(key)
             if isinstance(call, ToolCall):
                 self._open_dispatch.add(call)
-                return call
-        return None
+                calls.append(call)
+        return calls

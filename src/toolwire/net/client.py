@@ -137,7 +137,7 @@ class ModelClient:
         if rejected is None:
             return self._restore(response, endpoint_request)
         if self._repair is not None:
-            repaired = await self._repair.ask(rejected.repair_request, losses=endpoint_request.losses)
+            repaired = await self._repair.ask(rejected.make_repair_request(), losses=endpoint_request.losses)
             accepted = mark_repaired(repaired, self._repair.name)
         else:
             endpoint_request = self._make_retry(endpoint_request, request, rejected)
@@ -194,7 +194,9 @@ class ModelClient:
         continuation = AnswerContinuation(rejected.usage)
         repair = self._repair
         if repair is not None:
-            async with aclosing(repair.stream(rejected.repair_request, losses=endpoint_request.losses)) as events:
+            async with aclosing(
+                repair.stream(rejected.make_repair_request(), losses=endpoint_request.losses)
+            ) as events:
                 async for event in events:
                     for continued in continuation.feed([mark_repaired_event(event, repair.name)]):
                         yield continued
@@ -213,7 +215,7 @@ class ModelClient:
             stream=first.stream,
             text=None,
             losses=first.losses,
-            emulation=rejected.retry,
+            emulation=rejected.make_retry(),
             capabilities=self._capabilities,
         )
 

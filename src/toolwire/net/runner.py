@@ -17,29 +17,32 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import copy_context
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
 from ..ir.errors import ConfigError, StoreError
 from ..ir.parts import ToolCall, ToolResult
 from ..ir.value import Value
+from ..run.approval import ApprovalReply
 from ..run.cache import ResultCache
-from ..run.call_run import CallRun, RunSettings
+from ..run.call_run import CallRun
 from ..run.context import ProgressSink
 from ..run.gates import GATES, Gate
 from ..run.observe import Observer, combine_sinks, notify_call, progress_sink
 from ..run.output import TruncatedOutputs
 from ..run.policy import Policy
-from ..run.records import Claim, Record, Store
+from ..run.records import DAY, Claim, Record, Store
 from ..run.schedule import Schedule
 from ..run.session import Session
+from ..run.settings import RunSettings
 from ..run.steps import (
     Approve,
     ClaimKey,
     CompleteClaim,
     Failed,
     Finished,
+    GetRecord,
     Invoke,
     Reconcile,
     ReleaseClaim,
@@ -51,14 +54,13 @@ from ..run.toolbox import Source, Toolbox
 from .blocking import run_blocking
 from .call_size import is_large
 from .dispatch import Dispatch, failed_result
-from .fast_path import FastPath, make_fast_path
 from .invoke import InvokeOutcome, Invoker
 from .threads import ThreadPool
-from .time_limit import TimeLimitedCall
 
 __all__ = ["Approver", "Runner"]
 
-Approver: TypeAlias = Callable[[Approve], "bool | Awaitable[bool]"]
+Approver: TypeAlias = Callable[[Approve], "ApprovalReply | Awaitable[ApprovalReply]"]
+_T = TypeVar("_T")
 _SAVE_ATTEMPTS = 3
 _MAX_TAINTED_RUNS = 4096
 _STORE_THREADS = 8
@@ -69,7 +71,8 @@ class Runner:
     """Runs the calls of a toolbox.
 
     `approve` is called if the policy requires approval; without it, no call is approved. `keeps_keyless`: the store
-    also keeps calls without a key, for a process that continues their run.
+    also keeps calls without a key, for a process that continues their run. `ttl`: seconds that the store keeps the
+    result of a call, unless its tool has a `ttl` of its own.
     """
 
     def __init__(
@@ -87,8 +90,11 @@ class Runner:
         tenant: str = "",
         while_running: str = "wait",
         lease: float = 60.0,
+        ttl: float = DAY,
         keeps_keyless: bool = True,
     ) -> None:
+        if not 0 < ttl < float("inf"):
+            raise ConfigError(f"ttl must be positive and finite, got {ttl}", hint="give it in seconds")
         self.box = Toolbox(*sources)
         self.truncated_outputs = TruncatedOutputs()
         self._store = store
@@ -116,10 +122,10 @@ class Runner:
             truncated_outputs=self.truncated_outputs,
             while_running=while_running,
             lease=lease,
+            ttl=ttl,
             on_progress=progress_sink(observers),
         )
         self._latest = self._settings  # the settings of the latest run
-        self._fast_paths: dict[str, FastPath | None] = {}
         self._untrusted = frozenset(entry.name for entry in self.box if entry.options.untrusted)
         self._read_only = frozenset(entry.name for entry in self.box if entry.tool.effect in ("pure", "read"))
         self._tainted: OrderedDict[str, None] = OrderedDict()  # ids of runs with untrusted output
@@ -154,7 +160,8 @@ class Runner:
             result = await self.perform(
                 CallRun(calls[0], self._settings_for(run_id, tainted, deps, on_progress, session))
             )
-            self.observe(calls[0], result, started_at, run_id)
+            if self._observers or self._untrusted:
+                self.observe(calls[0], result, started_at, run_id)
             return [result]
         dispatch = self.dispatch(
             run_id=run_id,
@@ -218,52 +225,24 @@ class Runner:
 
         Large arguments pass the gates in a thread, so that the event loop serves other calls meanwhile.
         """
-        call = run.call
         try:
-            outcome = None
-            if is_large(call):
+            if is_large(run.call):
                 await asyncio.wrap_future(self._check_threads.submit(partial(copy_context().run, run.pass_gates)))
-            elif run.given_key is None and (path := self._fast_path_for(call.name)) is not None:
-                started = path.begin(call, run.settings)
-                outcome = await started if isinstance(started, TimeLimitedCall) else started
-                if type(outcome) is Returned:
-                    return path.result(call, outcome)
-            return await self._run_steps(run, outcome)
-        except Exception as error:  # noqa: BLE001
-            return failed_result(call, error)
-
-    def _fast_path_for(self, name: str) -> FastPath | None:
-        """Return the fast path of a tool, or None; cached per tool."""
-        try:
-            return self._fast_paths[name]
-        except KeyError:
-            entry = self.box.find(name)
-            if entry is None:
-                return None
-            path = self._fast_paths[name] = make_fast_path(entry, self._settings, self._invoker.limits)
-            return path
-
-    async def _run_steps(self, run: CallRun, outcome: InvokeOutcome | None) -> ToolResult:
-        """Perform the steps of a call. `outcome`: the result of the function if it has been called already."""
-        step = run.next()
-        try:
+            step = run.next()
             while type(step) is not Finished:
-                if not isinstance(step, Invoke):
-                    step = run.next(await self._perform_step(step))
-                elif outcome is not None:
-                    step, outcome = run.next(outcome), None
+                if type(step) is Invoke:
+                    outcome = self._invoker.begin(step)
+                    if not isinstance(outcome, Value):
+                        outcome = await (outcome if step.token is None else self._with_lease_renewal(step, outcome))
                 else:
-                    step = run.next(await self._invoke(step))
+                    outcome = await self._perform_step(step)
+                step = run.next(outcome)
         except asyncio.CancelledError:
             self._release_abandoned(run)
             raise
+        except Exception as error:  # noqa: BLE001
+            return failed_result(run.call, error)
         return step.result
-
-    async def _invoke(self, step: Invoke) -> InvokeOutcome:
-        outcome = self._invoker.begin(step)
-        if isinstance(outcome, Value):
-            return outcome
-        return await (outcome if step.token is None else self._with_lease_renewal(step, outcome))
 
     def _release_abandoned(self, run: CallRun) -> None:
         claim_release = run.release_step()
@@ -313,6 +292,8 @@ class Runner:
         attempts = _SAVE_ATTEMPTS if isinstance(step, CompleteClaim) else 1
         for remaining in reversed(range(attempts)):
             try:
+                if isinstance(step, GetRecord):
+                    return await self._on_store_thread(store.get, step.key)
                 if isinstance(step, ClaimKey):
                     return await self._claim(step.claim)
                 if isinstance(step, CompleteClaim):
@@ -337,7 +318,7 @@ class Runner:
             pending_claim.add_done_callback(lambda _: self._release(claim.key, claim.token))
             raise
 
-    async def _on_store_thread(self, work: Callable[..., bool], *arguments: Any) -> bool:
+    async def _on_store_thread(self, work: Callable[..., _T], *arguments: Any) -> _T:
         return await asyncio.wrap_future(self._store_threads.submit(partial(work, *arguments)))
 
     def _taint(self, run_id: str) -> None:

@@ -7,14 +7,16 @@ from .._lazy import lazy_exports
 TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
+    from .approval import Approved, Denied
     from .compaction import Compaction, CompactionPlan, plan_compaction
     from .context import CallContext, current_call
     from .failures import ToolError, Transient
     from .function_tool import FunctionTool
-    from .gates import GATES, Pending
+    from .gates import GATES
     from .model_settings import ModelSettings
     from .observe import Observer
     from .options import Options, OptionValues
+    from .pending import Pending
     from .policy import Ask, Deny, Policy, allow, at_most, deny, hosts, only_effects, path_jail
     from .records import DAY, Claim, Record, Store
     from .session import Budget, Session
@@ -32,7 +34,9 @@ else:
             "session": ("Budget", "Session"),
             "compaction": ("Compaction", "CompactionPlan", "plan_compaction"),
             "context": ("CallContext", "current_call"),
-            "gates": ("GATES", "Pending"),
+            "gates": ("GATES",),
+            "pending": ("Pending",),
+            "approval": ("Approved", "Denied"),
             "failures": ("ToolError", "Transient"),
             "steps": ("Approve",),
             "records": ("DAY", "Claim", "Record", "Store"),
@@ -44,6 +48,7 @@ else:
 
 __all__ = [
     "Approve",
+    "Approved",
     "Ask",
     "Budget",
     "CallContext",
@@ -51,6 +56,7 @@ __all__ = [
     "Compaction",
     "CompactionPlan",
     "DAY",
+    "Denied",
     "Deny",
     "Entry",
     "FunctionTool",
