@@ -25,6 +25,9 @@ if TYPE_CHECKING:
         ToolOperation,
     )
     from .options import Options, OptionValues
+    from .output_plan import OutputPlan
+    from .output_type import StructuredOutput
+    from .partial_output import PartialOutput
     from .pending import Pending
     from .plan import CallPlan, plan_of
     from .policy import Ask, Deny, Policy, allow, at_most, deny, hosts, only_effects, path_jail
@@ -62,6 +65,9 @@ else:
                 "OperationOutcome",
                 "ToolOperation",
             ),
+            "output_plan": ("OutputPlan",),
+            "output_type": ("StructuredOutput",),
+            "partial_output": ("PartialOutput",),
             "values": ("received",),
         },
     )
@@ -92,12 +98,15 @@ __all__ = [
     "OperationOutcome",
     "OptionValues",
     "Options",
+    "OutputPlan",
+    "PartialOutput",
     "Pending",
     "Policy",
     "Record",
     "Session",
     "Source",
     "Store",
+    "StructuredOutput",
     "ToolError",
     "ToolOperation",
     "Toolbox",
