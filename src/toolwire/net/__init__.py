@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from .agent import Agent
     from .agent_loop import Model, StreamItem
     from .answers import Answer, NoAnswer
+    from .auxiliary import Auxiliary
     from .client import ModelClient
     from .conversation import AgentConversation
     from .h1 import H1Transport
@@ -26,6 +27,7 @@ else:
             "agent": ("Agent",),
             "agent_loop": ("Model", "StreamItem"),
             "answers": ("Answer", "NoAnswer"),
+            "auxiliary": ("Auxiliary",),
             "conversation": ("AgentConversation",),
             "runner": ("Runner",),
             "client": ("ModelClient",),
@@ -42,6 +44,7 @@ __all__ = [
     "Agent",
     "AgentConversation",
     "Answer",
+    "Auxiliary",
     "H1Transport",
     "HttpTransport",
     "KeyCommand",

@@ -37,6 +37,7 @@ from ..run.session import Budget, Session
 from ..run.toolbox import Source
 from .agent_loop import AgentLoop, Model, StreamItem, transfer_result
 from .answers import Answer, Deps, Output
+from .auxiliary import Auxiliary, AuxiliaryModel
 from .blocking import iterate_blocking, run_blocking
 from .conversation import AgentConversation
 from .prompts import UserPrompt, prompt_message
@@ -58,7 +59,8 @@ class Agent(Generic[Deps, Output]):
     function that makes it from the dependencies of the run. `output_type`: the type of `Answer.output`, text by default.
     `deps_type`: the type of the dependencies that `run(deps=…)` passes to tools and to `system`. `settings`: settings of
     the model requests. `budget`: the limits of a run. `policy`, `store` and `approve` as for `Runner`. `retriever` selects
-    the tools that a request offers. `compaction` limits the conversation that is sent to the model. `skills`: a
+    the tools that a request offers. `auxiliary`: another, cheaper model that summarises long results and repairs
+    malformed calls. `compaction` limits the conversation that is sent to the model. `skills`: a
     folder of instructions that the model loads on demand. `cache="auto"` marks the stable prefix of every request for the
     provider's prompt cache. `price`: the cost of a response, for `Answer.cost` and `Budget.cost`.
     """
@@ -78,6 +80,7 @@ class Agent(Generic[Deps, Output]):
         store: Store | None = None,
         approve: Approver | None = None,
         retriever: Retriever | None = None,
+        auxiliary: Auxiliary | Model | str | None = None,
         compaction: Compaction | None = None,
         skills: str | Path | None = None,
         cache: Literal["auto"] | None = None,
@@ -96,6 +99,9 @@ class Agent(Generic[Deps, Output]):
         self._price = price
         self.retriever = retriever
         self.compaction = compaction
+        self.auxiliary = None if auxiliary is None else AuxiliaryModel(auxiliary, make_client)
+        if compaction is not None and compaction.summarise and auxiliary is None:
+            raise ConfigError("summaries need an auxiliary model", hint="set auxiliary=…, or summarise=False")
         self.cache = cache
         self.observers: Sequence[Observer] = tuple(observers)
         if isinstance(tools, Runner):
@@ -142,6 +148,8 @@ class Agent(Generic[Deps, Output]):
         close = getattr(self._client, "aclose", None)
         if close is not None:
             await close()
+        if self.auxiliary is not None:
+            await self.auxiliary.aclose()
 
     @contextmanager
     def override(self, *, model: Model | str) -> Iterator[None]:

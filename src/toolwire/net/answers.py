@@ -35,6 +35,7 @@ class Answer(Value, Generic[Output], frozen=True):
     `text`: the text of the last response. `messages`: the whole conversation, `new_messages`: those of this run; pass
     either to `run(history=…)` to continue. `usage` and `cost` are sums over all model requests of the run. `reason`: why
     there is no answer; empty if there is one. `compacted`: the form of the first messages that was sent to the model.
+    `auxiliary_usage`: the part of `usage` that an auxiliary model used.
     """
 
     text: str
@@ -47,6 +48,7 @@ class Answer(Value, Generic[Output], frozen=True):
     reason: str = ""
     run_id: str = ""
     compacted: CompactedPrefix | None = None
+    auxiliary_usage: Usage = Usage()
 
     @property
     def finished(self) -> bool:

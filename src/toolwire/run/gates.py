@@ -1,6 +1,6 @@
 """The gates that a call passes before it is executed. A gate returns the call, or ends it with a result for the model.
 
-    find → whole → refuse_repaired → take_key → lift → mend → validate → policy
+    find → whole → take_key → lift → mend → validate → refuse_repaired → policy
 
 A gate is a pure function of the `Pending` call. The list of gates is a value: gates can be added and left out.
 """
@@ -89,7 +89,7 @@ def whole(pending: Pending) -> Pending | ToolResult:
 
 
 def refuse_repaired(pending: Pending) -> Pending | ToolResult:
-    """Refuse a call with effects whose arguments come from a repairing model."""
+    """Refuse a call with effects whose arguments come from a repairing model. They are valid, as a suggestion."""
     return refuse_repaired_call(pending.call, pending.tool.tool.effect) or pending
 
 
@@ -156,7 +156,7 @@ def validate(pending: Pending) -> Pending | ToolResult:
     return refusal(pending.call, "invalid_arguments", f"Nothing was run:\n{problem_list}\nCall it again.")
 
 
-GATES: tuple[Gate, ...] = (find, whole, refuse_repaired, take_key, lift, mend, validate)
+GATES: tuple[Gate, ...] = (find, whole, take_key, lift, mend, validate, refuse_repaired)
 
 
 def pass_gates(pending: Pending, gates: tuple[Gate, ...]) -> Pending | ToolResult:
