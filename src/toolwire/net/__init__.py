@@ -8,7 +8,7 @@ TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
     from .agent import Agent
-    from .agent_loop import Model, StreamItem
+    from .agent_loop import StreamItem
     from .answers import Answer, NoAnswer
     from .auxiliary import Auxiliary
     from .client import ModelClient
@@ -17,24 +17,28 @@ if TYPE_CHECKING:
     from .http import HttpTransport
     from .jail import disk_jail
     from .key_command import KeyCommand, KeyCommandError
+    from .model_protocol import Model
     from .otel import OtelObserver
     from .runner import Runner
     from .stores import open_store
+    from .trace_observer import TraceObserver
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
             "agent": ("Agent",),
-            "agent_loop": ("Model", "StreamItem"),
+            "agent_loop": ("StreamItem",),
             "answers": ("Answer", "NoAnswer"),
             "auxiliary": ("Auxiliary",),
             "conversation": ("AgentConversation",),
+            "model_protocol": ("Model",),
             "runner": ("Runner",),
             "client": ("ModelClient",),
             "stores": ("open_store",),
             "jail": ("disk_jail",),
             "key_command": ("KeyCommand", "KeyCommandError"),
             "otel": ("OtelObserver",),
+            "trace_observer": ("TraceObserver",),
             "h1": ("H1Transport",),
             "http": ("HttpTransport",),
         },
@@ -55,6 +59,7 @@ __all__ = [
     "OtelObserver",
     "Runner",
     "StreamItem",
+    "TraceObserver",
     "disk_jail",
     "open_store",
 ]

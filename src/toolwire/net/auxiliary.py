@@ -7,10 +7,8 @@ agent = Agent("openai/gpt-5.6", tools, auxiliary=Auxiliary("openai/gpt-5.6-mini"
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from logging import getLogger
-from typing import TYPE_CHECKING
 
 from ..ir.errors import ConfigError, ToolwireError
 from ..ir.parts import ToolCall, ToolResult
@@ -27,14 +25,12 @@ from ..run.auxiliary import (
 )
 from ..run.compaction import Compaction, CompactionPlan
 from ..run.duplicates import replace_duplicate
-from ..run.observe import Observer, notify_response
+from ..run.observe import ModelOperation, Observation, Observer, OperationOutcome
 from ..run.repaired_calls import is_suggestion, repairing_model
 from ..run.results import annotate, result_code
 from ..run.session import Session
+from .model_protocol import Model
 from .runner import Runner
-
-if TYPE_CHECKING:
-    from .agent_loop import Model
 
 __all__ = ["Auxiliary", "AuxiliaryModel", "AuxiliaryWork"]
 
@@ -176,13 +172,14 @@ class AuxiliaryWork:
         """Send one request within the limits of the run; None if it is not allowed or fails."""
         if not self._session.begin_auxiliary_request(self._settings.max_requests):
             return None
-        started_at = time.perf_counter()
+        session = self._session
         try:
-            async with asyncio.timeout(self._session.remaining_seconds):
-                response = await self._auxiliary.model.ask(request)
+            with Observation(self._observers, ModelOperation(request, session.state.run_id)) as observation:
+                async with asyncio.timeout(session.remaining_seconds):
+                    response = await self._auxiliary.model.ask(request)
+                observation.outcome = OperationOutcome(response, cost=session.price(response))
         except (ToolwireError, TimeoutError, OSError) as error:
             _log.warning("the auxiliary model %s failed: %s", self._auxiliary.name, error)
             return None
-        self._session.add_auxiliary_response(response)
-        notify_response(self._observers, request, response, time.perf_counter() - started_at)
+        session.add_auxiliary_response(response)
         return None if response.fault is not None else response

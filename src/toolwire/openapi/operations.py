@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from hashlib import sha256
@@ -59,14 +59,19 @@ class _Operation(NamedTuple):
 
 
 def read_operations(
-    document: Object, *, tags: Sequence[str] = (), operations: Sequence[str] | Callable[[ApiTool], bool] = ()
+    document: Object,
+    *,
+    tags: Sequence[str] = (),
+    operations: Sequence[str] | Callable[[ApiTool], bool] = (),
+    headers: Collection[str] = (),
 ) -> OperationList:
     """Return one tool per operation; SchemaError if this is not an OpenAPI document or exceeds a limit.
 
     `tags` selects the operations with one of these tags. `operations` are names of tools or `METHOD /path`, with `*`
-    as a wildcard, or a function of a tool. A name that selects nothing is a ConfigError.
+    as a wildcard, or a function of a tool. A name that selects nothing is a ConfigError. `headers` are names of headers
+    that the caller sets; they are not arguments.
     """
-    reader = _DocumentReader(check_document(document))
+    reader = _DocumentReader(check_document(document), headers)
     if isinstance(tags, str) or isinstance(operations, str):
         raise ConfigError("tags and operations must be lists", hint='such as tags=["pets"]')
     selected = [operation for operation in reader.list_operations() if _has_tag(operation, tags)]
@@ -129,14 +134,14 @@ def _check_selection(reader: _DocumentReader, tags: Sequence[str], selected: lis
 class _DocumentReader:
     """Reads the operations of one document."""
 
-    def __init__(self, document: Object) -> None:
+    def __init__(self, document: Object, preset_headers: Collection[str]) -> None:
         self._document = document
         self._references = References(document)
         self.problems: list[OperationProblem] = []
         self._schemas = SchemaReader(document, self._references)
         self.schemes, scheme_problems = read_schemes(document, self._references)
         self.problems += [OperationProblem(f"security scheme {name[:_SHOWN]}", text) for name, text in scheme_problems]
-        self._arguments = ArgumentReader(self._references, self._schemas, self.schemes)
+        self._arguments = ArgumentReader(self._references, self._schemas, self.schemes, preset_headers)
         self._operations: list[_Operation] | None = None
 
     def list_operations(self) -> list[_Operation]:

@@ -78,7 +78,7 @@ def take_repaired_call(call: ToolCall, response: Response, model: str) -> ToolCa
 
 
 def note_repair(result: ToolResult, call: ToolCall) -> ToolResult:
-    """Tell the model with which arguments its call was run."""
+    """Add the repaired arguments to the result of the call."""
     note = f"[The arguments were invalid and were repaired to {call.text[:_MAX_ARGUMENTS]}]"
     media = tuple(part for part in result.parts if not isinstance(part, Text))
     return replace(result, parts=(Text(f"{note}\n{result.text}"), *media), structured=None)
