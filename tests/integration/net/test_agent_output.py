@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel
 
 from toolwire import Agent, ModelClient, Response, StructuredOutput, Text, ToolCall, ToolResult, tool
-from toolwire.ir import Stop
+from toolwire.ir import ConfigError, Stop
 from toolwire.net import Answer, NoAnswer
 from toolwire.run import Budget, PartialOutput
 from toolwire.testing import ScriptedModel, Upstream, says
@@ -204,3 +204,41 @@ async def test_model_with_calls_in_text_gives_its_output_by_the_final_answer_too
 async def test_refused_answer_ends_the_run():
     model = ScriptedModel([Response(parts=(Text("I cannot help."),), stop=Stop("refusal"))])
     assert (await Agent(model, output_type=City).run("?")).reason == "the model refused (refusal): I cannot help."
+
+
+@in_a_loop
+async def test_subagent_returns_its_output_as_a_value():
+    worker = Agent(ScriptedModel([final(ARGUMENTS)]), output_type=City, name="find_city")
+    manager = ScriptedModel([says(ToolCall("1", "find_city", {"prompt": "Which?"})), says("Oslo.")])
+    answer = await Agent(manager, [worker.as_tool(description="Find a city.")]).run("?")
+    assert answer.results[0].structured == ARGUMENTS
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@in_a_loop
+async def test_agent_that_takes_over_gives_the_output_of_the_first_agent(streamed):
+    second = Agent(ScriptedModel([says("Hm."), final(ARGUMENTS, "2")]), [search], output_type=int)
+
+    @tool(effect="read")
+    def transfer() -> object:
+        """Transfer the conversation."""
+        return second
+
+    first = Agent(ScriptedModel([says(ToolCall("1", "transfer", {}))]), [transfer], output_type=City)
+    answer = (await collect(first))[-1] if streamed else await first.run("?")
+    assert answer.output == OSLO
+    assert [tool.name for tool in second.model.heard[0].tools] == ["search", "final_answer"]
+
+
+@in_a_loop
+async def test_final_answer_is_not_a_call_of_the_stream():
+    model = ScriptedModel([says(ToolCall("1", "search", {"query": "x"})), final(ARGUMENTS)])
+    items = await collect(Agent(model, [search], output_type=City))
+    assert [item.name for item in items if isinstance(item, ToolCall)] == ["search"]
+    assert [item.attempt for item in items if isinstance(item, PartialOutput)] == [2]
+
+
+@in_a_loop
+async def test_output_type_that_has_no_schema_is_refused_when_the_agent_is_made():
+    with pytest.raises(ConfigError, match="no JSON Schema"):
+        Agent(ScriptedModel([]), output_type=type("Custom", (), {}))
