@@ -49,6 +49,7 @@ class ApiCredentials:
         self._credentials: list[tuple[SecurityScheme, Credential]] = [
             (scheme, _expand(credential, scheme.name, environment)) for scheme, credential in assigned
         ]
+        self._without_value = {name for name, scheme in schemes.items() if scheme.kind == "none"}
         for scheme, credential in self._credentials:
             if not callable(credential):
                 _apply(scheme, credential)  # an unusable value is an error now, not at the first call
@@ -69,8 +70,9 @@ class ApiCredentials:
             return self._credentials
         known = {scheme.name: (scheme, credential) for scheme, credential in self._credentials}
         for names in required:
-            if names and all(name in known for name in names):
-                return [known[name] for name in names]
+            needed = [name for name in names if name not in self._without_value]
+            if needed and all(name in known for name in needed):
+                return [known[name] for name in needed]
         return []
 
 

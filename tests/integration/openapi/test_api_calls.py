@@ -11,7 +11,7 @@ from api_server import api_server
 
 from toolwire import Runner, ToolCall
 from toolwire.ir import ConfigError, Media
-from toolwire.net import open_store
+from toolwire.net import HttpTransport, open_store
 from toolwire.openapi import toolbox
 from toolwire.run.results import result_code
 
@@ -105,7 +105,12 @@ def test_operation_is_executed(server):
 @pytest.mark.finding("X3")
 def test_arguments_reach_their_places(server):
     call(make(server), "listPets", {"limit": 3, "filter": {"name": "a&b=c", "tag": ["x", "y"]}})
-    assert server.last.query == [("limit", "3"), ("filter[name]", "a&b=c"), ("filter[tag]", "x"), ("filter[tag]", "y")]
+    assert server.last.query == [
+        ("limit", "3"),
+        ("filter[name]", "a&b=c"),
+        ("filter[tag][0]", "x"),
+        ("filter[tag][1]", "y"),
+    ]
     call(make(server), "createPet", {"body": {"name": "Rex"}})
     assert (server.last.method, json.loads(server.last.body)) == ("POST", {"name": "Rex"})
     assert server.last.headers["content-type"] == "application/json"
@@ -180,6 +185,13 @@ def test_each_scheme_has_its_place_and_is_not_returned(server, scheme, credentia
     assert found(server.last)
     for text in ("secret", "bWU6c2VjcmV0", "fresh-token"):
         assert text not in result.text
+
+
+def test_client_certificate_beside_a_token_needs_no_value(server):
+    source = document(security=[{"certificate": [], "token": []}])
+    source["components"]["securitySchemes"]["certificate"] = {"type": "mutualTLS"}
+    call(toolbox(source, base_url=server.url, auth={"token": "secret-token"}), "getPet", {"id": "7"})
+    assert server.last.headers["authorization"] == "Bearer secret-token"
 
 
 def test_operation_without_security_gets_no_credentials(server):
@@ -359,6 +371,28 @@ def test_preview_describes_the_request_without_sending_it(server):
     assert preview == f"POST {server.url}/v1/pets, 14 bytes of application/json"
     assert box.find("getPet").options.preview(id="a b") == f"GET {server.url}/v1/pets/a%20b"
     assert server.requests == []
+
+
+def test_transport_with_proxy_support_behaves_the_same(server):
+    """`HttpTransport` is used if the environment has a proxy."""
+
+    def send(name, arguments, **options):
+        box = make(server, auth={"token": "secret-token"}, transport=HttpTransport(), **options)
+        return call(box, name, arguments)
+
+    assert "secret-token" not in send("getPet", {"id": "a/b"}).text
+    assert server.last.segments == ["v1", "pets", "a/b"]
+    assert server.last.headers["authorization"] == "Bearer secret-token"
+    send("createPet", {"body": {"name": "Rex"}})
+    assert json.loads(server.last.body) == {"name": "Rex"}
+    server.will_answer(200, gzip.compress(b'{"a": 1}'), content_type="application/json", content_encoding="gzip")
+    assert json.loads(send("getPet", {"id": "7"}).text) == {"a": 1}
+    server.will_answer(307, b"", location="https://evil.example/")
+    assert "a redirect to evil.example" in send("createPet", {"body": {"name": "Rex"}}).text
+    server.will_answer(204)
+    assert send("deletePet", {"id": "7"}).text == ""
+    server.will_answer(200, {"text": "x" * 500_000})
+    assert send("getPet", {"id": "7"}, max_response=1000).text.endswith("[truncated after 1000 bytes]")
 
 
 def test_selection_by_tag_and_by_name(server):
