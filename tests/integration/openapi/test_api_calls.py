@@ -206,6 +206,31 @@ def test_secret_is_removed_from_error_messages(server):
     assert "the token [redacted] is not valid" in result.text
 
 
+@pytest.mark.parametrize("status", [200, 403])
+def test_secret_is_removed_in_any_spelling_and_at_a_cut(server, status):
+    secret = 'se"cret/token'
+    server.will_answer(status, {f"x{secret}": [f"a {secret} b"], "é": secret}, content_type="application/json")
+    text = call(make(server, auth=secret), "getPet", {"id": "7"}).text
+    assert "cret" not in text
+    server.will_answer(status, b"x" * 94 + b"secret-token", content_type="text/plain")
+    text = call(make(server, auth="secret-token", max_response=100), "getPet", {"id": "7"}).text
+    assert "secre" not in text
+    server.will_answer(403, b"x" * 1994 + b"secret-token" * 9000, content_type="text/plain")
+    text = call(make(server, auth="secret-token"), "getPet", {"id": "7"}).text
+    assert "secre" not in text
+
+
+def test_writes_use_a_fresh_connection(server):
+    async def run():
+        async with make(server) as box:
+            for name, arguments in (("getPet", {"id": "7"}), ("createPet", {"body": {"name": "Rex"}})):
+                for _ in range(3):
+                    await box.find(name).function(**arguments)
+
+    asyncio.run(run())
+    assert (len(server.requests), server.connections) == (6, 1 + 3)
+
+
 def test_missing_credentials_are_named_after_a_401(server):
     server.will_answer(401, {"message": "log in"})
     assert "configure auth for token" in call(make(server), "getPet", {"id": "7"}).text
