@@ -414,4 +414,10 @@ FINDINGS = {
     "X5": Entry("a malformed call is requested again in streams and in the gateway too, also from another model"),
     "X6": Entry("tools that appear during a run are offered from the next turn, after the others"),
     "T15": Entry("a missing value closer and a call as a bare object are reported; the line break is not in the value"),
+    "X12": Entry(
+        "a run is one trace: observers get start and end, spans inside a tool are its children, names are conventional"
+    ),
+    "U15": Entry(
+        "traces of `run --trace` and of the gateway have one format, which is shown, replayed and used in tests"
+    ),
 }

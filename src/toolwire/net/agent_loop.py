@@ -18,17 +18,21 @@ from ..ir.parts import Text, ToolCall, ToolResult
 from ..ir.request import Request
 from ..ir.response import Response, Usage
 from ..run.compaction import Compaction
-from ..run.observe import Observer, Retriever, notify_response
+from ..run.context import current_call
+from ..run.observe import AgentOperation, ModelOperation, Observation, Observer, OperationOutcome, Retriever
+from ..run.output_plan import OutputPlan
+from ..run.partial_output import PartialOutput, PartialReader
 from ..run.results import NOTES_KEY, annotate
 from ..run.session import AskModel, Done, GiveUp, RunTools, Session
 from ..stream.arguments import ArgumentWatch
 from .answers import Answer
 from .dispatch import Dispatch
+from .own_context import in_own_context
 from .runner import Runner
 
 __all__ = ["AgentLoop", "LoopAgent", "Model", "StreamItem", "find_successor", "transfer_result"]
 
-StreamItem: TypeAlias = Event | ToolCall | ToolResult
+StreamItem: TypeAlias = Event | ToolCall | ToolResult | PartialOutput
 
 
 class Model(Protocol):
@@ -42,6 +46,7 @@ class Model(Protocol):
 class LoopAgent(Protocol):
     """The parts of an `Agent` that its runs use."""
 
+    name: str
     runner: Runner
     retriever: Retriever | None
     compaction: Compaction | None
@@ -55,17 +60,32 @@ class LoopAgent(Protocol):
         """Continue the run of another agent with this one."""
         ...
 
+    def plan_output(self, request: Request, model: Model) -> OutputPlan | None:
+        """Plan the structured output of a run; None if its output is text."""
+        ...
+
 
 class AgentLoop:
-    """One run. `deps` are passed to tools that take a `CallContext`. A transfer changes `agent` during the run."""
+    """One run. `deps` are passed to tools that take a `CallContext`. A transfer changes `agent` during the run.
+
+    The output has the type of the first agent, to which the caller's `Answer` belongs.
+    """
 
     def __init__(self, agent: LoopAgent, session: Session, *, deps: Any = None) -> None:
         self.agent = agent
         self.session = session
         self._deps = deps
+        self._origin = agent
+        self._partial = PartialReader()
 
     async def run(self) -> Answer[Any]:
         """Perform all steps and return the answer."""
+        with self._observe_run() as observation:
+            answer = await self._perform_steps()
+            observation.outcome = _run_outcome(answer)
+        return answer
+
+    async def _perform_steps(self) -> Answer[Any]:
         session = self.session
         while True:
             step = self._next_step()
@@ -84,11 +104,28 @@ class AgentLoop:
             else:
                 return self._make_answer(step)
 
-    async def stream(self) -> AsyncGenerator[StreamItem | Answer[Any], None]:
+    def stream(self) -> AsyncGenerator[StreamItem | Answer[Any], None]:
         """Yield the events of the model and each complete call as they arrive, then the results, then the answer.
 
-        A pure or read call starts as soon as it is complete, while the model is still generating.
+        A pure or read call starts as soon as it is complete, while the model is still generating. A structured output
+        is yielded while it grows. Observers may set context variables, so an observed stream has a context of its own.
         """
+        return in_own_context(self._stream_observed()) if self.agent.observers else self._stream_steps()
+
+    async def _stream_observed(self) -> AsyncGenerator[StreamItem | Answer[Any], None]:
+        with self._observe_run() as observation:
+            async with aclosing(self._stream_steps()) as items:
+                async for item in items:
+                    if isinstance(item, Answer):
+                        observation.outcome = _run_outcome(item)
+                    yield item
+
+    def _observe_run(self) -> Observation:
+        state, agent = self.session.state, self.agent
+        operation = AgentOperation(state.run_id, state.request, agent.name, current_call().call_id)
+        return Observation(agent.observers, operation)
+
+    async def _stream_steps(self) -> AsyncGenerator[StreamItem | Answer[Any], None]:
         session = self.session
         while True:
             step = self._next_step()
@@ -113,11 +150,13 @@ class AgentLoop:
 
     async def _add_results(self, results: list[ToolResult]) -> None:
         """Add the results of a turn. If a tool returned an agent, the first such agent takes over."""
-        self.session.add_results(results)
+        session = self.session
+        session.add_results(results)
         successor = next((agent for result in results if (agent := find_successor(result)) is not None), None)
         if successor is not None:
-            await successor.take_over(self.session, self._deps)
+            await successor.take_over(session, self._deps)
             self.agent = successor
+            session.output = self._origin.plan_output(session.state.request, successor.model)
 
     def _next_step(self) -> AskModel | RunTools | Done | GiveUp:
         """Return the next step. Tools that appeared or disappeared since the last turn are offered or withdrawn."""
@@ -133,26 +172,57 @@ class AgentLoop:
         return self.session.next()
 
     async def _ask_model(self, step: AskModel) -> Response:
-        request, started_at = self._prepare_request(step.request), time.perf_counter()
-        response = await self.agent.model.ask(request)
-        notify_response(self.agent.observers, request, response, time.perf_counter() - started_at)
+        request = self._prepare_request(step.request)
+        with Observation(self.agent.observers, ModelOperation(request, self.session.state.run_id)) as observation:
+            response = await self.agent.model.ask(request)
+            observation.outcome = OperationOutcome(response, cost=self._cost(response))
         return response
 
-    async def _stream_model(self, step: AskModel, dispatch: Dispatch) -> AsyncGenerator[Event | ToolCall, None]:
+    async def _stream_model(
+        self, step: AskModel, dispatch: Dispatch
+    ) -> AsyncGenerator[Event | ToolCall | PartialOutput, None]:
         """Yield the events and calls of one response, and add the response to the session once it is complete."""
-        request, started_at = self._prepare_request(step.request), time.perf_counter()
-        collector, session = _StreamCollector(dispatch), self.session
-        async with aclosing(_limit_events(self.agent.model.stream(request), session)) as events:
+        request, session = self._prepare_request(step.request), self.session
+        collector = _StreamCollector(dispatch, session)
+        async with aclosing(self._open_stream(request, collector.folder)) as events:
             async for event in events:
                 calls = collector.feed(event)
                 yield event
+                if session.output is not None and (partial := self._partial.feed(event, session.output)) is not None:
+                    yield partial
                 for call in calls:
                     yield call
-        if isinstance(session.next(), GiveUp):
-            return
-        response = collector.folder.response()
-        notify_response(self.agent.observers, request, response, time.perf_counter() - started_at)
-        session.add_response(response)
+        if not isinstance(session.next(), GiveUp):
+            session.add_response(collector.folder.response())
+
+    def _open_stream(self, request: Request, folder: Folder) -> AsyncGenerator[Event, None]:
+        """Return the events of a response. `folder` is fed by the consumer.
+
+        An observed request has a context of its own: a tool that starts meanwhile is not a part of the request.
+        """
+        events = _limit_events(self.agent.model.stream(request), self.session)
+        return in_own_context(self._observe_events(events, request, folder)) if self.agent.observers else events
+
+    async def _observe_events(
+        self, events: AsyncGenerator[Event, None], request: Request, folder: Folder
+    ) -> AsyncGenerator[Event, None]:
+        session, started_at, first_event_seconds = self.session, time.perf_counter(), None
+        operation = ModelOperation(request, session.state.run_id, stream=True)
+        with Observation(self.agent.observers, operation) as observation:
+            async with aclosing(events):
+                async for event in events:
+                    if first_event_seconds is None:
+                        first_event_seconds = time.perf_counter() - started_at
+                    yield event
+            reason = session.state.reason  # the time limit of the run
+            response = None if reason else folder.response()
+            observation.outcome = OperationOutcome(
+                response, reason=reason, cost=self._cost(response), first_event_seconds=first_event_seconds
+            )
+
+    def _cost(self, response: Response | None) -> float | None:
+        """Return the cost of a response for the observers."""
+        return self.session.price(response) if self.agent.observers and response is not None else None
 
     def _prepare_request(self, request: Request) -> Request:
         """Remove withdrawn tools, let the retriever choose among the rest, and mark the stable prefix."""
@@ -162,6 +232,7 @@ class AgentLoop:
         retriever = self.agent.retriever
         if retriever is not None:
             request = replace(request, tools=tuple(retriever.choose(request, request.tools)))
+            request = request if self.session.output is None else self.session.output.keep_tool(request)
         endpoint = getattr(self.agent.model, "endpoint", None) if self.agent.cache == "auto" else None
         return request if endpoint is None else mark_stable_prefix(request, endpoint.wire)
 
@@ -187,9 +258,10 @@ class AgentLoop:
         state, response = self.session.state, step.response
         parts = () if response is None else response.parts
         text = "".join(part.text for part in parts if isinstance(part, Text))
+        plan = self.session.output
         return Answer(
             text,
-            text,
+            text if plan is None else plan.read(step.response).value if isinstance(step, Done) else None,
             response,
             state.request.messages,
             first_message=state.first_message,
@@ -197,6 +269,7 @@ class AgentLoop:
             cost=state.cost,
             reason=step.reason if isinstance(step, GiveUp) else "",
             run_id=state.run_id,
+            output_tool=None if plan is None or plan.tool is None else plan.tool.name,
             compacted=state.compacted,
         )
 
@@ -216,6 +289,10 @@ def find_successor(result: ToolResult) -> LoopAgent | None:
     """Return the agent that the call of this result returned; None for any other result."""
     number = result.extra.get(NOTES_KEY, {}).get("transfer")
     return _agents.get(number) if isinstance(number, int) else None
+
+
+def _run_outcome(answer: Answer[Any]) -> OperationOutcome:
+    return OperationOutcome(answer.response, reason=answer.reason, usage=answer.usage, cost=answer.cost or None)
 
 
 async def _limit_events(stream: AsyncGenerator[Event, None], session: Session) -> AsyncGenerator[Event, None]:
@@ -245,8 +322,9 @@ class _StreamCollector:
     before a write that precedes it.
     """
 
-    def __init__(self, dispatch: Dispatch) -> None:
+    def __init__(self, dispatch: Dispatch, session: Session) -> None:
         self.folder = Folder()
+        self._output = session.output
         self._open_dispatch = dispatch
         self._watch = ArgumentWatch() if dispatch.may_speculate else None
         self._open: dict[int, CallStart] = {}  # calls of the first choice that have not been passed on, by key
@@ -258,7 +336,7 @@ class _StreamCollector:
         Only calls of the first choice are run; the other choices are alternatives to it.
         """
         self.folder.feed(event)
-        if isinstance(event, CallStart) and event.choice == 0:
+        if isinstance(event, CallStart) and event.choice == 0 and not self._is_final_answer(event):
             self._open[event.key] = event
         if self._watch is not None:
             for watched in self._watch.feed(event):
@@ -282,3 +360,6 @@ class _StreamCollector:
                 self._open_dispatch.add(call)
                 calls.append(call)
         return calls
+
+    def _is_final_answer(self, event: CallStart) -> bool:
+        return self._output is not None and self._output.is_final_call(event.name)

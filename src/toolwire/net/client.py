@@ -26,6 +26,7 @@ from msgspec.structs import replace
 
 from ..bridge.emulate_retry import AnswerContinuation, RejectedAnswer, reject_answer
 from ..bridge.emulation_settings import EmulationSettings
+from ..bridge.output_support import OutputSupport, output_support
 from ..bridge.stable_prefix import mark_stable_prefix
 from ..ir.errors import ProtocolError, TruncatedStream
 from ..ir.events import Event, ResponseEnd, StreamFault
@@ -33,6 +34,7 @@ from ..ir.losses import Losses, require_lossless
 from ..ir.request import Request
 from ..ir.response import Fault, Response, UpstreamError, add_usage
 from ..ir.terminal import neutralise_line
+from ..run.observe import observed_losses
 from ..run.repaired_calls import mark_repaired, mark_repaired_event
 from ..stream.strict import LIMIT
 from ..text.engine.format import Format
@@ -187,6 +189,25 @@ class ModelClient:
         for event in answer_stream.close():
             yield _raise_fault(event, endpoint_request)
 
+    @property
+    def emulates_calls(self) -> bool:
+        """True if tool calls are parsed out of the text, which no server holds to a schema."""
+        return self._text is not None
+
+    def output_support(self, request: Request) -> OutputSupport:
+        """Return how the endpoint treats the schema in `request.output`, beside the tools of the request.
+
+        Servers of open models apply a schema to the whole text, so that a model can make no calls (ollama/ollama#11185,
+        vllm-project/vllm#39929), and some servers with OpenAI's API ignore it.
+        """
+        endpoint = self._endpoint
+        is_compatible = endpoint.wire.provider == "openai" and endpoint.vendor.name not in ("openai", "azure")
+        if self._text is not None or (request.tools and (is_compatible or endpoint.wire.provider == "ollama")):
+            return "stated"
+        capabilities = endpoint.capabilities if self._capabilities is None else self._capabilities
+        support = output_support(request, endpoint.wire, capabilities)
+        return "accepted" if support == "enforced" and is_compatible else support
+
     async def _continue_stream(
         self, endpoint_request: EndpointRequest, rejected: RejectedAnswer, request: Request, deadline: float
     ) -> AsyncGenerator[Event, None]:
@@ -243,7 +264,8 @@ class ModelClient:
         return self._check_response(endpoint_request.decode_answer(data), endpoint_request)
 
     def _make_request(self, request: Request, *, stream: bool, losses: Losses | None) -> EndpointRequest:
-        """Prepare the request. Losses are logged if the caller does not collect them."""
+        """Prepare the request. Losses are logged if neither the caller nor an observer collects them."""
+        losses = observed_losses.get() if losses is None else losses
         collected_losses = Losses() if losses is None else losses
         endpoint_request = EndpointRequest(
             mark_stable_prefix(request, self._endpoint.wire) if self._marks_prefix else request,

@@ -54,18 +54,18 @@ class Invoker:
     def begin(self, step: Invoke) -> InvokeOutcome | Awaitable[InvokeOutcome]:
         """Return the outcome if the function did not wait for anything; else an awaitable for the current task."""
         entry, options = step.entry, step.entry.options
-        signature = function_signature(entry.function)
+        signature = step.signature or function_signature(entry.function)
         if not signature.is_async or options.rate is not None or options.isolation == "process":
             return self._run_waiting(step, step.arguments, signature)
-        return self._begin_async(step, step.arguments)
+        return self._begin_async(step)
 
-    def _begin_async(self, step: Invoke, arguments: Object) -> InvokeOutcome | TimeLimitedCall:
+    def _begin_async(self, step: Invoke) -> InvokeOutcome | TimeLimitedCall:
         """Start an async function on the event loop, unless the call was stopped before it began."""
         if not step.start.begin():
             return _stopped_failure()
         entry = step.entry
         try:
-            coroutine = entry.function(**arguments)
+            coroutine = entry.function(**step.arguments)
         except TypeError as error:  # a required argument is missing; none of its code has run
             return ArgumentMismatch(error_text(error))
         return self.limits.run(coroutine, step.context, entry.options.timeout)
@@ -79,7 +79,7 @@ class Invoker:
             return await run_in_process(step, arguments) if step.start.begin() else _stopped_failure()
         if not signature.is_async:
             return await self._run_in_thread(step, arguments)
-        ran = self._begin_async(step, arguments)
+        ran = self._begin_async(step)
         return ran if isinstance(ran, Value) else await ran
 
     async def _run_in_thread(self, step: Invoke, arguments: Object) -> LimitedOutcome:

@@ -14,7 +14,7 @@ import random
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextvars import copy_context
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
@@ -24,12 +24,20 @@ from msgspec.structs import replace
 from ..ir.errors import ConfigError, StoreError
 from ..ir.parts import ToolCall, ToolResult
 from ..ir.value import Value
-from ..run.approval import ApprovalReply
+from ..run.approval import ApprovalReply, Approved
 from ..run.cache import ResultCache
 from ..run.call_run import CallRun
 from ..run.context import ProgressSink
 from ..run.gates import GATES, Gate
-from ..run.observe import Observer, combine_sinks, notify_call, progress_sink
+from ..run.observe import (
+    ApprovalOperation,
+    Observation,
+    Observer,
+    OperationOutcome,
+    ToolOperation,
+    combine_sinks,
+    progress_sink,
+)
 from ..run.output import TruncatedOutputs
 from ..run.policy import Policy
 from ..run.records import DAY, Claim, Record, Store
@@ -156,12 +164,12 @@ class Runner:
         if type(calls) is not list and isinstance(calls, ToolCall):
             raise ConfigError("run takes a list of calls, got a single call", hint="use run([call])")
         if len(calls) == 1 and not keys and calls[0].name in self._read_only:
-            started_at = time.perf_counter()  # no schedule: the call may be cancelled at any time
+            # no schedule: the call may be cancelled at any time
             result = await self.perform(
                 CallRun(calls[0], self._settings_for(run_id, tainted, deps, on_progress, session))
             )
-            if self._observers or self._untrusted:
-                self.observe(calls[0], result, started_at, run_id)
+            if self._untrusted:
+                self.record_taint(calls[0], run_id)
             return [result]
         dispatch = self.dispatch(
             run_id=run_id,
@@ -220,7 +228,21 @@ class Runner:
             self, settings, Schedule(self.box, max_running=self._max_parallel), earlier, keys or {}, self._max_per_turn
         )
 
-    async def perform(self, run: CallRun) -> ToolResult:
+    def perform(self, run: CallRun, *, speculative: bool = False) -> Coroutine[Any, Any, ToolResult]:
+        """Run one call to its end, observed if there are observers."""
+        return self._perform_observed(run, speculative) if self._observers else self._perform_call(run)
+
+    async def _perform_observed(self, run: CallRun, speculative: bool) -> ToolResult:
+        entry = self.box.find(run.call.name)
+        effect = None if entry is None else entry.tool.effect
+        with Observation(
+            self._observers, ToolOperation(run.call, effect, run.settings.run_id, speculative)
+        ) as observation:
+            result = await self._perform_call(run)
+            observation.outcome = OperationOutcome(result=result)
+        return result
+
+    async def _perform_call(self, run: CallRun) -> ToolResult:
         """Run one call to its end. If a user-defined gate or check raises, only this call fails.
 
         Large arguments pass the gates in a thread, so that the event loop serves other calls meanwhile.
@@ -259,11 +281,21 @@ class Runner:
         if isinstance(step, Wait):
             return await asyncio.sleep(step.seconds)
         if isinstance(step, Approve):
-            decision = False if self._approve is None else self._approve(step)
-            return await decision if inspect.isawaitable(decision) else decision
+            return await self._ask_approval(step)
         if isinstance(step, Reconcile):
             return await _reconcile(step)
         return await self._perform_store_step(step)
+
+    async def _ask_approval(self, step: Approve) -> ApprovalReply:
+        """Ask for approval; without an approver, no call is approved."""
+        if self._approve is None:
+            return False
+        with Observation(self._observers, ApprovalOperation(step.tool, step.arguments, step.why)) as observation:
+            decision = self._approve(step)
+            reply = await decision if inspect.isawaitable(decision) else decision
+            is_approved = reply is True or isinstance(reply, Approved)
+            observation.outcome = OperationOutcome(decision="approved" if is_approved else "denied")
+        return reply
 
     async def _with_lease_renewal(self, step: Invoke, work: Awaitable[InvokeOutcome]) -> InvokeOutcome:
         """Await the function, and renew the lease of its claim while it runs."""
@@ -327,12 +359,10 @@ class Runner:
         while len(self._tainted) > _MAX_TAINTED_RUNS:
             self._tainted.popitem(last=False)
 
-    def observe(self, call: ToolCall, result: ToolResult, started_at: float, run_id: str) -> None:
-        """Notify the observers of a call that started at `started_at` (`time.perf_counter`)."""
+    def record_taint(self, call: ToolCall, run_id: str) -> None:
+        """Mark the run as tainted if the tool of a finished call returns untrusted output."""
         if call.name in self._untrusted and run_id:
             self._taint(run_id)
-        if self._observers:
-            notify_call(self._observers, call, result, time.perf_counter() - started_at)
 
 
 async def _reconcile(step: Reconcile) -> Returned | Failed:

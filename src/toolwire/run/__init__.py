@@ -14,8 +14,20 @@ if TYPE_CHECKING:
     from .function_tool import FunctionTool
     from .gates import GATES
     from .model_settings import ModelSettings
-    from .observe import Observer
+    from .observe import (
+        AgentOperation,
+        ApprovalOperation,
+        EndOperation,
+        ModelOperation,
+        ObservedOperation,
+        Observer,
+        OperationOutcome,
+        ToolOperation,
+    )
     from .options import Options, OptionValues
+    from .output_plan import OutputPlan
+    from .output_type import StructuredOutput
+    from .partial_output import PartialOutput
     from .pending import Pending
     from .policy import Ask, Deny, Policy, allow, at_most, deny, hosts, only_effects, path_jail
     from .records import DAY, Claim, Record, Store
@@ -41,12 +53,26 @@ else:
             "steps": ("Approve",),
             "records": ("DAY", "Claim", "Record", "Store"),
             "model_settings": ("ModelSettings",),
-            "observe": ("Observer",),
+            "observe": (
+                "AgentOperation",
+                "ApprovalOperation",
+                "EndOperation",
+                "ModelOperation",
+                "Observer",
+                "ObservedOperation",
+                "OperationOutcome",
+                "ToolOperation",
+            ),
+            "output_plan": ("OutputPlan",),
+            "output_type": ("StructuredOutput",),
+            "partial_output": ("PartialOutput",),
             "values": ("received",),
         },
     )
 
 __all__ = [
+    "AgentOperation",
+    "ApprovalOperation",
     "Approve",
     "Approved",
     "Ask",
@@ -58,20 +84,28 @@ __all__ = [
     "DAY",
     "Denied",
     "Deny",
+    "EndOperation",
     "Entry",
     "FunctionTool",
     "GATES",
+    "ModelOperation",
     "ModelSettings",
+    "ObservedOperation",
     "Observer",
+    "OperationOutcome",
     "OptionValues",
     "Options",
+    "OutputPlan",
+    "PartialOutput",
     "Pending",
     "Policy",
     "Record",
     "Session",
     "Source",
     "Store",
+    "StructuredOutput",
     "ToolError",
+    "ToolOperation",
     "Toolbox",
     "Transient",
     "allow",

@@ -33,8 +33,19 @@ from .pending import Pending
 from .records import Claim
 from .results import annotate, refusal
 from .settings import RunSettings
-from .signature import function_signature
-from .steps import Approve, ArgumentMismatch, Failed, Finished, Invoke, ReleaseClaim, Returned, Step, Wait
+from .signature import FunctionSignature, function_signature
+from .steps import (
+    Approve,
+    ArgumentMismatch,
+    Failed,
+    Finished,
+    Invoke,
+    ReleaseClaim,
+    Returned,
+    StartDecision,
+    Step,
+    Wait,
+)
 from .toolbox import Entry
 from .transient import retry_advice
 
@@ -100,8 +111,8 @@ class CallRun:
         take_values = gates.take_values
         if take_values is not None and self.given_key is None and self._gated is None:
             values = take_values(self.call)
-            if values is not None and gates.entry is not None:
-                return self._make_invoke(gates.entry, values, None)
+            if values is not None and gates.entry is not None and gates.signature is not None:
+                return self._make_invoke(gates.entry, gates.signature, values)
         self._steps = self._run()
         return self.next()
 
@@ -128,7 +139,9 @@ class CallRun:
             if isinstance(claimed, ToolResult):
                 return claimed
             claim = claimed
-            step = self._make_invoke(pending.tool, pending.values or {}, claim)
+            step = self._make_invoke(
+                pending.tool, function_signature(pending.tool.function), pending.values or {}, claim
+            )
             outcome = (yield step) if pending.conversion_error is None else ArgumentMismatch(pending.conversion_error)
         if type(outcome) is not Returned:
             outcome = yield from self._retry(pending, step, outcome)
@@ -156,7 +169,9 @@ class CallRun:
         )
         return pass_gates(pending, gates.gates)
 
-    def _make_invoke(self, entry: Entry, values: Object, claim: Claim | None) -> Invoke:
+    def _make_invoke(
+        self, entry: Entry, signature: FunctionSignature, values: Object, claim: Claim | None = None
+    ) -> Invoke:
         """Build the step that calls the function."""
         settings = self.settings
         context: CallContext[Any] = CallContext(
@@ -170,9 +185,10 @@ class CallRun:
             False,
             settings.on_progress,
         )
-        arguments = function_signature(entry.function).add_context(values, context)
+        if signature.context_names:
+            values = signature.add_context(values, context)
         token = None if claim is None else claim.token
-        step = self._invoke = Invoke(entry, arguments, context, token, settings.lease)
+        step = self._invoke = Invoke(entry, values, context, token, settings.lease, StartDecision(), signature)
         return step
 
     def _classify(self, call: ToolCall, step: Invoke, outcome: Any) -> tuple[ToolResult, EffectState]:

@@ -217,30 +217,28 @@ def fuse_gates(gates: tuple[Gate, ...], entry: Entry, box: Toolbox) -> Callable[
     Most calls do: they are complete, and their arguments are valid scalars that need no conversion. For any other
     call the function returns None, and the gates decide. None instead of a function if the tool has other gates.
     """
-    if gates not in _FUSIBLE:
-        return None
     signature = function_signature(entry.function)
+    plain_types = signature.plain_types
+    if gates not in _FUSIBLE or plain_types is None:
+        return None
     try:
         parameters = box.parameters[entry.name]
     except SchemaError:  # every call of the tool reports it
         return None
-    is_plain, is_valid = signature.is_plain, parameters.accept_scalars
+    is_valid = parameters.accept_scalars
     known = [names for names in (parameters.names, signature.names) if names is not None]
     names = frozenset.intersection(*known) if known else None
     reserved = KEY_ARGUMENT if take_key in gates else None
 
     def take_values(call: ToolCall) -> Object | None:
         arguments = call.arguments
-        if (
-            arguments is not None
-            and call.state == "complete"
-            and reserved not in arguments
-            and is_plain(map(type, arguments.values()))
-            and (names is None or names.issuperset(arguments))
-            and is_valid(arguments)
-        ):
-            return arguments
-        return None
+        if arguments is None or call.state != "complete" or reserved in arguments:
+            return None
+        for value in arguments.values():
+            if type(value) not in plain_types:
+                return None
+        is_known = names is None or names.issuperset(arguments)
+        return arguments if is_known and is_valid(arguments) else None
 
     return take_values
 

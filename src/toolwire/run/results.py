@@ -111,7 +111,7 @@ def sized_result(call: ToolCall, value: Any) -> tuple[ToolResult, int | None]:
     if value is None:
         return call.result(), 0
     if type(value) is bool or (type(value) is int and -_MAX_INTEGER < value < _MAX_INTEGER):
-        return call.result(value), _MAX_INTEGER_DIGITS
+        return ToolResult(call.id, call.name, (), value, False, call.kind, call.namespace), _MAX_INTEGER_DIGITS
     if type(value) in (int, float):
         json_value = value
     elif (build := getattr(type(value), RESULT_METHOD, None)) is not None:

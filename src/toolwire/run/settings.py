@@ -17,6 +17,7 @@ from .output import LIMIT, TruncatedOutputs
 from .policy import Policy
 from .records import DAY
 from .session import Session
+from .signature import function_signature
 from .toolbox import Entry, Toolbox
 
 __all__ = ["RunSettings", "ToolGates"]
@@ -25,11 +26,12 @@ __all__ = ["RunSettings", "ToolGates"]
 class ToolGates:
     """The gates of one tool. `take_values`: see `fuse_gates`."""
 
-    __slots__ = ("entry", "gates", "take_values")
+    __slots__ = ("entry", "gates", "signature", "take_values")
 
     def __init__(self, entry: Entry | None, settings: RunSettings) -> None:
         self.entry = entry
         self.gates = build_gates(entry, settings.gates, settings.policy)
+        self.signature = None if entry is None else function_signature(entry.function)
         self.take_values: Callable[[ToolCall], Object | None] | None = None
         if entry is not None and entry.tool.effect in ("pure", "read") and entry.options.cache is None:
             self.take_values = fuse_gates(self.gates, entry, settings.box)

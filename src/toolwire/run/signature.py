@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import lru_cache, partial
 from typing import Any
@@ -29,10 +29,10 @@ class FunctionSignature:
     `names` is None if the function takes any argument. `adapters` build types that JSON does not have. `defaults` are
     the values that the function uses for omitted arguments. `integers` are the parameters annotated as `int`.
     `context_names` are the parameters for the context of the call; the other attributes do not contain them.
-    `is_plain` returns True for types of values that need neither conversion nor a copy.
+    `plain_types` are the types of values that need neither conversion nor a copy; None if arguments are always converted.
     """
 
-    __slots__ = ("_fields", "adapters", "context_names", "defaults", "integers", "is_async", "is_plain", "names")
+    __slots__ = ("_fields", "adapters", "context_names", "defaults", "integers", "is_async", "names", "plain_types")
 
     def __init__(self, function: Callable[..., Any]) -> None:
         """Inspect a function. One that cannot be inspected keeps the initial values: any argument, no conversion."""
@@ -43,7 +43,7 @@ class FunctionSignature:
         self.adapters: dict[str, Any] = {}
         self.defaults: Mapping[str, Any] = {}
         self._fields: dict[str, Any] = {}
-        self.is_plain: Callable[[Iterable[type]], bool] = _IMMUTABLE.issuperset
+        self.plain_types: frozenset[type] | None = _IMMUTABLE
         with suppress(Exception):  # a function that cannot be inspected takes its arguments as they are
             self._inspect(inspect.signature(function, eval_str=True).parameters)
 
@@ -62,9 +62,9 @@ class FunctionSignature:
         self.adapters = _make_adapters(parameters)
         self.integers = frozenset(name for name, parameter in parameters.items() if parameter.annotation is int)
         if self.adapters or self._fields:
-            self.is_plain = _never
+            self.plain_types = None
         elif self.integers:
-            self.is_plain = _IMMUTABLE.difference((float,)).issuperset  # in JSON, 3.0 is an integer
+            self.plain_types = _IMMUTABLE.difference((float,))  # in JSON, 3.0 is an integer
         if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
             self.names = frozenset(parameters)
 
@@ -86,7 +86,9 @@ class FunctionSignature:
 
     def convert(self, arguments: Object) -> Object:
         """Convert like `bind_arguments`, but also pass on arguments that the function does not take."""
-        return arguments if self.is_plain(map(type, arguments.values())) else self._convert_values(arguments)
+        plain = self.plain_types
+        is_plain = plain is not None and plain.issuperset(map(type, arguments.values()))
+        return arguments if is_plain else self._convert_values(arguments)
 
     def _convert_values(self, arguments: Object) -> Object:
         """Convert the values. The function receives its own lists and objects, and may change them."""
@@ -102,10 +104,6 @@ class FunctionSignature:
         if name in self.integers and type(value) is float and value.is_integer():
             return int(value)
         return value
-
-
-def _never(_: Iterable[type]) -> bool:
-    return False
 
 
 def function_signature(function: Callable[..., Any]) -> FunctionSignature:

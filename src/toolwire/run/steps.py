@@ -12,6 +12,7 @@ from ..ir.tools import Effect
 from ..ir.value import Value
 from .context import CallContext
 from .records import Claim, RecordState
+from .signature import FunctionSignature
 from .toolbox import Entry
 
 __all__ = [
@@ -114,6 +115,7 @@ class Invoke(Value, frozen=True, gc=False):
     token: str | None = None
     lease: float = 60.0
     start: StartDecision = msgspec.field(default_factory=StartDecision)
+    signature: FunctionSignature | None = None  # of the function, if the caller has looked it up
 
 
 class Reconcile(Value, frozen=True):
