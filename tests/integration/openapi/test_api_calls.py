@@ -338,6 +338,15 @@ def test_large_response_is_truncated(server):
     assert len(result.text) < 1100
 
 
+def test_large_json_is_converted(server):
+    async def run():
+        async with make(server, auth="secret-token") as box:
+            return await box.find("getPet").function(id="7")
+
+    server.will_answer(200, {"items": ["x" * 1000] * 400, "token": "secret-token"})
+    assert asyncio.run(run()) == {"items": ["x" * 1000] * 400, "token": "[redacted]"}
+
+
 def test_invalid_json_is_returned_as_text(server):
     server.will_answer(200, b"{oops", content_type="application/json")
     assert call(make(server), "getPet", {"id": "7"}).text == "{oops"
