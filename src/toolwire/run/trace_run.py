@@ -99,6 +99,18 @@ class RunTrace(Value, frozen=True):
             _make_call(span, span.start) for span in self._children(CallStarted) if isinstance(span.start, CallStarted)
         ]
 
+    def decisions(self) -> list[tuple[str, JSON, str]]:
+        """Return the questions for approval in order: tool, arguments and decision."""
+        return [
+            (span.start.tool, span.start.arguments, span.end.decision)
+            for span in self.spans
+            if isinstance(span.start, ApprovalAsked) and isinstance(span.end, ApprovalDecided)
+        ]
+
+    def subagent_calls(self) -> frozenset[int]:
+        """Return the spans of the calls whose tools ran another agent."""
+        return frozenset(span.start.parent for span in self.spans[1:] if isinstance(span.start, RunStarted))
+
     def _children(self, kind: type[SpanStart]) -> Iterator[RecordedSpan]:
         root = self.root.start.span
         return (span for span in self.spans if span.start.parent == root and isinstance(span.start, kind))
