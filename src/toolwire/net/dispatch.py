@@ -8,10 +8,11 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
 from ..ir.parts import ToolCall, ToolResult
-from ..run.call_run import CallRun, RunSettings
+from ..run.call_run import CallRun
 from ..run.keys import canonical_json
 from ..run.results import exception_result, refusal
 from ..run.schedule import Schedule
+from ..run.settings import RunSettings
 
 __all__ = ["CallPerformer", "Dispatch", "failed_result"]
 

@@ -7,11 +7,12 @@ from .._lazy import lazy_exports
 TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
+    from .approval import Approved, Denied
     from .compaction import Compaction, CompactionPlan, plan_compaction
     from .context import CallContext, current_call
     from .failures import ToolError, Transient
     from .function_tool import FunctionTool
-    from .gates import GATES, Pending
+    from .gates import GATES
     from .model_settings import ModelSettings
     from .observe import (
         AgentOperation,
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
         ToolOperation,
     )
     from .options import Options, OptionValues
+    from .output_plan import OutputPlan
+    from .output_type import StructuredOutput
+    from .partial_output import PartialOutput
+    from .pending import Pending
     from .policy import Ask, Deny, Policy, allow, at_most, deny, hosts, only_effects, path_jail
     from .records import DAY, Claim, Record, Store
     from .session import Budget, Session
@@ -41,7 +46,9 @@ else:
             "session": ("Budget", "Session"),
             "compaction": ("Compaction", "CompactionPlan", "plan_compaction"),
             "context": ("CallContext", "current_call"),
-            "gates": ("GATES", "Pending"),
+            "gates": ("GATES",),
+            "pending": ("Pending",),
+            "approval": ("Approved", "Denied"),
             "failures": ("ToolError", "Transient"),
             "steps": ("Approve",),
             "records": ("DAY", "Claim", "Record", "Store"),
@@ -56,6 +63,9 @@ else:
                 "OperationOutcome",
                 "ToolOperation",
             ),
+            "output_plan": ("OutputPlan",),
+            "output_type": ("StructuredOutput",),
+            "partial_output": ("PartialOutput",),
             "values": ("received",),
         },
     )
@@ -64,6 +74,7 @@ __all__ = [
     "AgentOperation",
     "ApprovalOperation",
     "Approve",
+    "Approved",
     "Ask",
     "Budget",
     "CallContext",
@@ -71,6 +82,7 @@ __all__ = [
     "Compaction",
     "CompactionPlan",
     "DAY",
+    "Denied",
     "Deny",
     "EndOperation",
     "Entry",
@@ -83,12 +95,15 @@ __all__ = [
     "OperationOutcome",
     "OptionValues",
     "Options",
+    "OutputPlan",
+    "PartialOutput",
     "Pending",
     "Policy",
     "Record",
     "Session",
     "Source",
     "Store",
+    "StructuredOutput",
     "ToolError",
     "ToolOperation",
     "Toolbox",

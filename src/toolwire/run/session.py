@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -27,6 +27,9 @@ from ..ir.tools import Tool
 from ..ir.value import Value
 from .compaction import CompactedPrefix, Compaction, CompactionPlan, plan_compaction
 from .keys import canonical_json
+
+if TYPE_CHECKING:
+    from .output_plan import OutputPlan
 
 __all__ = ["AskModel", "Budget", "Done", "GiveUp", "RunState", "RunTools", "Session"]
 
@@ -101,6 +104,8 @@ class RunState(Value, frozen=True):
     pending: tuple[ToolCall, ...] = ()
     response: Response | None = None
     reason: str = ""
+    asked_again: int = 0  # requests for another output, with the problems of the last one
+    resampled: int = 0  # repetitions of the last request, since its output was invalid
     compacted: CompactedPrefix | None = None
 
 
@@ -109,7 +114,10 @@ _decode = msgspec.json.Decoder(RunState).decode
 
 
 class Session:
-    """One run. `untrusted`: tools whose output may contain third-party instructions. `price`: cost of a response."""
+    """One run. `untrusted`: tools whose output may contain third-party instructions. `price`: cost of a response.
+
+    `output`: the plan for a structured output; by default, the output is the text of the last response.
+    """
 
     def __init__(
         self,
@@ -122,6 +130,7 @@ class Session:
         price: Callable[[Response], float] | None = None,
         first_message: int = 0,
         has_fixed_tools: bool = False,
+        output: OutputPlan | None = None,
         compacted: CompactedPrefix | None = None,
     ) -> None:
         declared_request = replace(request, tools=tuple(map(_strip_function, request.tools)))
@@ -134,7 +143,7 @@ class Session:
             has_fixed_tools=has_fixed_tools,
             compacted=compacted,
         )
-        self._initialise(state, now, budget, untrusted, price)
+        self._initialise(state, now, budget, untrusted, price, output)
 
     def _initialise(
         self,
@@ -143,6 +152,7 @@ class Session:
         budget: Budget | None,
         untrusted: Iterable[str],
         price: Callable[[Response], float] | None,
+        output: OutputPlan | None,
     ) -> None:
         """Set the fields; shared by a new session and by `load`, which does not call `__init__`."""
         self.state = state
@@ -150,6 +160,7 @@ class Session:
         self._now = now
         self._untrusted = frozenset(untrusted)
         self._price = price
+        self.output = output
         self._parent: Session | None = None
         self._used_by_others: deque[tuple[Usage | None, float]] = deque()  # appended by other threads
 
@@ -162,6 +173,7 @@ class Session:
         budget: Budget | None = None,
         untrusted: Iterable[str] = (),
         price: Callable[[Response], float] | None = None,
+        output: OutputPlan | None = None,
     ) -> Session:
         """Load a session that another process dumped."""
         try:
@@ -174,7 +186,7 @@ class Session:
                 hint="continue the run with the version of toolwire that dumped it",
             )
         session = cls.__new__(cls)
-        session._initialise(state, now, budget, untrusted, price)
+        session._initialise(state, now, budget, untrusted, price, output)
         return session
 
     def adopt(self, untrusted: Iterable[str], budget: Budget | None, price: Callable[[Response], float] | None) -> None:
@@ -237,7 +249,8 @@ class Session:
         reason = state.reason if state.phase == "gave_up" else self._exhausted_limit()
         if reason:
             return GiveUp(reason, state.response)
-        return AskModel(self._sent_request())
+        request = self._sent_request()
+        return AskModel(request if self.output is None else self.output.fit(request))
 
     def plan_compaction(self, settings: Compaction) -> CompactionPlan | None:
         """Plan the compaction of the next request; None if it is not needed. Pass the plan to `compact`."""
@@ -277,7 +290,7 @@ class Session:
         cost = self.price(response) or 0.0
         if self._parent is not None:
             self._parent.add_usage(response.usage, cost)
-        calls = tuple(part for part in response.parts if isinstance(part, ToolCall))
+        calls = response.calls if self.output is None else self.output.pending_calls(response)
         request = replace(state.request, messages=(*state.request.messages, Message("assistant", response.parts)))
         if request.choice is not None and request.choice.mode in ("required", "tool"):
             request = replace(request, choice=None)  # forced in every turn, the run would not end
@@ -293,7 +306,7 @@ class Session:
         if response.fault is not None:
             self._give_up(updated_state, f"the model failed: {response.fault.message}")
         elif not calls:
-            self.state = replace(updated_state, phase="done")
+            self._end_turn(updated_state, response)
         elif budget.calls is not None and updated_state.calls > budget.calls:
             self._give_up(updated_state, f"max calls reached ({budget.calls})")
         elif self._has_repeats(calls):
@@ -305,6 +318,24 @@ class Session:
         """Return the cost of a response; None if there is no price."""
         return None if self._price is None else self._price(response)
 
+    def _end_turn(self, updated_state: RunState, response: Response) -> None:
+        """End the run with a response without calls, unless its output is invalid and the model is asked again."""
+        before = self.state
+        if self.output is None:
+            self.state = replace(updated_state, phase="done")
+            return
+        decision = self.output.decide(response, before.asked_again, before.resampled, before.request)
+        history = updated_state.request.messages if response.parts else before.request.messages
+        request = replace(updated_state.request, messages=(*history, *decision.messages))
+        if decision.action == "give_up":
+            self._give_up(updated_state, decision.reason)
+        elif decision.action == "accept":
+            self.state = replace(updated_state, phase="done", request=request)
+        elif decision.action == "resample":
+            self.state = replace(updated_state, request=before.request, resampled=before.resampled + 1)
+        else:
+            self.state = replace(updated_state, request=request, asked_again=before.asked_again + 1, resampled=0)
+
     def add_results(self, results: Sequence[ToolResult]) -> None:
         """Take the results of the last RunTools, one per call, in the order of the calls."""
         self._expect("run")
@@ -313,8 +344,10 @@ class Session:
             raise ConfigError("the results do not match the calls", hint="pass one result per call, in the same order")
         failures = state.failures + 1 if all(result.is_error for result in results) else 0
         tainted = state.tainted or any(call.name in self._untrusted for call in state.pending)
-        messages = (*state.request.messages, Message("user", tuple(results)))
-        request = replace(state.request, messages=messages)
+        answered = tuple(results)
+        if self.output is not None and state.response is not None:
+            answered = self.output.complete_results(state.response, results)
+        request = replace(state.request, messages=(*state.request.messages, Message("user", answered)))
         told = replace(state, phase="ask", pending=(), request=request, tainted=tainted, failures=failures)
         if failures >= self.budget.failures:
             self._give_up(told, f"{failures} consecutive turns returned only errors")
