@@ -124,9 +124,8 @@ class TraceObserver:
 
     def _request_event(self, operation: ModelOperation, span: _TraceSpan) -> RequestSent:
         """Record a request without the messages and tools that an earlier request of the same run had already."""
-        request, holder = operation.request, span.outer or span
-        base, earlier = holder.latest_request
-        holder.latest_request = span.number, request
+        request = operation.request
+        base, earlier = self._base_request(operation, span)
         kept = 0 if earlier is None else _shared_messages(earlier, request)
         body = msgspec.to_builtins(msgspec.structs.replace(request, messages=request.messages[kept:]))
         if earlier is not None:
@@ -141,7 +140,17 @@ class TraceObserver:
             base=base,
             kept=kept,
             stream=operation.stream,
+            purpose=operation.purpose,
         )
+
+    def _base_request(self, operation: ModelOperation, span: _TraceSpan) -> tuple[int, Request | None]:
+        """Return the request that this one continues, and remember this one for the next."""
+        holder = span.outer
+        if operation.purpose or holder is None:
+            return 0, None
+        base = holder.latest_request
+        holder.latest_request = span.number, operation.request
+        return base
 
     def _end_events(
         self, operation: ObservedOperation, outcome: OperationOutcome, span: _TraceSpan

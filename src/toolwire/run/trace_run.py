@@ -91,7 +91,11 @@ class RunTrace(Value, frozen=True):
     def turns(self) -> list[RecordedTurn]:
         """Return the model requests of the outermost run, in order; those of subagents are left out."""
         documents = _request_documents(self.spans)
-        return [_make_turn(span, documents[span.start.span]) for span in self._children(RequestSent)]
+        return [
+            _make_turn(span, documents[span.start.span])
+            for span in self._children(RequestSent)
+            if isinstance(span.start, RequestSent) and not span.start.purpose
+        ]
 
     def calls(self) -> list[RecordedCall]:
         """Return the tool calls of the outermost run, in the order of their start."""
