@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .records import DAY, Claim, Record, Store
     from .session import Budget, Session
     from .steps import Approve
+    from .stored_runs import WEEK, RunConflict, RunStore, StoredRun
     from .toolbox import Entry, Options, Source, Toolbox
     from .values import received
 else:
@@ -28,6 +29,7 @@ else:
             "gates": ("GATES", "Pending"),
             "failures": ("ToolError", "Transient"),
             "steps": ("Approve",),
+            "stored_runs": ("WEEK", "RunConflict", "RunStore", "StoredRun"),
             "records": ("DAY", "Claim", "Record", "Store"),
             "observe": ("Observer",),
             "values": ("received",),
@@ -49,12 +51,16 @@ __all__ = [
     "Pending",
     "Policy",
     "Record",
+    "RunConflict",
+    "RunStore",
     "Session",
     "Source",
     "Store",
+    "StoredRun",
     "ToolError",
     "Toolbox",
     "Transient",
+    "WEEK",
     "allow",
     "at_most",
     "current_call",
