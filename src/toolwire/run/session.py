@@ -4,29 +4,33 @@
     match session.next():
         case AskModel(request): session.add_response(response)
         case RunTools(calls):   session.add_results(results)
+        case AwaitApproval(calls): session.approve(call_id), session.deny(call_id, reason), session.supply(call_id, …)
         case Done(response):    …
         case GiveUp(reason):    …
 
-After every step `session.dump()` returns the whole state; `Session.load` continues the run in another process.
+After every step `session.dump()` returns the whole state; `Session.load` continues the run in another process, hours
+later if it waits for approval.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
 from ..ir.errors import ConfigError, ProtocolError
 from ..ir.parts import ToolCall, ToolResult
+from ..ir.pointer import Object
 from ..ir.request import Message, Request
 from ..ir.response import Response
 from ..ir.tools import Tool
 from ..ir.value import Value
 from .keys import canonical_json
+from .waiting import Approval, Turn, WaitingCall
 
-__all__ = ["AskModel", "Budget", "Done", "GiveUp", "RunState", "RunTools", "Session"]
+__all__ = ["AskModel", "AwaitApproval", "Budget", "Done", "GiveUp", "NextStep", "RunState", "RunTools", "Session"]
 
 
 class Budget(Value, frozen=True):
@@ -52,11 +56,23 @@ class AskModel(Value, frozen=True):
 
 
 class RunTools(Value, frozen=True):
-    """Run `calls`. `earlier`: the previous calls of the run. `tainted`: the run contains untrusted tool output."""
+    """Run `calls`. `earlier`: the previous calls of the run. `tainted`: the run contains untrusted tool output.
+
+    `results` and `approvals` are empty, or have one item per call. A call with a result has run, or still waits, and
+    must not run; its result is passed back. An approval answers the question that the call asks.
+    """
 
     calls: tuple[ToolCall, ...]
     earlier: tuple[ToolCall, ...] = ()
     tainted: bool = False
+    results: tuple[ToolResult | None, ...] = ()
+    approvals: tuple[Approval | None, ...] = ()
+
+
+class AwaitApproval(Value, frozen=True):
+    """The run waits for decisions: `approve`, `deny` or `supply`. All other calls of the turn have run."""
+
+    calls: tuple[WaitingCall, ...]
 
 
 class Done(Value, frozen=True):
@@ -72,7 +88,7 @@ class GiveUp(Value, frozen=True):
     response: Response | None = None
 
 
-NextStep: TypeAlias = AskModel | RunTools | Done | GiveUp
+NextStep: TypeAlias = AskModel | RunTools | AwaitApproval | Done | GiveUp
 
 
 class RunState(Value, frozen=True):
@@ -81,7 +97,7 @@ class RunState(Value, frozen=True):
     version: int
     run_id: str
     request: Request
-    phase: Literal["ask", "run", "done", "gave_up"] = "ask"
+    phase: Literal["ask", "run", "wait", "done", "gave_up"] = "ask"
     iterations: int = 0
     calls: int = 0
     tokens: int = 0
@@ -89,7 +105,8 @@ class RunState(Value, frozen=True):
     started: float = 0.0
     tainted: bool = False
     failures: int = 0
-    pending: tuple[ToolCall, ...] = ()
+    turn: Turn = Turn()
+    waiting_since: float = 0.0
     response: Response | None = None
     reason: str = ""
 
@@ -169,7 +186,9 @@ class Session:
             assert state.response is not None
             return Done(state.response)
         if state.phase == "run":
-            return RunTools(state.pending, self._earlier_calls(), state.tainted)
+            return RunTools(state.turn.calls, self._earlier_calls(), state.tainted)
+        if state.phase == "wait":
+            return self._next_waiting_step()
         reason = state.reason if state.phase == "gave_up" else self._exhausted_limit()
         if reason:
             return GiveUp(reason, state.response)
@@ -209,27 +228,75 @@ class Session:
         elif self._has_repeats(calls):
             self._give_up(updated_state, f"the model repeated the same call more than {budget.same_call} times")
         else:
-            self.state = replace(updated_state, phase="run", pending=calls)
+            self.state = replace(updated_state, phase="run", turn=Turn(calls))
 
     def add_results(self, results: Sequence[ToolResult]) -> None:
-        """Take the results of the last RunTools, one per call, in the order of the calls."""
-        self._expect("run")
-        state = self.state
-        if [result.call_id for result in results] != [call.id for call in state.pending]:
-            raise ConfigError("the results do not match the calls", hint="pass one result per call, in the same order")
-        failures = state.failures + 1 if all(result.is_error for result in results) else 0
-        tainted = state.tainted or any(call.name in self._untrusted for call in state.pending)
-        messages = (*state.request.messages, Message("user", tuple(results)))
-        request = replace(state.request, messages=messages)
-        told = replace(state, phase="ask", pending=(), request=request, tainted=tainted, failures=failures)
-        if failures >= self.budget.failures:
-            self._give_up(told, f"{failures} consecutive turns returned only errors")
-        else:
-            self.state = told
+        """Take the results of the last RunTools, one per call, in the order of the calls.
 
-    def _expect(self, phase: str) -> None:
-        if self.state.phase != phase:
-            raise ConfigError(f"expected phase {phase!r}, the run is in {self.state.phase!r}", hint="call next()")
+        If some of them are suspended, the run waits for decisions about these, and keeps the other results.
+        """
+        self._expect("run", "wait")
+        self._continue_turn(self.state.turn.add_results(results, self._now()))
+
+    @property
+    def waiting(self) -> tuple[WaitingCall, ...]:
+        """The calls that wait for a decision."""
+        return self.state.turn.undecided(self._now()) if self.state.phase == "wait" else ()
+
+    def approve(self, call_id: str, arguments: Object | None = None) -> None:
+        """Approve a waiting call, with other arguments if they are given: these pass all gates again.
+
+        The approval is valid for the tool, its definition and the arguments that were shown, until the question
+        expires. Raises ApprovalExpired after that.
+        """
+        self._expect("wait")
+        self._continue_turn(self.state.turn.approve(call_id, arguments, self._now()))
+
+    def deny(self, call_id: str, reason: str = "") -> None:
+        """Deny a waiting call. The model reads the reason."""
+        self._expect("wait")
+        self._continue_turn(self.state.turn.deny(call_id, reason, self._now()))
+
+    def supply(self, call_id: str, result: Any) -> None:
+        """Set the result of a call whose tool returned `Suspended`: a value that a tool may return, or a ToolResult."""
+        self._expect("wait")
+        self._continue_turn(self.state.turn.supply(call_id, result, self._now()))
+
+    def _next_waiting_step(self) -> RunTools | AwaitApproval:
+        """Run what may run now: approved calls, and calls whose question expired, which ask again."""
+        state, now = self.state, self._now()
+        turn = state.turn.release(now)
+        if None in turn.results:
+            approvals = turn.approvals(now)
+            return RunTools(turn.calls, self._earlier_calls(), state.tainted, turn.results, approvals)
+        return AwaitApproval(turn.undecided(now))
+
+    def _continue_turn(self, turn: Turn) -> None:
+        """Wait if a call of the turn waits; otherwise add the results to the conversation."""
+        state, now = self.state, self._now()
+        if any(turn.waiting):
+            since = state.waiting_since if state.phase == "wait" else now
+            self.state = replace(state, phase="wait", turn=turn, waiting_since=since)
+            return
+        started = state.started + (now - state.waiting_since if state.phase == "wait" else 0.0)
+        self._end_turn(replace(state, started=started, waiting_since=0.0), turn)
+
+    def _end_turn(self, state: RunState, turn: Turn) -> None:
+        """Add the results of the turn to the conversation, and give up after too many failed turns."""
+        results = tuple(result for result in turn.results if result is not None)
+        failures = state.failures + 1 if all(result.is_error for result in results) else 0
+        tainted = state.tainted or any(call.name in self._untrusted for call in turn.calls)
+        request = replace(state.request, messages=(*state.request.messages, Message("user", results)))
+        answered = replace(state, phase="ask", turn=Turn(), request=request, tainted=tainted, failures=failures)
+        if failures >= self.budget.failures:
+            self._give_up(answered, f"{failures} consecutive turns returned only errors")
+        else:
+            self.state = answered
+
+    def _expect(self, *phases: str) -> None:
+        if self.state.phase not in phases:
+            expected = " or ".join(map(repr, phases))
+            raise ConfigError(f"expected phase {expected}, the run is in {self.state.phase!r}", hint="call next()")
 
     def _give_up(self, state: RunState, reason: str) -> None:
         self.state = replace(state, phase="gave_up", reason=reason)
