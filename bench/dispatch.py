@@ -46,7 +46,7 @@ def limit(function):
 
 
 def ours(function):
-    runner = Runner(tool(effect="read")(function), most_parallel=MANY, most_per_turn=MANY)
+    runner = Runner(tool(effect="read")(function), max_parallel=MANY, max_per_turn=MANY)
 
     async def call():
         made = ToolCall("c", function.__name__, jiter.from_json(TEXT.encode()), TEXT)
@@ -155,7 +155,7 @@ def thousand(calls):
 
 
 def one_turn():
-    runner = Runner(tool(effect="read")(nap), most_parallel=MANY, most_per_turn=MANY)
+    runner = Runner(tool(effect="read")(nap), max_parallel=MANY, max_per_turn=MANY)
     calls = [ToolCall(f"c{number}", "nap", ARGUMENTS) for number in range(MANY)]
     return lambda: runner.run(calls)
 

@@ -67,8 +67,8 @@ def script() -> ScriptedModel:
     )
 
 
-def plan(*, most_parallel: int) -> tuple[Answer, float]:
-    agent = Agent(script(), TOOLS, most_parallel=most_parallel)
+def plan(*, max_parallel: int) -> tuple[Answer, float]:
+    agent = Agent(script(), TOOLS, max_parallel=max_parallel)
     began = time.perf_counter()
     answer = agent.run_sync("Plan three nights in Lisbon, from Berlin.")
     return answer, time.perf_counter() - began
@@ -76,7 +76,7 @@ def plan(*, most_parallel: int) -> tuple[Answer, float]:
 
 def main() -> None:
     for title, most in (("sequential", 1), ("concurrent", 8)):
-        answer, seconds = plan(most_parallel=most)
+        answer, seconds = plan(max_parallel=most)
         print(f"{title:20} {seconds:.2f} s   {answer.text}")
     for message in answer.messages:
         for part in message.parts:

@@ -403,5 +403,6 @@ FINDINGS = {
     "T14": Entry("formats whose reasoning is a message read it when the prompt opened it"),
     "T11": Entry("the text of a malformed call is kept; markers are dropped whole, and nothing disappears silently"),
     "T13": Entry("end-of-turn tokens, citation marks, surplus brackets, fences and partial closers are not text"),
+    "X6": Entry("tools that appear during a run are offered from the next turn, after the others"),
     "T15": Entry("a missing value closer and a call as a bare object are reported; the line break is not in the value"),
 }

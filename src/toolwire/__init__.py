@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from .net.runner import Runner
     from .net.stores import open_store
     from .run.failures import ToolError
+    from .run.function_tool import tool
     from .run.policy import Policy
     from .run.toolbox import Toolbox
-    from .schema.infer import tool
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
@@ -64,7 +64,7 @@ else:
             "ir.response": ("Response", "UpstreamError"),
             "ir.losses": ("Loss", "LossError"),
             "ir.folding": ("fold", "unfold"),
-            "schema.infer": ("tool",),
+            "run.function_tool": ("tool",),
             "ir.errors": (
                 "EncodeError",
                 "ProtocolError",

@@ -54,6 +54,7 @@ from toolwire.run import (
     GATES,
     Approve,
     Budget,
+    CallContext,
     Claim,
     Entry,
     Options,
@@ -89,9 +90,22 @@ def weather(city: str, days: int = 1) -> str:
     return city * days
 
 
-@toolwire.tool(name="renamed")
+@toolwire.tool(name="renamed", effect="read", timeout=5, retries=1, transient=(OSError,), approve="costs money")
 async def later(city: str) -> list[str]:
     return [city]
+
+
+@toolwire.tool(effect="read")
+async def price(item: str, context: CallContext[dict[str, float]]) -> float:
+    assert_type(context.deps, dict[str, float])
+    await context.progress("looking", 0.5)
+    return 0.0 if context.cancelled else context.deps[item]
+
+
+@toolwire.tool(effect="read")
+def bare_context(context: CallContext) -> str:
+    context.report_progress("started")
+    return context.run_id
 
 
 def declared() -> None:

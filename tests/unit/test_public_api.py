@@ -20,7 +20,7 @@ REQUIRED = {
     "gateway": "Gateway Settings load_settings parse_settings",
     "mcp": "Server HttpApp McpClient McpServers ServerSpec Login prompt resource",
     "testing": "Upstream ScriptedModel says same load_trace script_of text_checks wire_checks",
-    "schema": "lower validator repair_arguments tools_from_openapi tool",
+    "schema": "lower validator repair_arguments tools_from_openapi infer_tool",
     "text": "get detect formats",
     "bridge": "prepare translate translate_stream emulate",
 }

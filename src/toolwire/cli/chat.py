@@ -16,9 +16,10 @@ from .show import paint
 from .tools_file import load_tools
 
 if TYPE_CHECKING:
-    from ..ir.request import Message
-    from ..net.agent import Agent, Answer
+    from ..net.agent import Agent
+    from ..net.answers import Answer
     from ..net.client import ModelClient
+    from ..net.conversation import AgentConversation
 
 __all__ = ["add_to"]
 
@@ -57,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
     with asyncio.Runner() as runner:
         client = make_client(arguments)
         try:
-            return _chat_loop(ChatSession(_make_agent(client, arguments), arguments.system), runner)
+            return _chat_loop(_make_agent(client, arguments).conversation(), runner)
         finally:
             runner.run(client.aclose())
 
@@ -68,17 +69,17 @@ def _make_agent(client: ModelClient, arguments: argparse.Namespace) -> Agent:
 
     policy = Policy() if arguments.yes else Policy(approve=("write", "idempotent"))
     tools = [load_tools(arguments.tools)] if arguments.tools else []
-    return Agent(client, tools, policy=policy, approve=ask_person)
+    return Agent(client, tools, system=arguments.system, policy=policy, approve=ask_person)
 
 
-def _chat_loop(talk: ChatSession, runner: asyncio.Runner) -> int:
+def _chat_loop(conversation: AgentConversation, runner: asyncio.Runner) -> int:
     """Answer each line of the input. A failed or interrupted answer is reported, and the chat continues."""
     answered = True
     while (line := _read_line()) is not None:
         if not line.strip():
             continue
         try:
-            reason = runner.run(talk.send_message(line))
+            reason = runner.run(_answer_line(conversation, line))
         except KeyboardInterrupt:
             reason = "interrupted"
         except ToolwireError as error:
@@ -104,27 +105,11 @@ def _read_line() -> str | None:
     return None if line.strip() == "/quit" else line
 
 
-class ChatSession:
-    """A conversation. A message without an answer is dropped, so that the conversation can continue."""
-
-    def __init__(self, agent: Agent, system: str) -> None:
-        from ..ir.parts import Text
-        from ..ir.request import Message
-
-        self._agent = agent
-        self._messages: tuple[Message, ...] = (Message("system", (Text(system),)),) if system else ()
-
-    async def send_message(self, line: str) -> str:
-        """Print the answer while it streams; return the reason if there is none, else an empty string."""
-        from ..ir.parts import Text
-        from ..ir.request import Message, Request
-
-        request = Request(messages=(*self._messages, Message("user", (Text(line.rstrip("\n")),))))
-        live = LivePrinter()
-        answer: Answer | None = None
-        async for event in self._agent.stream(request):
-            answer = live.show(event) or answer
-        assert answer is not None
-        if answer.finished:
-            self._messages = answer.messages
-        return answer.reason
+async def _answer_line(conversation: AgentConversation, line: str) -> str:
+    """Print the answer while it streams; return the reason if there is none, else an empty string."""
+    live = LivePrinter()
+    answer: Answer | None = None
+    async for event in conversation.stream(line.rstrip("\n")):
+        answer = live.show(event) or answer
+    assert answer is not None
+    return answer.reason

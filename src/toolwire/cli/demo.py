@@ -74,7 +74,7 @@ def _print_rows(rows: list[tuple[str, ...]]) -> None:
 
 def _show_function() -> bool:
     """Declare one Python function on every wire and decode it again."""
-    from ..schema.infer import tool
+    from ..run.function_tool import tool
     from ..testing import same
     from ..wire import get, mcp, names
 
@@ -97,7 +97,7 @@ def _show_function() -> bool:
 def _example_turn() -> tuple[Any, Any]:
     """Build a request whose last turn has two parallel calls, and a response with text and two more calls."""
     from ..ir import Message, Request, Response, Stop, Text, ToolCall, Usage
-    from ..schema.infer import tool
+    from ..run.function_tool import tool
 
     paris = ToolCall("call_paris", "get_weather", {"city": "Paris"}, '{"city": "Paris"}')
     rome = ToolCall("call_rome", "get_weather", {"city": "Rome", "unit": "celsius"})

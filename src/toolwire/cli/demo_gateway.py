@@ -76,7 +76,7 @@ async def _ask_all(url: str) -> None:
 
     from ..net.h1 import H1Transport
     from ..net.runner import Runner
-    from ..schema.infer import tool
+    from ..run.function_tool import tool
 
     @tool(effect="read")
     def get_weather(city: str) -> str:

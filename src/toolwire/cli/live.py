@@ -10,7 +10,7 @@ from ..ir.text import dumps
 from .show import paint
 
 if TYPE_CHECKING:
-    from ..net.agent import Answer
+    from ..net.answers import Answer
 
 __all__ = ["LivePrinter"]
 
@@ -29,7 +29,7 @@ class LivePrinter:
         """Print one event; return the Answer if the event is the final one, otherwise None."""
         from ..ir.events import CallEnd, CallStart, TextDelta, TextEnd
         from ..ir.parts import ToolResult
-        from ..net.agent import Answer
+        from ..net.answers import Answer
 
         if isinstance(event, Answer):
             return event

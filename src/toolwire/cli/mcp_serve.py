@@ -131,8 +131,8 @@ def _has_tools(module: ModuleType) -> bool:
     """Return False for a file that offers only resources and prompts."""
     from inspect import isfunction
 
+    from ..run.function_tool import FunctionTool
     from ..run.toolbox import Entry
-    from ..schema.infer import FunctionTool
 
     public = [value for name, value in vars(module).items() if not name.startswith("_")]
     return any(

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from ..ir.request import Request
     from ..ir.response import Response
     from ..mcp.client.servers import McpServers
-    from ..net.agent import Agent, Answer
+    from ..net.agent import Agent
+    from ..net.answers import Answer
     from ..net.client import ModelClient
     from ..run.records import Store
     from ..run.steps import Approve

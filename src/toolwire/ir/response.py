@@ -4,11 +4,24 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
+from msgspec.structs import replace
+
 from .errors import ToolwireError
 from .parts import Extra, Part, Text, ToolCall
 from .value import Value
 
-__all__ = ["Alternative", "Breach", "Fault", "FaultKind", "Response", "Stop", "StopReason", "UpstreamError", "Usage"]
+__all__ = [
+    "Alternative",
+    "Breach",
+    "Fault",
+    "FaultKind",
+    "Response",
+    "Stop",
+    "StopReason",
+    "UpstreamError",
+    "Usage",
+    "add_usage",
+]
 
 StopReason: TypeAlias = Literal[
     "stop",
@@ -62,6 +75,18 @@ class Usage(Value, frozen=True):
     @property
     def total(self) -> int:
         return (self.input or 0) + (self.output or 0)
+
+
+def add_usage(first: Usage | None, second: Usage | None) -> Usage | None:
+    """Add token counts. A count that neither side reports stays None."""
+    if first is None or second is None:
+        return first or second
+    counts = ("input", "output", "cached", "cache_write", "reasoning", "tool_input")
+    return replace(first, **{name: _add_counts(getattr(first, name), getattr(second, name)) for name in counts})
+
+
+def _add_counts(first: int | None, second: int | None) -> int | None:
+    return None if first is None and second is None else (first or 0) + (second or 0)
 
 
 class Breach(Value, frozen=True):

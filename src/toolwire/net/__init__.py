@@ -7,8 +7,11 @@ from .._lazy import lazy_exports
 TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
-    from .agent import Agent, Answer
+    from .agent import Agent
+    from .agent_loop import Model
+    from .answers import Answer, NoAnswer
     from .client import ModelClient
+    from .conversation import AgentConversation
     from .h1 import H1Transport
     from .http import HttpTransport
     from .jail import disk_jail
@@ -20,7 +23,10 @@ else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
-            "agent": ("Agent", "Answer"),
+            "agent": ("Agent",),
+            "agent_loop": ("Model",),
+            "answers": ("Answer", "NoAnswer"),
+            "conversation": ("AgentConversation",),
             "runner": ("Runner",),
             "client": ("ModelClient",),
             "stores": ("open_store",),
@@ -34,12 +40,15 @@ else:
 
 __all__ = [
     "Agent",
+    "AgentConversation",
     "Answer",
     "H1Transport",
     "HttpTransport",
     "KeyCommand",
     "KeyCommandError",
+    "Model",
     "ModelClient",
+    "NoAnswer",
     "OtelObserver",
     "Runner",
     "disk_jail",

@@ -1,247 +1,294 @@
 """An agent: a model, tools, and the loop between them.
 
-agent = Agent("openai/gpt-5.6", [get_weather])
+agent = Agent("openai/gpt-5.6", [get_weather], system="Be brief.")
 answer = await agent.run("What is the weather in Paris?")       # or agent.run_sync(…)
+print(answer.output, answer.usage.total, answer.cost)
 async for event in agent.stream("…"): …
 """
 
 from __future__ import annotations
 
-import asyncio
+import inspect
 import secrets
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
-from contextlib import aclosing
-from typing import Any, Protocol
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import MappingProxyType, NoneType, TracebackType
+from typing import Any, Generic, Self, TypeAlias
 
 from msgspec.structs import replace
 
 from ..ir.errors import ConfigError
-from ..ir.events import ArgumentEnd, CallEnd, CallStart, Event
-from ..ir.folding import Folder
-from ..ir.parts import Text, ToolCall, ToolResult
+from ..ir.events import TextDelta
+from ..ir.parts import Text
 from ..ir.request import Message, Request
 from ..ir.response import Response
-from ..ir.value import Value
-from ..run.observe import Observer, Retriever, notify_response
-from ..run.session import AskModel, Budget, Done, GiveUp, RunTools, Session
+from ..run.model_settings import ModelSettings, apply_settings, merge_settings
+from ..run.observe import Observer, Retriever
+from ..run.policy import Policy
+from ..run.records import Store
+from ..run.session import Budget, Session
 from ..run.toolbox import Source
-from ..stream.arguments import ArgumentWatch
-from .dispatch import Dispatch
-from .runner import Runner
+from .agent_loop import AgentLoop, Model, StreamItem
+from .answers import Answer, Deps, Output
+from .blocking import iterate_blocking, run_blocking
+from .conversation import AgentConversation
+from .prompts import UserPrompt, prompt_message
+from .runner import Approver, Runner
 
-__all__ = ["Agent", "Answer", "Model"]
+__all__ = ["Agent", "SystemPrompt"]
 
+SystemPrompt: TypeAlias = str | Callable[[Any], "str | Awaitable[str]"]
 
-class Model(Protocol):
-    """Anything that answers a request, such as a `ModelClient`."""
-
-    async def ask(self, request: Request) -> Response: ...
-
-    def stream(self, request: Request) -> AsyncGenerator[Event, None]: ...
-
-
-class Answer(Value, frozen=True):
-    """The outcome of a run: its text, or the `reason` why there is no answer."""
-
-    text: str
-    response: Response | None
-    messages: tuple[Message, ...]
-    reason: str = ""
-
-    @property
-    def finished(self) -> bool:
-        return not self.reason
+_overrides: ContextVar[Mapping[int, Model]] = ContextVar("toolwire_agent_models", default=MappingProxyType({}))
 
 
-class Agent:
-    """A model with tools. Other options, such as store, policy and approve, are passed to the `Runner`."""
+class Agent(Generic[Deps, Output]):
+    """A model with tools.
+
+    `tools`: functions, toolboxes and modules, or a `Runner` with options of its own. `system`: the system prompt, or a
+    function that makes it from the dependencies of the run. `output_type`: the type of `Answer.output`, text by default.
+    `deps_type`: the type of the dependencies that `run(deps=…)` passes to tools and to `system`. `settings`: settings of
+    the model requests. `budget`: the limits of a run. `policy`, `store` and `approve` as for `Runner`. `retriever` selects
+    the tools that a request offers. `price`: the cost of a response, for `Answer.cost` and `Budget.cost`.
+    """
 
     def __init__(
         self,
         model: Model | str,
-        tools: Source | Iterable[Source] = (),
+        tools: Source | Runner | Iterable[Source] = (),
         *,
-        system: str = "",
+        name: str = "",
+        system: SystemPrompt = "",
+        output_type: type[Output] = str,  # type: ignore[assignment]  # the default of Output
+        deps_type: type[Deps] = NoneType,  # type: ignore[assignment]  # the default of Deps
+        settings: ModelSettings | None = None,
         budget: Budget | None = None,
-        price: Callable[[Response], float] | None = None,
+        policy: Policy | None = None,
+        store: Store | None = None,
+        approve: Approver | None = None,
         retriever: Retriever | None = None,
+        max_parallel: int = 16,
+        price: Callable[[Response], float] | None = None,
         observers: Sequence[Observer] = (),
-        **options: Any,
     ) -> None:
-        self.model = _make_client(model) if isinstance(model, str) else model
-        sources = tools if isinstance(tools, (list, tuple)) else (tools,)
-        self.runner = Runner(*sources, observers=observers, **options)
-        self._name = model if isinstance(model, str) else getattr(model, "model", "")
+        self.name = name
+        self.output_type = output_type
+        self.deps_type = deps_type
+        self._model = model
+        self._client: Model | None = None  # made on first use from a model's name
         self._system = system
+        self._settings = merge_settings(settings, None)
         self._budget = budget
         self._price = price
         self._retriever = retriever
         self._observers = tuple(observers)
+        if isinstance(tools, Runner):
+            if policy is not None or store is not None or approve is not None:
+                hint = "pass policy, store and approve to the Runner"
+                raise ConfigError("an agent with a Runner takes its policy, store and approver from it", hint=hint)
+            self.runner = tools
+            return
+        sources = tools if isinstance(tools, (list, tuple)) else (tools,)
+        self.runner = Runner(
+            *sources,
+            observers=observers,
+            policy=policy,
+            store=store,
+            approve=approve,
+            max_parallel=max_parallel,
+        )
 
-    async def run(self, prompt: str | Request | Session) -> Answer:
-        """Answer a prompt. A Session continues from its last step."""
-        session = self.session(prompt)
-        while True:
-            step = session.next()
-            if isinstance(step, AskModel):
-                try:
-                    async with asyncio.timeout(session.remaining_seconds) as limit:
-                        response = await self._ask_model(step)
-                except TimeoutError:
-                    if not limit.expired():
-                        raise  # a timeout of the model, not of the run
-                    session.give_up_on_time_limit()
-                else:
-                    session.add_response(response)
-            elif isinstance(step, RunTools):
-                session.add_results(await self._run_tools(step, session))
-            else:
-                return _make_answer(step, session)
+    @property
+    def model(self) -> Model:
+        """The model: that of `override`, else the agent's own. A client for a model's name is made on first use."""
+        override = _overrides.get().get(id(self))
+        if override is not None:
+            return override
+        if not isinstance(self._model, str):
+            return self._model
+        if self._client is None:
+            self._client = make_client(self._model)
+        return self._client
 
-    def run_sync(self, prompt: str | Request | Session) -> Answer:
-        """Answer a prompt in a program without an event loop."""
-        return asyncio.run(self.run(prompt))
+    async def __aenter__(self) -> Self:
+        return self
 
-    async def stream(self, prompt: str | Request | Session) -> AsyncIterator[Event | ToolResult | Answer]:
+    async def __aexit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the threads of the tools, and the client that was made from a model's name."""
+        self.runner.close()
+        close = getattr(self._client, "aclose", None)
+        if close is not None:
+            await close()
+
+    @contextmanager
+    def override(self, *, model: Model | str) -> Iterator[None]:
+        """Use another model inside a `with` block, such as a scripted one in a test."""
+        other = make_client(model) if isinstance(model, str) else model
+        token = _overrides.set(MappingProxyType({**_overrides.get(), id(self): other}))
+        try:
+            yield
+        finally:
+            _overrides.reset(token)
+
+    async def run(
+        self,
+        prompt: UserPrompt | Request | Session,
+        *,
+        history: Sequence[Message] | Answer[Any] = (),
+        deps: Deps = None,  # type: ignore[assignment]  # optional if Deps is None
+        settings: ModelSettings | None = None,
+    ) -> Answer[Output]:
+        """Answer a prompt: text, a list of texts, files and media, or a whole Request.
+
+        `history`: the messages of earlier runs. A Session continues from its last step.
+        """
+        return await (await self._start(prompt, history, deps, settings)).run()
+
+    async def stream(
+        self,
+        prompt: UserPrompt | Request | Session,
+        *,
+        history: Sequence[Message] | Answer[Any] = (),
+        deps: Deps = None,  # type: ignore[assignment]  # optional if Deps is None
+        settings: ModelSettings | None = None,
+    ) -> AsyncGenerator[StreamItem | Answer[Output], None]:
         """Yield the events of the model as they arrive, then the tool results, and the answer at the end.
 
         A pure or read call starts as soon as it is complete, while the model is still generating.
         """
-        session = self.session(prompt)
-        while True:
-            step = session.next()
-            if isinstance(step, AskModel):
-                dispatch = self._open_dispatch(session)
-                try:
-                    collector, request, started_at = (
-                        _StreamCollector(dispatch),
-                        self._select_tools(step.request),
-                        time.perf_counter(),
-                    )
-                    async with aclosing(_limit_events(self.model.stream(request), session)) as events:
-                        async for event in events:
-                            collector.feed(event)
-                            yield event
-                    if isinstance(session.next(), GiveUp):
-                        continue
-                    response = collector.folder.response()
-                    self._observe(request, response, time.perf_counter() - started_at)
-                    session.add_response(response)
-                    if isinstance(session.next(), RunTools):
-                        results = await dispatch.results()
-                        for result in results:
-                            yield result
-                        session.add_results(results)
-                finally:
-                    await dispatch.abort()
-            elif isinstance(step, RunTools):  # a session that another process started
-                session.add_results(await self._run_tools(step, session))
-            else:
-                yield _make_answer(step, session)
-                return
+        loop = await self._start(prompt, history, deps, settings)
+        async for item in loop.stream():
+            yield item
 
-    def session(self, prompt: str | Request | Session) -> Session:
+    async def stream_text(
+        self,
+        prompt: UserPrompt | Request | Session,
+        *,
+        history: Sequence[Message] | Answer[Any] = (),
+        deps: Deps = None,  # type: ignore[assignment]  # optional if Deps is None
+        settings: ModelSettings | None = None,
+    ) -> AsyncGenerator[str, None]:
+        """Yield the text of the model as it arrives."""
+        async for item in self.stream(prompt, history=history, deps=deps, settings=settings):
+            if isinstance(item, TextDelta) and item.text:
+                yield item.text
+
+    def run_sync(
+        self,
+        prompt: UserPrompt | Request | Session,
+        *,
+        history: Sequence[Message] | Answer[Any] = (),
+        deps: Deps = None,  # type: ignore[assignment]  # optional if Deps is None
+        settings: ModelSettings | None = None,
+    ) -> Answer[Output]:
+        """Like `run`, for synchronous code; also in a notebook."""
+        return run_blocking(self.run(prompt, history=history, deps=deps, settings=settings))
+
+    def stream_sync(
+        self,
+        prompt: UserPrompt | Request | Session,
+        *,
+        history: Sequence[Message] | Answer[Any] = (),
+        deps: Deps = None,  # type: ignore[assignment]  # optional if Deps is None
+        settings: ModelSettings | None = None,
+    ) -> Iterator[StreamItem | Answer[Output]]:
+        """Like `stream`, for synchronous code; also in a notebook."""
+        return iterate_blocking(self.stream(prompt, history=history, deps=deps, settings=settings))
+
+    def conversation(
+        self,
+        history: Sequence[Message] | Answer[Any] = (),
+        *,
+        deps: Deps = None,  # type: ignore[assignment]
+    ) -> AgentConversation[Deps, Output]:
+        """Start a conversation: `run` and `stream` of the result remember the earlier messages."""
+        return AgentConversation(self, _history_messages(history), deps=deps)
+
+    async def session(
+        self,
+        prompt: UserPrompt | Request | Session,
+        *,
+        history: Sequence[Message] | Answer[Any] = (),
+        deps: Deps = None,  # type: ignore[assignment]  # optional if Deps is None
+        settings: ModelSettings | None = None,
+    ) -> Session:
         """Start a run for a prompt, or continue a Session."""
         box = self.runner.box
         untrusted = [entry.name for entry in box if entry.options.untrusted]
         if isinstance(prompt, Session):
             prompt.adopt(untrusted, self._budget, self._price)
             return prompt
-        request = prompt if isinstance(prompt, Request) else self._make_request(prompt)
-        offered = replace(request, tools=request.tools or box.tools)
-        run_id = secrets.token_hex(8)
+        request = await self._make_request(prompt, history, deps)
+        has_fixed_tools = bool(request.tools)
+        request = apply_settings(request, merge_settings(self._settings, settings))
         return Session(
-            offered, now=time.time, run_id=run_id, budget=self._budget, untrusted=untrusted, price=self._price
+            request if has_fixed_tools else replace(request, tools=box.filter_available(box.tools)),
+            now=time.time,
+            run_id=secrets.token_hex(8),
+            budget=self._budget,
+            untrusted=untrusted,
+            price=self._price,
+            first_message=max(0, len(request.messages) - 1),
+            has_fixed_tools=has_fixed_tools,
         )
 
-    def _make_request(self, prompt: str) -> Request:
-        system = (Message("system", (Text(self._system),)),) if self._system else ()
-        return Request(self._name, (*system, Message("user", (Text(prompt),))))
-
-    def _select_tools(self, request: Request) -> Request:
-        """Remove withdrawn tools, then let the retriever choose among the rest."""
-        box = self.runner.box
-        if any(entry.options.withdrawn is not None for entry in box):
-            request = replace(request, tools=box.filter_available(request.tools))
-        if self._retriever is None:
-            return request
-        return replace(request, tools=tuple(self._retriever.choose(request, request.tools)))
-
-    async def _ask_model(self, step: AskModel) -> Response:
-        request, started_at = self._select_tools(step.request), time.perf_counter()
-        response = await self.model.ask(request)
-        self._observe(request, response, time.perf_counter() - started_at)
-        return response
-
-    def _observe(self, request: Request, response: Response, seconds: float) -> None:
-        notify_response(self._observers, request, response, seconds)
-
-    async def _run_tools(self, step: RunTools, session: Session) -> list[ToolResult]:
-        return await self.runner.run(
-            step.calls, run_id=session.state.run_id, earlier=step.earlier, tainted=step.tainted
+    async def _start(
+        self,
+        prompt: UserPrompt | Request | Session,
+        history: Sequence[Message] | Answer[Any],
+        deps: Deps,
+        settings: ModelSettings | None,
+    ) -> AgentLoop:
+        self._check_deps(deps)
+        session = await self.session(prompt, history=history, deps=deps, settings=settings)
+        return AgentLoop(
+            lambda: self.model,
+            self.runner,
+            session,
+            deps=deps,
+            retriever=self._retriever,
+            observers=self._observers,
         )
 
-    def _open_dispatch(self, session: Session) -> Dispatch:
-        state = session.state
-        parts = [part for message in state.request.messages for part in message.parts]
-        earlier = [part for part in parts if isinstance(part, ToolCall)]
-        return self.runner.dispatch(run_id=state.run_id, earlier=earlier, tainted=state.tainted)
+    async def _make_request(
+        self, prompt: UserPrompt | Request, history: Sequence[Message] | Answer[Any], deps: Deps
+    ) -> Request:
+        """Put the system prompt, the history and the prompt together. The agent's system prompt replaces an older one."""
+        earlier = _history_messages(history)
+        if isinstance(prompt, Request):
+            return replace(prompt, messages=(*earlier, *prompt.messages))
+        system = await self._system_text(deps)
+        if system:
+            others = [message for message in earlier if message.role not in ("system", "developer")]
+            earlier = (Message("system", (Text(system),)), *others)
+        return Request(self._model_name, (*earlier, await prompt_message(prompt)))
+
+    @property
+    def _model_name(self) -> str:
+        return self._model if isinstance(self._model, str) else getattr(self._model, "model", "")
+
+    async def _system_text(self, deps: Deps) -> str:
+        if isinstance(self._system, str):
+            return self._system
+        text = self._system(deps)
+        return await text if inspect.isawaitable(text) else text
+
+    def _check_deps(self, deps: Deps) -> None:
+        """Raise ConfigError for dependencies of another type than `deps_type`."""
+        expected: object = self.deps_type
+        if isinstance(expected, type) and not isinstance(deps, expected):
+            given = "none" if deps is None else f"a value of type {type(deps).__name__}"
+            name = expected.__name__
+            hint = "do not pass deps, or set deps_type" if expected is NoneType else f"pass deps={name}(…)"
+            raise ConfigError(f"the agent takes dependencies of type {name}, got {given}", hint=hint)
 
 
-async def _limit_events(stream: AsyncGenerator[Event, None], session: Session) -> AsyncGenerator[Event, None]:
-    """Yield the events that arrive while the run has time left."""
-    async with aclosing(stream) as events:
-        while True:
-            try:
-                async with asyncio.timeout(session.remaining_seconds) as limit:
-                    event = await anext(events)
-            except StopAsyncIteration:
-                return
-            except TimeoutError:
-                if not limit.expired():
-                    raise  # a timeout of the model, not of the run
-                session.give_up_on_time_limit()
-                return
-            yield event
-            if session.remaining_seconds == 0.0:
-                session.give_up_on_time_limit()
-                return
-
-
-class _StreamCollector:
-    """The stream received so far. Passes each call to `dispatch` as soon as it is complete."""
-
-    def __init__(self, dispatch: Dispatch) -> None:
-        self.folder = Folder()
-        self._open_dispatch = dispatch
-        self._watch = ArgumentWatch() if dispatch.may_speculate else None
-        self._first_choice: dict[int, CallStart] = {}  # calls of the first choice, by key
-
-    def feed(self, event: Event) -> None:
-        """Add an event. Only calls of the first choice are run; the other choices are alternatives to it."""
-        self.folder.feed(event)
-        if isinstance(event, CallStart) and event.choice == 0:
-            self._first_choice[event.key] = event
-        if self._watch is not None:
-            for watched in self._watch.feed(event):
-                if isinstance(watched, ArgumentEnd) and watched.key in self._first_choice:
-                    start = self._first_choice[watched.key]
-                    self._open_dispatch.speculate(ToolCall(start.id, start.name, {watched.name: watched.value}))
-        if isinstance(event, CallEnd) and event.key in self._first_choice:
-            call = self.folder.part(event.key)
-            if isinstance(call, ToolCall):
-                self._open_dispatch.add(call)
-
-
-def _make_answer(step: Done | GiveUp, session: Session) -> Answer:
-    messages = session.state.request.messages
-    response = step.response
-    answer_text = "" if response is None else "".join(part.text for part in response.parts if isinstance(part, Text))
-    return Answer(answer_text, response, messages, step.reason if isinstance(step, GiveUp) else "")
-
-
-def _make_client(model: str) -> Model:
+def make_client(model: str) -> Model:
     """Make a client. It is imported late, because an agent with its own model does not need it."""
     try:
         from .client import ModelClient
@@ -249,3 +296,7 @@ def _make_client(model: str) -> Model:
         raise ConfigError(f"no client for {model!r}: {error}") from error
     client: Model = ModelClient(model)
     return client
+
+
+def _history_messages(history: Sequence[Message] | Answer[Any]) -> tuple[Message, ...]:
+    return history.messages if isinstance(history, Answer) else tuple(history)

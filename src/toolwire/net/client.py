@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from logging import getLogger
 from types import TracebackType
@@ -34,6 +34,7 @@ from ..stream.strict import LIMIT
 from ..text.engine.format import Format
 from ..wire.capability_rows import ModelCapabilities
 from ..wire.profiles import overlay
+from .blocking import iterate_blocking, run_blocking
 from .endpoint import Endpoint, EndpointOptions, resolve
 from .endpoint_request import EndpointRequest
 from .http import Reply, Transport, load_transport
@@ -157,6 +158,24 @@ class ModelClient:
                     break
         for event in answer_stream.close():
             yield _raise_fault(event, endpoint_request)
+
+    def ask_sync(self, request: Request, *, losses: Losses | None = None) -> Response:
+        """Like `ask`, for synchronous code; also in a notebook."""
+        return run_blocking(self.ask(request, losses=losses))
+
+    def stream_sync(self, request: Request, *, losses: Losses | None = None) -> Iterator[Event]:
+        """Like `stream`, for synchronous code; also in a notebook."""
+        return iterate_blocking(self.stream(request, losses=losses))
+
+    def close(self) -> None:
+        """Like `aclose`, for synchronous code."""
+        run_blocking(self.aclose())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
+        self.close()
 
     async def _fetch_response(self, endpoint_request: EndpointRequest, deadline: float) -> Response:
         async with self._open_reply(endpoint_request, deadline) as reply:

@@ -118,6 +118,8 @@ class Dispatch:
         for number, task in list(self._tasks.items()):
             if not self._has_effect(number) or self._runs[number].stop():
                 task.cancel()
+            else:
+                self._runs[number].mark_cancelled()
         if self._tasks:
             await asyncio.wait(list(self._tasks.values()))
         for number in range(len(self._runs)):

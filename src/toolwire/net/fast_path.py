@@ -6,6 +6,8 @@ is the result. Any other outcome, a failure or a timeout, continues as the outco
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..ir.errors import SchemaError
 from ..ir.parts import ToolCall, ToolResult
 from ..run.call_run import RunSettings
@@ -25,12 +27,23 @@ __all__ = ["FastPath", "make_fast_path"]
 class FastPath:
     """A tool whose calls may take the fast path."""
 
-    __slots__ = ("_accept", "_function", "_is_plain", "_limits", "_output_limit", "_timeout", "_truncated_outputs")
+    __slots__ = (
+        "_accept",
+        "_context_names",
+        "_function",
+        "_is_plain",
+        "_limits",
+        "_output_limit",
+        "_timeout",
+        "_truncated_outputs",
+    )
 
     def __init__(self, entry: Entry, settings: RunSettings, limits: TimeLimiter) -> None:
         self._function = entry.function
         self._accept = settings.box.parameters[entry.name].accept  # checks arguments against the schema
-        self._is_plain = function_signature(entry.function).is_plain  # checks that no argument needs conversion
+        signature = function_signature(entry.function)
+        self._context_names = signature.context_names
+        self._is_plain = signature.is_plain  # checks that no argument needs conversion
         self._timeout = entry.options.timeout
         self._output_limit = entry.options.output_limit or settings.output_limit
         self._truncated_outputs = settings.truncated_outputs
@@ -45,11 +58,15 @@ class FastPath:
             return None
         if not (self._accept(arguments) and self._is_plain(arguments)):
             return None
+        context: CallContext[Any] = CallContext(
+            call.id, call.name, settings.run_id, settings.caller, None, settings.deps, False, settings.on_progress
+        )
+        if self._context_names:
+            arguments = {**arguments, **dict.fromkeys(self._context_names, context)}
         try:
             coroutine = self._function(**arguments)
         except TypeError as error:  # a required argument is missing; none of its code has run
             return ArgumentMismatch(error_text(error))
-        context = CallContext(call.id, call.name, settings.run_id, settings.caller)
         return self._limits.run(coroutine, context, self._timeout)
 
     def result(self, call: ToolCall, returned: Returned) -> ToolResult:

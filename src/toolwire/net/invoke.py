@@ -97,10 +97,12 @@ class Invoker:
         try:
             done, _ = await asyncio.wait({asyncio.wrap_future(work)}, timeout=limit)
         except asyncio.CancelledError:
+            step.context.cancelled = True
             abandoned.set()
             work.cancel()  # if it has no thread yet
             raise
         if not done:
+            step.context.cancelled = True
             abandoned.set()
             busy = NotExecuted(f"all threads were busy for {limit:g} seconds")
             return Failed(busy) if work.cancel() else TimedOut(limit or 0)

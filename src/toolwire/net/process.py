@@ -5,20 +5,26 @@ from __future__ import annotations
 import asyncio
 import inspect
 import multiprocessing
+import pickle
 import sys
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextvars import copy_context
 from importlib import import_module
 from multiprocessing.connection import Connection
 from typing import Any
 
+from msgspec.structs import replace
+
 from ..ir.pointer import Object
 from ..run.context import CallContext, running
 from ..run.failures import NotExecuted
+from ..run.function_tool import FunctionTool
 from ..run.results import error_text
+from ..run.signature import function_signature
 from ..run.steps import Failed, Invoke, Returned, TimedOut
-from ..schema.infer import FunctionTool
 from .collect import collect_async_items, collect_items
 
 __all__ = ["run_in_process"]
@@ -26,7 +32,10 @@ __all__ = ["run_in_process"]
 
 async def run_in_process(step: Invoke, arguments: Object) -> Returned | Failed | TimedOut:
     """Call the function in a process. A new thread waits for it, so that no thread of the pool is occupied."""
-    child = _Child(step, arguments)
+    try:
+        child = _Child(step, arguments)
+    except NotExecuted as error:
+        return Failed(error)
     pending: Future[Returned | Failed | TimedOut] = Future()
     threading.Thread(target=_complete_future, args=(pending, child.run), daemon=True).start()
     try:
@@ -51,7 +60,10 @@ class _Child:
         spawn_context = multiprocessing.get_context("spawn")
         self._limit = step.entry.options.timeout
         self._receiver, self._sender = spawn_context.Pipe(duplex=False)
-        child_arguments = (self._sender, _picklable_function(step.entry.function), arguments, step.context)
+        self._context, self._variables = step.context, copy_context()
+        context = _picklable_context(step)
+        values = function_signature(step.entry.function).add_context(arguments, context)
+        child_arguments = (self._sender, _picklable_function(step.entry.function), values, context)
         self._process = spawn_context.Process(target=_run_child, args=child_arguments, daemon=True)
         self._stopped = threading.Event()  # the caller was cancelled
 
@@ -72,14 +84,26 @@ class _Child:
     def _receive_outcome(self) -> Returned | Failed | TimedOut:
         """Wait for the outcome up to the limit; a process that dies before it sends one has failed."""
         try:
-            if self._stopped.is_set() or not self._receiver.poll(self._limit):
-                return TimedOut(self._limit or 0, stopped=True)
-            kind, value = self._receiver.recv()
+            kind, value = self._receive_message()
         except EOFError:
             return Failed(_RemoteFailure("the process died"))
         except Exception as error:  # noqa: BLE001  # unpickling a user-defined value may raise anything
             return Failed(_RemoteFailure(f"the return value cannot be unpickled: {error_text(error)}"))
+        if kind == "timeout":
+            return TimedOut(self._limit or 0, stopped=True)
         return Failed(_RemoteFailure(value)) if kind == "error" else Returned(value)
+
+    def _receive_message(self) -> tuple[str, Any]:
+        """Return the first message that is not progress; "timeout" if there is none within the limit."""
+        deadline = None if self._limit is None else time.monotonic() + self._limit
+        while not self._stopped.is_set():
+            if not self._receiver.poll(None if deadline is None else max(0.0, deadline - time.monotonic())):
+                break
+            kind, value = self._receiver.recv()
+            if kind != "progress":
+                return kind, value
+            self._variables.run(self._context.report_progress, *value)
+        return "timeout", None
 
     def stop(self) -> None:
         self._stopped.set()
@@ -98,15 +122,37 @@ def _picklable_function(function: Any) -> Any:
     return (module, name) if isinstance(module_value, FunctionTool) and module_value.function is function else function
 
 
-def _run_child(pipe: Connection, function: Any, arguments: Any, context: CallContext) -> None:
+def _picklable_context(step: Invoke) -> CallContext[Any]:
+    """Return the context for the child. Only a function that takes it receives `deps`, which must be picklable then."""
+    takes_context, deps = bool(function_signature(step.entry.function).context_names), step.context.deps
+    if takes_context and deps is not None:
+        try:
+            pickle.dumps(deps)
+        except Exception as error:
+            message = f"its dependencies cannot be sent to a separate process: {error_text(error)}"
+            raise NotExecuted(message, retryable=False) from error
+    return replace(step.context, deps=deps if takes_context else None, _sink=None)
+
+
+def _run_child(pipe: Connection, function: Any, arguments: Any, context: CallContext[Any]) -> None:
     """Run the function in the child, and send its value or its error. A tuple names a tool to import."""
+    lock = threading.Lock()  # the function may report progress from its own threads
+
+    def send_progress(_: CallContext[Any], message: str, fraction: float | None) -> None:
+        with lock:
+            pipe.send(("progress", (message, fraction)))
+
+    context._sink = send_progress
     running.set(context)
     try:
         if isinstance(function, tuple):
             function = getattr(import_module(function[0]), function[1]).function
-        pipe.send(("value", _collect_value(function(**arguments))))
+        message = ("value", _collect_value(function(**arguments)))
+        with lock:
+            pipe.send(message)
     except BaseException as error:  # noqa: BLE001
-        pipe.send(("error", f"{type(error).__name__}: {error}"))
+        with lock:
+            pipe.send(("error", f"{type(error).__name__}: {error}"))
 
 
 def _collect_value(value: Any) -> Any:

@@ -26,8 +26,9 @@ from ..ir.parts import ToolCall, ToolResult
 from ..ir.value import Value
 from ..run.cache import ResultCache
 from ..run.call_run import CallRun, RunSettings
+from ..run.context import ProgressSink
 from ..run.gates import GATES, Gate
-from ..run.observe import Observer, notify_call
+from ..run.observe import Observer, combine_sinks, notify_call, progress_sink
 from ..run.output import TruncatedOutputs
 from ..run.policy import Policy
 from ..run.records import Claim, Record, Store
@@ -46,6 +47,7 @@ from ..run.steps import (
     Wait,
 )
 from ..run.toolbox import Source, Toolbox
+from .blocking import run_blocking
 from .call_size import is_large
 from .dispatch import Dispatch, failed_result
 from .fast_path import FastPath, make_fast_path
@@ -77,8 +79,8 @@ class Runner:
         gates: tuple[Gate, ...] = GATES,
         approve: Approver | None = None,
         observers: Sequence[Observer] = (),
-        most_parallel: int = 16,
-        most_per_turn: int = 256,
+        max_parallel: int = 16,
+        max_per_turn: int = 256,
         threads: int = 32,
         caller: str = "",
         tenant: str = "",
@@ -91,8 +93,8 @@ class Runner:
         self._store = store
         self._approve = approve
         self._observers = tuple(observers)
-        self._max_parallel = most_parallel
-        self._max_per_turn = most_per_turn
+        self._max_parallel = max_parallel
+        self._max_per_turn = max_per_turn
         self._invoker = Invoker(threads)
         self._store_threads = ThreadPool(
             _STORE_THREADS
@@ -113,6 +115,7 @@ class Runner:
             truncated_outputs=self.truncated_outputs,
             while_running=while_running,
             lease=lease,
+            on_progress=progress_sink(observers),
         )
         self._latest = self._settings  # the settings of the latest run
         self._fast_paths: dict[str, FastPath | None] = {}
@@ -132,31 +135,41 @@ class Runner:
         earlier: Sequence[ToolCall] = (),
         keys: Mapping[str, str] | None = None,
         tainted: bool = False,
+        deps: object = None,
+        on_progress: ProgressSink | None = None,
     ) -> list[ToolResult]:
         """Run `calls` and return their results in the same order.
 
         `earlier`: the previous calls of the run; they distinguish a deliberate second identical call from a retry.
-        `keys`: idempotency keys of the caller, by call id.
+        `keys`: idempotency keys of the caller, by call id. `deps`: the value of `CallContext.deps`. `on_progress`
+        receives the progress that the functions report; it may be called from their threads.
         """
         if type(calls) is not list and isinstance(calls, ToolCall):
             raise ConfigError("run takes a list of calls, got a single call", hint="use run([call])")
         if len(calls) == 1 and not keys and calls[0].name in self._read_only:
             started_at = time.perf_counter()  # no schedule: the call may be cancelled at any time
-            result = await self.perform(CallRun(calls[0], self._settings_for(run_id, tainted)))
+            result = await self.perform(CallRun(calls[0], self._settings_for(run_id, tainted, deps, on_progress)))
             self.observe(calls[0], result, started_at, run_id)
             return [result]
-        dispatch = self.dispatch(run_id=run_id, earlier=earlier, keys=keys, tainted=tainted)
+        dispatch = self.dispatch(
+            run_id=run_id, earlier=earlier, keys=keys, tainted=tainted, deps=deps, on_progress=on_progress
+        )
         for call in calls:
             dispatch.add(call)
         return await dispatch.results()
 
     def run_sync(self, calls: Sequence[ToolCall], **options: Any) -> list[ToolResult]:
-        """Run `calls` in a program without an event loop."""
-        return asyncio.run(self.run(calls, **options))
+        """Like `run`, for synchronous code; also in a notebook."""
+        return run_blocking(self.run(calls, **options))
 
-    def _settings_for(self, run_id: str, tainted: bool) -> RunSettings:
+    def _settings_for(
+        self, run_id: str, tainted: bool, deps: object = None, on_progress: ProgressSink | None = None
+    ) -> RunSettings:
         """Return the settings of a run, cached because most calls belong to the same run as the previous one."""
         tainted = tainted or run_id in self._tainted
+        if deps is not None or on_progress is not None:  # not cached: the runner would keep the objects alive
+            sink = combine_sinks(on_progress, self._settings.on_progress)
+            return replace(self._settings, run_id=run_id, tainted=tainted, deps=deps, on_progress=sink)
         latest = self._latest
         if latest.run_id != run_id or latest.tainted != tainted:
             latest = self._latest = replace(self._settings, run_id=run_id, tainted=tainted)
@@ -169,13 +182,15 @@ class Runner:
         earlier: Sequence[ToolCall] = (),
         keys: Mapping[str, str] | None = None,
         tainted: bool = False,
+        deps: object = None,
+        on_progress: ProgressSink | None = None,
     ) -> Dispatch:
         """Return a Dispatch for calls that arrive one by one while the model is generating.
 
         Pure and read calls start at once. Other calls start when `results` is awaited: by then the response is
         complete and has been accepted.
         """
-        settings = self._settings_for(run_id or secrets.token_hex(8), tainted)
+        settings = self._settings_for(run_id or secrets.token_hex(8), tainted, deps, on_progress)
         return Dispatch(
             self, settings, Schedule(self.box, max_running=self._max_parallel), earlier, keys or {}, self._max_per_turn
         )

@@ -27,7 +27,7 @@ class TimeLimiter:
         self._timers = SharedTimers()
 
     def run(
-        self, coroutine: Coroutine[Any, Any, Any], context: CallContext, limit: float | None
+        self, coroutine: Coroutine[Any, Any, Any], context: CallContext[Any], limit: float | None
     ) -> LimitedOutcome | TimeLimitedCall:
         """Run a coroutine to its first suspension. One that never suspends is done by then and needs no timer."""
         started_at = time.monotonic()
@@ -41,7 +41,7 @@ class TimeLimiter:
         except BaseException as error:  # noqa: BLE001
             running.set(outer_context)
             return _outcome_of_error(error)
-        work = TimeLimitedCall(coroutine, pending, limit, outer_context)
+        work = TimeLimitedCall(coroutine, pending, limit, context, outer_context)
         if limit is not None:
             work.watch(self._timers.queue_for(limit, work.loop), time.monotonic() - started_at)
         return work
@@ -56,6 +56,7 @@ class TimeLimitedCall:
 
     __slots__ = (
         "_cancelled",
+        "_context",
         "_coroutine",
         "_deadline_handle",
         "_grace",
@@ -67,12 +68,18 @@ class TimeLimitedCall:
     )
 
     def __init__(
-        self, coroutine: Coroutine[Any, Any, Any], pending: Any, limit: float | None, outer_context: CallContext | None
+        self,
+        coroutine: Coroutine[Any, Any, Any],
+        pending: Any,
+        limit: float | None,
+        context: CallContext[Any],
+        outer_context: CallContext[Any] | None,
     ) -> None:
         self.loop = asyncio.get_running_loop()
         self._coroutine = coroutine
         self._pending = pending  # the object that the coroutine awaits
         self._limit = limit
+        self._context = context
         self._outer_context = outer_context
         self._task = _current_task(self.loop)
         self._deadline_handle: DeadlineHandle | None = None
@@ -101,6 +108,8 @@ class TimeLimitedCall:
                     raised = None
                 except BaseException as error:  # noqa: BLE001  # the awaited object failed, or this task was cancelled
                     raised = error
+                    if isinstance(error, asyncio.CancelledError):
+                        self._context.cancelled = True
                 if self._cancelled > 1 and isinstance(raised, asyncio.CancelledError):
                     return self._abandon()
                 try:

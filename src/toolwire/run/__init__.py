@@ -9,20 +9,25 @@ TYPE_CHECKING = False  # as in `typing`, without the import
 if TYPE_CHECKING:
     from .context import CallContext, current_call
     from .failures import ToolError, Transient
+    from .function_tool import FunctionTool
     from .gates import GATES, Pending
+    from .model_settings import ModelSettings
     from .observe import Observer
+    from .options import Options, OptionValues
     from .policy import Ask, Deny, Policy, allow, at_most, deny, hosts, only_effects, path_jail
     from .records import DAY, Claim, Record, Store
     from .session import Budget, Session
     from .steps import Approve
     from .stored_runs import WEEK, RunConflict, RunStore, StoredRun
-    from .toolbox import Entry, Options, Source, Toolbox
+    from .toolbox import Entry, Source, Toolbox
     from .values import received
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
-            "toolbox": ("Entry", "Options", "Source", "Toolbox"),
+            "toolbox": ("Entry", "Source", "Toolbox"),
+            "options": ("OptionValues", "Options"),
+            "function_tool": ("FunctionTool",),
             "policy": ("Ask", "Deny", "Policy", "allow", "at_most", "deny", "hosts", "only_effects", "path_jail"),
             "session": ("Budget", "Session"),
             "context": ("CallContext", "current_call"),
@@ -31,6 +36,7 @@ else:
             "steps": ("Approve",),
             "stored_runs": ("WEEK", "RunConflict", "RunStore", "StoredRun"),
             "records": ("DAY", "Claim", "Record", "Store"),
+            "model_settings": ("ModelSettings",),
             "observe": ("Observer",),
             "values": ("received",),
         },
@@ -45,8 +51,11 @@ __all__ = [
     "DAY",
     "Deny",
     "Entry",
+    "FunctionTool",
     "GATES",
+    "ModelSettings",
     "Observer",
+    "OptionValues",
     "Options",
     "Pending",
     "Policy",

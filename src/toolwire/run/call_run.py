@@ -24,7 +24,7 @@ from ..ir.tools import Effect
 from ..ir.value import Value
 from .cache import ResultCache
 from .classify import EffectState, classify
-from .context import CallContext
+from .context import CallContext, ProgressSink
 from .failures import NotExecuted, Transient
 from .gates import GATES, Gate, Pending, pass_gates
 from .keys import derive_key, fingerprint, store_key
@@ -77,6 +77,8 @@ class RunSettings(Value, frozen=True):
     cache: ResultCache | None = None
     truncated_outputs: TruncatedOutputs | None = None
     tainted: bool = False
+    deps: Any = None  # the caller's object, for `CallContext.deps`
+    on_progress: ProgressSink | None = None
 
 
 class CallRun:
@@ -113,6 +115,11 @@ class CallRun:
         """Stop the call. Return False if its function has begun: the call then continues and must be awaited."""
         return self._invoke is None or self._invoke.start.stop()
 
+    def mark_cancelled(self) -> None:
+        """Set `cancelled` in the context of the call: a function that cannot be interrupted may check it."""
+        if self._invoke is not None:
+            self._invoke.context.cancelled = True
+
     def release_step(self) -> ReleaseClaim | None:
         """Return the step that releases the claim of an abandoned call; None if the call may have had an effect."""
         step = self._invoke
@@ -141,8 +148,9 @@ class CallRun:
                 return cleared
             if cleared is not None:
                 claim, key, token = cleared, cleared.key, cleared.token
-        context = CallContext(self.call.id, entry.tool.name, settings.run_id, settings.caller, key)
-        step = self._invoke = Invoke(entry, pending.values or {}, context, token, settings.lease)
+        context = self._make_context(entry, key)
+        values = function_signature(entry.function).add_context(pending.values or {}, context)
+        step = self._invoke = Invoke(entry, values, context, token, settings.lease)
         outcome = (yield step) if pending.conversion_error is None else ArgumentMismatch(pending.conversion_error)
         if not isinstance(outcome, Returned):
             outcome = yield from self._retry(pending, step, outcome)
@@ -157,6 +165,12 @@ class CallRun:
             )
         return (
             self._finish(pending, result) if pending.steps or pending.tainted or options.cache is not None else result
+        )
+
+    def _make_context(self, entry: Entry, key: str | None) -> CallContext[Any]:
+        settings = self.settings
+        return CallContext(
+            self.call.id, entry.name, settings.run_id, settings.caller, key, settings.deps, _sink=settings.on_progress
         )
 
     def _make_pending(self) -> Pending:
@@ -335,7 +349,8 @@ class CallRun:
                 or self._is_denied(reconverted)
             ):
                 break
-            outcome = yield msgspec.structs.replace(step, arguments=reconverted.values or {})
+            values = function_signature(step.entry.function).add_context(reconverted.values or {}, step.context)
+            outcome = yield msgspec.structs.replace(step, arguments=values)
         return outcome
 
     def _is_denied(self, pending: Pending) -> bool:
@@ -348,7 +363,7 @@ class CallRun:
             return None
         error = outcome.error
         is_harmless = effect != "write" or (isinstance(error, Transient) and error.before_effect)
-        if not (isinstance(error, NotExecuted) or (isinstance(error, Transient) and is_harmless)):
+        if not ((isinstance(error, NotExecuted) and error.retryable) or (isinstance(error, Transient) and is_harmless)):
             return None
         requested_delay = error.retry_after if isinstance(error, Transient) else None
         if requested_delay is None:

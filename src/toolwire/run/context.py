@@ -1,35 +1,78 @@
-"""The context of a call, for the tool's function that runs it."""
+"""The context of a call, for the tool's function that runs it.
+
+    @toolwire.tool(effect="read")
+    async def find_orders(customer: str, context: CallContext[Database]) -> list[str]:
+        await context.progress("searching", 0.5)
+        return await context.deps.orders(customer)
+
+The parameter is recognised by its annotation and is not part of the schema. `current_call()` returns the same object.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextvars import ContextVar
+from math import isfinite
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias
 
-from ..ir.value import Value
+from msgspec import Struct
 
-__all__ = ["CallContext", "current_call", "running"]
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    Deps = TypeVar("Deps", default=Any)
+else:
+    from typing import TypeVar
+
+    Deps = TypeVar("Deps")
+
+__all__ = ["CallContext", "ProgressSink", "current_call", "running"]
+
+_MAX_MESSAGE = 1000  # characters of a progress message
 
 
-class CallContext(Value, frozen=True):
-    """The call that a function runs for. Pass `idempotency_key` to the backend, so that it can reject duplicates."""
+class CallContext(Struct, Generic[Deps]):
+    """The call that a function runs for. Pass `idempotency_key` to the backend, so that it can reject duplicates.
+
+    `deps` is the object given to `Agent.run(…, deps=…)` or `Runner.run(…, deps=…)`. `cancelled` becomes True when the
+    call has timed out or its run was aborted; a function in a thread cannot be interrupted and should check it.
+    """
+
+    __toolwire_context__: ClassVar[bool] = True  # see schema/context_marker.py
 
     call_id: str
     tool: str
     run_id: str = ""
     caller: str = ""
     idempotency_key: str | None = None
+    deps: Deps = None  # type: ignore[assignment]
+    cancelled: bool = False
+    _sink: ProgressSink | None = None
 
     @property
     def headers(self) -> dict[str, str]:
         """Headers for an HTTP request that the tool makes."""
         return {} if self.idempotency_key is None else {"Idempotency-Key": self.idempotency_key}
 
+    def report_progress(self, message: str, fraction: float | None = None) -> None:
+        """Report progress, from any thread. `fraction` is between 0 and 1; a message is cut at 1,000 characters."""
+        if self._sink is None:
+            return
+        if fraction is not None:
+            fraction = min(max(fraction, 0.0), 1.0) if isfinite(fraction) else None
+        self._sink(self, message[:_MAX_MESSAGE], fraction)
 
-running: ContextVar[CallContext | None] = ContextVar("toolwire_call", default=None)
+    async def progress(self, message: str, fraction: float | None = None) -> None:
+        """Report progress like `report_progress`, in an async function."""
+        self.report_progress(message, fraction)
 
 
-_NO_CALL = CallContext("", "")
+ProgressSink: TypeAlias = Callable[[CallContext[Any], str, float | None], None]
+"""Receives the context of a call, a message, and the fraction of the work that is done, if it is known."""
+
+running: ContextVar[CallContext[Any] | None] = ContextVar("toolwire_call", default=None)
 
 
-def current_call() -> CallContext:
+def current_call() -> CallContext[Any]:
     """Return the current call inside a tool's function; elsewhere a context with an empty `call_id` and no key."""
-    return running.get() or _NO_CALL
+    return running.get() or CallContext("", "")

@@ -10,7 +10,11 @@ class ToolError(Exception):
 
 
 class NotExecuted(Exception):
-    """The call had no effect and will have none: it is safe to retry it."""
+    """The call had no effect and will have none: it is safe to retry it. `retryable`: a retry may succeed."""
+
+    def __init__(self, message: str = "", *, retryable: bool = True) -> None:
+        super().__init__(message)
+        self.retryable = retryable
 
 
 class Transient(Exception):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ..ir.pointer import Object
 from ..ir.tools import Tool
-from ..schema.infer import FunctionTool
 from ..schema.validate import Problem, validator
+from .function_tool import FunctionTool
 
 __all__ = ["Parameters"]
 

@@ -108,7 +108,7 @@ class Schedule:
         """Check the limit of the tool, and that a write has its resource to itself."""
         name, resource_queue = self._calls[number].name, self._queue_of[number]
         entry = self._box.find(name)
-        max_running = None if entry is None else entry.options.most_parallel
+        max_running = None if entry is None else entry.options.max_parallel
         if max_running is not None and self._running[name] >= max_running:
             return False
         if resource_queue is None:

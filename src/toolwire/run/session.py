@@ -24,7 +24,7 @@ from ..ir.errors import ConfigError, ProtocolError
 from ..ir.parts import ToolCall, ToolResult
 from ..ir.pointer import Object
 from ..ir.request import Message, Request
-from ..ir.response import Response
+from ..ir.response import Response, Usage, add_usage
 from ..ir.tools import Tool
 from ..ir.value import Value
 from .keys import canonical_json
@@ -92,7 +92,11 @@ NextStep: TypeAlias = AskModel | RunTools | AwaitApproval | Done | GiveUp
 
 
 class RunState(Value, frozen=True):
-    """The complete state of a run. `version` is the version of this format."""
+    """The complete state of a run. `version` is the version of this format.
+
+    `first_message`: the index of the first message of this run; the messages before it are system prompt and history.
+    `has_fixed_tools`: the request names its tools, so tools that appear during the run are not offered.
+    """
 
     version: int
     run_id: str
@@ -100,9 +104,11 @@ class RunState(Value, frozen=True):
     phase: Literal["ask", "run", "wait", "done", "gave_up"] = "ask"
     iterations: int = 0
     calls: int = 0
-    tokens: int = 0
+    usage: Usage | None = None
     cost: float = 0.0
     started: float = 0.0
+    first_message: int = 0
+    has_fixed_tools: bool = False
     tainted: bool = False
     failures: int = 0
     turn: Turn = Turn()
@@ -127,9 +133,19 @@ class Session:
         budget: Budget | None = None,
         untrusted: Iterable[str] = (),
         price: Callable[[Response], float] | None = None,
+        first_message: int = 0,
+        has_fixed_tools: bool = False,
     ) -> None:
         declared_request = replace(request, tools=tuple(map(_strip_function, request.tools)))
-        self._initialise(RunState(_VERSION, run_id, declared_request, started=now()), now, budget, untrusted, price)
+        state = RunState(
+            _VERSION,
+            run_id,
+            declared_request,
+            started=now(),
+            first_message=first_message,
+            has_fixed_tools=has_fixed_tools,
+        )
+        self._initialise(state, now, budget, untrusted, price)
 
     def _initialise(
         self,
@@ -209,15 +225,17 @@ class Session:
         self._expect("ask")
         state, budget = self.state, self.budget
         calls = tuple(part for part in response.parts if isinstance(part, ToolCall))
-        usage = response.usage
+        request = replace(state.request, messages=(*state.request.messages, Message("assistant", response.parts)))
+        if request.choice is not None and request.choice.mode in ("required", "tool"):
+            request = replace(request, choice=None)  # forced in every turn, the run would not end
         updated_state = replace(
             state,
             response=response,
             iterations=state.iterations + 1,
-            tokens=state.tokens + (0 if usage is None else usage.total),
+            usage=add_usage(state.usage, response.usage),
             cost=state.cost + (0.0 if self._price is None else self._price(response)),
             calls=state.calls + len(calls),
-            request=replace(state.request, messages=(*state.request.messages, Message("assistant", response.parts))),
+            request=request,
         )
         if response.fault is not None:
             self._give_up(updated_state, f"the model failed: {response.fault.message}")
@@ -261,6 +279,20 @@ class Session:
         """Set the result of a call whose tool returned `Suspended`: a value that a tool may return, or a ToolResult."""
         self._expect("wait")
         self._continue_turn(self.state.turn.supply(call_id, result, self._now()))
+
+    def offer_tools(self, tools: Sequence[Tool]) -> None:
+        """Offer these tools from the next turn. Tools that were offered before keep their position; new ones are last.
+
+        A stable order keeps the prefix of the request stable, which providers cache.
+        """
+        state = self.state
+        if state.has_fixed_tools:
+            return
+        current = {tool.name: _strip_function(tool) for tool in tools}
+        kept = [current.pop(tool.name) for tool in state.request.tools if tool.name in current]
+        offered = (*kept, *current.values())
+        if offered != state.request.tools:
+            self.state = replace(state, request=replace(state.request, tools=offered))
 
     def _next_waiting_step(self) -> RunTools | AwaitApproval:
         """Run what may run now: approved calls, and calls whose question expired, which ask again."""
@@ -308,7 +340,7 @@ class Session:
             return f"max iterations reached ({budget.iterations})"
         if budget.seconds is not None and self._now() - state.started >= budget.seconds:
             return f"max time reached ({budget.seconds:g} seconds)"
-        if budget.tokens is not None and state.tokens >= budget.tokens:
+        if budget.tokens is not None and state.usage is not None and state.usage.total >= budget.tokens:
             return f"max tokens reached ({budget.tokens})"
         if budget.cost is not None and state.cost >= budget.cost:
             return f"max cost reached ({budget.cost:g})"

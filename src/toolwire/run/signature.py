@@ -13,6 +13,8 @@ from functools import lru_cache, partial
 from typing import Any
 
 from ..ir.pointer import Object
+from ..schema.context_marker import is_context
+from .context import CallContext
 
 __all__ = ["FunctionSignature", "function_signature"]
 
@@ -24,15 +26,17 @@ class FunctionSignature:
 
     `names` is None if the function takes any argument. `adapters` build types that JSON does not have. `defaults` are
     the values that the function uses for omitted arguments. `integers` are the parameters annotated as `int`.
+    `context_names` are the parameters for the context of the call; the other attributes do not contain them.
     """
 
-    __slots__ = ("_fields", "adapters", "defaults", "integers", "is_async", "names")
+    __slots__ = ("_fields", "adapters", "context_names", "defaults", "integers", "is_async", "names")
 
     def __init__(self, function: Callable[..., Any]) -> None:
         """Inspect a function. One that cannot be inspected keeps the initial values: any argument, no conversion."""
         self.is_async = _is_async(function)
         self.names: frozenset[str] | None = None
         self.integers: frozenset[str] = frozenset()
+        self.context_names: tuple[str, ...] = ()
         self.adapters: dict[str, Any] = {}
         self.defaults: Mapping[str, Any] = {}
         self._fields: dict[str, Any] = {}
@@ -41,6 +45,9 @@ class FunctionSignature:
 
     def _inspect(self, parameters: Mapping[str, inspect.Parameter]) -> None:
         """Read defaults, adapters and names. A default of `Field(…)` is kept in `_fields`: it is not a value."""
+        self.context_names = tuple(name for name, parameter in parameters.items() if is_context(parameter.annotation))
+        if self.context_names:
+            parameters = {name: found for name, found in parameters.items() if name not in self.context_names}
         defaults = {
             name: parameter.default
             for name, parameter in parameters.items()
@@ -62,6 +69,12 @@ class FunctionSignature:
         if names is not None and not names.issuperset(arguments):
             raise TypeError(f"unknown parameter {', '.join(sorted(arguments.keys() - names))}")
         return self.convert(arguments)
+
+    def add_context(self, values: Object, context: CallContext[Any]) -> Object:
+        """Return the values with the context for the parameters that take it; a value of the model is replaced."""
+        if not self.context_names:
+            return values
+        return {**values, **dict.fromkeys(self.context_names, context)}
 
     def convert(self, arguments: Object) -> Object:
         """Convert like `bind_arguments`, but also pass on arguments that the function does not take."""

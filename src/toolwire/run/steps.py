@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -99,7 +99,7 @@ class Invoke(Value, frozen=True, gc=False):
 
     entry: Entry
     arguments: Object
-    context: CallContext
+    context: CallContext[Any]
     token: str | None = None
     lease: float = 60.0
     start: StartDecision = msgspec.field(default_factory=StartDecision)

@@ -9,53 +9,18 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import ModuleType
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, Unpack
 
 from msgspec.structs import replace
 
 from ..ir.errors import ConfigError
-from ..ir.pointer import Object
 from ..ir.tools import Tool
 from ..ir.value import Value
-from ..schema.infer import FunctionTool, tool
+from .function_tool import FunctionTool, tool
+from .options import Options, OptionValues
 from .parameters import Parameters
 
-__all__ = ["Entry", "Options", "Source", "Toolbox"]
-
-
-class Options(Value, frozen=True):
-    """The execution options of a tool.
-
-    `resource`: writes on the same resource keep the model's order; by default all writes of a run do. `timeout`: in
-    seconds. `isolation`: "process" if a timeout must kill the function. `key`: makes the idempotency key from the
-    arguments. `cache`: the seconds for which a result of a pure or read tool may be reused. `rate`: calls per second.
-    `reconcile`: called with the key and the arguments to find the outcome of a call whose outcome is unknown.
-    `untrusted`: its results may contain third-party instructions. `first_argument`: a pure or read tool that may
-    start before its call is complete. `withdrawn`: returns the reason why the tool cannot be used now, or None; a
-    withdrawn tool is not offered to models.
-    """
-
-    timeout: float | None = 60.0
-    retries: int = 2
-    resource: str | Callable[[Object], str] | None = None
-    isolation: str = "thread"
-    key: Callable[[Object], str] | None = None
-    cache: float | None = None
-    most_parallel: int | None = None
-    rate: float | None = None
-    reconcile: Callable[[str, Object], Any] | None = None
-    untrusted: bool = False
-    first_argument: bool = False
-    output_limit: int | None = None
-    withdrawn: Callable[[], str | None] | None = None
-
-    def __post_init__(self) -> None:
-        if self.isolation not in ("thread", "process"):
-            raise ConfigError(f"isolation must be thread or process, got {self.isolation!r}")
-        for name in ("timeout", "rate", "cache", "most_parallel", "output_limit"):
-            value = getattr(self, name)
-            if value is not None and value <= 0:
-                raise ConfigError(f"{name} must be positive, got {value}")
+__all__ = ["Entry", "Source", "Toolbox"]
 
 
 class Entry(Value, frozen=True):
@@ -146,7 +111,8 @@ class Toolbox:
         """Return a toolbox with `wrapper` around each function."""
         return Toolbox(*(replace(entry, function=wrapper(entry.function)) for entry in self))
 
-    def with_options(self, **options: Any) -> Toolbox:
+    def with_options(self, **options: Unpack[OptionValues]) -> Toolbox:
+        """Return a toolbox whose tools have these options; the options that are not given remain."""
         return Toolbox(*(replace(entry, options=replace(entry.options, **options)) for entry in self))
 
 
@@ -161,8 +127,7 @@ def _collect_entries(source: Source) -> Iterable[Entry]:
     if isinstance(source, Entry):
         return (source,)
     if isinstance(source, FunctionTool):
-        assert source.function is not None
-        return (Entry(source, source.function),)
+        return (Entry(source, source.function, source.options),)
     if isinstance(source, ModuleType):
         return _module_entries(source)
     if isinstance(source, (list, tuple)):

@@ -16,7 +16,7 @@ TYPE_CHECKING = False  # as in `typing`, without the import
 if TYPE_CHECKING:
     from .conform import violations
     from .dialects import DIALECTS, OUTPUT_DIALECTS, Dialect, dialect, output_dialect
-    from .infer import FunctionTool, tool
+    from .infer import infer_tool
     from .lowering import Lowered, lower
     from .openapi import tools_from_openapi
     from .repair import Repair, repair_arguments
@@ -31,24 +31,23 @@ else:
             "repair": ("Repair", "repair_arguments"),
             "openapi": ("tools_from_openapi",),
             "conform": ("violations",),
-            "infer": ("FunctionTool", "tool"),
+            "infer": ("infer_tool",),
         },
     )
 
 __all__ = [
     "DIALECTS",
     "Dialect",
-    "FunctionTool",
     "Lowered",
     "OUTPUT_DIALECTS",
     "Problem",
     "Repair",
     "Validator",
     "dialect",
+    "infer_tool",
     "lower",
     "output_dialect",
     "repair_arguments",
-    "tool",
     "tools_from_openapi",
     "validator",
     "violations",

@@ -1,10 +1,9 @@
 '''Infer a tool from a Python function: from its name, its docstring and its type hints.
 
-    @toolwire.tool
     def get_weather(city: str, unit: Literal["celsius", "fahrenheit"] = "celsius") -> str:
         """Current weather for a city."""
 
-pydantic generates the schema; it is imported only here, when the first tool is created.
+A parameter for the context of the call is not part of the schema. pydantic generates the schema; it is imported only here, when the first tool is created.
 '''
 
 from __future__ import annotations
@@ -12,87 +11,51 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import isfinite
-from typing import Any, Generic, ParamSpec, TypeVar, get_args, overload
+from typing import Any
 
-from msgspec.structs import replace
-
-from ..ir.errors import ConfigError, SchemaError
+from ..ir.errors import SchemaError
 from ..ir.pointer import Object
 from ..ir.tools import Effect, Tool
+from .context_marker import is_context
 from .docstrings import read_docstring
+from .validate import validator
 
-__all__ = ["FunctionTool", "tool"]
-
-P = ParamSpec("P")
-R = TypeVar("R")
+__all__ = ["infer_tool"]
 
 
-def _no_function(*_: Any, **__: Any) -> Any:
-    raise SchemaError("this tool has no function", hint="make tools of functions with the decorator toolwire.tool")
-
-
-class FunctionTool(Tool, Generic[P, R], frozen=True):
-    """A Tool that can still be called like its function."""
-
-    function: Callable[P, R] = _no_function
-
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        return self.function(*args, **kwargs)
-
-    def __get__(self, instance: object, owner: type | None = None) -> FunctionTool[..., R]:
-        """Bind a tool that was made from a method like the method."""
-        if instance is None or not inspect.isfunction(self.function):
-            return self
-        return replace(self, function=self.function.__get__(instance, owner))
-
-
-@overload
-def tool(function: Callable[P, R], /) -> FunctionTool[P, R]: ...
-
-
-@overload
-def tool(
+def infer_tool(
+    function: Callable[..., Any],
     *,
     name: str | None = None,
     description: str | None = None,
     strict: bool | None = None,
     effect: Effect = "write",
-) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
+    examples: Iterable[Object] = (),
+) -> Tool:
+    """Declare a function as a tool. Examples that do not fit the schema raise SchemaError."""
+    called = name or _function_name(function)
+    words = read_docstring(_own_docstring(function))
+    schema = _annotate(_parameters_schema(function, called), words.parameters)
+    return Tool(
+        name=called,
+        description=description or words.text or None,
+        input_schema=schema,
+        output_schema=_result_schema(function),
+        strict=strict,
+        effect=effect,
+        examples=_checked_examples(called, schema, examples),
+    )
 
 
-def tool(
-    function: Callable[..., Any] | None = None,
-    /,
-    *,
-    name: str | None = None,
-    description: str | None = None,
-    strict: bool | None = None,
-    effect: Effect = "write",
-) -> FunctionTool[..., Any] | Callable[[Callable[..., Any]], FunctionTool[..., Any]]:
-    """Make a function a tool; with arguments, return a decorator.
-
-    `effect` is the side effect of a call: "pure", "read", "idempotent" or, by default, "write".
-    """
-
-    if effect not in get_args(Effect):
-        raise ConfigError(f"unknown effect {effect!r}", hint=f"use one of {', '.join(get_args(Effect))}")
-
-    def make(function: Callable[..., Any]) -> FunctionTool[..., Any]:
-        called = name or _function_name(function)
-        words = read_docstring(_own_docstring(function))
-        return FunctionTool(
-            name=called,
-            description=description or words.text or None,
-            input_schema=_annotate(_parameters_schema(function, called), words.parameters),
-            output_schema=_result_schema(function),
-            strict=strict,
-            effect=effect,
-            function=function,
-        )
-
-    return make if function is None else make(function)
+def _checked_examples(name: str, schema: Object, examples: Iterable[Object]) -> tuple[Object, ...]:
+    given = tuple(examples)
+    for number, example in enumerate(given):
+        problems = validator(schema).problems(example)
+        if problems:
+            raise SchemaError(f"{name}: example {number} does not fit the schema: {problems[0]}")
+    return given
 
 
 def _function_name(function: object) -> str:
@@ -141,13 +104,14 @@ def _parameters_schema(function: Callable[..., Any], name: str) -> Object:
 
 
 def _signature_parameters(function: Callable[..., Any], name: str) -> list[inspect.Parameter]:
-    """Return the parameters without `self`; SchemaError for one that cannot be passed by name."""
+    """Return the parameters without `self` and the context; SchemaError for one that cannot be passed by name."""
     try:
         parameters = list(inspect.signature(function, eval_str=True).parameters.values())
     except Exception as error:  # evaluating annotations runs the author's code
         raise SchemaError(f"cannot read the signature of {name}: {error}") from error
     if parameters and _is_method(function) and parameters[0].name in ("self", "cls"):
         parameters = parameters[1:]
+    parameters = [parameter for parameter in parameters if not is_context(parameter.annotation)]
     for parameter in parameters:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
             hint = "declare each parameter by name, because a model passes arguments by name"

@@ -116,6 +116,8 @@ def test_structured_output_progress_resources_and_prompts_work(way, era):
             assert "does not match its output schema" in broken.content[0].text
             rested = await client.call_tool("nap", {"seconds": 0.05}, progress_callback=progressed)
             assert rested.content[0].text == "rested"
+            walked = await client.call_tool("walk", {"steps": 2}, progress_callback=progressed)
+            assert walked.content[0].text == "arrived"
             note = await client.read_resource("notes://monday")
             assert note.contents[0].text == "notes of monday"
             reviewed = await client.get_prompt("review", {"code": "x = 1"})
@@ -128,7 +130,8 @@ def test_structured_output_progress_resources_and_prompts_work(way, era):
     else:
         with http_server(WORKSHOP) as (port, _):
             heard = run_with_timeout(talk(f"http://127.0.0.1:{port}/mcp"))
-    assert heard == [(1, 2, "half asleep")]
+    steps = [(1e-6, None, "setting out"), (0.5, 1, "step 1"), (1, 1, "step 2")]
+    assert heard == [(1, 2, "half asleep"), *steps]
 
 
 @pytest.mark.one_in(3)

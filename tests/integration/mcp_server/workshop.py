@@ -8,6 +8,7 @@ from pathlib import Path
 
 import toolwire
 from toolwire.mcp import current_exchange, prompt, resource
+from toolwire.run import CallContext
 
 read = toolwire.tool(effect="read")
 
@@ -59,6 +60,15 @@ async def nap(seconds: float) -> str:
         _effect("woken")
         raise
     return "rested"
+
+
+@read
+def walk(steps: int, context: CallContext) -> str:
+    """Walk, in a thread, and report each step."""
+    context.report_progress("setting out")
+    for step in range(steps):
+        context.report_progress(f"step {step + 1}", (step + 1) / steps)
+    return "arrived"
 
 
 @read

@@ -12,11 +12,13 @@ import pytest
 
 from toolwire import Text, ToolCall, ToolResult, tool
 from toolwire.ir.events import CallEnd, ResponseEnd
-from toolwire.net.agent import Agent, Answer
+from toolwire.net.agent import Agent
+from toolwire.net.answers import Answer
+from toolwire.run.options import Options
 from toolwire.run.policy import Policy
 from toolwire.run.results import result_code
 from toolwire.run.session import Budget
-from toolwire.run.toolbox import Entry, Options
+from toolwire.run.toolbox import Entry
 from toolwire.testing import ScriptedModel, says
 from waiting import until, wait_until
 
@@ -118,7 +120,7 @@ from toolwire.run.session import Session
 from pathlib import Path
 state = Path({str(state)!r})
 if sys.argv[1] == "begin":
-    session = Agent(ScriptedModel([]), [weather, book]).session("Book Paris.")
+    session = asyncio.run(Agent(ScriptedModel([]), [weather, book]).session("Book Paris."))
     session.add_response(says(ToolCall("b", "book", {{"city": "Paris"}})))
     state.write_text(session.dump())
 else:
@@ -168,10 +170,10 @@ class Naps:
 def test_trip_planner_runs_independent_calls_in_parallel():
     plan = runpy.run_path(str(EXAMPLES / "trip_planner.py"))["plan"]
     answers = []
-    for most_parallel, overlapping in ((1, 1), (8, 2)):
+    for max_parallel, overlapping in ((1, 1), (8, 2)):
         naps = Naps(overlapping)
         plan.__globals__.update(asyncio=naps.asyncio, time=naps)
-        answers.append(plan(most_parallel=most_parallel)[0])
+        answers.append(plan(max_parallel=max_parallel)[0])
         assert naps.most == overlapping
     assert answers[0].messages == answers[1].messages
 
@@ -245,7 +247,7 @@ def test_resumed_session_keeps_the_policy_and_budget():
     agent = Agent(ScriptedModel(lines), [strange, book], policy=Policy(taint="enforce"), budget=Budget(iterations=2))
     from toolwire.run.session import Session
 
-    answer = agent.run_sync(Session.load(agent.session("Go.").dump(), now=time.time))
+    answer = agent.run_sync(Session.load(asyncio.run(agent.session("Go.")).dump(), now=time.time))
     assert not BOOKED
     assert answer.reason == "max iterations reached (2)"
 

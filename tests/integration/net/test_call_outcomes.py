@@ -17,11 +17,12 @@ from toolwire.net.runner import Runner
 from toolwire.net.stores.memory import MemoryStore
 from toolwire.run.context import CallContext
 from toolwire.run.failures import NotExecuted
+from toolwire.run.options import Options
 from toolwire.run.policy import Policy
 from toolwire.run.results import result_code
 from toolwire.run.session import Budget
 from toolwire.run.steps import Invoke
-from toolwire.run.toolbox import Entry, Options, Toolbox
+from toolwire.run.toolbox import Entry, Toolbox
 from waiting import SAFETY, until, wait_until
 
 RAN: list[str] = []

@@ -10,8 +10,9 @@ from toolwire.net.deadlines import DeadlineQueue, SharedTimers
 from toolwire.net.runner import Runner
 from toolwire.net.stores.memory import MemoryStore
 from toolwire.run.context import current_call
+from toolwire.run.options import Options
 from toolwire.run.results import result_code
-from toolwire.run.toolbox import Entry, Options, Toolbox
+from toolwire.run.toolbox import Entry, Toolbox
 
 
 @tool(effect="read")

@@ -16,10 +16,11 @@ from toolwire import Media, ToolCall, tool
 from toolwire.net.runner import Runner
 from toolwire.run.context import current_call
 from toolwire.run.failures import NotExecuted, ToolError, Transient
+from toolwire.run.options import Options
 from toolwire.run.output import LIMIT
 from toolwire.run.policy import Policy, path_jail
 from toolwire.run.results import NOTES_KEY, result_code
-from toolwire.run.toolbox import Entry, Options, Toolbox
+from toolwire.run.toolbox import Entry, Toolbox
 from waiting import SAFETY, wait_until
 
 LOG: list[str] = []
@@ -135,10 +136,10 @@ def test_parallelism_limits_are_respected():
         running[0] -= 1
         return number
 
-    run(busy, calls=[call("busy", n, number=n) for n in range(40)], most_parallel=5)
+    run(busy, calls=[call("busy", n, number=n) for n in range(40)], max_parallel=5)
     assert most[0] == 5
     most[0] = 0
-    run(Toolbox(busy).with_options(most_parallel=2), calls=[call("busy", n, number=n) for n in range(10)])
+    run(Toolbox(busy).with_options(max_parallel=2), calls=[call("busy", n, number=n) for n in range(10)])
     assert most[0] == 2
 
 
@@ -299,7 +300,7 @@ def test_tainted_run_requires_approval_for_writes():
 
 def test_calls_over_the_per_turn_limit_are_rejected():
     calls = [call("nap", n, seconds=0.0, name=str(n)) for n in range(1000)]
-    results = run(nap, calls=calls, most_per_turn=900)
+    results = run(nap, calls=calls, max_per_turn=900)
     assert [result.text for result in results[:900]] == [str(n) for n in range(900)]
     assert {result_code(result) for result in results[900:]} == {"over_budget"}
 

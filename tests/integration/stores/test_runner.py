@@ -10,7 +10,8 @@ from stores.servers import PROCESSES, open_test_store
 from stores.worker import executions, record_effect
 from toolwire.ir import ToolCall
 from toolwire.net.runner import Runner
-from toolwire.run.toolbox import Entry, Options
+from toolwire.run.options import Options
+from toolwire.run.toolbox import Entry
 
 LEASE = 0.5
 CALL = ToolCall("1", "pay", {"order": "order7"})

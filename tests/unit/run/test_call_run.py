@@ -13,6 +13,7 @@ from toolwire.run.cache import ResultCache
 from toolwire.run.call_run import CallRun, RunSettings
 from toolwire.run.failures import NotExecuted, ToolError, Transient
 from toolwire.run.keys import fingerprint
+from toolwire.run.options import Options
 from toolwire.run.output import TruncatedOutputs, cap_result
 from toolwire.run.policy import Policy, approval_hash, deny
 from toolwire.run.records import Record
@@ -31,7 +32,7 @@ from toolwire.run.steps import (
     TimedOut,
     Wait,
 )
-from toolwire.run.toolbox import Entry, Options, Toolbox
+from toolwire.run.toolbox import Entry, Toolbox
 
 ARGUMENTS = {"amount": 3}
 CALL = ToolCall("c1", "pay", ARGUMENTS)

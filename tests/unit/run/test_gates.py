@@ -7,9 +7,10 @@ from msgspec.structs import replace
 
 from toolwire import ToolCall, ToolResult, tool
 from toolwire.run.gates import GATES, Pending, pass_gates
+from toolwire.run.options import Options
 from toolwire.run.policy import Ask, Deny, Policy, allow, at_most, deny, hosts, only_effects, path_jail
 from toolwire.run.results import result_code
-from toolwire.run.toolbox import Entry, Options, Toolbox
+from toolwire.run.toolbox import Entry, Toolbox
 
 
 @tool(effect="read")

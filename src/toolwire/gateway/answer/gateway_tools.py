@@ -13,11 +13,11 @@ from ...ir.events import CallStart, Event, ResponseEnd, ResponseStart, UsageUpda
 from ...ir.folding import Folder
 from ...ir.parts import Part, ToolCall, ToolResult
 from ...ir.request import Message, Request
-from ...ir.response import Fault, Response, Stop, UpstreamError, Usage
+from ...ir.response import Fault, Response, Stop, UpstreamError, Usage, add_usage
 from ...net.runner import Runner
 from ..shared.turns import StoredTurn
 
-__all__ = ["GatewayTools", "TurnEvents", "add_usage", "with_gateway_tools"]
+__all__ = ["GatewayTools", "TurnEvents", "with_gateway_tools"]
 
 _MAX_TURNS = 16
 _KEY_SPACE = 1_000_000  # keys of one turn; those of the next turn follow them
@@ -156,14 +156,3 @@ class TurnEvents:
         if self._hidden and not self._has_client_call:
             stops = tuple(Stop("stop") if stop and stop.reason == "tool_calls" else stop for stop in stops)
         return [replace(event, stops=stops)]
-
-
-def add_usage(first: Usage | None, second: Usage | None) -> Usage | None:
-    if first is None or second is None:
-        return first or second
-    counts = ("input", "output", "cached", "cache_write", "reasoning", "tool_input")
-    return replace(first, **{name: _add_counts(getattr(first, name), getattr(second, name)) for name in counts})
-
-
-def _add_counts(first: int | None, second: int | None) -> int | None:
-    return None if first is None and second is None else (first or 0) + (second or 0)

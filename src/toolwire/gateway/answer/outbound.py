@@ -24,7 +24,7 @@ from ...ir.losses import Losses, require_lossless
 from ...ir.parts import ToolCall, ToolResult
 from ...ir.pointer import JSON, Object
 from ...ir.request import Request
-from ...ir.response import Fault, Response, UpstreamError, Usage
+from ...ir.response import Fault, Response, UpstreamError, Usage, add_usage
 from ...ir.text import finite_to_bytes, to_bytes
 from ...net.body_settings import NO_DEFAULTS, RequestDefaults
 from ...net.endpoint import Endpoint
@@ -33,7 +33,7 @@ from ...stream.strict import parse_object
 from ...wire.protocol import Limits, StreamEncoder
 from .answer_stats import AnswerStats
 from .client_request import ClientRequest
-from .gateway_tools import GatewayTools, TurnEvents, add_usage
+from .gateway_tools import GatewayTools, TurnEvents
 from .response_recorder import RecordingEncoder, ResponseRecorder
 from .routing import Target
 from .streams import PassThroughStream, Stream, TranslatedStream, expected_choices

@@ -18,8 +18,9 @@ from ...ir.pointer import JSON, Object
 from ...ir.tools import Tool
 from ...run.context import current_call
 from ...run.failures import ToolError
+from ...run.options import Options
 from ...run.results import annotate
-from ...run.toolbox import Entry, Options
+from ...run.toolbox import Entry
 from ...schema.validate import validator
 from ...wire.mcp import NAME
 from ..protocol.content import decode_content

@@ -28,7 +28,7 @@ from ...ir.pointer import Object
 from ...ir.request import Message
 from ...ir.text import dumps
 from ...ir.value import Value
-from ...schema.infer import tool
+from ...schema.infer import infer_tool
 from ...wire.mcp.versions import LATEST
 from ..protocol.content import encode_block
 
@@ -144,7 +144,7 @@ def resource(
         """Make the resource. The variables of its URI must be the parameters of the function."""
         made = Resource(uri, name or function.__name__, function, _description(function), media_type, title)
         named = set(_VARIABLE.findall(uri))
-        taken = set(tool(function).input_schema["properties"])  # type: ignore[index]
+        taken = set(infer_tool(function).input_schema["properties"])  # type: ignore[index]
         if named != taken:
             hint = f"the URI has {sorted(named)}, the function takes {sorted(taken)}"
             raise ConfigError(f"the variables of resource {uri} do not match the parameters of its function", hint=hint)
@@ -177,7 +177,7 @@ def prompt(
     """Turn a function into a prompt; with keyword arguments, return a decorator."""
 
     def make(function: Callable[..., Any]) -> Prompt:
-        declared = tool(function)
+        declared = infer_tool(function)
         return Prompt(
             name or declared.name, function, declared.input_schema or {}, _description(function), title, complete or {}
         )
@@ -186,7 +186,7 @@ def prompt(
 
 
 def _description(function: Callable[..., Any]) -> str | None:
-    return tool(function).description
+    return infer_tool(function).description
 
 
 def find_offers(module: ModuleType) -> tuple[list[Resource], list[Prompt]]:

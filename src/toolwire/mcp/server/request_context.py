@@ -20,6 +20,7 @@ from typing import Any, TypeAlias
 
 from ...ir.errors import ConfigError
 from ...ir.pointer import JSON, Object
+from ...run.context import CallContext, ProgressSink
 from ...run.failures import ToolError, Transient
 from ...schema.validate import validator
 from ...wire.mcp.versions import STATELESS
@@ -40,6 +41,7 @@ _CAPABILITIES = {"elicitation/create": "elicitation", "sampling/createMessage": 
 
 
 _NO_LISTENERS = Listeners()
+_SMALLEST_PROGRESS = 1e-6
 
 
 class InputNeeded(Transient):
@@ -89,6 +91,18 @@ class RequestContext:
             return
         self._progress = progress
         self._send(Progress(token, progress, total, message).to_notification())
+
+    @property
+    def progress_sink(self) -> ProgressSink | None:
+        """The receiver of `CallContext.report_progress`; None if the client did not ask for progress."""
+        return None if self.meta.progress_token is None else self._report_call
+
+    def _report_call(self, _: CallContext[Any], message: str, fraction: float | None) -> None:
+        """Send the progress of a call. MCP requires that the value grows, also if only the message is new."""
+        if fraction is None or fraction <= (self._progress or 0.0):
+            self.report((self._progress or 0.0) + _SMALLEST_PROGRESS, None, message)
+        else:
+            self.report(fraction, 1.0, message)
 
     def log(self, level: str, data: JSON, logger: str | None = None) -> None:
         """Send a log line to the client, if the client asked for that level."""

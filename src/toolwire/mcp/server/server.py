@@ -140,7 +140,7 @@ class Server:
         if tool_call.answers or tool_call.state is not None:
             self._resume(work, exchange, tool_call.answers, tool_call.state)
         keys = None if key is None else {call.id: _scope_key(key, exchange.principal)}
-        (result,) = await self.runner.run([call], keys=keys)
+        (result,) = await self.runner.run([call], keys=keys, on_progress=exchange.progress_sink)
         if exchange.unanswered is not None and result_code(result) == "failed":
             return self._input_required(work, exchange)
         if call.name in self._output_validators and not result.is_error:

@@ -1,0 +1,217 @@
+"""Perform the steps of one run of an agent: ask the model, run its calls, until the run is done."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from typing import Any, Protocol, TypeAlias
+
+from msgspec.structs import replace
+
+from ..ir.events import ArgumentEnd, CallEnd, CallStart, Event
+from ..ir.folding import Folder
+from ..ir.parts import Text, ToolCall, ToolResult
+from ..ir.request import Request
+from ..ir.response import Response, Usage
+from ..run.observe import Observer, Retriever, notify_response
+from ..run.session import AskModel, Done, GiveUp, RunTools, Session
+from ..stream.arguments import ArgumentWatch
+from .answers import Answer
+from .dispatch import Dispatch
+from .runner import Runner
+
+__all__ = ["AgentLoop", "Model", "StreamItem"]
+
+StreamItem: TypeAlias = Event | ToolResult
+
+
+class Model(Protocol):
+    """Anything that answers a request, such as a `ModelClient`."""
+
+    async def ask(self, request: Request) -> Response: ...
+
+    def stream(self, request: Request) -> AsyncGenerator[Event, None]: ...
+
+
+class AgentLoop:
+    """One run. `deps` are passed to tools that take a `CallContext`."""
+
+    def __init__(
+        self,
+        model: Callable[[], Model],
+        runner: Runner,
+        session: Session,
+        *,
+        deps: Any = None,
+        retriever: Retriever | None = None,
+        observers: Sequence[Observer] = (),
+    ) -> None:
+        self.session = session
+        self._model = model
+        self._runner = runner
+        self._deps = deps
+        self._retriever = retriever
+        self._observers = observers
+
+    async def run(self) -> Answer[Any]:
+        """Perform all steps and return the answer."""
+        session = self.session
+        while True:
+            step = self._next_step()
+            if isinstance(step, AskModel):
+                try:
+                    async with asyncio.timeout(session.remaining_seconds) as limit:
+                        response = await self._ask_model(step)
+                except TimeoutError:
+                    if not limit.expired():
+                        raise  # a timeout of the model, not of the run
+                    session.give_up_on_time_limit()
+                else:
+                    session.add_response(response)
+            elif isinstance(step, RunTools):
+                session.add_results(await self._run_tools(step))
+            else:
+                return self._make_answer(step)
+
+    async def stream(self) -> AsyncGenerator[StreamItem | Answer[Any], None]:
+        """Yield the events of the model as they arrive, then the tool results, and the answer at the end.
+
+        A pure or read call starts as soon as it is complete, while the model is still generating.
+        """
+        session = self.session
+        while True:
+            step = self._next_step()
+            if isinstance(step, AskModel):
+                dispatch = self._open_dispatch()
+                try:
+                    async with aclosing(self._stream_model(step, dispatch)) as events:
+                        async for event in events:
+                            yield event
+                    if isinstance(session.next(), RunTools):
+                        results = await dispatch.results()
+                        for result in results:
+                            yield result
+                        session.add_results(results)
+                finally:
+                    await dispatch.abort()
+            elif isinstance(step, RunTools):  # a session that another process started
+                session.add_results(await self._run_tools(step))
+            else:
+                yield self._make_answer(step)
+                return
+
+    def _next_step(self) -> AskModel | RunTools | Done | GiveUp:
+        """Return the next step. Tools that appeared or disappeared since the last turn are offered or withdrawn."""
+        step = self.session.next()
+        if not isinstance(step, AskModel):
+            return step
+        box = self._runner.box
+        self.session.offer_tools(box.filter_available(box.tools))
+        return self.session.next()
+
+    async def _ask_model(self, step: AskModel) -> Response:
+        request, started_at = self._prepare_request(step.request), time.perf_counter()
+        response = await self._model().ask(request)
+        notify_response(self._observers, request, response, time.perf_counter() - started_at)
+        return response
+
+    async def _stream_model(self, step: AskModel, dispatch: Dispatch) -> AsyncGenerator[Event, None]:
+        """Yield the events of one response, and add the response to the session once it is complete."""
+        request, started_at = self._prepare_request(step.request), time.perf_counter()
+        collector, session = _StreamCollector(dispatch), self.session
+        async with aclosing(_limit_events(self._model().stream(request), session)) as events:
+            async for event in events:
+                collector.feed(event)
+                yield event
+        if isinstance(session.next(), GiveUp):
+            return
+        response = collector.folder.response()
+        notify_response(self._observers, request, response, time.perf_counter() - started_at)
+        session.add_response(response)
+
+    def _prepare_request(self, request: Request) -> Request:
+        """Remove withdrawn tools, then let the retriever choose among the rest."""
+        available = self._runner.box.filter_available(request.tools)
+        if len(available) != len(request.tools):
+            request = replace(request, tools=available)
+        if self._retriever is None:
+            return request
+        return replace(request, tools=tuple(self._retriever.choose(request, request.tools)))
+
+    async def _run_tools(self, step: RunTools) -> list[ToolResult]:
+        return await self._runner.run(
+            step.calls,
+            run_id=self.session.state.run_id,
+            earlier=step.earlier,
+            tainted=step.tainted,
+            deps=self._deps,
+        )
+
+    def _open_dispatch(self) -> Dispatch:
+        state = self.session.state
+        parts = [part for message in state.request.messages for part in message.parts]
+        earlier = [part for part in parts if isinstance(part, ToolCall)]
+        return self._runner.dispatch(run_id=state.run_id, earlier=earlier, tainted=state.tainted, deps=self._deps)
+
+    def _make_answer(self, step: Done | GiveUp) -> Answer[Any]:
+        state, response = self.session.state, step.response
+        parts = () if response is None else response.parts
+        text = "".join(part.text for part in parts if isinstance(part, Text))
+        return Answer(
+            text,
+            text,
+            response,
+            state.request.messages,
+            first_message=state.first_message,
+            usage=state.usage or Usage(),
+            cost=state.cost,
+            reason=step.reason if isinstance(step, GiveUp) else "",
+            run_id=state.run_id,
+        )
+
+
+async def _limit_events(stream: AsyncGenerator[Event, None], session: Session) -> AsyncGenerator[Event, None]:
+    """Yield the events that arrive while the run has time left."""
+    async with aclosing(stream) as events:
+        while True:
+            try:
+                async with asyncio.timeout(session.remaining_seconds) as limit:
+                    event = await anext(events)
+            except StopAsyncIteration:
+                return
+            except TimeoutError:
+                if not limit.expired():
+                    raise  # a timeout of the model, not of the run
+                session.give_up_on_time_limit()
+                return
+            yield event
+            if session.remaining_seconds == 0.0:
+                session.give_up_on_time_limit()
+                return
+
+
+class _StreamCollector:
+    """The stream received so far. Passes each call to `dispatch` as soon as it is complete."""
+
+    def __init__(self, dispatch: Dispatch) -> None:
+        self.folder = Folder()
+        self._open_dispatch = dispatch
+        self._watch = ArgumentWatch() if dispatch.may_speculate else None
+        self._first_choice: dict[int, CallStart] = {}  # calls of the first choice, by key
+
+    def feed(self, event: Event) -> None:
+        """Add an event. Only calls of the first choice are run; the other choices are alternatives to it."""
+        self.folder.feed(event)
+        if isinstance(event, CallStart) and event.choice == 0:
+            self._first_choice[event.key] = event
+        if self._watch is not None:
+            for watched in self._watch.feed(event):
+                if isinstance(watched, ArgumentEnd) and watched.key in self._first_choice:
+                    start = self._first_choice[watched.key]
+                    self._open_dispatch.speculate(ToolCall(start.id, start.name, {watched.name: watched.value}))
+        if isinstance(event, CallEnd) and event.key in self._first_choice:
+            call = self.folder.part(event.key)
+            if isinstance(call, ToolCall):
+                self._open_dispatch.add(call)

@@ -1,0 +1,72 @@
+"""The outcome of an agent's run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic
+
+from ..ir.errors import ToolwireError
+from ..ir.parts import ToolCall, ToolResult
+from ..ir.request import Message
+from ..ir.response import Response, Usage
+from ..ir.value import Value
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    Deps = TypeVar("Deps", default=None)
+    Output = TypeVar("Output", default=str)
+else:
+    from typing import TypeVar
+
+    Deps = TypeVar("Deps")
+    Output = TypeVar("Output")
+
+__all__ = ["Answer", "Deps", "NoAnswer", "Output"]
+
+
+class NoAnswer(ToolwireError):
+    """The run ended without an answer, for example because its budget was exhausted."""
+
+
+class Answer(Value, Generic[Output], frozen=True):
+    """The outcome of a run.
+
+    `text`: the text of the last response. `messages`: the whole conversation, `new_messages`: those of this run; pass
+    either to `run(history=…)` to continue. `usage` and `cost` are sums over all model requests of the run. `reason`: why
+    there is no answer; empty if there is one.
+    """
+
+    text: str
+    value: Output | None
+    response: Response | None
+    messages: tuple[Message, ...]
+    first_message: int = 0
+    usage: Usage = Usage()
+    cost: float = 0.0
+    reason: str = ""
+    run_id: str = ""
+
+    @property
+    def finished(self) -> bool:
+        return not self.reason
+
+    @property
+    def output(self) -> Output:
+        """The answer as a value of the agent's output type. Raises NoAnswer if the run ended without one."""
+        if self.reason:
+            raise NoAnswer(f"the run ended without an answer: {self.reason}", hint="check answer.finished first")
+        return self.value  # type: ignore[return-value]  # set in every finished run
+
+    @property
+    def new_messages(self) -> tuple[Message, ...]:
+        return self.messages[self.first_message :]
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """The tool calls of this run, in order."""
+        return tuple(part for message in self.new_messages for part in message.parts if isinstance(part, ToolCall))
+
+    @property
+    def results(self) -> tuple[ToolResult, ...]:
+        """The results of the calls of this run, in order."""
+        return tuple(part for message in self.new_messages for part in message.parts if isinstance(part, ToolResult))

@@ -1,0 +1,61 @@
+"""A conversation with an agent: each answer becomes part of the history of the next prompt."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from typing import Any, Generic, Protocol
+
+from ..ir.request import Message
+from ..run.model_settings import ModelSettings
+from .agent_loop import StreamItem
+from .answers import Answer, Deps, Output
+from .blocking import iterate_blocking, run_blocking
+from .prompts import UserPrompt
+
+__all__ = ["AgentConversation"]
+
+
+class PromptRunner(Protocol[Output]):
+    """The methods of an `Agent` that a conversation uses."""
+
+    async def run(
+        self, prompt: UserPrompt, *, history: Sequence[Message], deps: Any, settings: ModelSettings | None
+    ) -> Answer[Output]: ...
+
+    def stream(
+        self, prompt: UserPrompt, *, history: Sequence[Message], deps: Any, settings: ModelSettings | None
+    ) -> AsyncGenerator[StreamItem | Answer[Output], None]: ...
+
+
+class AgentConversation(Generic[Deps, Output]):
+    """Messages and an agent. A prompt without an answer is dropped, so that the conversation can continue."""
+
+    def __init__(self, agent: PromptRunner[Output], history: Sequence[Message] = (), *, deps: Deps) -> None:
+        self.messages: tuple[Message, ...] = tuple(history)
+        self._agent = agent
+        self._deps = deps
+
+    async def run(self, prompt: UserPrompt, *, settings: ModelSettings | None = None) -> Answer[Output]:
+        """Answer a prompt, and add both to the conversation."""
+        answer = await self._agent.run(prompt, history=self.messages, deps=self._deps, settings=settings)
+        return self._add(answer)
+
+    async def stream(
+        self, prompt: UserPrompt, *, settings: ModelSettings | None = None
+    ) -> AsyncGenerator[StreamItem | Answer[Output], None]:
+        """Yield the events of the answer, and the answer at the end, as `Agent.stream` does."""
+        async for item in self._agent.stream(prompt, history=self.messages, deps=self._deps, settings=settings):
+            yield self._add(item) if isinstance(item, Answer) else item
+
+    def run_sync(self, prompt: UserPrompt, *, settings: ModelSettings | None = None) -> Answer[Output]:
+        return run_blocking(self.run(prompt, settings=settings))
+
+    def stream_sync(
+        self, prompt: UserPrompt, *, settings: ModelSettings | None = None
+    ) -> Iterator[StreamItem | Answer[Output]]:
+        return iterate_blocking(self.stream(prompt, settings=settings))
+
+    def _add(self, answer: Answer[Output]) -> Answer[Output]:
+        if answer.finished:
+            self.messages = answer.messages
+        return answer

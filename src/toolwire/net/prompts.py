@@ -1,0 +1,68 @@
+"""Build the messages of a prompt from text, files, images and other parts.
+
+await agent.run("What is the weather?")
+await agent.run(["What is in this picture?", Path("cat.png")])
+await agent.run(["Summarise this.", Media("file", url="https://example.com/report.pdf")])
+"""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import b64encode
+from collections.abc import Sequence
+from mimetypes import guess_type
+from pathlib import Path
+from typing import TypeAlias
+
+from ..ir.errors import ConfigError
+from ..ir.parts import Media, MediaKind, Part, Text
+from ..ir.request import Message
+
+__all__ = ["PromptItem", "UserPrompt", "prompt_message"]
+
+PromptItem: TypeAlias = str | Path | Text | Media
+UserPrompt: TypeAlias = PromptItem | Message | Sequence[PromptItem]
+
+_MAX_FILE_SIZE = 50 * 1024 * 1024  # bytes; providers accept less
+_MEDIA_KINDS: dict[str, MediaKind] = {"image": "image", "audio": "audio", "video": "video"}
+
+
+async def prompt_message(prompt: UserPrompt) -> Message:
+    """Return the message of a prompt. Files are read in a thread."""
+    if isinstance(prompt, Message):
+        return prompt
+    items = prompt if isinstance(prompt, (list, tuple)) else (prompt,)
+    if not items:
+        raise ConfigError("the prompt is empty", hint="pass text, or a list of texts, paths and media")
+    return Message("user", tuple([await _make_part(item) for item in items]))
+
+
+async def _make_part(item: object) -> Part:
+    if isinstance(item, str):
+        return Text(item)
+    if isinstance(item, Path):
+        return await asyncio.to_thread(_read_file, item)
+    if isinstance(item, (Text, Media)):
+        return item
+    hint = "use str, pathlib.Path, toolwire.Text or toolwire.Media"
+    raise ConfigError(f"a prompt cannot contain a value of type {type(item).__name__}", hint=hint)
+
+
+def _read_file(path: Path) -> Part:
+    """Read a file: text as a Text part with the file's name, anything else as Media."""
+    try:
+        size = path.stat().st_size
+        if size > _MAX_FILE_SIZE:
+            raise ConfigError(f"{path} has {size:,} bytes; at most {_MAX_FILE_SIZE:,} are read into a prompt")
+        data = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+    media_type = guess_type(path.name)[0] or "application/octet-stream"
+    main_type = media_type.partition("/")[0]
+    if main_type == "text" or media_type in ("application/json", "application/octet-stream"):
+        try:
+            return Text(f"{path.name}:\n{data.decode()}")
+        except UnicodeDecodeError:
+            pass  # not text after all
+    kind = _MEDIA_KINDS.get(main_type, "file")
+    return Media(kind, media_type, b64encode(data).decode(), name=path.name)

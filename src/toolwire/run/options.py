@@ -1,0 +1,125 @@
+"""The execution options of a tool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import isfinite
+from typing import Any, TypeAlias, TypedDict
+
+from ..ir.errors import ConfigError
+from ..ir.pointer import Object
+from ..ir.value import Value
+
+__all__ = ["ApprovalRule", "OptionValues", "Options", "TransientRule"]
+
+ApprovalRule: TypeAlias = bool | str | Callable[[Object], bool | str]
+"""True, or the reason, if every call needs approval; a function of the arguments decides per call."""
+
+TransientRule: TypeAlias = type[BaseException] | Sequence[type[BaseException]] | Callable[[BaseException], bool]
+"""The exceptions of a tool that are temporary: classes, or a function that returns True for them."""
+
+_POSITIVE = ("timeout", "rate", "cache", "max_parallel", "output_limit", "ttl")
+_COUNTS = ("retries", "max_parallel", "output_limit")
+_FUNCTIONS = ("key", "reconcile", "preview", "withdrawn")
+
+
+class OptionValues(TypedDict, total=False):
+    """The keyword arguments of `toolwire.tool` and `Toolbox.with_options` that become `Options`."""
+
+    timeout: float | None
+    retries: int
+    resource: str | Callable[[Object], str] | None
+    isolation: str
+    key: Callable[[Object], str] | None
+    cache: float | None
+    max_parallel: int | None
+    rate: float | None
+    reconcile: Callable[[str, Object], Any] | None
+    untrusted: bool
+    first_argument: bool
+    output_limit: int | None
+    withdrawn: Callable[[], str | None] | None
+    approve: ApprovalRule
+    transient: TransientRule | None
+    preview: Callable[..., Any] | None
+    ttl: float | None
+
+
+class Options(Value, frozen=True):
+    """The execution options of a tool.
+
+    `resource`: writes on the same resource keep the model's order; by default all writes of a run do. `timeout`: in
+    seconds. `retries`: how often a transient failure is retried. `isolation`: "process" if a timeout must kill the
+    function. `key`: makes the idempotency key from the arguments. `ttl`: the seconds for which the result of a write is
+    kept under its key; by default those of the runner. `cache`: the seconds for which a result of a pure or read tool
+    may be reused. `rate`: calls per second. `max_parallel`: concurrent calls of this tool. `reconcile`: called with the
+    key and the arguments to find the outcome of a call whose outcome is unknown. `untrusted`: its results may contain
+    third-party instructions. `approve`: True or a reason if calls need approval, or a function of the arguments that
+    returns it. `transient`: exception classes, or a function of the exception, for failures that may be retried.
+    `preview`: called with the arguments in a dry run. `first_argument`: a pure or read tool that may start before its
+    call is complete. `output_limit`: characters of a result. `withdrawn`: returns the reason why the tool cannot be
+    used now, or None; a withdrawn tool is not offered to models.
+    """
+
+    timeout: float | None = 60.0
+    retries: int = 2
+    resource: str | Callable[[Object], str] | None = None
+    isolation: str = "thread"
+    key: Callable[[Object], str] | None = None
+    cache: float | None = None
+    max_parallel: int | None = None
+    rate: float | None = None
+    reconcile: Callable[[str, Object], Any] | None = None
+    untrusted: bool = False
+    first_argument: bool = False
+    output_limit: int | None = None
+    withdrawn: Callable[[], str | None] | None = None
+    approve: ApprovalRule = False
+    transient: TransientRule | None = None
+    preview: Callable[..., Any] | None = None
+    ttl: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.isolation not in ("thread", "process"):
+            raise ConfigError(f"isolation must be thread or process, got {self.isolation!r}")
+        for name in _COUNTS:
+            _require_count(name, getattr(self, name))
+        for name in _POSITIVE:
+            _require_positive(name, getattr(self, name))
+        for name in _FUNCTIONS:
+            value = getattr(self, name)
+            if value is not None and not callable(value):
+                raise ConfigError(f"{name} must be a function, got {value!r}")
+        if self.retries < 0:
+            raise ConfigError(f"retries must not be negative, got {self.retries}")
+        _require_resource(self.resource)
+        if not (isinstance(self.approve, (bool, str)) or callable(self.approve)):
+            raise ConfigError(f"approve must be a bool, a reason or a function, got {self.approve!r}")
+        _require_transient_rule(self.transient)
+
+
+def _require_count(name: str, value: object) -> None:
+    if value is not None and type(value) is not int:
+        raise ConfigError(f"{name} must be an integer, got {value!r}")
+
+
+def _require_positive(name: str, value: object) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ConfigError(f"{name} must be a number, got {value!r}")
+    if not (value > 0 and isfinite(value)):
+        raise ConfigError(f"{name} must be positive, got {value}")
+
+
+def _require_resource(resource: object) -> None:
+    if not (resource is None or callable(resource) or (isinstance(resource, str) and resource)):
+        raise ConfigError(f"resource must be a name or a function of the arguments, got {resource!r}")
+
+
+def _require_transient_rule(rule: object) -> None:
+    classes = rule if isinstance(rule, (list, tuple)) else ()
+    wrong = [item for item in classes if not (isinstance(item, type) and issubclass(item, BaseException))]
+    if wrong or not (rule is None or callable(rule) or isinstance(rule, (list, tuple))):
+        hint = "use transient=(MyError,) or a function of the exception that returns True or False"
+        raise ConfigError(f"transient must contain exception classes, got {wrong[0] if wrong else rule!r}", hint=hint)

@@ -1,0 +1,250 @@
+"""The everyday surface of an agent: history, conversations, settings, dependencies, prompts with files, sync calls."""
+
+import asyncio
+from dataclasses import dataclass
+
+import pytest
+
+import toolwire
+from toolwire import Agent, Media, ModelClient, Request, Runner, Text, ToolCall
+from toolwire.ir.errors import ConfigError
+from toolwire.ir.events import TextDelta
+from toolwire.ir.request import Message
+from toolwire.ir.response import Response, Stop, Usage
+from toolwire.net import Answer, NoAnswer
+from toolwire.run import Budget, Entry, Options, Toolbox
+from toolwire.testing import ScriptedModel, Upstream, says
+
+
+@toolwire.tool(effect="read")
+async def get_weather(city: str) -> str:
+    """Get the weather in a city."""
+    return f"sun in {city}"
+
+
+def answer_with(text: str, tokens: int = 0) -> Response:
+    return Response(parts=(Text(text),), stop=Stop("stop"), usage=Usage(input=tokens, output=1))
+
+
+def test_history_is_sent_before_the_prompt_and_the_system_prompt_is_replaced():
+    model = ScriptedModel([says("Hello Ann."), says("Your name is Ann.")])
+    agent = Agent(model, system="Be brief.")
+    first = agent.run_sync("I am Ann.")
+    second = Agent(model, system="Be kind.").run_sync("Who am I?", history=first)
+    roles = [(message.role, message.parts[0].text) for message in model.heard[1].messages]
+    assert roles == [("system", "Be kind."), ("user", "I am Ann."), ("assistant", "Hello Ann."), ("user", "Who am I?")]
+    assert [message.role for message in second.new_messages] == ["user", "assistant"]
+
+
+def test_history_keeps_its_system_prompt_if_the_agent_has_none():
+    model = ScriptedModel([says("Yes.")])
+    Agent(model).run_sync("Still?", history=[Message("system", (Text("Be brief."),))])
+    assert [message.role for message in model.heard[0].messages] == ["system", "user"]
+
+
+def test_conversation_remembers_answers_and_drops_prompts_without_one():
+    lines = [says("One."), says(ToolCall("a", "get_weather", {"city": "Oslo"})), says("Two.")]
+    model = ScriptedModel(lines)
+    conversation = Agent(model, [get_weather], budget=Budget(iterations=1)).conversation()
+    assert conversation.run_sync("First?").output == "One."
+    assert not conversation.run_sync("Second?").finished
+    assert next(item for item in conversation.stream_sync("Third?") if isinstance(item, Answer)).output == "Two."
+    texts = [message.parts[0].text for message in conversation.messages]
+    assert texts == ["First?", "One.", "Third?", "Two."]
+
+
+def test_answer_reports_calls_results_usage_and_cost_of_its_run_only():
+    call = ToolCall("a", "get_weather", {"city": "Oslo"})
+    lines = [Response(parts=(call,), stop=Stop("tool_calls"), usage=Usage(input=10, output=5)), answer_with("Sun.", 20)]
+    agent = Agent(ScriptedModel([*lines, answer_with("Bye.", 7)]), [get_weather], price=lambda response: 0.5)
+    first = agent.run_sync("Weather?")
+    assert first.calls == (call,)
+    assert [result.text for result in first.results] == ["sun in Oslo"]
+    assert (first.usage.input, first.usage.output, first.cost) == (30, 6, 1.0)
+    second = agent.run_sync("Bye.", history=first)
+    assert (second.calls, second.usage.input, second.cost) == ((), 7, 0.5)
+
+
+def test_output_of_an_unfinished_run_raises():
+    model = ScriptedModel([says(ToolCall("a", "get_weather", {"city": "Oslo"}))])
+    answer = Agent(model, [get_weather], budget=Budget(iterations=1)).run_sync("Weather?")
+    assert answer.text == ""
+    with pytest.raises(NoAnswer, match="max iterations"):
+        answer.output
+
+
+def test_settings_of_a_run_override_those_of_the_agent():
+    model = ScriptedModel([says("Yes.")])
+    agent = Agent(model, settings={"temperature": 0.2, "max_tokens": 10, "reasoning": "low"})
+    agent.run_sync("Go.", settings={"max_tokens": 99, "stop": ["END"], "parallel_tool_calls": False})
+    request = model.heard[0]
+    assert (request.params.temperature, request.params.max_tokens, request.params.stop) == (0.2, 99, ("END",))
+    assert (request.reasoning.effort, request.parallel) == ("low", False)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [({"temprature": 1}, "did you mean 'temperature'"), ({"max_tokens": "many"}, "max_tokens")],
+)
+def test_wrong_setting_is_refused(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        Agent(ScriptedModel([says("Yes.")]), settings=settings).run_sync("Go.")
+
+
+def test_forced_tool_choice_applies_to_the_first_request_only():
+    model = ScriptedModel([says(ToolCall("a", "get_weather", {"city": "Oslo"})), says("Sun.")])
+    agent = Agent(model, [get_weather], settings={"tool_choice": "get_weather"})
+    assert agent.run_sync("Weather?").output == "Sun."
+    assert (model.heard[0].choice.mode, model.heard[0].choice.names) == ("tool", ("get_weather",))
+    assert model.heard[1].choice is None
+
+
+@dataclass
+class Database:
+    user: str
+
+
+def test_system_prompt_is_made_from_the_dependencies():
+    async def instructions(database: Database) -> str:
+        return f"You help {database.user}."
+
+    model = ScriptedModel([says("Yes.")])
+    Agent(model, system=instructions, deps_type=Database).run_sync("Go.", deps=Database("Ann"))
+    assert model.heard[0].messages[0].parts[0].text == "You help Ann."
+
+
+def test_dependencies_of_the_wrong_type_are_refused():
+    agent = Agent(ScriptedModel([says("Yes.")]), deps_type=Database)
+    with pytest.raises(ConfigError, match="type Database, got none"):
+        agent.run_sync("Go.")
+    with pytest.raises(ConfigError, match="got a value of type str"):
+        Agent(ScriptedModel([says("Yes.")])).run_sync("Go.", deps="x")
+
+
+def test_prompt_may_contain_files_and_media(tmp_path):
+    (tmp_path / "cat.png").write_bytes(b"\x89PNG")
+    (tmp_path / "notes.md").write_text("# Cats", encoding="utf-8")
+    model = ScriptedModel([says("A cat.")])
+    link = Media("image", url="https://example.com/cat.png")
+    Agent(model).run_sync(["What is this?", tmp_path / "cat.png", tmp_path / "notes.md", link])
+    picture = Media("image", "image/png", "iVBORw==", name="cat.png")
+    assert model.heard[0].messages[0].parts == (Text("What is this?"), picture, Text("notes.md:\n# Cats"), link)
+
+
+@pytest.mark.parametrize("prompt", [[], [3], 3.5])
+def test_unusable_prompt_is_refused(prompt):
+    with pytest.raises(ConfigError, match="prompt"):
+        Agent(ScriptedModel([says("Yes.")])).run_sync(prompt)
+
+
+def test_missing_file_in_a_prompt_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="cannot read"):
+        Agent(ScriptedModel([says("Yes.")])).run_sync(tmp_path / "no.png")
+
+
+def test_override_replaces_the_model_inside_the_block_only():
+    agent = Agent(ScriptedModel([says("real")]))
+    with agent.override(model=ScriptedModel([says("scripted")])):
+        assert agent.run_sync("Go.").output == "scripted"
+    assert agent.run_sync("Go.").output == "real"
+
+
+def test_agent_takes_a_runner_with_its_own_options():
+    runner = Runner(get_weather, caller="ann")
+    assert Agent(ScriptedModel([]), runner).runner is runner
+    with pytest.raises(ConfigError, match="Runner"):
+        Agent(ScriptedModel([]), runner, approve=lambda step: True)
+
+
+@pytest.mark.finding("X6")
+def test_tools_that_appear_during_a_run_are_offered_from_the_next_turn_and_last():
+    withdrawn: dict[str, str | None] = {"late": "not connected", "early": None}
+
+    def make(name):
+        declared = toolwire.Tool(name, effect="read")
+        return Entry(declared, lambda: "done", Options(withdrawn=lambda: withdrawn[name]))
+
+    def connect() -> str:
+        withdrawn.update(late=None, early="disconnected")
+        return "connected"
+
+    connecting = Entry(toolwire.Tool("connect", effect="read"), connect)
+    model = ScriptedModel([says(ToolCall("a", "connect", {})), says("Done.")])
+    Agent(model, Toolbox(make("late"), make("early"), connecting)).run_sync("Go.")
+    offered = [[tool.name for tool in request.tools] for request in model.heard]
+    assert offered == [["early", "connect"], ["connect", "late"]]
+
+
+def test_tools_of_a_request_are_not_extended():
+    model = ScriptedModel([says("Done.")])
+    request = Request(messages=(Message("user", (Text("Go."),)),), tools=(toolwire.Tool("own"),))
+    Agent(model, [get_weather]).run_sync(request)
+    assert [tool.name for tool in model.heard[0].tools] == ["own"]
+
+
+def test_sync_methods_work_inside_a_running_loop():
+    async def notebook_cell() -> list[object]:
+        agent = Agent(
+            ScriptedModel([says(ToolCall("a", "get_weather", {"city": "Oslo"})), says("Sun.")]), [get_weather]
+        )
+        whole = agent.run_sync("Weather?").output
+        deltas = [
+            item.text for item in Agent(ScriptedModel([says("Hi.")])).stream_sync("Go.") if isinstance(item, TextDelta)
+        ]
+        results = Runner(get_weather).run_sync([ToolCall("1", "get_weather", {"city": "Rome"})])
+        return [whole, "".join(deltas), results[0].text]
+
+    assert asyncio.run(notebook_cell()) == ["Sun.", "Hi.", "sun in Rome"]
+
+
+def test_client_has_sync_methods():
+    request = Request(messages=(Message("user", (Text("Hi."),)),))
+
+    async def run() -> list[object]:
+        async with Upstream(answer_with("One."), answer_with("Two.")) as upstream:
+
+            def ask() -> list[object]:
+                with ModelClient("openai/gpt-5.6", base_url=upstream.url, key="a-key") as client:
+                    whole = client.ask_sync(request).parts[0].text
+                    deltas = [event.text for event in client.stream_sync(request) if isinstance(event, TextDelta)]
+                    return [whole, "".join(deltas)]
+
+            return await asyncio.to_thread(ask)
+
+    assert asyncio.run(run()) == ["One.", "Two."]
+
+
+def test_blocking_call_on_the_loop_of_a_blocking_call_is_refused():
+    @toolwire.tool(effect="read")
+    async def nested() -> str:
+        return Agent(ScriptedModel([says("inner")])).run_sync("Go.").output
+
+    answer = Agent(ScriptedModel([says(ToolCall("a", "nested", {})), says("Done.")]), [nested]).run_sync("Go.")
+    assert "await the async method instead" in answer.results[0].text
+
+
+def test_leaving_a_sync_stream_closes_it():
+    closed = []
+
+    class Endless(ScriptedModel):
+        async def stream(self, request):
+            try:
+                async for event in super().stream(request):
+                    yield event
+                    await asyncio.sleep(0)
+            finally:
+                closed.append(True)
+
+    items = Agent(Endless([says("a long text")])).stream_sync("Go.")
+    next(items)
+    items.close()
+    assert closed == [True]
+
+
+def test_stream_text_yields_the_text_only():
+    agent = Agent(ScriptedModel([says(ToolCall("a", "get_weather", {"city": "Oslo"})), says("Sun.")]), [get_weather])
+
+    async def run() -> str:
+        return "".join([text async for text in agent.stream_text("Weather?")])
+
+    assert asyncio.run(run()) == "Sun."
