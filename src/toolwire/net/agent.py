@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Itera
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import MappingProxyType, NoneType, TracebackType
-from typing import Any, Generic, Self, TypeAlias
+from typing import Any, Generic, Literal, Self, TypeAlias
 
 from msgspec.structs import replace
 
@@ -28,11 +28,12 @@ from ..run.model_settings import ModelSettings, apply_settings, merge_settings
 from ..run.observe import Observer, Retriever
 from ..run.policy import Policy
 from ..run.records import Store
-from ..run.session import Budget, Session
+from ..run.session import AskModel, Budget, RunTools, Session
 from ..run.toolbox import Source
 from .agent_loop import AgentLoop, Model, StreamItem
 from .answers import Answer, Deps, Output
 from .blocking import iterate_blocking, run_blocking
+from .checkpoints import Checkpoints
 from .conversation import AgentConversation
 from .prompts import UserPrompt, prompt_message
 from .runner import Approver, Runner
@@ -67,7 +68,7 @@ class Agent(Generic[Deps, Output]):
         budget: Budget | None = None,
         policy: Policy | None = None,
         store: Store | None = None,
-        approve: Approver | None = None,
+        approve: Approver | Literal["suspend"] | None = None,
         retriever: Retriever | None = None,
         max_parallel: int = 16,
         price: Callable[[Response], float] | None = None,
@@ -200,6 +201,35 @@ class Agent(Generic[Deps, Output]):
         """Like `stream`, for synchronous code; also in a notebook."""
         return iterate_blocking(self.stream(prompt, history=history, deps=deps, settings=settings))
 
+    async def resume(
+        self,
+        run_id: str,
+        *,
+        deps: Deps = None,  # type: ignore[assignment]  # optional if Deps is None
+    ) -> Answer[Output]:
+        """Continue a run from the store: one that waited for approval, or whose process ended.
+
+        Calls that ran do not run again. Raises RunConflict while another process continues the run.
+        """
+        self._check_deps(deps)
+        checkpoints = self._make_checkpoints()
+        if checkpoints is None:
+            raise ConfigError("an agent without a store has no runs to continue", hint="pass store=open_store(…)")
+        async with checkpoints:
+            session = await self.session(Session.load(await checkpoints.load(run_id), now=time.time))
+            if isinstance(session.next(), (AskModel, RunTools)):
+                await checkpoints.save(session)
+            return await self._make_loop(session, deps, checkpoints).run()
+
+    def resume_sync(
+        self,
+        run_id: str,
+        *,
+        deps: Deps = None,  # type: ignore[assignment]  # optional if Deps is None
+    ) -> Answer[Output]:
+        """Like `resume`, for synchronous code; also in a notebook."""
+        return run_blocking(self.resume(run_id, deps=deps))
+
     def conversation(
         self,
         history: Sequence[Message] | Answer[Any] = (),
@@ -246,6 +276,16 @@ class Agent(Generic[Deps, Output]):
     ) -> AgentLoop:
         self._check_deps(deps)
         session = await self.session(prompt, history=history, deps=deps, settings=settings)
+        checkpoints = self._make_checkpoints()
+        if checkpoints is not None and isinstance(prompt, Session):
+            await checkpoints.take_over(session)
+        return self._make_loop(session, deps, checkpoints)
+
+    def _make_checkpoints(self) -> Checkpoints | None:
+        store = self.runner.store
+        return None if store is None else Checkpoints(store.runs, self.runner, record_ttl=self.runner.record_ttl)
+
+    def _make_loop(self, session: Session, deps: Deps, checkpoints: Checkpoints | None) -> AgentLoop:
         return AgentLoop(
             lambda: self.model,
             self.runner,
@@ -253,6 +293,7 @@ class Agent(Generic[Deps, Output]):
             deps=deps,
             retriever=self._retriever,
             observers=self._observers,
+            checkpoints=checkpoints,
         )
 
     async def _make_request(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from typing import Any, Protocol, TypeAlias
 
 from msgspec.structs import replace
@@ -16,9 +16,10 @@ from ..ir.parts import Text, ToolCall, ToolResult
 from ..ir.request import Request
 from ..ir.response import Response, Usage
 from ..run.observe import Observer, Retriever, notify_response
-from ..run.session import AskModel, Done, GiveUp, RunTools, Session
+from ..run.session import AskModel, AwaitApproval, Done, GiveUp, NextStep, RunTools, Session
 from ..stream.arguments import ArgumentWatch
 from .answers import Answer
+from .checkpoints import Checkpoints
 from .dispatch import Dispatch
 from .runner import Runner
 
@@ -36,7 +37,7 @@ class Model(Protocol):
 
 
 class AgentLoop:
-    """One run. `deps` are passed to tools that take a `CallContext`."""
+    """One run. `deps` are passed to tools that take a `CallContext`. `checkpoints` save the run after each step."""
 
     def __init__(
         self,
@@ -47,8 +48,10 @@ class AgentLoop:
         deps: Any = None,
         retriever: Retriever | None = None,
         observers: Sequence[Observer] = (),
+        checkpoints: Checkpoints | None = None,
     ) -> None:
         self.session = session
+        self._checkpoints = checkpoints
         self._model = model
         self._runner = runner
         self._deps = deps
@@ -57,6 +60,12 @@ class AgentLoop:
 
     async def run(self) -> Answer[Any]:
         """Perform all steps and return the answer."""
+        if self._checkpoints is None:
+            return await self._run()
+        async with self._checkpoints:
+            return await self._run()
+
+    async def _run(self) -> Answer[Any]:
         session = self.session
         while True:
             step = self._next_step()
@@ -74,12 +83,20 @@ class AgentLoop:
                 session.add_results(await self._run_tools(step))
             else:
                 return self._make_answer(step)
+            await self._save()
 
     async def stream(self) -> AsyncGenerator[StreamItem | Answer[Any], None]:
         """Yield the events of the model as they arrive, then the tool results, and the answer at the end.
 
         A pure or read call starts as soon as it is complete, while the model is still generating.
         """
+        async with AsyncExitStack() as stack:
+            if self._checkpoints is not None:
+                await stack.enter_async_context(self._checkpoints)
+            async for item in await stack.enter_async_context(aclosing(self._stream())):
+                yield item
+
+    async def _stream(self) -> AsyncGenerator[StreamItem | Answer[Any], None]:
         session = self.session
         while True:
             step = self._next_step()
@@ -89,20 +106,27 @@ class AgentLoop:
                     async with aclosing(self._stream_model(step, dispatch)) as events:
                         async for event in events:
                             yield event
+                    await self._save()
                     if isinstance(session.next(), RunTools):
                         results = await dispatch.results()
                         for result in results:
                             yield result
                         session.add_results(results)
+                        await self._save()
                 finally:
                     await dispatch.abort()
             elif isinstance(step, RunTools):  # a session that another process started
                 session.add_results(await self._run_tools(step))
+                await self._save()
             else:
                 yield self._make_answer(step)
                 return
 
-    def _next_step(self) -> AskModel | RunTools | Done | GiveUp:
+    async def _save(self) -> None:
+        if self._checkpoints is not None:
+            await self._checkpoints.save(self.session)
+
+    def _next_step(self) -> NextStep:
         """Return the next step. Tools that appeared or disappeared since the last turn are offered or withdrawn."""
         step = self.session.next()
         if not isinstance(step, AskModel):
@@ -141,6 +165,12 @@ class AgentLoop:
         return replace(request, tools=tuple(self._retriever.choose(request, request.tools)))
 
     async def _run_tools(self, step: RunTools) -> list[ToolResult]:
+        """Run the calls of a turn; those that have a result from an earlier attempt at the turn do not run again."""
+        if step.results:
+            dispatch = self._open_dispatch(step.earlier)
+            for call, result, approval in zip(step.calls, step.results, step.approvals, strict=True):
+                dispatch.add(call, result=result, approval=approval)
+            return await dispatch.results()
         return await self._runner.run(
             step.calls,
             run_id=self.session.state.run_id,
@@ -149,14 +179,18 @@ class AgentLoop:
             deps=self._deps,
         )
 
-    def _open_dispatch(self) -> Dispatch:
+    def _open_dispatch(self, earlier: Sequence[ToolCall] | None = None) -> Dispatch:
+        """Return a dispatch for the calls of a turn. `earlier`: the calls before it; all calls of the run by default."""
         state = self.session.state
-        parts = [part for message in state.request.messages for part in message.parts]
-        earlier = [part for part in parts if isinstance(part, ToolCall)]
+        if earlier is None:
+            parts = [part for message in state.request.messages for part in message.parts]
+            earlier = [part for part in parts if isinstance(part, ToolCall)]
         return self._runner.dispatch(run_id=state.run_id, earlier=earlier, tainted=state.tainted, deps=self._deps)
 
-    def _make_answer(self, step: Done | GiveUp) -> Answer[Any]:
-        state, response = self.session.state, step.response
+    def _make_answer(self, step: Done | GiveUp | AwaitApproval) -> Answer[Any]:
+        state = self.session.state
+        response = state.response
+        pending = step.calls if isinstance(step, AwaitApproval) else ()
         parts = () if response is None else response.parts
         text = "".join(part.text for part in parts if isinstance(part, Text))
         return Answer(
@@ -167,9 +201,17 @@ class AgentLoop:
             first_message=state.first_message,
             usage=state.usage or Usage(),
             cost=state.cost,
-            reason=step.reason if isinstance(step, GiveUp) else "",
+            reason=_reason(step),
             run_id=state.run_id,
+            pending=pending,
         )
+
+
+def _reason(step: Done | GiveUp | AwaitApproval) -> str:
+    """Return the reason why there is no answer; an empty string if there is one."""
+    if isinstance(step, AwaitApproval):
+        return f"waiting for {', '.join(call.tool for call in step.calls)}"
+    return step.reason if isinstance(step, GiveUp) else ""
 
 
 async def _limit_events(stream: AsyncGenerator[Event, None], session: Session) -> AsyncGenerator[Event, None]:

@@ -9,6 +9,7 @@ from ..ir.parts import ToolCall, ToolResult
 from ..ir.request import Message
 from ..ir.response import Response, Usage
 from ..ir.value import Value
+from ..run.waiting import WaitingCall
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -33,7 +34,7 @@ class Answer(Value, Generic[Output], frozen=True):
 
     `text`: the text of the last response. `messages`: the whole conversation, `new_messages`: those of this run; pass
     either to `run(history=…)` to continue. `usage` and `cost` are sums over all model requests of the run. `reason`: why
-    there is no answer; empty if there is one.
+    there is no answer; empty if there is one. `pending`: the calls that wait for approval or for a result.
     """
 
     text: str
@@ -45,10 +46,16 @@ class Answer(Value, Generic[Output], frozen=True):
     cost: float = 0.0
     reason: str = ""
     run_id: str = ""
+    pending: tuple[WaitingCall, ...] = ()
 
     @property
     def finished(self) -> bool:
         return not self.reason
+
+    @property
+    def suspended(self) -> bool:
+        """True if the run waits for decisions about `pending`, and can be continued after them."""
+        return bool(self.pending)
 
     @property
     def output(self) -> Output:

@@ -17,7 +17,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import copy_context
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from msgspec.structs import replace
 
@@ -47,6 +47,7 @@ from ..run.steps import (
     Wait,
 )
 from ..run.toolbox import Source, Toolbox
+from ..run.waiting import Suspend
 from .blocking import run_blocking
 from .call_size import is_large
 from .dispatch import Dispatch, failed_result
@@ -57,7 +58,8 @@ from .time_limit import TimeLimitedCall
 
 __all__ = ["Approver", "Runner"]
 
-Approver: TypeAlias = Callable[[Approve], "bool | Awaitable[bool]"]
+Approver: TypeAlias = Callable[[Approve], "bool | Suspend | Awaitable[bool | Suspend]"]
+"""Decides about a call: True, False, or `Suspend()` if the decision is made later."""
 _SAVE_ATTEMPTS = 3
 _MAX_TAINTED_RUNS = 4096
 _STORE_THREADS = 8
@@ -67,8 +69,9 @@ _CHECK_THREADS = 4  # few, because each of them delays the event loop by one swi
 class Runner:
     """Runs the calls of a toolbox.
 
-    `approve` is called if the policy requires approval; without it, no call is approved. `keeps_keyless`: the store
-    also keeps calls without a key, for a process that continues their run.
+    `approve` is called if the policy requires approval; without it, no call is approved. `"suspend"`: the call waits, and
+    a person decides later. `keeps_keyless`: the store also keeps calls without a key, for a process that continues their
+    run.
     """
 
     def __init__(
@@ -77,7 +80,7 @@ class Runner:
         store: Store | None = None,
         policy: Policy | None = None,
         gates: tuple[Gate, ...] = GATES,
-        approve: Approver | None = None,
+        approve: Approver | Literal["suspend"] | None = None,
         observers: Sequence[Observer] = (),
         max_parallel: int = 16,
         max_per_turn: int = 256,
@@ -90,8 +93,8 @@ class Runner:
     ) -> None:
         self.box = Toolbox(*sources)
         self.truncated_outputs = TruncatedOutputs()
-        self._store = store
-        self._approve = approve
+        self.store = store
+        self._approve: Approver | None = (lambda _: Suspend()) if approve == "suspend" else approve
         self._observers = tuple(observers)
         self._max_parallel = max_parallel
         self._max_per_turn = max_per_turn
@@ -122,6 +125,12 @@ class Runner:
         self._untrusted = frozenset(entry.name for entry in self.box if entry.options.untrusted)
         self._read_only = frozenset(entry.name for entry in self.box if entry.tool.effect in ("pure", "read"))
         self._tainted: OrderedDict[str, None] = OrderedDict()  # ids of runs with untrusted output
+
+    @property
+    def record_ttl(self) -> float:
+        """The shortest time for which the store keeps the result of a call."""
+        own = [entry.options.ttl for entry in self.box if entry.options.ttl is not None]
+        return min([self._settings.ttl, *own])
 
     def close(self) -> None:
         self._invoker.close()
@@ -254,8 +263,8 @@ class Runner:
 
     def _release(self, key: str, token: str) -> None:
         """Release a claim in the background; if that fails, its lease expires."""
-        assert self._store is not None
-        self._store_threads.submit(partial(self._store.release, key, token))
+        assert self.store is not None
+        self._store_threads.submit(partial(self.store.release, key, token))
 
     async def _perform_step(self, step: Step) -> Any:
         """Perform a step that is not `Invoke`: wait, ask for approval, reconcile, or use the store."""
@@ -280,17 +289,17 @@ class Runner:
 
     async def _renew(self, key: str, token: str, lease: float) -> None:
         """Renew a lease until cancelled. A failure is ignored: the next attempt comes before the lease expires."""
-        assert self._store is not None
+        assert self.store is not None
         while True:
             await asyncio.sleep(lease / 3)
             try:
-                await self._on_store_thread(self._store.renew, key, token, lease)
+                await self.use_store(self.store.renew, key, token, lease)
             except StoreError:
                 continue
 
     async def _perform_store_step(self, step: Step) -> Any:
         """Perform a store operation; return a StoreError as a value. Storing a result is tried several times."""
-        store = self._store
+        store = self.store
         assert store is not None
         attempts = _SAVE_ATTEMPTS if isinstance(step, CompleteClaim) else 1
         for remaining in reversed(range(attempts)):
@@ -298,11 +307,9 @@ class Runner:
                 if isinstance(step, ClaimKey):
                     return await self._claim(step.claim)
                 if isinstance(step, CompleteClaim):
-                    return await self._on_store_thread(
-                        store.complete, step.key, step.token, step.result, step.ttl, step.state
-                    )
+                    return await self.use_store(store.complete, step.key, step.token, step.result, step.ttl, step.state)
                 assert isinstance(step, ReleaseClaim)
-                return await self._on_store_thread(store.release, step.key, step.token)
+                return await self.use_store(store.release, step.key, step.token)
             except StoreError as error:
                 if not remaining:
                     return error
@@ -311,16 +318,17 @@ class Runner:
 
     async def _claim(self, claim: Claim) -> Record:
         """Claim a key on a thread. If this task is cancelled meanwhile, the claim is released once it is made."""
-        assert self._store is not None
-        pending_claim = self._store_threads.submit(partial(self._store.claim, claim))
+        assert self.store is not None
+        pending_claim = self._store_threads.submit(partial(self.store.claim, claim))
         try:
             return await asyncio.wrap_future(pending_claim)
         except asyncio.CancelledError:  # the claim may still succeed, and the call will not run
             pending_claim.add_done_callback(lambda _: self._release(claim.key, claim.token))
             raise
 
-    async def _on_store_thread(self, work: Callable[..., bool], *arguments: Any) -> bool:
-        return await asyncio.wrap_future(self._store_threads.submit(partial(work, *arguments)))
+    async def use_store(self, work: Callable[..., Any], /, *arguments: Any, **options: Any) -> Any:
+        """Run an operation of the store on one of the threads that are reserved for it."""
+        return await asyncio.wrap_future(self._store_threads.submit(partial(work, *arguments, **options)))
 
     def _taint(self, run_id: str) -> None:
         """Mark a run as tainted by untrusted output. The number of runs kept is bounded."""

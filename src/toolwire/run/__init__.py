@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .stored_runs import WEEK, RunConflict, RunStore, StoredRun
     from .toolbox import Entry, Source, Toolbox
     from .values import received
+    from .waiting import ApprovalExpired, Suspend, Suspended, WaitingCall
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
@@ -39,11 +40,13 @@ else:
             "model_settings": ("ModelSettings",),
             "observe": ("Observer",),
             "values": ("received",),
+            "waiting": ("ApprovalExpired", "Suspend", "Suspended", "WaitingCall"),
         },
     )
 
 __all__ = [
     "Approve",
+    "ApprovalExpired",
     "Ask",
     "Budget",
     "CallContext",
@@ -66,10 +69,13 @@ __all__ = [
     "Source",
     "Store",
     "StoredRun",
+    "Suspend",
+    "Suspended",
     "ToolError",
     "Toolbox",
     "Transient",
     "WEEK",
+    "WaitingCall",
     "allow",
     "at_most",
     "current_call",

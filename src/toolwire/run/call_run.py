@@ -48,6 +48,7 @@ from .steps import (
     Wait,
 )
 from .toolbox import Entry, Toolbox
+from .waiting import Approval, Suspend, WaitingCall, suspended_result
 
 __all__ = ["CallRun", "RunSettings"]
 
@@ -84,10 +85,22 @@ class RunSettings(Value, frozen=True):
 class CallRun:
     """One call as a sequence of steps. Pass the outcome of each step to `next`; the last step is Finished."""
 
-    __slots__ = ("_gated", "_invoke", "_occurrence", "_steps", "call", "given_key", "settings")
+    __slots__ = ("_approval", "_gated", "_invoke", "_occurrence", "_steps", "call", "given_key", "settings")
 
-    def __init__(self, call: ToolCall, settings: RunSettings, *, occurrence: int = 0, key: str | None = None) -> None:
-        """Prepare a call. `occurrence`: its number among identical calls; `key`: the client's idempotency key."""
+    def __init__(
+        self,
+        call: ToolCall,
+        settings: RunSettings,
+        *,
+        occurrence: int = 0,
+        key: str | None = None,
+        approval: Approval | None = None,
+    ) -> None:
+        """Prepare a call. `occurrence`: its number among identical calls; `key`: the client's idempotency key.
+
+        `approval`: the decision about this call, if the run was suspended to ask for it.
+        """
+        self._approval = approval
         self.call = call
         self.settings = settings
         self._occurrence = occurrence
@@ -205,7 +218,17 @@ class CallRun:
         if isinstance(verdict, Deny):
             return _denied_result(pending, verdict)
         call_hash = approval_hash(call.name, pending.arguments)
-        approval = yield Approve(call.name, pending.arguments, verdict.why, call_hash)
+        given = self._approval
+        if given is not None and given.arguments is None and given.is_valid(call_hash, self.settings.now()):
+            approval: Any = True
+        else:
+            approval = yield Approve(call.name, pending.arguments, verdict.why, call_hash)
+        if isinstance(approval, Suspend):
+            expires_at = self.settings.now() + approval.ttl
+            question = WaitingCall(
+                call.id, call.name, pending.arguments, verdict.why, hash=call_hash, expires_at=expires_at
+            )
+            return suspended_result(call, question)
         if approval is True:
             later = None if policy is None else policy.check(pending)  # approval may take hours
             return _denied_result(pending, later) if isinstance(later, Deny) else None
