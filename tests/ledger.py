@@ -334,6 +334,7 @@ FINDINGS = {
     "Z5": Entry("a path is checked in the form in which the tool opens it"),
     "Z6": Entry("an amount is checked after coercion, as the tool receives it"),
     "Z7": Entry("MCP is not served to other machines without a token"),
+    "X1": Entry("a read waits for the earlier writes of its turn, unless both declare different resources"),
     "Z8": Entry("a request for an upgrade, which is ignored, keeps its body"),
     "Z10": Entry("the memory of all requests in flight is bounded; the refusal is a 503 with retry-after"),
     "Z11": Entry("large work leaves the event loop, relays yield, and the number of JSON values is bounded"),

@@ -1,8 +1,10 @@
 """Strategies for canonical values: anything an author could build, sound or not quite."""
 
 import string
+from collections import Counter
 
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from toolwire.ir import (
     Alternative,
@@ -122,6 +124,20 @@ def requests(draw):
         draw(st.one_of(st.none(), output_formats)),
         draw(st.sampled_from([None, True, False])),
     )
+
+
+def distinct(request):
+    """Give every reasoning part an id of its own, as a provider does."""
+    numbers = Counter()
+
+    def renamed(part):
+        if not isinstance(part, Reasoning):
+            return part
+        numbers["rs"] += 1
+        return replace(part, extra={"openai_responses": {"id": f"rs_{numbers['rs']}"}})
+
+    messages = tuple(replace(one, parts=tuple(map(renamed, one.parts))) for one in request.messages)
+    return replace(request, messages=messages)
 
 
 params = st.builds(

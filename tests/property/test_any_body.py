@@ -1,9 +1,7 @@
 """Every request that is sent passes the provider's documented constraints and the types of its SDK."""
 
-from collections import Counter
-
 import pytest
-from canonical import requests
+from canonical import distinct, requests
 from hypothesis import given
 from hypothesis import strategies as st
 from messy import BODIES
@@ -11,9 +9,11 @@ from msgspec.structs import replace
 from sdk_validation import validate_request
 
 from accepted_bodies import FIXED, MODELS, translated, violations
-from toolwire.ir import Reasoning
+from toolwire.bridge import mark_stable_prefix
+from toolwire.ir import Message, Text
 from toolwire.ir.text import to_bytes
 from toolwire.stream.strict import parse_object
+from toolwire.wire import get
 
 TARGETS = [(target, model) for target, models in MODELS.items() for model in models]
 
@@ -38,20 +38,6 @@ def test_random_request_is_accepted(target, model, request):
     check(translated(distinct(request), target, model), target, model)
 
 
-def distinct(request):
-    """Give every reasoning part an id of its own, as a provider does."""
-    numbers = Counter()
-
-    def renamed(part):
-        if not isinstance(part, Reasoning):
-            return part
-        numbers["rs"] += 1
-        return replace(part, extra={"openai_responses": {"id": f"rs_{numbers['rs']}"}})
-
-    messages = tuple(replace(one, parts=tuple(map(renamed, one.parts))) for one in request.messages)
-    return replace(request, messages=messages)
-
-
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("source", BODIES)
 @pytest.mark.parametrize("target", MODELS)
@@ -64,3 +50,16 @@ def test_messy_history_is_accepted(source, target):
         check(translated((source, body), target, model), target, model)
 
     run()
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize(("target", "model"), TARGETS)
+@given(request=requests())
+def test_random_request_with_cache_marks_is_accepted(target, model, request):
+    long = Message("system", (Text("x" * 5000),))
+    unmarked = replace(request, messages=(long, *(one for one in request.messages if not _has_mark(one))))
+    check(translated(mark_stable_prefix(distinct(unmarked), get(target)), target, model), target, model)
+
+
+def _has_mark(message):
+    return any(getattr(part, "cache", None) is not None for part in message.parts)

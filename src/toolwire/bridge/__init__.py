@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .exchange import Exchange
     from .preparation import Prepared, prepare
     from .shortcuts import calls, list_tools, results
+    from .stable_prefix import mark_stable_prefix
     from .stream_translation import StreamTranslation, translate_stream
     from .translation import Translation
     from .versions import encode_best_version
@@ -42,6 +43,7 @@ else:
             "detection": ("Detected", "detect"),
             "shortcuts": ("calls", "list_tools", "results"),
             "exchange": ("Exchange",),
+            "stable_prefix": ("mark_stable_prefix",),
             "versions": ("encode_best_version",),
         },
     )
@@ -59,6 +61,7 @@ __all__ = [
     "emulate",
     "encode_best_version",
     "list_tools",
+    "mark_stable_prefix",
     "prepare",
     "results",
     "translate",

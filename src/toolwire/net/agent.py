@@ -14,29 +14,36 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from pathlib import Path
 from types import MappingProxyType, NoneType, TracebackType
-from typing import Any, Generic, Literal, Self, TypeAlias
+from typing import Any, Generic, Literal, Self, TypeAlias, Unpack
 
 from msgspec.structs import replace
 
 from ..ir.errors import ConfigError
 from ..ir.events import TextDelta
-from ..ir.parts import Text
+from ..ir.parts import Text, ToolCall, ToolResult
 from ..ir.request import Message, Request
 from ..ir.response import Response
+from ..run.compaction import CompactedPrefix, Compaction
+from ..run.context import CallContext, current_call
+from ..run.function_tool import FunctionTool
 from ..run.model_settings import ModelSettings, apply_settings, merge_settings
 from ..run.observe import Observer, Retriever
+from ..run.options import OptionValues
 from ..run.policy import Policy
 from ..run.records import Store
 from ..run.session import AskModel, Budget, RunTools, Session
 from ..run.toolbox import Source
-from .agent_loop import AgentLoop, Model, StreamItem
+from .agent_loop import AgentLoop, Model, StreamItem, transfer_result
 from .answers import Answer, Deps, Output
 from .blocking import iterate_blocking, run_blocking
 from .checkpoints import Checkpoints
 from .conversation import AgentConversation
 from .prompts import UserPrompt, prompt_message
 from .runner import Approver, Runner
+from .skills import load_skills, skill_tool
+from .subagents import subagent_tool
 
 __all__ = ["Agent", "SystemPrompt"]
 
@@ -52,7 +59,9 @@ class Agent(Generic[Deps, Output]):
     function that makes it from the dependencies of the run. `output_type`: the type of `Answer.output`, text by default.
     `deps_type`: the type of the dependencies that `run(deps=…)` passes to tools and to `system`. `settings`: settings of
     the model requests. `budget`: the limits of a run. `policy`, `store` and `approve` as for `Runner`. `retriever` selects
-    the tools that a request offers. `price`: the cost of a response, for `Answer.cost` and `Budget.cost`.
+    the tools that a request offers. `compaction` limits the conversation that is sent to the model. `skills`: a
+    folder of instructions that the model loads on demand. `cache="auto"` marks the stable prefix of every request for the
+    provider's prompt cache. `price`: the cost of a response, for `Answer.cost` and `Budget.cost`.
     """
 
     def __init__(
@@ -70,6 +79,9 @@ class Agent(Generic[Deps, Output]):
         store: Store | None = None,
         approve: Approver | Literal["suspend"] | None = None,
         retriever: Retriever | None = None,
+        compaction: Compaction | None = None,
+        skills: str | Path | None = None,
+        cache: Literal["auto"] | None = None,
         max_parallel: int = 16,
         price: Callable[[Response], float] | None = None,
         observers: Sequence[Observer] = (),
@@ -83,17 +95,23 @@ class Agent(Generic[Deps, Output]):
         self._settings = merge_settings(settings, None)
         self._budget = budget
         self._price = price
-        self._retriever = retriever
-        self._observers = tuple(observers)
+        self.retriever = retriever
+        self.compaction = compaction
+        self.cache = cache
+        self.observers: Sequence[Observer] = tuple(observers)
         if isinstance(tools, Runner):
-            if policy is not None or store is not None or approve is not None:
-                hint = "pass policy, store and approve to the Runner"
-                raise ConfigError("an agent with a Runner takes its policy, store and approver from it", hint=hint)
+            if policy is not None or store is not None or approve is not None or skills is not None:
+                hint = "pass policy, store and approve to the Runner, and skills to an Agent with tools"
+                raise ConfigError(
+                    "an agent with a Runner takes its tools, policy, store and approver from it", hint=hint
+                )
             self.runner = tools
             return
         sources = tools if isinstance(tools, (list, tuple)) else (tools,)
+        skill_sources = () if skills is None else (skill_tool(load_skills(skills)),)
         self.runner = Runner(
             *sources,
+            *skill_sources,
             observers=observers,
             policy=policy,
             store=store,
@@ -219,7 +237,7 @@ class Agent(Generic[Deps, Output]):
             session = await self.session(Session.load(await checkpoints.load(run_id), now=time.time))
             if isinstance(session.next(), (AskModel, RunTools)):
                 await checkpoints.save(session)
-            return await self._make_loop(session, deps, checkpoints).run()
+            return await AgentLoop(self, session, deps=deps, checkpoints=checkpoints).run()
 
     def resume_sync(
         self,
@@ -256,7 +274,7 @@ class Agent(Generic[Deps, Output]):
         request = await self._make_request(prompt, history, deps)
         has_fixed_tools = bool(request.tools)
         request = apply_settings(request, merge_settings(self._settings, settings))
-        return Session(
+        session = Session(
             request if has_fixed_tools else replace(request, tools=box.filter_available(box.tools)),
             now=time.time,
             run_id=secrets.token_hex(8),
@@ -265,6 +283,41 @@ class Agent(Generic[Deps, Output]):
             price=self._price,
             first_message=max(0, len(request.messages) - 1),
             has_fixed_tools=has_fixed_tools,
+            compacted=_reusable_prefix(history, request.messages),
+        )
+        parent = current_call().session
+        if parent is not None:
+            session.share_budget(parent)
+        return session
+
+    def as_tool(self, name: str = "", description: str = "", **options: Unpack[OptionValues]) -> FunctionTool[..., Any]:
+        """Make this agent a tool of another agent. The call has one argument, the prompt; its result is the answer.
+
+        The subagent has its own budget, policy and observers; its tokens and cost also count in the run that calls it.
+        Its effect is the strongest effect of its tools. It receives the dependencies of the calling run.
+        """
+        about = description or f"Ask the agent {name or self.name}."
+        return subagent_tool(self._run_as_tool, self.runner.box, name or self.name, about, options)
+
+    async def _run_as_tool(self, prompt: str, context: CallContext[Any]) -> Answer[Output]:
+        return await self.run(prompt, deps=None if self.deps_type is NoneType else context.deps)  # type: ignore[arg-type]
+
+    def __toolwire_result__(self, call: ToolCall) -> ToolResult:
+        """Build the result of a tool that returned this agent: the conversation is transferred to it."""
+        return transfer_result(call, self, self.name)
+
+    async def take_over(self, session: Session, deps: Any) -> None:
+        """Continue a run of another agent: with this agent's model, system prompt, tools and settings."""
+        own_deps: Any = None if self.deps_type is NoneType else deps
+        self._check_deps(own_deps)
+        system, box = await self._system_text(own_deps), self.runner.box
+        messages = session.state.request.messages
+        request = Request(self._model_name, messages, box.filter_available(box.tools))
+        session.continue_with(
+            apply_settings(request, self._settings),
+            system,
+            untrusted=[entry.name for entry in box if entry.options.untrusted],
+            price=self._price,
         )
 
     async def _start(
@@ -279,22 +332,11 @@ class Agent(Generic[Deps, Output]):
         checkpoints = self._make_checkpoints()
         if checkpoints is not None and isinstance(prompt, Session):
             await checkpoints.take_over(session)
-        return self._make_loop(session, deps, checkpoints)
+        return AgentLoop(self, session, deps=deps, checkpoints=checkpoints)
 
     def _make_checkpoints(self) -> Checkpoints | None:
         store = self.runner.store
         return None if store is None else Checkpoints(store.runs, self.runner, record_ttl=self.runner.record_ttl)
-
-    def _make_loop(self, session: Session, deps: Deps, checkpoints: Checkpoints | None) -> AgentLoop:
-        return AgentLoop(
-            lambda: self.model,
-            self.runner,
-            session,
-            deps=deps,
-            retriever=self._retriever,
-            observers=self._observers,
-            checkpoints=checkpoints,
-        )
 
     async def _make_request(
         self, prompt: UserPrompt | Request, history: Sequence[Message] | Answer[Any], deps: Deps
@@ -341,3 +383,11 @@ def make_client(model: str) -> Model:
 
 def _history_messages(history: Sequence[Message] | Answer[Any]) -> tuple[Message, ...]:
     return history.messages if isinstance(history, Answer) else tuple(history)
+
+
+def _reusable_prefix(history: Sequence[Message] | Answer[Any], messages: tuple[Message, ...]) -> CompactedPrefix | None:
+    """Return the compacted form of the history, unless its messages have changed, such as the system prompt."""
+    prefix = history.compacted if isinstance(history, Answer) else None
+    if prefix is None or messages[: prefix.replaces] != history.messages[: prefix.replaces]:  # type: ignore[union-attr]
+        return None
+    return prefix

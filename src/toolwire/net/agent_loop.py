@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, aclosing
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
+from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
+from ..bridge.stable_prefix import mark_stable_prefix
 from ..ir.events import ArgumentEnd, CallEnd, CallStart, Event
 from ..ir.folding import Folder
 from ..ir.parts import Text, ToolCall, ToolResult
 from ..ir.request import Request
 from ..ir.response import Response, Usage
+from ..run.compaction import Compaction
 from ..run.observe import Observer, Retriever, notify_response
+from ..run.results import NOTES_KEY, annotate
 from ..run.session import AskModel, AwaitApproval, Done, GiveUp, NextStep, RunTools, Session
 from ..stream.arguments import ArgumentWatch
 from .answers import Answer
@@ -23,7 +27,7 @@ from .checkpoints import Checkpoints
 from .dispatch import Dispatch
 from .runner import Runner
 
-__all__ = ["AgentLoop", "Model", "StreamItem"]
+__all__ = ["AgentLoop", "LoopAgent", "Model", "StreamItem", "find_successor", "transfer_result"]
 
 StreamItem: TypeAlias = Event | ToolResult
 
@@ -36,27 +40,36 @@ class Model(Protocol):
     def stream(self, request: Request) -> AsyncGenerator[Event, None]: ...
 
 
+class LoopAgent(Protocol):
+    """The parts of an `Agent` that its runs use."""
+
+    runner: Runner
+    retriever: Retriever | None
+    compaction: Compaction | None
+    cache: Literal["auto"] | None
+    observers: Sequence[Observer]
+
+    @property
+    def model(self) -> Model: ...
+
+    async def take_over(self, session: Session, deps: Any) -> None:
+        """Continue the run of another agent with this one."""
+        ...
+
+
 class AgentLoop:
-    """One run. `deps` are passed to tools that take a `CallContext`. `checkpoints` save the run after each step."""
+    """One run. `deps` are passed to tools that take a `CallContext`. A transfer changes `agent` during the run.
+
+    `checkpoints` save the run after each step.
+    """
 
     def __init__(
-        self,
-        model: Callable[[], Model],
-        runner: Runner,
-        session: Session,
-        *,
-        deps: Any = None,
-        retriever: Retriever | None = None,
-        observers: Sequence[Observer] = (),
-        checkpoints: Checkpoints | None = None,
+        self, agent: LoopAgent, session: Session, *, deps: Any = None, checkpoints: Checkpoints | None = None
     ) -> None:
+        self.agent = agent
         self.session = session
         self._checkpoints = checkpoints
-        self._model = model
-        self._runner = runner
         self._deps = deps
-        self._retriever = retriever
-        self._observers = observers
 
     async def run(self) -> Answer[Any]:
         """Perform all steps and return the answer."""
@@ -80,7 +93,7 @@ class AgentLoop:
                 else:
                     session.add_response(response)
             elif isinstance(step, RunTools):
-                session.add_results(await self._run_tools(step))
+                await self._add_results(await self._run_tools(step))
             else:
                 return self._make_answer(step)
             await self._save()
@@ -111,16 +124,26 @@ class AgentLoop:
                         results = await dispatch.results()
                         for result in results:
                             yield result
-                        session.add_results(results)
+                        await self._add_results(results)
                         await self._save()
                 finally:
                     await dispatch.abort()
             elif isinstance(step, RunTools):  # a session that another process started
-                session.add_results(await self._run_tools(step))
+                await self._add_results(await self._run_tools(step))
                 await self._save()
             else:
                 yield self._make_answer(step)
                 return
+
+    async def _add_results(self, results: list[ToolResult]) -> None:
+        """Add the results of a turn. If a tool returned an agent, the first such agent takes over."""
+        self.session.add_results(results)
+        if self.session.waiting:
+            return  # the turn is not complete
+        successor = next((agent for result in results if (agent := find_successor(result)) is not None), None)
+        if successor is not None:
+            await successor.take_over(self.session, self._deps)
+            self.agent = successor
 
     async def _save(self) -> None:
         if self._checkpoints is not None:
@@ -131,38 +154,44 @@ class AgentLoop:
         step = self.session.next()
         if not isinstance(step, AskModel):
             return step
-        box = self._runner.box
+        box = self.agent.runner.box
         self.session.offer_tools(box.filter_available(box.tools))
+        compaction = self.agent.compaction
+        plan = None if compaction is None else self.session.plan_compaction(compaction)
+        if plan is not None:
+            self.session.compact(plan)
         return self.session.next()
 
     async def _ask_model(self, step: AskModel) -> Response:
         request, started_at = self._prepare_request(step.request), time.perf_counter()
-        response = await self._model().ask(request)
-        notify_response(self._observers, request, response, time.perf_counter() - started_at)
+        response = await self.agent.model.ask(request)
+        notify_response(self.agent.observers, request, response, time.perf_counter() - started_at)
         return response
 
     async def _stream_model(self, step: AskModel, dispatch: Dispatch) -> AsyncGenerator[Event, None]:
         """Yield the events of one response, and add the response to the session once it is complete."""
         request, started_at = self._prepare_request(step.request), time.perf_counter()
         collector, session = _StreamCollector(dispatch), self.session
-        async with aclosing(_limit_events(self._model().stream(request), session)) as events:
+        async with aclosing(_limit_events(self.agent.model.stream(request), session)) as events:
             async for event in events:
                 collector.feed(event)
                 yield event
         if isinstance(session.next(), GiveUp):
             return
         response = collector.folder.response()
-        notify_response(self._observers, request, response, time.perf_counter() - started_at)
+        notify_response(self.agent.observers, request, response, time.perf_counter() - started_at)
         session.add_response(response)
 
     def _prepare_request(self, request: Request) -> Request:
-        """Remove withdrawn tools, then let the retriever choose among the rest."""
-        available = self._runner.box.filter_available(request.tools)
+        """Remove withdrawn tools, let the retriever choose among the rest, and mark the stable prefix."""
+        available = self.agent.runner.box.filter_available(request.tools)
         if len(available) != len(request.tools):
             request = replace(request, tools=available)
-        if self._retriever is None:
-            return request
-        return replace(request, tools=tuple(self._retriever.choose(request, request.tools)))
+        retriever = self.agent.retriever
+        if retriever is not None:
+            request = replace(request, tools=tuple(retriever.choose(request, request.tools)))
+        endpoint = getattr(self.agent.model, "endpoint", None) if self.agent.cache == "auto" else None
+        return request if endpoint is None else mark_stable_prefix(request, endpoint.wire)
 
     async def _run_tools(self, step: RunTools) -> list[ToolResult]:
         """Run the calls of a turn; those that have a result from an earlier attempt at the turn do not run again."""
@@ -171,12 +200,13 @@ class AgentLoop:
             for call, result, approval in zip(step.calls, step.results, step.approvals, strict=True):
                 dispatch.add(call, result=result, approval=approval)
             return await dispatch.results()
-        return await self._runner.run(
+        return await self.agent.runner.run(
             step.calls,
             run_id=self.session.state.run_id,
             earlier=step.earlier,
             tainted=step.tainted,
             deps=self._deps,
+            session=self.session,
         )
 
     def _open_dispatch(self, earlier: Sequence[ToolCall] | None = None) -> Dispatch:
@@ -185,7 +215,9 @@ class AgentLoop:
         if earlier is None:
             parts = [part for message in state.request.messages for part in message.parts]
             earlier = [part for part in parts if isinstance(part, ToolCall)]
-        return self._runner.dispatch(run_id=state.run_id, earlier=earlier, tainted=state.tainted, deps=self._deps)
+        return self.agent.runner.dispatch(
+            run_id=state.run_id, earlier=earlier, tainted=state.tainted, deps=self._deps, session=self.session
+        )
 
     def _make_answer(self, step: Done | GiveUp | AwaitApproval) -> Answer[Any]:
         state = self.session.state
@@ -203,6 +235,7 @@ class AgentLoop:
             cost=state.cost,
             reason=_reason(step),
             run_id=state.run_id,
+            compacted=state.compacted,
             pending=pending,
         )
 
@@ -212,6 +245,23 @@ def _reason(step: Done | GiveUp | AwaitApproval) -> str:
     if isinstance(step, AwaitApproval):
         return f"waiting for {', '.join(call.tool for call in step.calls)}"
     return step.reason if isinstance(step, GiveUp) else ""
+
+
+_agents: WeakValueDictionary[int, LoopAgent] = WeakValueDictionary()
+"""Agents that tools have returned, by identity: the note of a result is JSON and cannot contain the object."""
+
+
+def transfer_result(call: ToolCall, agent: LoopAgent, name: str) -> ToolResult:
+    """Build the result of a call that returned an agent."""
+    _agents[id(agent)] = agent
+    result = call.result(f"The conversation was transferred to {name or 'another agent'}.")
+    return annotate(result, transfer=id(agent))
+
+
+def find_successor(result: ToolResult) -> LoopAgent | None:
+    """Return the agent that the call of this result returned; None for any other result."""
+    number = result.extra.get(NOTES_KEY, {}).get("transfer")
+    return _agents.get(number) if isinstance(number, int) else None
 
 
 async def _limit_events(stream: AsyncGenerator[Event, None], session: Session) -> AsyncGenerator[Event, None]:

@@ -9,6 +9,7 @@ from ..ir.parts import ToolCall, ToolResult
 from ..ir.request import Message
 from ..ir.response import Response, Usage
 from ..ir.value import Value
+from ..run.compaction import CompactedPrefix
 from ..run.waiting import WaitingCall
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ class Answer(Value, Generic[Output], frozen=True):
 
     `text`: the text of the last response. `messages`: the whole conversation, `new_messages`: those of this run; pass
     either to `run(history=…)` to continue. `usage` and `cost` are sums over all model requests of the run. `reason`: why
-    there is no answer; empty if there is one. `pending`: the calls that wait for approval or for a result.
+    there is no answer; empty if there is one. `compacted`: the form of the first messages that was sent to the model.
+    `pending`: the calls that wait for approval or for a result.
     """
 
     text: str
@@ -46,6 +48,7 @@ class Answer(Value, Generic[Output], frozen=True):
     cost: float = 0.0
     reason: str = ""
     run_id: str = ""
+    compacted: CompactedPrefix | None = None
     pending: tuple[WaitingCall, ...] = ()
 
     @property

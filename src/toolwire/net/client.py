@@ -19,10 +19,11 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from logging import getLogger
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Literal, Self, Unpack
 from urllib.parse import urlsplit
 
 from ..bridge.emulation_settings import EmulationSettings
+from ..bridge.stable_prefix import mark_stable_prefix
 from ..ir.errors import ProtocolError, TruncatedStream
 from ..ir.events import Event, ResponseEnd, StreamFault
 from ..ir.folding import unfold
@@ -57,7 +58,7 @@ class ModelClient:
     endpoint of the server. `timeout` limits a whole response, retries included; `limit`
     is its maximum size in bytes. `strict` refuses a request that would lose something; otherwise losses are added to
     the `losses` of each call, or logged to `toolwire.net`. `capabilities` describe a model without built-in rows; their
-    known fields replace those of the rows.
+    known fields replace those of the rows. `cache="auto"` marks stable prefixes for the provider's prompt cache.
 
     Options of the endpoint: `base_url`; `key`, or `key_command`, an argument vector that prints the key; `auth`, "key"
     or "bearer"; `wire`, instead of the provider's default; `insecure`, which allows plain HTTP to other machines;
@@ -76,6 +77,7 @@ class ModelClient:
         strict: bool = False,
         transport: Transport | None = None,
         capabilities: ModelCapabilities | None = None,
+        cache: Literal["auto"] | None = None,
         **options: Unpack[EndpointOptions],
     ) -> None:
         self._endpoint = resolve(model, os.environ, **options)
@@ -83,6 +85,7 @@ class ModelClient:
             self._endpoint = self._endpoint.at_completions(text.kept_tokens)
         self._capabilities = None if capabilities is None else overlay(capabilities, self._endpoint.capabilities)
         self._text = text
+        self._marks_prefix = cache == "auto"
         self._timeout = timeout
         self._retries = retries if isinstance(retries, RetryPolicy) else RetryPolicy(retries)
         self._limit = limit
@@ -186,7 +189,7 @@ class ModelClient:
         """Prepare the request. Losses are logged if the caller does not collect them."""
         collected_losses = Losses() if losses is None else losses
         endpoint_request = EndpointRequest(
-            request,
+            mark_stable_prefix(request, self._endpoint.wire) if self._marks_prefix else request,
             self._endpoint,
             stream=stream,
             text=self._text,

@@ -19,11 +19,11 @@ class PromptRunner(Protocol[Output]):
     """The methods of an `Agent` that a conversation uses."""
 
     async def run(
-        self, prompt: UserPrompt, *, history: Sequence[Message], deps: Any, settings: ModelSettings | None
+        self, prompt: UserPrompt, *, history: Sequence[Message] | Answer[Any], deps: Any, settings: ModelSettings | None
     ) -> Answer[Output]: ...
 
     def stream(
-        self, prompt: UserPrompt, *, history: Sequence[Message], deps: Any, settings: ModelSettings | None
+        self, prompt: UserPrompt, *, history: Sequence[Message] | Answer[Any], deps: Any, settings: ModelSettings | None
     ) -> AsyncGenerator[StreamItem | Answer[Output], None]: ...
 
 
@@ -32,19 +32,20 @@ class AgentConversation(Generic[Deps, Output]):
 
     def __init__(self, agent: PromptRunner[Output], history: Sequence[Message] = (), *, deps: Deps) -> None:
         self.messages: tuple[Message, ...] = tuple(history)
+        self._history: Sequence[Message] | Answer[Output] = self.messages  # an answer also has its compacted form
         self._agent = agent
         self._deps = deps
 
     async def run(self, prompt: UserPrompt, *, settings: ModelSettings | None = None) -> Answer[Output]:
         """Answer a prompt, and add both to the conversation."""
-        answer = await self._agent.run(prompt, history=self.messages, deps=self._deps, settings=settings)
+        answer = await self._agent.run(prompt, history=self._history, deps=self._deps, settings=settings)
         return self._add(answer)
 
     async def stream(
         self, prompt: UserPrompt, *, settings: ModelSettings | None = None
     ) -> AsyncGenerator[StreamItem | Answer[Output], None]:
         """Yield the events of the answer, and the answer at the end, as `Agent.stream` does."""
-        async for item in self._agent.stream(prompt, history=self.messages, deps=self._deps, settings=settings):
+        async for item in self._agent.stream(prompt, history=self._history, deps=self._deps, settings=settings):
             yield self._add(item) if isinstance(item, Answer) else item
 
     def run_sync(self, prompt: UserPrompt, *, settings: ModelSettings | None = None) -> Answer[Output]:
@@ -57,5 +58,5 @@ class AgentConversation(Generic[Deps, Output]):
 
     def _add(self, answer: Answer[Output]) -> Answer[Output]:
         if answer.finished:
-            self.messages = answer.messages
+            self.messages, self._history = answer.messages, answer
         return answer

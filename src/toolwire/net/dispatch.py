@@ -62,11 +62,11 @@ class Dispatch:
         return any(entry.options.first_argument for entry in self._settings.box)
 
     def speculate(self, call: ToolCall) -> None:
-        """Start a call on its first argument if its tool allows it. The work is discarded if more arguments arrive."""
+        """Start a call on its first argument if its tool allows it and no earlier write must end first. The work is discarded if more arguments arrive."""
         entry = self._settings.box.find(call.name)
         if entry is None or not entry.options.first_argument or entry.tool.effect not in ("pure", "read"):
             return
-        if call.id not in self._speculative:
+        if call.id not in self._speculative and not self._schedule.would_wait(call):
             work = asyncio.create_task(self._performer.perform(CallRun(call, self._settings)))
             self._speculative[call.id] = (call, work)
 
@@ -124,7 +124,7 @@ class Dispatch:
         for _, speculative in self._speculative.values():
             speculative.cancel()
         for number, task in list(self._tasks.items()):
-            if not self._has_effect(number) or self._runs[number].stop():
+            if not self._must_finish(number) or self._runs[number].stop():
                 task.cancel()
             else:
                 self._runs[number].mark_cancelled()
@@ -137,9 +137,12 @@ class Dispatch:
     def _cancelled_result(self, number: int) -> ToolResult:
         return refusal(self._runs[number].call, "cancelled", "The run was cancelled before this call was made.")
 
-    def _has_effect(self, number: int) -> bool:
+    def _must_finish(self, number: int) -> bool:
+        """Return True if the call may have side effects and its function does not handle cancellation."""
         entry = self._settings.box.find(self._runs[number].call.name)
-        return entry is not None and entry.tool.effect in ("write", "idempotent")
+        if entry is None or entry.options.cancellable:
+            return False
+        return entry.tool.effect in ("write", "idempotent")
 
     def _start_ready(self) -> None:
         """Start the calls that the schedule allows.

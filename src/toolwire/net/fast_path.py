@@ -59,7 +59,15 @@ class FastPath:
         if not (self._accept(arguments) and self._is_plain(arguments)):
             return None
         context: CallContext[Any] = CallContext(
-            call.id, call.name, settings.run_id, settings.caller, None, settings.deps, False, settings.on_progress
+            call.id,
+            call.name,
+            settings.run_id,
+            settings.caller,
+            None,
+            settings.deps,
+            settings.session,
+            False,
+            settings.on_progress,
         )
         if self._context_names:
             arguments = {**arguments, **dict.fromkeys(self._context_names, context)}

@@ -33,6 +33,7 @@ from ..run.output import TruncatedOutputs
 from ..run.policy import Policy
 from ..run.records import Claim, Record, Store
 from ..run.schedule import Schedule
+from ..run.session import Session
 from ..run.steps import (
     Approve,
     ClaimKey,
@@ -146,22 +147,32 @@ class Runner:
         tainted: bool = False,
         deps: object = None,
         on_progress: ProgressSink | None = None,
+        session: Session | None = None,
     ) -> list[ToolResult]:
         """Run `calls` and return their results in the same order.
 
         `earlier`: the previous calls of the run; they distinguish a deliberate second identical call from a retry.
         `keys`: idempotency keys of the caller, by call id. `deps`: the value of `CallContext.deps`. `on_progress`
-        receives the progress that the functions report; it may be called from their threads.
+        receives the progress that the functions report; it may be called from their threads. `session`: the run of
+        the agent that makes the calls.
         """
         if type(calls) is not list and isinstance(calls, ToolCall):
             raise ConfigError("run takes a list of calls, got a single call", hint="use run([call])")
         if len(calls) == 1 and not keys and calls[0].name in self._read_only:
             started_at = time.perf_counter()  # no schedule: the call may be cancelled at any time
-            result = await self.perform(CallRun(calls[0], self._settings_for(run_id, tainted, deps, on_progress)))
+            result = await self.perform(
+                CallRun(calls[0], self._settings_for(run_id, tainted, deps, on_progress, session))
+            )
             self.observe(calls[0], result, started_at, run_id)
             return [result]
         dispatch = self.dispatch(
-            run_id=run_id, earlier=earlier, keys=keys, tainted=tainted, deps=deps, on_progress=on_progress
+            run_id=run_id,
+            earlier=earlier,
+            keys=keys,
+            tainted=tainted,
+            deps=deps,
+            on_progress=on_progress,
+            session=session,
         )
         for call in calls:
             dispatch.add(call)
@@ -172,13 +183,19 @@ class Runner:
         return run_blocking(self.run(calls, **options))
 
     def _settings_for(
-        self, run_id: str, tainted: bool, deps: object = None, on_progress: ProgressSink | None = None
+        self,
+        run_id: str,
+        tainted: bool,
+        deps: object,
+        on_progress: ProgressSink | None,
+        session: Session | None,
     ) -> RunSettings:
         """Return the settings of a run, cached because most calls belong to the same run as the previous one."""
         tainted = tainted or run_id in self._tainted
-        if deps is not None or on_progress is not None:  # not cached: the runner would keep the objects alive
+        # not cached: the runner would keep the objects alive
+        if deps is not None or on_progress is not None or session is not None:
             sink = combine_sinks(on_progress, self._settings.on_progress)
-            return replace(self._settings, run_id=run_id, tainted=tainted, deps=deps, on_progress=sink)
+            return replace(self._settings, run_id=run_id, tainted=tainted, deps=deps, on_progress=sink, session=session)
         latest = self._latest
         if latest.run_id != run_id or latest.tainted != tainted:
             latest = self._latest = replace(self._settings, run_id=run_id, tainted=tainted)
@@ -193,13 +210,14 @@ class Runner:
         tainted: bool = False,
         deps: object = None,
         on_progress: ProgressSink | None = None,
+        session: Session | None = None,
     ) -> Dispatch:
         """Return a Dispatch for calls that arrive one by one while the model is generating.
 
         Pure and read calls start at once. Other calls start when `results` is awaited: by then the response is
         complete and has been accepted.
         """
-        settings = self._settings_for(run_id or secrets.token_hex(8), tainted, deps, on_progress)
+        settings = self._settings_for(run_id or secrets.token_hex(8), tainted, deps, on_progress, session)
         return Dispatch(
             self, settings, Schedule(self.box, max_running=self._max_parallel), earlier, keys or {}, self._max_per_turn
         )

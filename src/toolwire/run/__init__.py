@@ -7,6 +7,7 @@ from .._lazy import lazy_exports
 TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
+    from .compaction import Compaction, CompactionPlan, plan_compaction
     from .context import CallContext, current_call
     from .failures import ToolError, Transient
     from .function_tool import FunctionTool
@@ -31,6 +32,7 @@ else:
             "function_tool": ("FunctionTool",),
             "policy": ("Ask", "Deny", "Policy", "allow", "at_most", "deny", "hosts", "only_effects", "path_jail"),
             "session": ("Budget", "Session"),
+            "compaction": ("Compaction", "CompactionPlan", "plan_compaction"),
             "context": ("CallContext", "current_call"),
             "gates": ("GATES", "Pending"),
             "failures": ("ToolError", "Transient"),
@@ -45,12 +47,14 @@ else:
     )
 
 __all__ = [
-    "Approve",
     "ApprovalExpired",
+    "Approve",
     "Ask",
     "Budget",
     "CallContext",
     "Claim",
+    "Compaction",
+    "CompactionPlan",
     "DAY",
     "Deny",
     "Entry",
@@ -83,5 +87,6 @@ __all__ = [
     "hosts",
     "only_effects",
     "path_jail",
+    "plan_compaction",
     "received",
 ]

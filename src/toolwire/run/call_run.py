@@ -32,6 +32,7 @@ from .output import LIMIT, TruncatedOutputs, cap_result
 from .policy import Ask, Deny, Policy, approval_hash
 from .records import DAY, Claim, Record
 from .results import annotate, error_text, from_record, refusal, to_record, unserialisable_result, value_result
+from .session import Session
 from .signature import function_signature
 from .steps import (
     Approve,
@@ -80,6 +81,7 @@ class RunSettings(Value, frozen=True):
     tainted: bool = False
     deps: Any = None  # the caller's object, for `CallContext.deps`
     on_progress: ProgressSink | None = None
+    session: Session | None = None  # the run of the agent that makes the calls
 
 
 class CallRun:
@@ -183,7 +185,14 @@ class CallRun:
     def _make_context(self, entry: Entry, key: str | None) -> CallContext[Any]:
         settings = self.settings
         return CallContext(
-            self.call.id, entry.name, settings.run_id, settings.caller, key, settings.deps, _sink=settings.on_progress
+            self.call.id,
+            entry.name,
+            settings.run_id,
+            settings.caller,
+            key,
+            settings.deps,
+            settings.session,
+            _sink=settings.on_progress,
         )
 
     def _make_pending(self) -> Pending:

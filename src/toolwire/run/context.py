@@ -20,6 +20,8 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
+    from .session import Session
+
     Deps = TypeVar("Deps", default=Any)
 else:
     from typing import TypeVar
@@ -36,6 +38,7 @@ class CallContext(Struct, Generic[Deps]):
 
     `deps` is the object given to `Agent.run(…, deps=…)` or `Runner.run(…, deps=…)`. `cancelled` becomes True when the
     call has timed out or its run was aborted; a function in a thread cannot be interrupted and should check it.
+    `session` is the run of the agent that makes the call: an agent that runs inside the function shares its budget.
     """
 
     __toolwire_context__: ClassVar[bool] = True  # see schema/context_marker.py
@@ -46,6 +49,7 @@ class CallContext(Struct, Generic[Deps]):
     caller: str = ""
     idempotency_key: str | None = None
     deps: Deps = None  # type: ignore[assignment]
+    session: Session | None = None
     cancelled: bool = False
     _sink: ProgressSink | None = None
 

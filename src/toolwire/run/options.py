@@ -43,6 +43,7 @@ class OptionValues(TypedDict, total=False):
     transient: TransientRule | None
     preview: Callable[..., Any] | None
     ttl: float | None
+    cancellable: bool
 
 
 class Options(Value, frozen=True):
@@ -58,7 +59,8 @@ class Options(Value, frozen=True):
     returns it. `transient`: exception classes, or a function of the exception, for failures that may be retried.
     `preview`: called with the arguments in a dry run. `first_argument`: a pure or read tool that may start before its
     call is complete. `output_limit`: characters of a result. `withdrawn`: returns the reason why the tool cannot be
-    used now, or None; a withdrawn tool is not offered to models.
+    used now, or None; a withdrawn tool is not offered to models. `cancellable`: the function handles cancellation by
+    itself, so it is cancelled with its run even if it has side effects; by default such a function is awaited.
     """
 
     timeout: float | None = 60.0
@@ -78,6 +80,7 @@ class Options(Value, frozen=True):
     transient: TransientRule | None = None
     preview: Callable[..., Any] | None = None
     ttl: float | None = None
+    cancellable: bool = False
 
     def __post_init__(self) -> None:
         if self.isolation not in ("thread", "process"):

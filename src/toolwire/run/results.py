@@ -13,6 +13,7 @@ from ..ir.text import to_bytes
 
 __all__ = [
     "NOTES_KEY",
+    "RESULT_METHOD",
     "Code",
     "annotate",
     "error_text",
@@ -49,6 +50,9 @@ Code: TypeAlias = Literal[
     "cancelled",
     "over_budget",
 ]
+RESULT_METHOD = "__toolwire_result__"
+"""A method of a return value that builds the result of the call, such as that of an agent that takes over."""
+
 _SCALARS = frozenset({int, float, bool, type(None)})
 _decode = msgspec.json.Decoder(ToolResult).decode
 
@@ -106,6 +110,8 @@ def sized_result(call: ToolCall, value: Any) -> tuple[ToolResult, int | None]:
         return call.result(_replace_surrogates(value)), len(value)
     if type(value) in _SCALARS:
         json_value = value
+    elif (build := getattr(type(value), RESULT_METHOD, None)) is not None:
+        return build(value, call), None
     elif isinstance(value, ToolResult):
         value = _without_waiting(value)
         return msgspec.structs.replace(value, call_id=call.id, name=call.name, kind=call.kind), None

@@ -1,32 +1,42 @@
 """Decide which calls may start: in parallel where that is safe, otherwise in the model's order.
 
-Pure and read calls start as soon as the limit of parallel calls allows. Idempotent and write calls on one resource
-run one after the other, in the order of the model's calls; calls on different resources do not wait for each other. A
-read that names its resource keeps its position among the writes on it.
+The rule: a call waits for every earlier write of its turn, unless both declare a resource and the resources differ. A
+tool without a declared resource may use any resource. "Write" includes idempotent calls.
+
+    pure     never waits
+    read     waits for earlier writes
+    write    waits for earlier writes, and for earlier reads that declare the same resource
+
+Writes that conflict run one after the other. So a call waits for the latest conflicting writes only, and the number of
+edges between calls is linear in the number of calls. Earlier writes on many resources are joined in one node (`_join`).
 """
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Iterator
+from collections import Counter
+from heapq import heappop, heappush
 
 from ..ir.parts import ToolCall
 from .toolbox import Entry, Toolbox
 
 __all__ = ["Schedule"]
 
-_RUN_RESOURCE = "\x00run"
 
+class _Node:
+    """A call, or a join of several writes (`number` None). It is ready when `blockers` is 0."""
 
-class _ResourceQueue:
-    """The queue of calls on one resource."""
+    __slots__ = ("blockers", "dependents", "is_done", "number")
 
-    __slots__ = ("has_writer", "readers", "waiting")
+    def __init__(self, number: int | None) -> None:
+        self.number = number
+        self.blockers = 0
+        self.dependents: list[_Node] = []
+        self.is_done = False
 
-    def __init__(self) -> None:
-        self.waiting: deque[int] = deque()
-        self.readers = 0
-        self.has_writer = False
+    def wait_for(self, earlier: _Node | None) -> None:
+        if earlier is not None and not earlier.is_done:
+            self.blockers += 1
+            earlier.dependents.append(self)
 
 
 class Schedule:
@@ -41,99 +51,149 @@ class Schedule:
         self._box = box
         self._max_running = max_running
         self._calls: list[ToolCall] = []
-        self._writes: list[bool] = []  # by call number, like the next list
-        self._queue_of: list[_ResourceQueue | None] = []  # None: the call names no resource
-        self._queues: dict[str, _ResourceQueue] = {}
-        self._unordered: dict[str, deque[int]] = {}  # waiting calls without a resource, by tool
+        self._nodes: list[_Node] = []  # by call number
+        self._waiting: set[int] = set()  # calls that have not started
+        self._ready: dict[str, list[int]] = {}  # calls that wait for no other call, as a heap per tool
         self._running: Counter[str] = Counter()  # by tool
         self._count = 0  # running calls
-        self._waiting = 0
+        self._writers: dict[str, _Node] = {}  # the latest write on each declared resource
+        self._readers: dict[str, list[_Node]] = {}  # the reads since then that declare the resource
+        self._any_writer: _Node | None = None  # the latest write without a declared resource
+        self._joined: _Node | None = None  # the latest join, or a later write without a declared resource
+        self._unjoined: list[_Node] = []  # the writes since then
 
     def add(self, call: ToolCall) -> int:
         """Add a call and return its number in this turn."""
         number = len(self._calls)
-        entry = self._box.find(call.name)
-        writes = entry is not None and entry.tool.effect not in ("pure", "read")
-        resource = None if entry is None else _resource_of(entry, call, writes=writes)
-        resource_queue = None if resource is None else self._queues.setdefault(resource, _ResourceQueue())
-        self._waiting += 1
+        node = _Node(number)
         self._calls.append(call)
-        self._writes.append(writes)
-        self._queue_of.append(resource_queue)
-        (self._unordered.setdefault(call.name, deque()) if resource_queue is None else resource_queue.waiting).append(
-            number
-        )
+        self._nodes.append(node)
+        self._waiting.add(number)
+        entry = self._box.find(call.name)
+        if entry is not None and entry.tool.effect != "pure":
+            resource = _resource_of(entry, call)
+            if entry.tool.effect == "read":
+                self._order_read(node, resource)
+            else:
+                self._order_write(node, resource)
+        if not node.blockers:
+            heappush(self._ready.setdefault(call.name, []), number)
         return number
+
+    def would_wait(self, call: ToolCall) -> bool:
+        """Return True if a call that is added now may have to wait. Its arguments need not be complete."""
+        entry = self._box.find(call.name)
+        if entry is None or entry.tool.effect == "pure":
+            return False
+        resource = entry.options.resource
+        writes = [self._joined, *self._unjoined]
+        if isinstance(resource, str):
+            writes = [self._any_writer, self._writers.get(resource)]
+        return any(write is not None and not write.is_done for write in writes)
 
     def take_ready(self, *, writes: bool = True) -> list[int]:
         """Return the calls that may start now and count them as running. Skip writes unless `writes` is True."""
         started: list[int] = []
-        while self._waiting and self._count < self._max_running:
-            number = min((head for head in self._queue_heads() if self._may_start(head, writes=writes)), default=None)
-            if number is None:
+        while self._count < self._max_running:
+            heads = [heap[0] for name, heap in self._ready.items() if self._may_start(name, writes=writes)]
+            if not heads:
                 break
+            number = min(heads)
             self._start(number)
             started.append(number)
         return started
 
     def mark_finished(self, number: int) -> None:
-        """Free the place of a call that ended, so that the next call on its resource may start."""
+        """Free the place of a call that ended, so that the calls that wait for it may start."""
         self._count -= 1
         self._running[self._calls[number].name] -= 1
-        resource_queue = self._queue_of[number]
-        if resource_queue is not None and self._writes[number]:
-            resource_queue.has_writer = False
-        elif resource_queue is not None:
-            resource_queue.readers -= 1
+        self._complete(self._nodes[number])
 
     def cancel_waiting(self) -> list[int]:
         """Remove all calls that have not started, and return their numbers."""
-        queues = [*(resource_queue.waiting for resource_queue in self._queues.values()), *self._unordered.values()]
-        cancelled = sorted(number for queue in queues for number in queue)
-        for queue in queues:
-            queue.clear()
-        self._waiting = 0
+        cancelled = sorted(self._waiting)
+        self._waiting.clear()
+        self._ready.clear()
+        for number in cancelled:
+            if not (self._nodes[number].blockers or self._nodes[number].is_done):
+                self._complete(self._nodes[number])
         return cancelled
 
-    def _queue_heads(self) -> Iterator[int]:
-        """Iterate over the first call of each queue: calls on a resource keep their order."""
-        for resource_queue in self._queues.values():
-            if resource_queue.waiting:
-                yield resource_queue.waiting[0]
-        for queue in self._unordered.values():
-            if queue:
-                yield queue[0]
+    def _order_read(self, node: _Node, resource: str | None) -> None:
+        if resource is None:
+            node.wait_for(self._join())
+            return
+        node.wait_for(self._any_writer)
+        node.wait_for(self._writers.get(resource))
+        self._readers.setdefault(resource, []).append(node)
 
-    def _may_start(self, number: int, *, writes: bool) -> bool:
-        """Check the limit of the tool, and that a write has its resource to itself."""
-        name, resource_queue = self._calls[number].name, self._queue_of[number]
+    def _order_write(self, node: _Node, resource: str | None) -> None:
+        if resource is None:
+            node.wait_for(self._join())
+            self._any_writer = self._joined = node
+            return
+        node.wait_for(self._any_writer)
+        node.wait_for(self._writers.get(resource))
+        for reader in self._readers.pop(resource, ()):
+            node.wait_for(reader)
+        self._writers[resource] = node
+        self._unjoined.append(node)
+
+    def _join(self) -> _Node | None:
+        """Return a node that is done when all writes so far are."""
+        unfinished = [write for write in self._unjoined if not write.is_done]
+        self._unjoined.clear()
+        if unfinished:
+            joined = _Node(None)
+            for write in (self._joined, *unfinished):
+                joined.wait_for(write)
+            self._joined = joined
+        return self._joined
+
+    def _may_start(self, name: str, *, writes: bool) -> bool:
+        """Check the effect and the limit of a tool that has ready calls."""
         entry = self._box.find(name)
-        max_running = None if entry is None else entry.options.max_parallel
-        if max_running is not None and self._running[name] >= max_running:
-            return False
-        if resource_queue is None:
+        if entry is None:
             return True
-        return not resource_queue.has_writer and (not self._writes[number] or (writes and not resource_queue.readers))
+        if not writes and entry.tool.effect not in ("pure", "read"):
+            return False
+        limit = entry.options.max_parallel
+        return limit is None or self._running[name] < limit
 
     def _start(self, number: int) -> None:
-        """Move the first call of its queue from waiting to running."""
-        name, resource_queue = self._calls[number].name, self._queue_of[number]
-        (self._unordered[name] if resource_queue is None else resource_queue.waiting).popleft()
+        """Move a ready call to the running ones."""
+        name = self._calls[number].name
+        heap = self._ready[name]
+        heappop(heap)
+        if not heap:
+            del self._ready[name]
+        self._waiting.discard(number)
         self._count += 1
-        self._waiting -= 1
         self._running[name] += 1
-        if resource_queue is not None and self._writes[number]:
-            resource_queue.has_writer = True
-        elif resource_queue is not None:
-            resource_queue.readers += 1
+
+    def _complete(self, node: _Node) -> None:
+        """Unblock the dependents of a node that is done. A join, or a cancelled call, is done when nothing blocks it."""
+        stack = [node]
+        while stack:
+            done = stack.pop()
+            done.is_done = True
+            for dependent in done.dependents:
+                dependent.blockers -= 1
+                if dependent.blockers:
+                    continue
+                if dependent.number is not None and dependent.number in self._waiting:
+                    heappush(self._ready.setdefault(self._calls[dependent.number].name, []), dependent.number)
+                else:
+                    stack.append(dependent)
+            done.dependents.clear()
 
 
-def _resource_of(entry: Entry, call: ToolCall, *, writes: bool) -> str | None:
-    """Return the resource that the tool names. By default all writes of a run share one and reads have none."""
+def _resource_of(entry: Entry, call: ToolCall) -> str | None:
+    """Return the resource that the tool declares; None if it may use any resource."""
     resource = entry.options.resource
-    if callable(resource):
-        try:
-            return str(resource(call.arguments or {}))
-        except Exception:  # noqa: BLE001  # a user-defined function, on arguments that have not been validated
-            return _RUN_RESOURCE
-    return resource or (_RUN_RESOURCE if writes else None)
+    if not callable(resource):
+        return resource
+    try:
+        return str(resource(call.arguments or {}))
+    except Exception:  # noqa: BLE001  # a user-defined function, on arguments that have not been validated
+        return None

@@ -14,107 +14,25 @@ later if it waits for approval.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from ..ir.errors import ConfigError, ProtocolError
-from ..ir.parts import ToolCall, ToolResult
+from ..ir.parts import Text, ToolCall, ToolResult
 from ..ir.pointer import Object
 from ..ir.request import Message, Request
 from ..ir.response import Response, Usage, add_usage
 from ..ir.tools import Tool
-from ..ir.value import Value
+from .compaction import CompactedPrefix, Compaction, CompactionPlan, plan_compaction
 from .keys import canonical_json
-from .waiting import Approval, Turn, WaitingCall
+from .run_state import AskModel, AwaitApproval, Budget, Done, GiveUp, NextStep, RunState, RunTools
+from .waiting import Turn, WaitingCall
 
 __all__ = ["AskModel", "AwaitApproval", "Budget", "Done", "GiveUp", "NextStep", "RunState", "RunTools", "Session"]
-
-
-class Budget(Value, frozen=True):
-    """The limits of a run.
-
-    `same_call`: how often the model may repeat an identical call. `failures`: how many consecutive turns may return
-    only errors; until then the model may adapt.
-    """
-
-    iterations: int = 16
-    calls: int | None = 256
-    seconds: float | None = None
-    tokens: int | None = None
-    cost: float | None = None
-    same_call: int = 4
-    failures: int = 6
-
-
-class AskModel(Value, frozen=True):
-    """Send `request` to the model, and pass its response to `add_response`."""
-
-    request: Request
-
-
-class RunTools(Value, frozen=True):
-    """Run `calls`. `earlier`: the previous calls of the run. `tainted`: the run contains untrusted tool output.
-
-    `results` and `approvals` are empty, or have one item per call. A call with a result has run, or still waits, and
-    must not run; its result is passed back. An approval answers the question that the call asks.
-    """
-
-    calls: tuple[ToolCall, ...]
-    earlier: tuple[ToolCall, ...] = ()
-    tainted: bool = False
-    results: tuple[ToolResult | None, ...] = ()
-    approvals: tuple[Approval | None, ...] = ()
-
-
-class AwaitApproval(Value, frozen=True):
-    """The run waits for decisions: `approve`, `deny` or `supply`. All other calls of the turn have run."""
-
-    calls: tuple[WaitingCall, ...]
-
-
-class Done(Value, frozen=True):
-    """The run ended with this response, which has no more calls."""
-
-    response: Response
-
-
-class GiveUp(Value, frozen=True):
-    """The run ended without an answer, for this reason."""
-
-    reason: str
-    response: Response | None = None
-
-
-NextStep: TypeAlias = AskModel | RunTools | AwaitApproval | Done | GiveUp
-
-
-class RunState(Value, frozen=True):
-    """The complete state of a run. `version` is the version of this format.
-
-    `first_message`: the index of the first message of this run; the messages before it are system prompt and history.
-    `has_fixed_tools`: the request names its tools, so tools that appear during the run are not offered.
-    """
-
-    version: int
-    run_id: str
-    request: Request
-    phase: Literal["ask", "run", "wait", "done", "gave_up"] = "ask"
-    iterations: int = 0
-    calls: int = 0
-    usage: Usage | None = None
-    cost: float = 0.0
-    started: float = 0.0
-    first_message: int = 0
-    has_fixed_tools: bool = False
-    tainted: bool = False
-    failures: int = 0
-    turn: Turn = Turn()
-    waiting_since: float = 0.0
-    response: Response | None = None
-    reason: str = ""
 
 
 _VERSION = 1
@@ -135,6 +53,7 @@ class Session:
         price: Callable[[Response], float] | None = None,
         first_message: int = 0,
         has_fixed_tools: bool = False,
+        compacted: CompactedPrefix | None = None,
     ) -> None:
         declared_request = replace(request, tools=tuple(map(_strip_function, request.tools)))
         state = RunState(
@@ -144,6 +63,7 @@ class Session:
             started=now(),
             first_message=first_message,
             has_fixed_tools=has_fixed_tools,
+            compacted=compacted,
         )
         self._initialise(state, now, budget, untrusted, price)
 
@@ -161,6 +81,8 @@ class Session:
         self._now = now
         self._untrusted = frozenset(untrusted)
         self._price = price
+        self._parent: Session | None = None
+        self._used_by_others: deque[tuple[Usage | None, float]] = deque()  # appended by other threads
 
     @classmethod
     def load(
@@ -192,11 +114,51 @@ class Session:
         self.budget = budget or self.budget
         self._price = price or self._price
 
+    def continue_with(
+        self,
+        request: Request,
+        system: str,
+        *,
+        untrusted: Iterable[str],
+        price: Callable[[Response], float] | None,
+    ) -> None:
+        """Continue the run with another agent's model, tools, settings and system prompt."""
+        state = self.state
+        messages = request.messages
+        first = state.first_message
+        earlier = [message for message in messages[:first] if message.role not in ("system", "developer")]
+        if system:
+            earlier.insert(0, Message("system", (Text(system),)))
+        request = replace(
+            request, messages=(*earlier, *messages[first:]), tools=tuple(map(_strip_function, request.tools))
+        )
+        self.state = replace(state, request=request, first_message=len(earlier), has_fixed_tools=False)
+        self._untrusted |= frozenset(untrusted)
+        self._price = price or self._price
+
+    def share_budget(self, parent: Session) -> None:
+        """Count the tokens and the cost of this run in the run of `parent` too, and keep the limits of both."""
+        self._parent = parent
+
+    def add_usage(self, usage: Usage | None, cost: float = 0.0) -> None:
+        """Count tokens and cost of other requests in this run: those of a subagent or of an auxiliary model."""
+        self._used_by_others.append((usage, cost))
+        if self._parent is not None:
+            self._parent.add_usage(usage, cost)
+
+    def _count_usage(self) -> None:
+        """Move the usage that others reported into the state. Only the thread that drives the run changes the state."""
+        while self._used_by_others:
+            usage, cost = self._used_by_others.popleft()
+            self.state = replace(self.state, usage=add_usage(self.state.usage, usage), cost=self.state.cost + cost)
+
     def dump(self) -> str:
+        self._count_usage()
         return msgspec.json.encode(self.state).decode()
 
     def next(self) -> NextStep:
         """Return the next step. Calling it twice returns the same step."""
+        self._count_usage()
         state = self.state
         if state.phase == "done":
             assert state.response is not None
@@ -208,22 +170,46 @@ class Session:
         reason = state.reason if state.phase == "gave_up" else self._exhausted_limit()
         if reason:
             return GiveUp(reason, state.response)
-        return AskModel(state.request)
+        return AskModel(self._sent_request())
+
+    def plan_compaction(self, settings: Compaction) -> CompactionPlan | None:
+        """Plan the compaction of the next request; None if it is not needed. Pass the plan to `compact`."""
+        request, response = self._sent_request(), self.state.response
+        usage = None if response is None else response.usage
+        measured = None if usage is None else usage.total
+        return plan_compaction(request.messages, settings, tools=request.tools, measured=measured)
+
+    def compact(self, plan: CompactionPlan, summaries: Sequence[str] = ()) -> None:
+        """Send the compacted conversation from the next request on. The state keeps the whole conversation."""
+        self._expect("ask")
+        prefix = CompactedPrefix(plan.apply(summaries), len(self.state.request.messages))
+        self.state = replace(self.state, compacted=prefix)
+
+    def _sent_request(self) -> Request:
+        request, prefix = self.state.request, self.state.compacted
+        return request if prefix is None else replace(request, messages=prefix.view(request.messages))
 
     @property
     def remaining_seconds(self) -> float | None:
         """Seconds that the budget leaves; None if it has no time limit."""
         seconds = self.budget.seconds
-        return None if seconds is None else max(0.0, seconds - (self._now() - self.state.started))
+        own = None if seconds is None else max(0.0, seconds - (self._now() - self.state.started))
+        shared = None if self._parent is None else self._parent.remaining_seconds
+        return min((limit for limit in (own, shared) if limit is not None), default=None)
 
     def give_up_on_time_limit(self) -> None:
         """Give up because the time limit passed while the model was answering."""
-        self._give_up(self.state, f"max time reached ({self.budget.seconds:g} seconds)")
+        seconds = self.budget.seconds
+        limit = "of the run that started this one" if seconds is None else f"{seconds:g} seconds"
+        self._give_up(self.state, f"max time reached ({limit})")
 
     def add_response(self, response: Response) -> None:
         """Take the model's response to the last AskModel."""
         self._expect("ask")
         state, budget = self.state, self.budget
+        cost = 0.0 if self._price is None else self._price(response)
+        if self._parent is not None:
+            self._parent.add_usage(response.usage, cost)
         calls = tuple(part for part in response.parts if isinstance(part, ToolCall))
         request = replace(state.request, messages=(*state.request.messages, Message("assistant", response.parts)))
         if request.choice is not None and request.choice.mode in ("required", "tool"):
@@ -233,7 +219,7 @@ class Session:
             response=response,
             iterations=state.iterations + 1,
             usage=add_usage(state.usage, response.usage),
-            cost=state.cost + (0.0 if self._price is None else self._price(response)),
+            cost=state.cost + cost,
             calls=state.calls + len(calls),
             request=request,
         )
@@ -335,16 +321,24 @@ class Session:
 
     def _exhausted_limit(self) -> str:
         """Return the reason why the budget is exhausted; an empty string if it is not."""
+        if self.state.iterations >= self.budget.iterations:
+            return f"max iterations reached ({self.budget.iterations})"
+        return self._exhausted_amount()
+
+    def _exhausted_amount(self) -> str:
+        """Return the exhausted limit of time, tokens or cost: of this run, or of the run that it belongs to."""
         state, budget = self.state, self.budget
-        if state.iterations >= budget.iterations:
-            return f"max iterations reached ({budget.iterations})"
+        usage, cost = state.usage, state.cost
+        for other_usage, other_cost in tuple(self._used_by_others):
+            usage, cost = add_usage(usage, other_usage), cost + other_cost
         if budget.seconds is not None and self._now() - state.started >= budget.seconds:
             return f"max time reached ({budget.seconds:g} seconds)"
-        if budget.tokens is not None and state.usage is not None and state.usage.total >= budget.tokens:
+        if budget.tokens is not None and usage is not None and usage.total >= budget.tokens:
             return f"max tokens reached ({budget.tokens})"
-        if budget.cost is not None and state.cost >= budget.cost:
+        if budget.cost is not None and cost >= budget.cost:
             return f"max cost reached ({budget.cost:g})"
-        return ""
+        shared = "" if self._parent is None else self._parent._exhausted_amount()
+        return f"{shared} by the run that started this one" if shared else ""
 
     def _earlier_calls(self) -> tuple[ToolCall, ...]:
         """Return the calls of all turns before the pending one."""

@@ -283,8 +283,9 @@ async def _cancelled(*tasks: asyncio.Future[bytes] | asyncio.Future[bool] | None
 
 
 def _path_pattern(wire: Wire, stream: bool) -> re.Pattern[str]:
-    """Return the path of a wire as a pattern: after any base URL, with any model."""
+    """Return the path of a wire as a pattern: after any base URL, with any model, and any version of Gemini's API."""
     path = re.escape(wire.path(_MODEL, stream=stream)).replace(re.escape(_MODEL), "(?P<model>[^/]+)")
+    path = path.replace("/v1beta/", "/v1(?:beta|alpha)?/")  # version 3 of Google's SDK uses /v1
     return re.compile(f".*{path}(?:[?&].*)?")
 
 

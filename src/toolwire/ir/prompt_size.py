@@ -1,0 +1,83 @@
+"""Estimate the size of messages in tokens, without a tokenizer.
+
+A tokenizer per model would be a dependency and would still be wrong for most providers. Four bytes per token is close
+for English text and code. The usage that a provider reported for a prefix of the conversation corrects the estimate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from .parts import Artefact, Media, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
+from .pointer import JSON
+from .request import Message
+from .text import to_bytes
+from .tools import Tool
+
+__all__ = ["BYTES_PER_TOKEN", "message_size", "part_size", "text_size", "token_scale", "tools_size"]
+
+BYTES_PER_TOKEN = 4
+_MESSAGE_OVERHEAD = 16  # bytes: the role and the marks around a message
+_PART_OVERHEAD = 8
+_MEDIA_SIZE = 1600 * BYTES_PER_TOKEN  # a large image of the providers that document its tokens
+_DOCUMENT_SHARE = 8  # bytes of base64 per counted byte: most of a PDF file is not text
+_MIN_SCALE, _MAX_SCALE = 0.5, 8.0
+
+
+def message_size(message: Message) -> int:
+    """Return the estimated size of a message in bytes of prompt text."""
+    return _MESSAGE_OVERHEAD + sum([part_size(part) for part in message.parts])
+
+
+def part_size(part: Part) -> int:
+    if isinstance(part, ToolResult):
+        content = sum([part_size(one) for one in part.parts]) if part.parts else _json_size(part.structured)
+        return _PART_OVERHEAD + text_size(part.call_id) + content
+    if isinstance(part, ToolCall):
+        own = text_size(part.id) + text_size(part.name) + text_size(part.text)
+        return _PART_OVERHEAD + own + _artefact_size(part.artefacts)
+    if isinstance(part, Media):
+        return _MEDIA_SIZE + (len(part.data or "") // _DOCUMENT_SHARE if part.kind != "image" else 0)
+    if isinstance(part, Reasoning):
+        return _PART_OVERHEAD + text_size(part.joined_text) + _artefact_size(part.artefacts)
+    if isinstance(part, Opaque):
+        return _PART_OVERHEAD + _json_size(part.value)
+    artefacts = part.artefacts if isinstance(part, Text) else ()
+    return _PART_OVERHEAD + text_size(part.text) + _artefact_size(artefacts)
+
+
+def _artefact_size(artefacts: tuple[Artefact, ...]) -> int:
+    return sum([len(artefact.data) for artefact in artefacts])
+
+
+def text_size(text: str) -> int:
+    """Return the bytes of a text as UTF-8."""
+    return len(text) if text.isascii() else len(text.encode(errors="replace"))
+
+
+def _json_size(value: JSON) -> int:
+    return 0 if value is None else len(to_bytes(value))
+
+
+def tools_size(tools: Iterable[Tool]) -> int:
+    """Return the estimated size of tool declarations in bytes of prompt text."""
+    return sum(
+        [
+            _MESSAGE_OVERHEAD + text_size(tool.name) + text_size(tool.description or "") + _json_size(tool.input_schema)
+            for tool in tools
+        ]
+    )
+
+
+def token_scale(messages: Sequence[Message], measured: int | None, other_size: int = 0) -> float:
+    """Return the factor between real and estimated tokens.
+
+    `measured` is the usage of the last response: of all messages up to the last one of the assistant, and of other
+    parts of the request, such as its tools, with `other_size` bytes. The factor is bounded, because a provider's
+    report is input.
+    """
+    last = next((index for index in range(len(messages) - 1, -1, -1) if messages[index].role == "assistant"), -1)
+    estimated = (other_size + sum(map(message_size, messages[: last + 1]))) // BYTES_PER_TOKEN
+    if measured is None or measured <= 0 or not estimated or last < 0:
+        return 1.0
+    return min(max(measured / estimated, _MIN_SCALE), _MAX_SCALE)

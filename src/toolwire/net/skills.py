@@ -1,0 +1,113 @@
+"""Skills: instructions in Markdown files that a model loads when it needs them.
+
+    skills/refunds.md                 a skill in one file
+    skills/reports/SKILL.md           a skill in a folder, with further files beside it
+
+A skill begins with front matter: `name` and `description`, between lines of `---`. Models see these two; the tool
+`load_skill` returns the text.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from ..ir.errors import ConfigError
+from ..ir.value import Value
+from ..run.failures import ToolError
+from ..run.function_tool import FunctionTool, tool
+
+__all__ = ["Skill", "load_skills", "skill_tool"]
+
+_MAX_SKILLS = 200
+_MAX_SIZE = 256 * 1024  # bytes of a file
+_MAX_DESCRIPTION = 1024  # characters that are offered
+_FRONT_MATTER = re.compile(r"---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+_FIELD = re.compile(r"^(name|description)[ \t]*:[ \t]*(.*?)[ \t\r]*$", re.MULTILINE)
+
+
+class Skill(Value, frozen=True):
+    """One skill. `folder` is None for a skill without further files."""
+
+    name: str
+    description: str
+    file: Path
+    folder: Path | None = None
+
+
+def load_skills(folder: str | Path) -> tuple[Skill, ...]:
+    """Read the front matter of all skills in a folder, in alphabetical order."""
+    root = Path(folder)
+    if not root.is_dir():
+        raise ConfigError(f"the skills folder {root} does not exist", hint="pass a folder of Markdown files")
+    files = sorted([*root.glob("*.md"), *root.glob("*/SKILL.md")])
+    if len(files) > _MAX_SKILLS:
+        raise ConfigError(f"{root} has {len(files)} skills; at most {_MAX_SKILLS} are supported")
+    skills = [_read_skill(file, root) for file in files]
+    for first, second in zip(ordered := sorted(skills, key=lambda skill: skill.name), ordered[1:], strict=False):
+        if first.name == second.name:
+            raise ConfigError(f"two skills have the name {first.name!r}: {first.file} and {second.file}")
+    return tuple(skills)
+
+
+def skill_tool(skills: tuple[Skill, ...]) -> FunctionTool[..., str]:
+    """Make the tool that loads a skill. Its description lists the skills."""
+    by_name = {skill.name: skill for skill in skills}
+
+    @tool(name="load_skill", description=_describe(skills), effect="read")
+    def load_skill(name: str, file: str = "") -> str:
+        skill = by_name.get(name)
+        if skill is None:
+            raise ToolError(f"There is no skill {name!r}. Skills: {', '.join(by_name)}.")
+        if file:
+            return _read_text(_find_file(skill, file))
+        return _FRONT_MATTER.sub("", _read_text(skill.file), count=1).strip()
+
+    return load_skill
+
+
+def _describe(skills: tuple[Skill, ...]) -> str:
+    listed = "\n".join(f"- {skill.name}: {skill.description}" for skill in skills)
+    return (
+        "Load the instructions of a skill before you do what it describes. "
+        f"`file` is a further file of the skill, relative to its folder.\nSkills:\n{listed}"
+    )
+
+
+def _read_skill(file: Path, root: Path) -> Skill:
+    """Read the front matter of a file; ConfigError without a name and a description."""
+    found = _FRONT_MATTER.match(_read_text(file))
+    fields = dict(_FIELD.findall(found[1])) if found else {}
+    default_name = file.parent.name if file.name == "SKILL.md" else file.stem
+    description = _unquote(fields.get("description", ""))
+    if not description:
+        hint = "begin the file with ---, name: …, description: …, ---"
+        raise ConfigError(f"the skill {file} has no description in its front matter", hint=hint)
+    folder = file.parent if file.parent != root else None
+    return Skill(_unquote(fields.get("name", "")) or default_name, description[:_MAX_DESCRIPTION], file, folder)
+
+
+def _unquote(text: str) -> str:
+    return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text
+
+
+def _find_file(skill: Skill, name: str) -> Path:
+    """Return a file of the skill's folder. Paths that lead outside, also by symbolic links, are refused."""
+    folder = None if skill.folder is None else skill.folder.resolve()
+    path = None if folder is None or "\x00" in name else (folder / name).resolve()
+    if folder is None or path is None or not path.is_relative_to(folder) or not path.is_file():
+        raise ToolError(f"The skill {skill.name} has no file {name!r}.")
+    return path
+
+
+def _read_text(file: Path) -> str:
+    try:
+        with file.open("rb") as opened:
+            data = opened.read(_MAX_SIZE + 1)
+        if len(data) > _MAX_SIZE:
+            raise ConfigError(f"{file} has more than {_MAX_SIZE:,} bytes", hint="split it into several files")
+        return data.decode()
+    except OSError as error:
+        raise ConfigError(f"cannot read {file}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{file} is not valid UTF-8") from None

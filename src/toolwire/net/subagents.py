@@ -1,0 +1,47 @@
+"""Agents as tools of other agents: a subagent answers a prompt, and its answer is the result of the call."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from ..ir.errors import ConfigError
+from ..ir.tools import Effect
+from ..run.context import CallContext
+from ..run.failures import ToolError
+from ..run.function_tool import FunctionTool, tool
+from ..run.options import OptionValues
+from ..run.toolbox import Toolbox
+from .answers import Answer
+
+__all__ = ["SubagentRunner", "subagent_tool"]
+
+_EFFECTS: tuple[Effect, ...] = ("pure", "read", "idempotent", "write")  # by increasing consequence
+
+
+class SubagentRunner(Protocol):
+    """The method of an `Agent` that its tool uses."""
+
+    async def __call__(self, prompt: str, context: CallContext[Any]) -> Answer[Any]: ...
+
+
+def subagent_tool(
+    run: SubagentRunner, box: Toolbox, name: str, description: str, options: OptionValues
+) -> FunctionTool[..., Any]:
+    """Make the tool of a subagent. By default it has no timeout, because the budgets limit the run.
+
+    Its effect is the strongest effect of the subagent's own tools: subagents that only read run concurrently.
+    """
+    if not name.isidentifier():
+        hint = "pass a name: Agent(…, name=…) or as_tool(name=…)"
+        raise ConfigError(f"the tool of a subagent needs a name that is an identifier, got {name!r}", hint=hint)
+
+    async def ask(prompt: str, context: CallContext[Any]) -> Any:
+        answer = await run(prompt, context)
+        if not answer.finished:
+            raise ToolError(f"{name} did not finish: {answer.reason}")
+        return answer.output
+
+    level = max((_EFFECTS.index(entry.tool.effect) for entry in box), default=0)
+    values: OptionValues = {"timeout": None, "cancellable": True, "retries": 0, **options}
+    declare = tool(name=name, description=description, effect=_EFFECTS[max(level, 1)], **values)
+    return declare(ask)
