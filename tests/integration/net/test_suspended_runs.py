@@ -14,8 +14,6 @@ from toolwire.run import Policy, RunConflict, Session, Suspend, Suspended, path_
 from toolwire.run.waiting import ApprovalExpired
 from toolwire.testing import ScriptedModel, says
 
-pytestmark = pytest.mark.finding("X7")
-
 PAY = ToolCall("pay-1", "pay", {"amount": 5})
 LOOK = ToolCall("look-1", "look", {"where": "here"})
 POLICY = Policy(approve=("write",))
@@ -77,6 +75,7 @@ def test_suspended_answer_lists_the_waiting_calls(world, waiting, store):
     assert stored.summary == 'pay({"amount":5}) · Pay 5 and look.'
 
 
+@pytest.mark.finding("X7")
 def test_approved_call_runs_once_and_nothing_runs_again(world, waiting, store):
     approve_call(store, waiting.run_id, "pay-1")
     assert world.log == ["look here"], "the call runs when the run is continued"

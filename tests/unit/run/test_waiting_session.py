@@ -12,8 +12,6 @@ from toolwire.run.results import annotate, result_code, value_result
 from toolwire.run.session import AskModel, AwaitApproval, Budget, GiveUp, RunTools, Session
 from toolwire.run.waiting import Approval, ApprovalExpired, WaitingCall, suspended_result, waiting_call
 
-pytestmark = pytest.mark.finding("X7")
-
 
 @tool(effect="write")
 def pay(amount: int) -> str:
@@ -61,6 +59,7 @@ def reload(session: Session, clock) -> Session:
     return Session.load(session.dump(), now=clock, budget=session.budget)
 
 
+@pytest.mark.finding("X7")
 def test_run_waits_for_the_suspended_calls_only(run, clock):
     assert run.next() == AwaitApproval((question(CALLS[1]), question(CALLS[2])))
     assert reload(run, clock).next() == run.next()
