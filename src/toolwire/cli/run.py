@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 from ..ir.errors import ConfigError
 from ..ir.terminal import neutralise_line
 from ..ir.text import dumps
+from .answer_output import format_time, print_outcome
 from .live import LivePrinter
-from .show import json_text, paint, table
+from .show import paint, table
 from .tools_file import load_tools, open_store_at
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from ..run.steps import Approve
     from ..run.toolbox import Toolbox
 
-__all__ = ["add_text_options", "add_to", "ask_person", "make_client"]
+__all__ = ["add_text_options", "add_to", "ask_person", "make_client", "open_servers"]
 
 _EXAMPLES = """\
 examples:
@@ -43,13 +44,14 @@ examples:
   toolwire run tools.py "…" -m llama --base-url http://localhost:8080/v1 --json | jq .text
   toolwire run tools.py "…" -m llamacpp/qwen3-8b --text hermes --via completions    if the server's tool parser fails
   toolwire run tools.py "…" -m openai/gpt-5.6 --mcp mcp.json        with the tools of MCP servers
+  toolwire run tools.py "Pay the invoice" -m openai/gpt-5.6 --suspend    calls wait; see `toolwire runs --help`
   toolwire run --list                            recorded calls: running, done or of unknown outcome
   toolwire run --resolve KEY --result '"paid"'   record the outcome that you found out
   toolwire run --resolve KEY --forget            the call had no effect and may run again
 
 tools.py: its functions, or those marked with @toolwire.tool. A tool is assumed to have side effects unless declared
 otherwise (@toolwire.tool(effect="read")). Calls with side effects need your approval, unless --yes is given.
-exit codes: 0 answered   1 no answer (budget exhausted), or not resolved   2 wrong usage, or the model is unreachable
+exit codes: 0 answered   1 no answer (budget exhausted), waiting for approval, or not resolved   2 wrong usage, or the model is unreachable
 """
 
 
@@ -69,6 +71,9 @@ def add_to(commands: Any) -> None:
     add_text_options(parser)
     parser.add_argument("--system", default="", help="the system prompt")
     parser.add_argument("--yes", action="store_true", help="do not ask before calls with side effects")
+    parser.add_argument(
+        "--suspend", action="store_true", help="let calls with side effects wait for `toolwire runs approve`"
+    )
     parser.add_argument(
         "--max-iterations", type=int, default=16, metavar="N", help="maximum number of model requests (16)"
     )
@@ -98,6 +103,8 @@ def run(arguments: argparse.Namespace) -> int:
     for name, flag in (("tools", "a file of functions"), ("prompt", "a prompt"), ("model", "a model (-m)")):
         if not getattr(arguments, name):
             raise ConfigError(f"{flag} is missing", hint="toolwire run TOOLS.py PROMPT -m PROVIDER/MODEL")
+    if arguments.suspend and (arguments.yes or arguments.store == "none"):
+        raise ConfigError("--suspend needs a store, and calls that ask", hint="leave out --yes and --store none")
     return asyncio.run(_run_prompt(arguments))
 
 
@@ -107,16 +114,12 @@ async def _run_prompt(arguments: argparse.Namespace) -> int:
     module = load_tools(arguments.tools)
     live = LivePrinter(silent=arguments.json)
     answer: Answer | None = None
-    async with make_client(arguments) as client, _open_servers(arguments) as servers:
+    async with make_client(arguments) as client, open_servers(arguments) as servers:
         tools: list[ModuleType | Toolbox] = [module] if servers is None else [module, servers.toolbox()]
         async for event in _make_agent(client, tools, arguments).stream(prompt):
             answer = live.show(event) or answer
     assert answer is not None
-    if arguments.json:
-        _print_json(answer)
-    elif not answer.finished:
-        print(paint(neutralise_line(f"no answer: {answer.reason}"), "red", sys.stderr), file=sys.stderr)
-    return 0 if answer.finished else 1
+    return print_outcome(answer, arguments)
 
 
 def add_text_options(parser: argparse.ArgumentParser) -> None:
@@ -152,7 +155,7 @@ def make_client(arguments: argparse.Namespace) -> ModelClient:
 
 
 @asynccontextmanager
-async def _open_servers(arguments: argparse.Namespace) -> AsyncIterator[McpServers | None]:
+async def open_servers(arguments: argparse.Namespace) -> AsyncIterator[McpServers | None]:
     """Open the MCP servers, if any are given, and report their problems."""
     if arguments.mcp is None:
         yield None
@@ -179,7 +182,7 @@ def _make_agent(client: ModelClient, tools: list[ModuleType | Toolbox], argument
         observers=[_TraceObserver(arguments.trace)] if arguments.trace else [],
         store=None if arguments.store == "none" else open_store_at(arguments.store),
         policy=Policy() if arguments.yes else Policy(approve=("write", "idempotent")),
-        approve=ask_person,
+        approve="suspend" if arguments.suspend else ask_person,
     )
 
 
@@ -214,18 +217,6 @@ class _TraceObserver:
         self._out.flush()
 
 
-def _print_json(answer: Answer) -> None:
-    import msgspec
-
-    document = {
-        "text": answer.text,
-        "finished": answer.finished,
-        "reason": answer.reason,
-        "messages": msgspec.to_builtins(answer.messages),
-    }
-    print(json_text(document))
-
-
 def _list_records(store: Store, *, as_json: bool) -> int:
     """Print the recorded calls of the store."""
     import msgspec
@@ -237,15 +228,9 @@ def _list_records(store: Store, *, as_json: bool) -> int:
     if not records:
         print("no recorded calls")
         return 0
-    rows = [(record.key, record.state, _format_time(record.created_at), record.tool) for record in records]
+    rows = [(record.key, record.state, format_time(record.created_at), record.tool) for record in records]
     print("\n".join(table(rows, ("key", "state", "since", "tool"))))
     return 0
-
-
-def _format_time(seconds: float) -> str:
-    from datetime import datetime
-
-    return datetime.fromtimestamp(seconds).astimezone().isoformat(" ", "seconds")
 
 
 def _resolve_record(store: Store, arguments: argparse.Namespace) -> int:
