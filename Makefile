@@ -9,7 +9,7 @@ WORKERS ?= auto
 # Tests start hundreds of processes; without cached bytecode each of them compiles the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-all test-soak test-mcp test-clients test-templates test-adapters check bench docs format lock advisories clean
+.PHONY: help demo test test-all test-soak test-mcp test-clients test-templates test-adapters test-peers check bench docs format lock advisories clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -73,16 +73,27 @@ test-adapters: $(VENV)/test .serving/sglang ## run the plugins on the classes of
 	TOOLWIRE_SGLANG_SOURCE=$(CURDIR)/.serving $(BIN)/python -m pytest tests/unit/adapters/test_sglang_detectors.py
 	$(BIN)/python -m pytest tests/unit/adapters/test_vllm_parsers.py tests/unit/adapters/test_vllm_signatures.py tests/integration/test_vllm_source.py
 
+# each peer in an environment of its own; the versions are those that examples/compare/README.md names
+.peers/pydantic-ai/installed: PEER := 'pydantic-ai-slim[openai,google,mcp]==2.66.0'
+.peers/openai-agents/installed: PEER := openai-agents==0.24.0
+.peers/%/installed:
+	test -x .peers/$*/bin/python || $(PYTHON) -m venv .peers/$*
+	.peers/$*/bin/python -m pip --quiet --disable-pip-version-check install $(PEER) pytest pytest-asyncio
+	@touch $@
+
+test-peers: $(VENV)/test .peers/pydantic-ai/installed .peers/openai-agents/installed ## run the programs of examples/compare: PydanticAI's, openai-agents' and ours
+	TOOLWIRE_PEERS=$(CURDIR)/.peers $(BIN)/python -m pytest --numprocesses $(WORKERS) tests/integration/test_compare.py
+
 check: $(VENV)/check ## check format, lint, types and import contracts
-	$(BIN)/ruff format --check src tests bench docs
-	$(BIN)/ruff check src tests bench docs
+	$(BIN)/ruff format --check src tests bench docs examples
+	$(BIN)/ruff check src tests bench docs examples
 	$(BIN)/mypy
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports --no-cache
 
 format: $(VENV)/check ## format the code and apply lint fixes
-	$(BIN)/ruff format src tests bench docs
-	$(BIN)/ruff check --fix src tests bench docs
+	$(BIN)/ruff format src tests bench docs examples
+	$(BIN)/ruff check --fix src tests bench docs examples
 
 bench: $(VENV)/core ## run the benchmarks, with peers in their own environments; writes bench/RESULTS.md
 	$(BIN)/python bench/run.py
@@ -99,5 +110,5 @@ advisories: $(VENV)/core ## look for known vulnerabilities in the packages of th
 	.advisories/bin/pip-audit --requirement deploy/requirements.lock --no-deps --disable-pip
 
 clean: ## delete everything that can be generated again
-	rm -rf $(VENV) .advisories .clients bench/.venv bench/.venv-schemas bench/.venv-repair bench/.venv-text bench/.venv-stores bench/.venv-local bench/.venv-mcp .node bench/gateway/.work .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .advisories .clients .peers bench/.venv bench/.venv-schemas bench/.venv-repair bench/.venv-text bench/.venv-stores bench/.venv-local bench/.venv-mcp .node bench/gateway/.work .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -1,6 +1,7 @@
 """The loop of openai_only.py for any provider: the conversation is canonical, and the wire only determines its encoding."""
 
 from collections.abc import Callable
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -26,7 +27,7 @@ TOOLS = {tool.name: tool for tool in (refund,)}
 def run(call: ToolCall) -> ToolResult:
     """Run one call; errors become results for the model."""
     tool = TOOLS.get(call.name)
-    if tool is None or call.state != "complete":
+    if tool is None or call.arguments is None or call.state != "complete":
         return call.result(f"there is no tool {call.name}, or the call was cut short", is_error=True)
     try:
         validator(tool.input_schema).check(call.arguments)
@@ -35,7 +36,9 @@ def run(call: ToolCall) -> ToolResult:
         return call.result(str(error), is_error=True)
 
 
-def converse(ask: Callable[[dict], dict], question: str, wire: str, model: str, turns: int = 10) -> str:
+def converse(
+    ask: Callable[[dict[str, Any]], dict[str, Any]], question: str, wire: str, model: str, turns: int = 10
+) -> str:
     """Run the loop; `ask` sends a request of `wire` to a model and returns the response."""
     codec = toolwire.wire.get(wire)
     request = Request(model, (Message("user", (Text(question),)),), tuple(TOOLS.values()))

@@ -16,14 +16,14 @@ from toolwire.testing import ScriptedModel, says
 
 
 @toolwire.tool(effect="read")
-async def search_flights(origin: str, destination: str) -> list[dict]:
+async def search_flights(origin: str, destination: str) -> list[dict[str, str | int]]:
     """Search flights between two cities."""
     await asyncio.sleep(0.4)
     return [{"flight": "TW 12", "from": origin, "to": destination, "price": 120}]
 
 
 @toolwire.tool(effect="read")
-def search_hotels(city: str, nights: int = 1) -> list[dict]:
+def search_hotels(city: str, nights: int = 1) -> list[dict[str, str | int]]:
     """Search hotels in a city. The function blocks, so it runs in a thread."""
     time.sleep(0.4)
     return [{"hotel": "Grand", "city": city, "nights": nights, "price": 80 * nights}]
@@ -67,7 +67,7 @@ def script() -> ScriptedModel:
     )
 
 
-def plan(*, max_parallel: int) -> tuple[Answer, float]:
+def plan(*, max_parallel: int) -> tuple[Answer[str], float]:
     agent = Agent(script(), TOOLS, max_parallel=max_parallel)
     began = time.perf_counter()
     answer = agent.run_sync("Plan three nights in Lisbon, from Berlin.")

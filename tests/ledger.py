@@ -335,6 +335,9 @@ FINDINGS = {
     "Z6": Entry("an amount is checked after coercion, as the tool receives it"),
     "Z7": Entry("MCP is not served to other machines without a token"),
     "X1": Entry("a read waits for the earlier writes of its turn, unless both declare different resources"),
+    "X2": Entry(
+        "lost connections, timeouts and statuses 429, 502, 503, 504 of common clients are retried where it is safe"
+    ),
     "Z8": Entry("a request for an upgrade, which is ignored, keeps its body"),
     "Z10": Entry("the memory of all requests in flight is bounded; the refusal is a 503 with retry-after"),
     "Z11": Entry("large work leaves the event loop, relays yield, and the number of JSON values is bounded"),
@@ -347,6 +350,7 @@ FINDINGS = {
     "Z24": Entry("a request without Host, or with a transfer coding besides chunked, is refused"),
     "Z25": Entry("only the redirect with the state ends a login; exceptions of tools stay in the log"),
     "Z26": Entry("images are pinned, packages locked and bounded, stores need passwords, clients can use TLS"),
+    "X3": Entry("the operations of an OpenAPI document run as tools, on the host of base_url only"),
     "U1": Entry("terminal output keeps newlines, tabs, joined emoji and right-to-left text, and no control sequences"),
     "U2": Entry("an MCP server that announces changes while it is listed keeps its tools"),
     "G2": Entry("a turn that the client's wire cannot express returns to its model exactly as the model wrote it"),
@@ -404,6 +408,7 @@ FINDINGS = {
     "T14": Entry("formats whose reasoning is a message read it when the prompt opened it"),
     "T11": Entry("the text of a malformed call is kept; markers are dropped whole, and nothing disappears silently"),
     "T13": Entry("end-of-turn tokens, citation marks, surplus brackets, fences and partial closers are not text"),
+    "X5": Entry("a malformed call is requested again in streams and in the gateway too, also from another model"),
     "X6": Entry("tools that appear during a run are offered from the next turn, after the others"),
     "T15": Entry("a missing value closer and a call as a bare object are reported; the line break is not in the value"),
 }

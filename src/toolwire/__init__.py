@@ -88,6 +88,7 @@ else:
             "local",
             "mcp",
             "net",
+            "openapi",
             "run",
             "schema",
             "stream",

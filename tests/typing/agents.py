@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import assert_type
 
 import toolwire
-from toolwire import Agent, Media
+from toolwire import Agent, Media, ToolCall, ToolResult
+from toolwire.ir import TextDelta
 from toolwire.net import AgentConversation, Answer
-from toolwire.run import ModelSettings
+from toolwire.run import CallContext, ModelSettings
 
 
 @dataclass
@@ -45,3 +46,45 @@ async def typed_agents() -> None:
     conversation = agent.conversation(deps=Database("sqlite://"))
     assert_type(conversation, AgentConversation[Database, City])
     assert_type((await conversation.run("Which city?")).output, City)
+
+
+@toolwire.tool(effect="read")
+async def tables(prefix: str, context: CallContext[Database]) -> list[str]:
+    assert_type(context.deps, Database)
+    assert_type(context.idempotency_key, str | None)
+    await context.progress("connecting", 0.5)
+    return [f"{prefix}.{context.deps.url}"]
+
+
+async def inferred_types() -> None:
+    assert_type(Agent("openai/gpt-5.6", output_type=list[str]), Agent[None, list[str]])
+    assert_type(Agent("openai/gpt-5.6", output_type=int).run_sync("How many?").output, int)
+    assert_type(Agent("openai/gpt-5.6", [tables], deps_type=Database), Agent[Database, str])
+    agent = Agent("openai/gpt-5.6", [tables], deps_type=Database, output_type=City)
+    manager = Agent("openai/gpt-5.6", [agent.as_tool("find_city", "Find a city.")], deps_type=Database)
+    assert_type(manager, Agent[Database, str])
+    with agent.override(model="anthropic/claude-sonnet-5"):
+        await agent.run("Which city?", deps=Database("sqlite://"), history=await manager.run("?", deps=Database("")))
+
+
+async def mistakes() -> None:
+    """Each comment marks an error that type checkers report; mypy reports an unused comment."""
+    agent = Agent("openai/gpt-5.6", output_type=City, deps_type=Database)
+    await agent.run("Which city?", deps="sqlite://")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    (await agent.run("Which city?", deps=Database(""))).output.population  # type: ignore[attr-defined]  # pyright: ignore
+    Agent("openai/gpt-5.6", settings={"temprature": 1})  # type: ignore[arg-type]  # pyright: ignore
+
+
+async def streamed_items() -> None:
+    agent = Agent("openai/gpt-5.6", [population], output_type=City)
+    async for item in agent.stream("Which city?"):
+        if isinstance(item, TextDelta):
+            assert_type(item.text, str)
+        elif isinstance(item, ToolCall):
+            assert_type(item.name, str)
+        elif isinstance(item, ToolResult):
+            assert_type(item.text, str)
+        elif isinstance(item, Answer):
+            assert_type(item.output, City)
+    async for text in agent.stream_text("Which city?"):
+        assert_type(text, str)

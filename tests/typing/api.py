@@ -49,6 +49,8 @@ from toolwire.mcp import (
     resource,
 )
 from toolwire.net import Answer, KeyCommand, KeyCommandError, OtelObserver, disk_jail
+from toolwire.openapi import ApiToolbox, read_operations
+from toolwire.openapi import toolbox as openapi_toolbox
 from toolwire.run import (
     DAY,
     GATES,
@@ -69,7 +71,7 @@ from toolwire.run import (
     hosts,
     path_jail,
 )
-from toolwire.schema import DIALECTS, Lowered, Problem, lower, repair_arguments, tools_from_openapi, validator
+from toolwire.schema import DIALECTS, Lowered, Problem, lower, repair_arguments, validator
 from toolwire.stream import ArgumentWatch, repair_json
 from toolwire.testing import ScriptedModel, Upstream, load_trace, same, says, script_of
 from toolwire.text import Format
@@ -248,9 +250,12 @@ def schemas(schema: dict[str, Any], document: dict[str, Any]) -> None:
     assert_type(validator(schema).problems({}), tuple[Problem, ...])
     assert_type(repair_arguments("{}", schema).problems, tuple[Problem, ...])
     sorted(DIALECTS)
-    for one in tools_from_openapi(document):
+    for one in read_operations(document).tools:
         assert_type(one.name, str)
         one.request({"id": 1})
+    with_api = openapi_toolbox(document, base_url="https://api.example.com", auth={"key": "${API_KEY}"})
+    assert_type(with_api, ApiToolbox)
+    assert_type(toolwire.Toolbox(with_api), toolwire.Toolbox)
 
 
 def streams(data: bytes) -> None:

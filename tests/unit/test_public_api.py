@@ -12,7 +12,7 @@ import pytest
 import toolwire
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ["", *"asgi audit bridge gateway ir local mcp net run schema stream testing text wire".split()]
+PACKAGES = ["", *"asgi audit bridge gateway ir local mcp net openapi run schema stream testing text wire".split()]
 REQUIRED = {
     "": "Agent Runner Toolbox ModelClient Policy ToolError open_store",
     "run": "Toolbox Entry Options Policy deny hosts path_jail at_most Budget Session Approve current_call GATES ToolError Transient",
@@ -20,7 +20,8 @@ REQUIRED = {
     "gateway": "Gateway Settings load_settings parse_settings",
     "mcp": "Server HttpApp McpClient McpServers ServerSpec Login prompt resource",
     "testing": "Upstream ScriptedModel says same load_trace script_of text_checks wire_checks",
-    "schema": "lower validator repair_arguments tools_from_openapi infer_tool",
+    "schema": "lower validator repair_arguments infer_tool",
+    "openapi": "toolbox ApiToolbox read_operations load_document",
     "text": "get detect formats",
     "bridge": "prepare translate translate_stream emulate",
 }

@@ -24,8 +24,10 @@ from ..ir.tools import Tool
 from ..text.engine.event_builder import Diagnostic
 from ..text.engine.format import Format, Parser
 
-__all__ = ["AnswerReader"]
+__all__ = ["RETRYABLE_CODES", "AnswerReader"]
 
+RETRYABLE_CODES = frozenset({"malformed", "invalid_arguments", "truncated", "other_format"})
+"""The diagnostics after which the model is asked again."""
 _TRUNCATING_REASONS = frozenset({"length", "context_window", "content_filter", "error", "unknown"})
 
 
@@ -84,6 +86,11 @@ class AnswerReader:
     @property
     def diagnostics(self) -> list[Diagnostic]:
         return [note for parser in self._parsers.values() for note in parser.diagnostics]
+
+    @property
+    def has_problem(self) -> bool:
+        """True if a call in the text could not be parsed."""
+        return any(note.code in RETRYABLE_CODES for note in self.diagnostics)
 
     def feed(self, event: Event) -> list[Event]:
         """Return the events for `event`, with the calls in its text."""

@@ -30,15 +30,18 @@ from ..text.engine.event_builder import Diagnostic
 from ..text.engine.format import Format
 from ..text.styles.json_calls import JsonCalls
 from .control_tokens import TokenGuard
-from .emulate_answer import AnswerReader
+from .emulate_answer import RETRYABLE_CODES, AnswerReader
 from .emulate_history import FREEFORM, render_history
 from .emulate_prompt import AnswerStart, add_instructions, choose_answer_start, render_turns
 from .emulation_settings import EmulationSettings, PromptOptions
 
 __all__ = ["Emulation", "emulate"]
 
+_REPAIR_PROMPT = (
+    "The last message was meant to call a tool, but the call cannot be parsed. Make that call now, and say nothing else. "
+    "Use only arguments that are in the message or in the conversation."
+)
 _OUR_ID = re.compile(r"call(\d{5})").fullmatch
-_RETRYABLE_CODES = frozenset({"malformed", "invalid_arguments", "truncated", "other_format"})
 
 
 class Emulation:
@@ -91,20 +94,32 @@ class Emulation:
         `response` is the model's original answer. A retry never follows an answer with a complete call, because the
         caller would run that call twice.
         """
-        problem = self.problem(response)
-        if problem is None or self._retried:
+        problem = None if self._retried else self.problem(response)
+        if problem is None:
             return None
-        text = self._answer_start.read + "".join(part.text for part in response.parts if isinstance(part, Text))
-        answer_message = Message("assistant", (Text(text),)) if text.strip() else None
-        problem_message = Message("user", (Text(problem),))
-        messages = (*self._original.messages, *filter(None, (answer_message,)), problem_message)
         return Emulation(
-            replace(self._original, messages=messages),
+            self._describe_problem(response, problem),
             self._form,
             constrain=self._constrain,
             retried=True,
             prompt=self._prompt,
         )
+
+    def repair_request(self, response: Response) -> Request:
+        """Return the request with native tools, for another model that repairs the calls of a rejected answer."""
+        return self._describe_problem(response, _REPAIR_PROMPT)
+
+    @property
+    def can_retry(self) -> bool:
+        """False for a retry: there is no second one."""
+        return not self._retried
+
+    def _describe_problem(self, response: Response, problem: str) -> Request:
+        """Return the request with the rejected answer and the problem in it."""
+        text = self._answer_start.read + "".join(part.text for part in response.parts if isinstance(part, Text))
+        answer_message = (Message("assistant", (Text(text),)),) if text.strip() else ()
+        messages = (*self._original.messages, *answer_message, Message("user", (Text(problem),)))
+        return replace(self._original, messages=messages)
 
     def problem(self, response: Response) -> str | None:
         """Return a message to the model about the problem in its answer, or None if the answer is usable."""
@@ -112,7 +127,7 @@ class Emulation:
         events = [produced for event in unfold(response) for produced in reader.feed(event)]
         if any(call.state == "complete" for call in fold(events).calls):
             return None
-        found = [note for note in reader.diagnostics if note.code in _RETRYABLE_CODES]
+        found = [note for note in reader.diagnostics if note.code in RETRYABLE_CODES]
         if found:
             return f"Your call could not be read. {_describe_notes(found)}\n{self._call_instructions()}"
         if self._requires_call():

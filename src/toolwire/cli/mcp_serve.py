@@ -1,4 +1,4 @@
-"""`toolwire mcp serve`: serve a file of functions as an MCP server."""
+"""`toolwire mcp serve`: serve a file of functions, or an OpenAPI document, as an MCP server."""
 
 from __future__ import annotations
 
@@ -9,18 +9,22 @@ import logging
 import os
 import re
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..ir.errors import ConfigError, MissingExtra
 from .log_lines import LogFormatter
+from .openapi_options import add_api_options, is_api_document, open_api, refuse_api_options
 from .tools_file import load_tools, open_store_at
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import ModuleType
 
     from ..asgi.access import Guard
     from ..asgi.types import AsgiApp
+    from ..mcp.server.offers import Prompt, Resource
     from ..mcp.server.server import Server
+    from ..run.toolbox import Toolbox
 
 __all__ = ["add_to", "make_guard", "make_server", "parse_address", "run_app"]
 
@@ -30,6 +34,7 @@ examples:
   toolwire mcp serve tools.py --http :8000
   toolwire mcp serve tools.py --http 0.0.0.0:8000 --allow-host tools.example.com --token-env MCP_TOKEN
   toolwire mcp serve tools.py --store redis://localhost:6379/0 --secret-env MCP_SECRET --http :8000
+  toolwire mcp serve pets.json --api-url https://api.example.com/v1 --api-auth-env PETS_TOKEN --api-tag pets
 
 in a client's configuration:
   {"mcpServers": {"weather": {"command": "toolwire", "args": ["mcp", "serve", "/path/to/tools.py"]}}}
@@ -43,12 +48,15 @@ toolwire.mcp.prompt. Output of tools goes to standard error. A call with an idem
 def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "serve",
-        help="serve a file of functions over stdio or HTTP",
-        description="Serve a file of functions to MCP clients, over stdio unless --http is given.",
+        help="serve a file of functions or an OpenAPI document over stdio or HTTP",
+        description="Serve functions or the operations of an API to MCP clients, over stdio unless --http is given.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("tools", metavar="TOOLS.py", help="a file of functions")
+    parser.add_argument(
+        "tools", metavar="FILE", help="a Python file of functions, or an OpenAPI document (.json, .yaml)"
+    )
+    add_api_options(parser)
     way = parser.add_mutually_exclusive_group()
     way.add_argument("--stdio", action="store_true", help="serve over standard input and output (default)")
     way.add_argument(
@@ -105,26 +113,46 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def make_server(arguments: argparse.Namespace) -> Server:
-    """Build the server from the file. A file with only resources and prompts gets an empty toolbox."""
+    """Build the server from a Python file or an OpenAPI document."""
     from pathlib import Path
 
-    from ..mcp.server.offers import find_offers
     from ..mcp.server.server import Server
-    from ..run.toolbox import Toolbox
 
-    module = load_tools(arguments.tools)
-    resources, prompts = find_offers(module)
+    offered = _load_offer(arguments)
     secret = _read_variable(arguments.secret_env)
     return Server(
-        Toolbox() if (resources or prompts) and not _has_tools(module) else Toolbox(module),
-        resources=resources,
-        prompts=prompts,
+        offered.box,
+        resources=offered.resources,
+        prompts=offered.prompts,
         name=arguments.name or Path(arguments.tools).stem,
-        instructions=arguments.instructions or module.__doc__,
+        instructions=arguments.instructions or offered.instructions,
         store=open_store_at(arguments.store),
         lease=arguments.lease,
         secret=None if secret is None else secret.encode(),
     )
+
+
+class _Offer(NamedTuple):
+    """The contents of a file."""
+
+    box: Toolbox
+    resources: Sequence[Resource] = ()
+    prompts: Sequence[Prompt] = ()
+    instructions: str | None = None
+
+
+def _load_offer(arguments: argparse.Namespace) -> _Offer:
+    """Load the file. A Python file with only resources and prompts gets an empty toolbox."""
+    from ..mcp.server.offers import find_offers
+    from ..run.toolbox import Toolbox
+
+    if is_api_document(arguments.tools):
+        return _Offer(open_api(arguments.tools, arguments))
+    refuse_api_options(arguments, "toolwire mcp serve DOCUMENT.json --api-url URL")
+    module = load_tools(arguments.tools)
+    resources, prompts = find_offers(module)
+    box = Toolbox() if (resources or prompts) and not _has_tools(module) else Toolbox(module)
+    return _Offer(box, resources, prompts, module.__doc__)
 
 
 def _has_tools(module: ModuleType) -> bool:

@@ -8,7 +8,7 @@ import json
 import os
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from ..ir.terminal import neutralise_line
 from ..ir.text import dumps
 from .answer_output import format_time, print_outcome
 from .live import LivePrinter
+from .openapi_options import add_api_options, open_api, refuse_api_options
 from .show import paint, table
 from .tools_file import load_tools, open_store_at
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from ..ir.parts import ToolCall, ToolResult
     from ..ir.request import Request
     from ..ir.response import Response
-    from ..mcp.client.servers import McpServers
     from ..net.agent import Agent
     from ..net.answers import Answer
     from ..net.client import ModelClient
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ..run.steps import Approve
     from ..run.toolbox import Toolbox
 
-__all__ = ["add_text_options", "add_to", "ask_person", "make_client", "open_servers"]
+__all__ = ["add_text_options", "add_to", "ask_person", "make_client", "open_toolboxes"]
 
 _EXAMPLES = """\
 examples:
@@ -44,6 +44,7 @@ examples:
   toolwire run tools.py "…" -m llama --base-url http://localhost:8080/v1 --json | jq .text
   toolwire run tools.py "…" -m llamacpp/qwen3-8b --text hermes --via completions    if the server's tool parser fails
   toolwire run tools.py "…" -m openai/gpt-5.6 --mcp mcp.json        with the tools of MCP servers
+  toolwire run "…" -m openai/gpt-5.6 --openapi pets.json --api-url https://api.example.com --api-auth-env PETS_TOKEN
   toolwire run tools.py "Pay the invoice" -m openai/gpt-5.6 --suspend    calls wait; see `toolwire runs --help`
   toolwire run --list                            recorded calls: running, done or of unknown outcome
   toolwire run --resolve KEY --result '"paid"'   record the outcome that you found out
@@ -63,7 +64,9 @@ def add_to(commands: Any) -> None:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("tools", nargs="?", metavar="TOOLS.py", help="a file of functions")
+    parser.add_argument(
+        "tools", nargs="?", metavar="TOOLS.py", help="a file of functions; may be omitted with --openapi or --mcp"
+    )
     parser.add_argument("prompt", nargs="?", help="the prompt; - is standard input")
     parser.add_argument("-m", "--model", help="provider/model")
     parser.add_argument("--base-url", help="base URL of the model, if not its provider's")
@@ -84,6 +87,8 @@ def add_to(commands: Any) -> None:
         "--trace", metavar="FILE", help="append all requests and calls to FILE, one JSON object per line"
     )
     parser.add_argument("--mcp", metavar="FILE", help="add the tools of MCP servers: a file of mcpServers")
+    parser.add_argument("--openapi", metavar="FILE", help="add the operations of an OpenAPI document (JSON or YAML)")
+    add_api_options(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--list", action="store_true", help="list recorded calls")
     parser.add_argument("--resolve", metavar="KEY", help="resolve a call of unknown outcome")
@@ -100,7 +105,12 @@ def run(arguments: argparse.Namespace) -> int:
         return _list_records(open_store_at(arguments.store), as_json=arguments.json)
     if arguments.resolve:
         return _resolve_record(open_store_at(arguments.store), arguments)
-    for name, flag in (("tools", "a file of functions"), ("prompt", "a prompt"), ("model", "a model (-m)")):
+    if arguments.openapi is None:
+        refuse_api_options(arguments, "add --openapi FILE")
+    if arguments.prompt is None and (arguments.openapi or arguments.mcp):
+        arguments.tools, arguments.prompt = None, arguments.tools
+    needed = () if arguments.openapi or arguments.mcp else (("tools", "a file of functions"),)
+    for name, flag in (*needed, ("prompt", "a prompt"), ("model", "a model (-m)")):
         if not getattr(arguments, name):
             raise ConfigError(f"{flag} is missing", hint="toolwire run TOOLS.py PROMPT -m PROVIDER/MODEL")
     if arguments.suspend and (arguments.yes or arguments.store == "none"):
@@ -111,11 +121,11 @@ def run(arguments: argparse.Namespace) -> int:
 async def _run_prompt(arguments: argparse.Namespace) -> int:
     """Run the prompt and print events as they arrive. Return 1 if the agent did not finish."""
     prompt = sys.stdin.read() if arguments.prompt == "-" else arguments.prompt
-    module = load_tools(arguments.tools)
+    files = [] if arguments.tools is None else [load_tools(arguments.tools)]
     live = LivePrinter(silent=arguments.json)
     answer: Answer | None = None
-    async with make_client(arguments) as client, open_servers(arguments) as servers:
-        tools: list[ModuleType | Toolbox] = [module] if servers is None else [module, servers.toolbox()]
+    async with make_client(arguments) as client, open_toolboxes(arguments) as boxes:
+        tools: list[ModuleType | Toolbox] = [*files, *boxes]
         async for event in _make_agent(client, tools, arguments).stream(prompt):
             answer = live.show(event) or answer
     assert answer is not None
@@ -155,17 +165,20 @@ def make_client(arguments: argparse.Namespace) -> ModelClient:
 
 
 @asynccontextmanager
-async def open_servers(arguments: argparse.Namespace) -> AsyncIterator[McpServers | None]:
-    """Open the MCP servers, if any are given, and report their problems."""
-    if arguments.mcp is None:
-        yield None
-        return
-    from ..mcp.client.servers import McpServers
+async def open_toolboxes(arguments: argparse.Namespace) -> AsyncIterator[list[Toolbox]]:
+    """Open the MCP servers and the OpenAPI document, if any are given, and report their problems."""
+    async with AsyncExitStack() as stack:
+        boxes: list[Toolbox] = []
+        if arguments.mcp is not None:
+            from ..mcp.client.servers import McpServers
 
-    async with McpServers.from_config(arguments.mcp) as servers:
-        for problem in servers.problems:
-            print(paint(neutralise_line(f"skipped: {problem}"), "yellow", sys.stderr), file=sys.stderr)
-        yield servers
+            servers = await stack.enter_async_context(McpServers.from_config(arguments.mcp))
+            for problem in servers.problems:
+                print(paint(neutralise_line(f"skipped: {problem}"), "yellow", sys.stderr), file=sys.stderr)
+            boxes.append(servers.toolbox())
+        if arguments.openapi is not None:
+            boxes.append(await stack.enter_async_context(open_api(arguments.openapi, arguments)))
+        yield boxes
 
 
 def _make_agent(client: ModelClient, tools: list[ModuleType | Toolbox], arguments: argparse.Namespace) -> Agent:

@@ -9,6 +9,7 @@ from ..ir.errors import ConfigError
 from ..ir.pointer import Object
 from ..ir.terminal import neutralise_line
 from .answer_output import describe_waiting, format_time, store_option
+from .openapi_options import add_api_options
 from .run import add_text_options
 from .runs_resume import resume
 from .show import json_text, table
@@ -84,13 +85,17 @@ def _add_decision(verbs: Any, name: str, about: str, run: Any) -> argparse.Argum
 def _add_resume(verbs: Any) -> None:
     parser = _add_verb(verbs, "resume", "run the approved calls and continue the run", _resume)
     parser.add_argument("run_id", metavar="RUN")
-    parser.add_argument("tools", metavar="TOOLS.py", help="the file of functions with which the run was started")
+    parser.add_argument(
+        "tools", nargs="?", metavar="TOOLS.py", help="the file of functions with which the run was started"
+    )
     parser.add_argument("-m", "--model", required=True, help="provider/model")
     parser.add_argument("--base-url", help="base URL of the model, if not its provider's")
     parser.add_argument("--key-env", metavar="NAME", help="environment variable with the key for --base-url")
     parser.add_argument("--mcp", metavar="FILE", help="add the tools of MCP servers: a file of mcpServers")
+    parser.add_argument("--openapi", metavar="FILE", help="add the operations of an OpenAPI document")
     parser.add_argument("--yes", action="store_true", help="do not ask about further calls with side effects")
     add_text_options(parser)
+    add_api_options(parser)
 
 
 def _list(arguments: argparse.Namespace) -> int:
@@ -158,6 +163,8 @@ def _supply(arguments: argparse.Namespace) -> int:
 
 
 def _resume(arguments: argparse.Namespace) -> int:
+    if arguments.tools is None and arguments.openapi is None and arguments.mcp is None:
+        raise ConfigError("a file of functions is missing", hint="toolwire runs resume RUN TOOLS.py -m PROVIDER/MODEL")
     store = open_store_at(arguments.store)
     return resume(store, _load(store, arguments.run_id)[0].run_id, arguments)
 

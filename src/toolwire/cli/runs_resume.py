@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..ir.terminal import neutralise_text
 from .answer_output import print_outcome
-from .run import make_client, open_servers
+from .run import make_client, open_toolboxes
 from .tools_file import load_tools
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ async def _resume(store: Store, run_id: str, arguments: argparse.Namespace) -> A
     from ..run.policy import Policy
 
     policy = Policy() if arguments.yes else Policy(approve=("write", "idempotent"))
-    module = load_tools(arguments.tools)
-    async with make_client(arguments) as client, open_servers(arguments) as servers:
-        tools: list[ModuleType | Toolbox] = [module] if servers is None else [module, servers.toolbox()]
+    files = [] if arguments.tools is None else [load_tools(arguments.tools)]
+    async with make_client(arguments) as client, open_toolboxes(arguments) as boxes:
+        tools: list[ModuleType | Toolbox] = [*files, *boxes]
         return await Agent(client, tools, store=store, policy=policy, approve="suspend").resume(run_id)

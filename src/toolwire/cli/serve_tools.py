@@ -16,9 +16,10 @@ from .tools_file import load_tools
 
 if TYPE_CHECKING:
     from ..gateway.app import ToolBindings
-    from ..gateway.settings import Settings, ToolsRow
+    from ..gateway.settings import OpenApiRow, Settings, ToolsRow
     from ..mcp.server.server import Server
     from ..net.runner import Runner
+    from ..openapi.client import ApiToolbox
     from ..run.observe import Observer
     from ..run.toolbox import Source
 
@@ -128,7 +129,8 @@ class ToolLoader:
 def _content_hash(row: ToolsRow) -> bytes:
     """Hash the contents of the files of a row."""
     whole = sha256()
-    for file in (*row.files, *([row.mcp] if row.mcp is not None else [])):
+    documents = [api.file for api in row.openapi]
+    for file in (*row.files, *([row.mcp] if row.mcp is not None else []), *documents):
         path = Path(file)
         whole.update(sha256(path.read_bytes() if path.is_file() else b"").digest())
     return whole.digest()
@@ -142,7 +144,7 @@ async def _close_rows(rows: Collection[_OpenRow], but: Collection[_OpenRow]) -> 
 
 
 async def _load_sources(row: ToolsRow, stack: AsyncExitStack) -> list[Source]:
-    """Return the tools of the files and MCP servers of a row. `stack` closes the connections."""
+    """Return the tools of the files, MCP servers and OpenAPI documents of a row. `stack` closes the connections."""
     sources: list[Source] = [load_tools(file) for file in row.files]
     if row.mcp is not None:
         from ..mcp.client import McpServers
@@ -151,4 +153,26 @@ async def _load_sources(row: ToolsRow, stack: AsyncExitStack) -> list[Source]:
         for problem in servers.problems:
             print(neutralise_line(f"toolwire: skipped: {problem}"), file=sys.stderr)
         sources.append(servers.toolbox())
+    for api in row.openapi:
+        sources.append(await stack.enter_async_context(_open_api(api)))
     return sources
+
+
+def _open_api(row: OpenApiRow) -> ApiToolbox:
+    """Return the tools of an OpenAPI document, and report the operations that are not offered."""
+    from ..openapi import toolbox
+
+    references = {scheme: f"${{{name}}}" for scheme, name in row.variables.items()}
+    box = toolbox(
+        row.file,
+        base_url=row.base_url,
+        auth=references.get("", references or None),
+        tags=row.tags,
+        operations=row.operations,
+        headers=row.headers,
+        timeout=row.timeout,
+        insecure=row.insecure,
+    )
+    for problem in box.problems:
+        print(neutralise_line(f"toolwire: skipped: {problem}"), file=sys.stderr)
+    return box

@@ -27,6 +27,7 @@ __all__ = [
     "LimitsRow",
     "LogRow",
     "ModelRow",
+    "OpenApiRow",
     "ResponsesRow",
     "ServerRow",
     "Settings",
@@ -188,14 +189,38 @@ class TraceRow(Row, frozen=True):
     shorten_media: bool = False  # in the recorded files
 
 
+class OpenApiRow(Row, frozen=True):
+    """An API whose operations are tools: the file of its OpenAPI document, and the URL that requests are sent to.
+
+    `auth_env` names the environment variable with the credential, or one for each security scheme.
+    """
+
+    file: str
+    base_url: str
+    auth_env: str | dict[str, str] | None = None
+    tags: tuple[str, ...] = ()
+    operations: tuple[str, ...] = ()  # names of tools, or METHOD /path, with * as a wildcard
+    headers: dict[str, str] = {}  # sent with every request; ${NAME} is an environment variable
+    timeout: float = 30.0
+    insecure: bool = False  # permit http to another machine
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The environment variables by security scheme; the scheme is empty for the only one."""
+        if self.auth_env is None:
+            return {}
+        return {"": self.auth_env} if isinstance(self.auth_env, str) else self.auth_env
+
+
 class ToolsRow(Row, frozen=True):
-    """Tools run by the gateway: functions in files, MCP servers in the usual `mcpServers` file.
+    """Tools run by the gateway: functions in files, MCP servers in the usual `mcpServers` file, OpenAPI documents.
 
     `publish` also offers them to MCP clients at `/mcp`.
     """
 
     files: tuple[str, ...] = ()
     mcp: str | None = None
+    openapi: tuple[OpenApiRow, ...] = ()
     store: str = "memory:"  # the store that records calls
     publish: bool = False
 
@@ -313,8 +338,10 @@ def _check(settings: Settings) -> None:  # noqa: C901
         _check_emulation(name, model)
     _check_keys(settings.keys)
     for pattern, row in settings.tools.items():
-        if not row.files and row.mcp is None:
-            raise ConfigError(f"tools.{pattern} has no tools", hint="set files = […], or mcp = a file of servers")
+        if not row.files and row.mcp is None and not row.openapi:
+            raise ConfigError(
+                f"tools.{pattern} has no tools", hint="set files = […], mcp = a file of servers, or openapi = […]"
+            )
     for pattern in settings.log.remove:
         try:
             re.compile(pattern)

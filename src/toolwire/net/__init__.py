@@ -8,7 +8,7 @@ TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
     from .agent import Agent
-    from .agent_loop import Model
+    from .agent_loop import Model, StreamItem
     from .answers import Answer, NoAnswer
     from .approvals import approve_call, deny_call, supply_result
     from .client import ModelClient
@@ -25,7 +25,7 @@ else:
         __name__,
         {
             "agent": ("Agent",),
-            "agent_loop": ("Model",),
+            "agent_loop": ("Model", "StreamItem"),
             "answers": ("Answer", "NoAnswer"),
             "conversation": ("AgentConversation",),
             "approvals": ("approve_call", "deny_call", "supply_result"),
@@ -53,6 +53,7 @@ __all__ = [
     "NoAnswer",
     "OtelObserver",
     "Runner",
+    "StreamItem",
     "approve_call",
     "deny_call",
     "disk_jail",

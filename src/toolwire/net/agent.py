@@ -176,7 +176,7 @@ class Agent(Generic[Deps, Output]):
         deps: Deps = None,  # type: ignore[assignment]  # optional if Deps is None
         settings: ModelSettings | None = None,
     ) -> AsyncGenerator[StreamItem | Answer[Output], None]:
-        """Yield the events of the model as they arrive, then the tool results, and the answer at the end.
+        """Yield the events of the model and each complete call as they arrive, then the results, then the answer.
 
         A pure or read call starts as soon as it is complete, while the model is still generating.
         """

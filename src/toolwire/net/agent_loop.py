@@ -29,7 +29,7 @@ from .runner import Runner
 
 __all__ = ["AgentLoop", "LoopAgent", "Model", "StreamItem", "find_successor", "transfer_result"]
 
-StreamItem: TypeAlias = Event | ToolResult
+StreamItem: TypeAlias = Event | ToolCall | ToolResult
 
 
 class Model(Protocol):
@@ -99,7 +99,7 @@ class AgentLoop:
             await self._save()
 
     async def stream(self) -> AsyncGenerator[StreamItem | Answer[Any], None]:
-        """Yield the events of the model as they arrive, then the tool results, and the answer at the end.
+        """Yield the events of the model and each complete call as they arrive, then the results, then the answer.
 
         A pure or read call starts as soon as it is complete, while the model is still generating.
         """
@@ -168,14 +168,16 @@ class AgentLoop:
         notify_response(self.agent.observers, request, response, time.perf_counter() - started_at)
         return response
 
-    async def _stream_model(self, step: AskModel, dispatch: Dispatch) -> AsyncGenerator[Event, None]:
-        """Yield the events of one response, and add the response to the session once it is complete."""
+    async def _stream_model(self, step: AskModel, dispatch: Dispatch) -> AsyncGenerator[Event | ToolCall, None]:
+        """Yield the events and calls of one response, and add the response to the session once it is complete."""
         request, started_at = self._prepare_request(step.request), time.perf_counter()
         collector, session = _StreamCollector(dispatch), self.session
         async with aclosing(_limit_events(self.agent.model.stream(request), session)) as events:
             async for event in events:
-                collector.feed(event)
+                call = collector.feed(event)
                 yield event
+                if call is not None:
+                    yield call
         if isinstance(session.next(), GiveUp):
             return
         response = collector.folder.response()
@@ -285,25 +287,44 @@ async def _limit_events(stream: AsyncGenerator[Event, None], session: Session) -
 
 
 class _StreamCollector:
-    """The stream received so far. Passes each call to `dispatch` as soon as it is complete."""
+    """The stream received so far. Passes each call to `dispatch` as soon as it and all earlier calls are complete.
+
+    The order of the calls is the order in which they began, also on wires that interleave them: a read must not start
+    before a write that precedes it.
+    """
 
     def __init__(self, dispatch: Dispatch) -> None:
         self.folder = Folder()
         self._open_dispatch = dispatch
         self._watch = ArgumentWatch() if dispatch.may_speculate else None
-        self._first_choice: dict[int, CallStart] = {}  # calls of the first choice, by key
+        self._open: dict[int, CallStart] = {}  # calls of the first choice that have not been passed on, by key
+        self._ended: set[int] = set()
 
-    def feed(self, event: Event) -> None:
-        """Add an event. Only calls of the first choice are run; the other choices are alternatives to it."""
+    def feed(self, event: Event) -> ToolCall | None:
+        """Add an event, and return the call that it completes.
+
+        Only calls of the first choice are run; the other choices are alternatives to it.
+        """
         self.folder.feed(event)
         if isinstance(event, CallStart) and event.choice == 0:
-            self._first_choice[event.key] = event
+            self._open[event.key] = event
         if self._watch is not None:
             for watched in self._watch.feed(event):
-                if isinstance(watched, ArgumentEnd) and watched.key in self._first_choice:
-                    start = self._first_choice[watched.key]
+                if isinstance(watched, ArgumentEnd) and watched.key == next(iter(self._open), None):
+                    start = self._open[watched.key]
                     self._open_dispatch.speculate(ToolCall(start.id, start.name, {watched.name: watched.value}))
-        if isinstance(event, CallEnd) and event.key in self._first_choice:
-            call = self.folder.part(event.key)
+        if isinstance(event, CallEnd) and event.key in self._open:
+            self._ended.add(event.key)
+            self._pass_on()
+
+    def _pass_on(self) -> None:
+        """Pass on the calls that have ended, up to the first one that has not."""
+        for key in list(self._open):
+            if key not in self._ended:
+                return None
+            del self._open[key]
+            call = self.folder.part(key)
             if isinstance(call, ToolCall):
                 self._open_dispatch.add(call)
+                return call
+        return None

@@ -16,28 +16,31 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from logging import getLogger
 from types import TracebackType
 from typing import Literal, Self, Unpack
 from urllib.parse import urlsplit
 
+from msgspec.structs import replace
+
+from ..bridge.emulate_retry import AnswerContinuation, RejectedAnswer, reject_answer
 from ..bridge.emulation_settings import EmulationSettings
 from ..bridge.stable_prefix import mark_stable_prefix
 from ..ir.errors import ProtocolError, TruncatedStream
 from ..ir.events import Event, ResponseEnd, StreamFault
-from ..ir.folding import unfold
 from ..ir.losses import Losses, require_lossless
 from ..ir.request import Request
-from ..ir.response import Fault, Response, UpstreamError
+from ..ir.response import Fault, Response, UpstreamError, add_usage
 from ..ir.terminal import neutralise_line
+from ..run.repaired_calls import mark_repaired, mark_repaired_event
 from ..stream.strict import LIMIT
 from ..text.engine.format import Format
 from ..wire.capability_rows import ModelCapabilities
 from ..wire.profiles import overlay
 from .blocking import iterate_blocking, run_blocking
 from .endpoint import Endpoint, EndpointOptions, resolve
-from .endpoint_request import EndpointRequest
+from .endpoint_request import AnswerStream, EndpointRequest
 from .http import Reply, Transport, load_transport
 from .replies import drain, is_document, read_reply_body, transport_losses
 from .retry import RetryPolicy, network_fault, resolve_retry_after
@@ -59,6 +62,8 @@ class ModelClient:
     is its maximum size in bytes. `strict` refuses a request that would lose something; otherwise losses are added to
     the `losses` of each call, or logged to `toolwire.net`. `capabilities` describe a model without built-in rows; their
     known fields replace those of the rows. `cache="auto"` marks stable prefixes for the provider's prompt cache.
+    `repair`: the client of another model, with native calls, that repairs calls in a text format; by default, this
+    model is asked again. A repaired call of a tool that changes something is not run, see `toolwire.run.auxiliary`.
 
     Options of the endpoint: `base_url`; `key`, or `key_command`, an argument vector that prints the key; `auth`, "key"
     or "bearer"; `wire`, instead of the provider's default; `insecure`, which allows plain HTTP to other machines;
@@ -78,6 +83,7 @@ class ModelClient:
         transport: Transport | None = None,
         capabilities: ModelCapabilities | None = None,
         cache: Literal["auto"] | None = None,
+        repair: ModelClient | None = None,
         **options: Unpack[EndpointOptions],
     ) -> None:
         self._endpoint = resolve(model, os.environ, **options)
@@ -86,6 +92,7 @@ class ModelClient:
         self._capabilities = None if capabilities is None else overlay(capabilities, self._endpoint.capabilities)
         self._text = text
         self._marks_prefix = cache == "auto"
+        self._repair = repair
         self._timeout = timeout
         self._retries = retries if isinstance(retries, RetryPolicy) else RetryPolicy(retries)
         self._limit = limit
@@ -100,6 +107,11 @@ class ModelClient:
     @property
     def endpoint(self) -> Endpoint:
         return self._endpoint
+
+    @property
+    def name(self) -> str:
+        """The provider's name for the model."""
+        return self._endpoint.model
 
     def __repr__(self) -> str:
         return f"ModelClient({self._endpoint!r})"
@@ -119,37 +131,47 @@ class ModelClient:
         """Return the whole response. If a call in a text format cannot be parsed, ask once more, with the error."""
         deadline = self._new_deadline()
         endpoint_request = self._make_request(request, stream=False, losses=losses)
-        first_response = await self._fetch_response(endpoint_request, deadline)
-        if (
-            endpoint_request.emulation is not None
-            and (retry_request := endpoint_request.emulation.retry(first_response)) is not None
-        ):
-            endpoint_request = EndpointRequest(
-                request,
-                self._endpoint,
-                stream=False,
-                text=None,
-                losses=endpoint_request.losses,
-                emulation=retry_request,
-                capabilities=self._capabilities,
-            )
-            first_response = await self._fetch_response(endpoint_request, deadline)
-        return self._restore(first_response, endpoint_request)
+        response = await self._fetch_response(endpoint_request, deadline)
+        emulation = endpoint_request.emulation
+        rejected = None if emulation is None else reject_answer(emulation, response)
+        if rejected is None:
+            return self._restore(response, endpoint_request)
+        if self._repair is not None:
+            repaired = await self._repair.ask(rejected.repair_request, losses=endpoint_request.losses)
+            accepted = mark_repaired(repaired, self._repair.name)
+        else:
+            endpoint_request = self._make_retry(endpoint_request, request, rejected)
+            accepted = self._restore(await self._fetch_response(endpoint_request, deadline), endpoint_request)
+        return replace(accepted, usage=add_usage(rejected.usage, accepted.usage))
 
     async def stream(self, request: Request, *, losses: Losses | None = None) -> AsyncGenerator[Event, None]:
         """Yield the events of the response as they arrive.
 
-        Leaving the loop or cancelling the task closes the connection.
+        If a call in a text format cannot be parsed, ask once more, with the error; the events continue in the same
+        response. Leaving the loop or cancelling the task closes the connection.
         """
         deadline = self._new_deadline()
         endpoint_request = self._make_request(request, stream=True, losses=losses)
         answer_stream = endpoint_request.open_stream()
+        async with aclosing(self._stream_answer(endpoint_request, answer_stream, deadline)) as events:
+            async for event in events:
+                yield event
+        rejected = answer_stream.rejected
+        if rejected is not None:
+            async with aclosing(self._continue_stream(endpoint_request, rejected, request, deadline)) as events:
+                async for event in events:
+                    yield event
+
+    async def _stream_answer(
+        self, endpoint_request: EndpointRequest, answer_stream: AnswerStream, deadline: float
+    ) -> AsyncGenerator[Event, None]:
+        """Yield the events of one answer."""
         async with self._open_reply(endpoint_request, deadline) as reply:
             if is_document(reply):
                 # a server that does not stream, or that sends an error with status 200
-                document = await self._read_body(reply, self._limit)
-                for event in unfold(self._restore(endpoint_request.decode_answer(document), endpoint_request)):
-                    yield event
+                document = endpoint_request.decode_answer(await self._read_body(reply, self._limit))
+                for event in answer_stream.feed_response(self._check_response(document, endpoint_request)):
+                    yield _raise_fault(event, endpoint_request)
                 return
             async for data in self._read_chunks(reply):
                 for event in answer_stream.feed(data):
@@ -157,10 +179,43 @@ class ModelClient:
                     if isinstance(event, ResponseEnd):
                         await drain(reply)
                         return
+                if answer_stream.rejected is not None:
+                    await drain(reply)
+                    return
                 if answer_stream.should_stop:
                     break
         for event in answer_stream.close():
             yield _raise_fault(event, endpoint_request)
+
+    async def _continue_stream(
+        self, endpoint_request: EndpointRequest, rejected: RejectedAnswer, request: Request, deadline: float
+    ) -> AsyncGenerator[Event, None]:
+        """Yield the events of the retry that follows a rejected answer."""
+        continuation = AnswerContinuation(rejected.usage)
+        repair = self._repair
+        if repair is not None:
+            async with aclosing(repair.stream(rejected.repair_request, losses=endpoint_request.losses)) as events:
+                async for event in events:
+                    for continued in continuation.feed([mark_repaired_event(event, repair.name)]):
+                        yield continued
+            return
+        retry_request = self._make_retry(endpoint_request, request, rejected)
+        retry_stream = retry_request.open_stream(continuation)
+        async with aclosing(self._stream_answer(retry_request, retry_stream, deadline)) as events:
+            async for event in events:
+                yield event
+
+    def _make_retry(self, first: EndpointRequest, request: Request, rejected: RejectedAnswer) -> EndpointRequest:
+        """Prepare the request that describes the problem of the first answer."""
+        return EndpointRequest(
+            request,
+            self._endpoint,
+            stream=first.stream,
+            text=None,
+            losses=first.losses,
+            emulation=rejected.retry,
+            capabilities=self._capabilities,
+        )
 
     def ask_sync(self, request: Request, *, losses: Losses | None = None) -> Response:
         """Like `ask`, for synchronous code; also in a notebook."""

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
+from ..bridge.emulate_retry import AnswerContinuation, RejectableAnswer, RejectedAnswer
 from ..bridge.emulation import Emulation, emulate
 from ..bridge.emulation_settings import EmulationSettings
 from ..bridge.exchange import Exchange
@@ -21,6 +22,7 @@ from ..bridge.repair import CallRepairer
 from ..bridge.versions import encode_best_version
 from ..ir.errors import ProtocolError
 from ..ir.events import Event
+from ..ir.folding import unfold
 from ..ir.losses import Losses
 from ..ir.pointer import JSON
 from ..ir.request import Request
@@ -108,8 +110,9 @@ class EndpointRequest:
             response = self.emulation.restore(response, self.losses)
         return self._exchange.restore(response, self.losses, self._client, repairer=self._repairer)
 
-    def open_stream(self) -> AnswerStream:
-        return AnswerStream(self)
+    def open_stream(self, continuation: AnswerContinuation | None = None) -> AnswerStream:
+        """Open the stream of the answer. `continuation`: it continues the stream of a rejected answer."""
+        return AnswerStream(self, continuation)
 
     def decode_fault(self, status: int, data: bytes, headers: dict[str, str]) -> Fault:
         """Decode an error response, with the names of the request and without the key."""
@@ -125,16 +128,25 @@ class EndpointRequest:
 
 
 class AnswerStream:
-    """Decodes a stream as it arrives: the wire's decoder, the calls in the text, the terms of the request."""
+    """Decodes a stream as it arrives: the wire's decoder, the calls in the text, the terms of the request.
 
-    def __init__(self, endpoint_request: EndpointRequest) -> None:
+    If the calls of an emulated answer cannot be parsed, the stream has no end, and `rejected` has the request that
+    continues it.
+    """
+
+    def __init__(self, endpoint_request: EndpointRequest, continuation: AnswerContinuation | None = None) -> None:
         losses, emulation = endpoint_request.losses, endpoint_request.emulation
         self._decoder = endpoint_request.endpoint.wire.stream_decoder()
         self._decoder.losses = losses
-        self._calls = None if emulation is None else emulation.make_restorer(losses)
+        self._calls = None if emulation is None else RejectableAnswer(emulation, emulation.make_restorer(losses))
+        self._continuation = continuation
         self._restorer = endpoint_request._exchange.make_restorer(
             losses, endpoint_request._client, repairer=endpoint_request._repairer
         )
+
+    @property
+    def rejected(self) -> RejectedAnswer | None:
+        return None if self._calls is None else self._calls.rejected
 
     @property
     def should_stop(self) -> bool:
@@ -143,6 +155,10 @@ class AnswerStream:
 
     def feed(self, data: bytes) -> Iterator[Event]:
         return self._restore_events(self._decoder.feed(data))
+
+    def feed_response(self, response: Response) -> Iterator[Event]:
+        """Take a whole response, from a server that does not stream."""
+        return self._restore_events(list(unfold(response)))
 
     def close(self) -> Iterator[Event]:
         """End the stream. Raise TruncatedStream if it is truncated."""
@@ -158,9 +174,12 @@ class AnswerStream:
         return self._restore_each(parsed for event in events for parsed in parse(event))
 
     def _restore_each(self, events: Iterable[Event]) -> Iterator[Event]:
-        restore = self._restorer.feed
+        restore, continuation = self._restorer.feed, self._continuation
         for event in events:
-            yield from restore(event)
+            if continuation is None:
+                yield from restore(event)
+            else:
+                yield from continuation.feed(restore(event))
 
 
 def _fit_usage_request(request: Request, can: Capabilities) -> Request:

@@ -48,8 +48,9 @@ class H1Transport:
 
     `connections`: the maximum in use per origin. `roots`: PEM certificates that are trusted beside the system's own.
     `resends`: a request on a reused connection that the server has closed is sent once more on a new one. Do not use
-    it for requests that must not be executed twice. Connections belong to the event loop that opened them, and are
-    closed with it.
+    it for requests that must not be executed twice. `reuse`: False opens a connection for every request, so that none
+    is sent on a connection that the server is about to close. Connections belong to the event loop that opened them,
+    and are closed with it.
     """
 
     def __init__(
@@ -59,8 +60,10 @@ class H1Transport:
         connect_timeout: float = 10.0,
         roots: Sequence[bytes] = (),
         resends: bool = True,
+        reuse: bool = True,
     ) -> None:
         _require_httptools()
+        self.reuse = reuse
         self.resends = resends
         self.connections = connections
         self.connect_timeout = connect_timeout
@@ -161,7 +164,7 @@ class Pool:
         return connection
 
     def release(self, origin: Origin, connection: H1Connection) -> None:
-        if connection.is_reusable and not self._is_closed:
+        if connection.is_reusable and self._transport.reuse and not self._is_closed:
             self._idle.setdefault(origin, []).append((self._loop.time(), connection))
         else:
             connection.abort()

@@ -20,11 +20,12 @@ from msgspec.structs import replace
 
 from ..ir.pointer import Object
 from ..run.context import CallContext, running
-from ..run.failures import NotExecuted
+from ..run.failures import NotExecuted, ToolError, Transient
 from ..run.function_tool import FunctionTool
 from ..run.results import error_text
 from ..run.signature import function_signature
 from ..run.steps import Failed, Invoke, Returned, TimedOut
+from ..run.transient import find_transient
 from .collect import collect_async_items, collect_items
 
 __all__ = ["run_in_process"]
@@ -91,7 +92,7 @@ class _Child:
             return Failed(_RemoteFailure(f"the return value cannot be unpickled: {error_text(error)}"))
         if kind == "timeout":
             return TimedOut(self._limit or 0, stopped=True)
-        return Failed(_RemoteFailure(value)) if kind == "error" else Returned(value)
+        return Failed(_remote_error(*value)) if kind == "error" else Returned(value)
 
     def _receive_message(self) -> tuple[str, Any]:
         """Return the first message that is not progress; "timeout" if there is none within the limit."""
@@ -113,6 +114,30 @@ class _Child:
 
 class _RemoteFailure(Exception):
     """A failure in another process, of which only the message is known."""
+
+
+def _describe_error(error: BaseException) -> tuple[str, str, float | None]:
+    """Return the kind, the message and the retry delay of an exception: it may not be picklable itself."""
+    text = error_text(error)
+    if isinstance(error, ToolError):
+        return "refused", error_text(error, name=False), None
+    if isinstance(error, NotExecuted):
+        return "not_executed", error_text(error, name=False), None
+    if isinstance(error, Transient):
+        return "before_effect" if error.before_effect else "transient", text, error.retry_after
+    advice = find_transient(error, time.time)
+    return ("failed", text, None) if advice is None else ("transient", text, advice.after)
+
+
+def _remote_error(kind: str, text: str, retry_after: float | None) -> Exception:
+    """Rebuild the exception of the child, so that it is classified and retried like one of a thread."""
+    if kind == "refused":
+        return ToolError(text)
+    if kind == "not_executed":
+        return NotExecuted(text)
+    if kind in ("transient", "before_effect"):
+        return Transient(text, retry_after=retry_after, before_effect=kind == "before_effect")
+    return _RemoteFailure(text)
 
 
 def _picklable_function(function: Any) -> Any:
@@ -152,7 +177,7 @@ def _run_child(pipe: Connection, function: Any, arguments: Any, context: CallCon
             pipe.send(message)
     except BaseException as error:  # noqa: BLE001
         with lock:
-            pipe.send(("error", f"{type(error).__name__}: {error}"))
+            pipe.send(("error", _describe_error(error)))
 
 
 def _collect_value(value: Any) -> Any:

@@ -69,7 +69,7 @@ def skill_tool(skills: tuple[Skill, ...]) -> FunctionTool[..., str]:
 def _describe(skills: tuple[Skill, ...]) -> str:
     listed = "\n".join(f"- {skill.name}: {skill.description}" for skill in skills)
     return (
-        "Load the instructions of a skill before you do what it describes. "
+        "Load the instructions of a skill before you start a task that it describes. "
         f"`file` is a further file of the skill, relative to its folder.\nSkills:\n{listed}"
     )
 

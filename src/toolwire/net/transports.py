@@ -14,9 +14,9 @@ _PROXY_VARIABLES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
 
 
 def open_transport(
-    environment: Mapping[str, str], *, connections: int = 256, resends: bool = True
+    environment: Mapping[str, str], *, connections: int = 256, resends: bool = True, reuse: bool = True
 ) -> H1Transport | HttpTransport:
     """Open an H1Transport, or an HttpTransport if a proxy is configured or httptools is not installed."""
     if any(environment.get(name) for name in _PROXY_VARIABLES) or find_spec("httptools") is None:
         return HttpTransport(connections=connections)
-    return H1Transport(connections=connections, resends=resends)
+    return H1Transport(connections=connections, resends=resends, reuse=reuse)

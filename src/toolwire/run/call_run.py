@@ -20,12 +20,10 @@ import msgspec
 
 from ..ir.errors import StoreError
 from ..ir.parts import ToolCall, ToolResult
-from ..ir.tools import Effect
 from ..ir.value import Value
 from .cache import ResultCache
 from .classify import EffectState, classify
 from .context import CallContext, ProgressSink
-from .failures import NotExecuted, Transient
 from .gates import GATES, Gate, Pending, pass_gates
 from .keys import derive_key, fingerprint, store_key
 from .output import LIMIT, TruncatedOutputs, cap_result
@@ -49,6 +47,7 @@ from .steps import (
     Wait,
 )
 from .toolbox import Entry, Toolbox
+from .transient import retry_advice
 from .waiting import Approval, Suspend, WaitingCall, suspended_result
 
 __all__ = ["CallRun", "RunSettings"]
@@ -370,7 +369,7 @@ class CallRun:
         The function may have changed its values, so they are converted and checked again.
         """
         for attempt in range(step.entry.options.retries):
-            delay = self._retry_delay(outcome, step.entry.tool.effect, attempt)
+            delay = self._retry_delay(outcome, step.entry, attempt)
             if delay is None:
                 break
             yield Wait(delay)
@@ -389,18 +388,16 @@ class CallRun:
         policy = self.settings.policy
         return pending.conversion_error is not None or (policy is not None and isinstance(policy.check(pending), Deny))
 
-    def _retry_delay(self, outcome: Any, effect: Effect, attempt: int) -> float | None:
+    def _retry_delay(self, outcome: Any, entry: Entry, attempt: int) -> float | None:
         """Return the seconds to wait before the next attempt; None if there is none."""
         if not isinstance(outcome, Failed):
             return None
-        error = outcome.error
-        is_harmless = effect != "write" or (isinstance(error, Transient) and error.before_effect)
-        if not ((isinstance(error, NotExecuted) and error.retryable) or (isinstance(error, Transient) and is_harmless)):
+        advice = retry_advice(outcome.error, entry.tool.effect, entry.options.transient, self.settings.now)
+        if advice is None:
             return None
-        requested_delay = error.retry_after if isinstance(error, Transient) else None
-        if requested_delay is None:
+        if advice.after is None:
             return min(self.settings.jitter(0.25 * 2**attempt), _MAX_WAIT)
-        return requested_delay if requested_delay <= _MAX_WAIT else None
+        return advice.after if advice.after <= _MAX_WAIT else None
 
     def _record_result(
         self, claim: Claim, effect_state: EffectState, result: ToolResult

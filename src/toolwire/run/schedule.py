@@ -22,7 +22,7 @@ from .toolbox import Entry, Toolbox
 __all__ = ["Schedule"]
 
 
-class _Node:
+class _ScheduledCall:
     """A call, or a join of several writes (`number` None). It is ready when `blockers` is 0."""
 
     __slots__ = ("blockers", "dependents", "is_done", "number")
@@ -30,10 +30,10 @@ class _Node:
     def __init__(self, number: int | None) -> None:
         self.number = number
         self.blockers = 0
-        self.dependents: list[_Node] = []
+        self.dependents: list[_ScheduledCall] = []
         self.is_done = False
 
-    def wait_for(self, earlier: _Node | None) -> None:
+    def wait_for(self, earlier: _ScheduledCall | None) -> None:
         if earlier is not None and not earlier.is_done:
             self.blockers += 1
             earlier.dependents.append(self)
@@ -51,21 +51,21 @@ class Schedule:
         self._box = box
         self._max_running = max_running
         self._calls: list[ToolCall] = []
-        self._nodes: list[_Node] = []  # by call number
+        self._nodes: list[_ScheduledCall] = []  # by call number
         self._waiting: set[int] = set()  # calls that have not started
         self._ready: dict[str, list[int]] = {}  # calls that wait for no other call, as a heap per tool
         self._running: Counter[str] = Counter()  # by tool
         self._count = 0  # running calls
-        self._writers: dict[str, _Node] = {}  # the latest write on each declared resource
-        self._readers: dict[str, list[_Node]] = {}  # the reads since then that declare the resource
-        self._any_writer: _Node | None = None  # the latest write without a declared resource
-        self._joined: _Node | None = None  # the latest join, or a later write without a declared resource
-        self._unjoined: list[_Node] = []  # the writes since then
+        self._writers: dict[str, _ScheduledCall] = {}  # the latest write on each declared resource
+        self._readers: dict[str, list[_ScheduledCall]] = {}  # the reads since then that declare the resource
+        self._any_writer: _ScheduledCall | None = None  # the latest write without a declared resource
+        self._joined: _ScheduledCall | None = None  # the latest join, or a later write without a declared resource
+        self._unjoined: list[_ScheduledCall] = []  # the writes since then
 
     def add(self, call: ToolCall) -> int:
         """Add a call and return its number in this turn."""
         number = len(self._calls)
-        node = _Node(number)
+        node = _ScheduledCall(number)
         self._calls.append(call)
         self._nodes.append(node)
         self._waiting.add(number)
@@ -119,7 +119,7 @@ class Schedule:
                 self._complete(self._nodes[number])
         return cancelled
 
-    def _order_read(self, node: _Node, resource: str | None) -> None:
+    def _order_read(self, node: _ScheduledCall, resource: str | None) -> None:
         if resource is None:
             node.wait_for(self._join())
             return
@@ -127,7 +127,7 @@ class Schedule:
         node.wait_for(self._writers.get(resource))
         self._readers.setdefault(resource, []).append(node)
 
-    def _order_write(self, node: _Node, resource: str | None) -> None:
+    def _order_write(self, node: _ScheduledCall, resource: str | None) -> None:
         if resource is None:
             node.wait_for(self._join())
             self._any_writer = self._joined = node
@@ -139,12 +139,12 @@ class Schedule:
         self._writers[resource] = node
         self._unjoined.append(node)
 
-    def _join(self) -> _Node | None:
+    def _join(self) -> _ScheduledCall | None:
         """Return a node that is done when all writes so far are."""
         unfinished = [write for write in self._unjoined if not write.is_done]
         self._unjoined.clear()
         if unfinished:
-            joined = _Node(None)
+            joined = _ScheduledCall(None)
             for write in (self._joined, *unfinished):
                 joined.wait_for(write)
             self._joined = joined
@@ -171,7 +171,7 @@ class Schedule:
         self._count += 1
         self._running[name] += 1
 
-    def _complete(self, node: _Node) -> None:
+    def _complete(self, node: _ScheduledCall) -> None:
         """Unblock the dependents of a node that is done. A join, or a cancelled call, is done when nothing blocks it."""
         stack = [node]
         while stack:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from .dialects import DIALECTS, OUTPUT_DIALECTS, Dialect, dialect, output_dialect
     from .infer import infer_tool
     from .lowering import Lowered, lower
-    from .openapi import tools_from_openapi
     from .repair import Repair, repair_arguments
     from .validate import Problem, Validator, validator
 else:
@@ -29,7 +28,6 @@ else:
             "lowering": ("Lowered", "lower"),
             "validate": ("Problem", "Validator", "validator"),
             "repair": ("Repair", "repair_arguments"),
-            "openapi": ("tools_from_openapi",),
             "conform": ("violations",),
             "infer": ("infer_tool",),
         },
@@ -48,7 +46,6 @@ __all__ = [
     "lower",
     "output_dialect",
     "repair_arguments",
-    "tools_from_openapi",
     "validator",
     "violations",
 ]

@@ -41,6 +41,11 @@ class ScriptedModel:
         for event in unfold(self._next(request)):
             yield event
 
+    def assert_complete(self) -> None:
+        """Raise AssertionError if lines of the script have not been used."""
+        if self._lines:
+            raise AssertionError(f"{len(self._lines)} lines of the script were not used")
+
     def _next(self, request: Request) -> Response:
         self.heard.append(request)
         if not self._lines:

@@ -82,7 +82,7 @@ def test_max_iterations():
     assert len(results_of(answer)) == 3
 
 
-def test_stream_yields_tool_results_and_the_same_answer_as_run():
+def test_stream_yields_calls_and_results_and_the_same_answer_as_run():
     lines = [says("Looking.", weather_call(0, city="Paris"), weather_call(1, city="Rome")), says("Sun.")]
     whole = Agent(ScriptedModel(lines), [weather]).run_sync("Weather?")
 
@@ -93,9 +93,10 @@ def test_stream_yields_tool_results_and_the_same_answer_as_run():
     assert isinstance(heard[-1], Answer)
     assert heard[-1].text == whole.text
     assert [part.text for part in heard if isinstance(part, ToolResult)] == ["sun in Paris", "sun in Rome"]
+    assert [call.arguments["city"] for call in heard if isinstance(call, ToolCall)] == ["Paris", "Rome"]
     assert heard[-1].messages == whole.messages
     kinds = [type(event) for event in heard]
-    assert kinds.index(CallEnd) < kinds.index(ResponseEnd) < kinds.index(ToolResult)
+    assert kinds.index(CallEnd) < kinds.index(ToolCall) < kinds.index(ResponseEnd) < kinds.index(ToolResult)
 
 
 def test_untrusted_output_makes_writes_require_approval():

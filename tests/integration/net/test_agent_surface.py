@@ -248,3 +248,17 @@ def test_stream_text_yields_the_text_only():
         return "".join([text async for text in agent.stream_text("Weather?")])
 
     assert asyncio.run(run()) == "Sun."
+
+
+def test_stream_yields_each_call_before_its_result():
+    call = ToolCall("a", "get_weather", {"city": "Oslo"})
+    agent = Agent(ScriptedModel([says(call), says("Sun.")]), [get_weather])
+    kinds = [type(item).__name__ for item in agent.stream_sync("Weather?")]
+    assert kinds.index("CallEnd") < kinds.index("ToolCall") < kinds.index("ToolResult") < kinds.index("Answer")
+
+
+def test_unused_lines_of_a_script_are_reported():
+    model = ScriptedModel([says("One."), says("Two.")])
+    Agent(model).run_sync("Go.")
+    with pytest.raises(AssertionError, match="1 lines"):
+        model.assert_complete()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import ssl
 import threading
@@ -13,6 +14,7 @@ from functools import wraps
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import toolwire
 from toolwire import (
@@ -30,6 +32,7 @@ from toolwire import (
     UpstreamError,
     fold,
 )
+from toolwire.ir.events import ResponseEnd
 from toolwire.ir.losses import Losses
 from toolwire.ir.request import Params
 from toolwire.ir.response import Fault, Stop, Usage
@@ -37,6 +40,7 @@ from toolwire.net.client import ModelClient
 from toolwire.net.h1 import H1Transport
 from toolwire.net.http import HttpTransport
 from toolwire.net.retry import RetryPolicy
+from toolwire.run.repaired_calls import repairing_model
 from toolwire.testing import PartialReply, RawReply, Upstream, same
 from virtual_time import in_virtual_time
 from waiting import SAFETY
@@ -197,15 +201,94 @@ async def test_stream_is_closed_when_text_after_the_call_is_ignored(provider):
         await upstream.disconnected()
 
 
+MALFORMED = '<tool_call>{"name": 7}</tool_call>'
+INVALID = '<tool_call>{"name": "get_weather", "arguments": {"city": Rome}}</tool_call>'
+ROME = '<tool_call>{"name": "get_weather", "arguments": {"city": "Rome"}}</tool_call>'
+
+
+def spoken(text, **fields):
+    return Response(parts=(Text(text),), stop=Stop("stop"), **fields)
+
+
+@pytest.mark.finding("X5")
+@every_provider
+@both_ways
+@pytest.mark.parametrize("broken", [MALFORMED, INVALID, '<tool_call>{"name": "get_weather", "argum'])
 @run
-async def test_malformed_text_call_is_requested_again():
-    broken = Response(parts=(Text('<tool_call>{"name": 7}</tool_call>'),), stop=Stop("stop"))
-    called = Text('<tool_call>{"name": "get_weather", "arguments": {"city": "Rome"}}</tool_call>')
-    good = Response(parts=(called,), stop=Stop("stop"))
-    async with connected_client("openai-chat", broken, good, text="hermes") as (upstream, client):
-        response = await client.ask(REQUEST)
-    assert [call.arguments for call in response.calls] == [{"city": "Rome"}]
+async def test_malformed_text_call_is_requested_again(provider, way, broken):
+    script = spoken(broken, usage=Usage(12, 9)), spoken(ROME, usage=Usage(30, 8))
+    async with connected_client(provider, *script, text="hermes") as (upstream, client):
+        response = await ask_client(client, way)
+    assert same(summarize(response), ("", [("get_weather", {"city": "Rome"}, "complete")], "tool_calls"))
+    assert (response.usage.input, response.usage.output) == (42, 17)
     assert len(upstream.heard[1].request.messages) > len(upstream.heard[0].request.messages)
+
+
+@pytest.mark.finding("X5")
+@run
+async def test_stream_continues_in_the_same_response_after_a_retry():
+    script = spoken("Let me look. " + INVALID + " Wait."), spoken("Again. " + ROME)
+    async with connected_client("openai-chat", *script, text="hermes") as (_, client):
+        events = [event async for event in client.stream(REQUEST)]
+    assert [type(event).__name__ for event in events].count("ResponseStart") == 1
+    assert isinstance(events[-1], ResponseEnd)
+    response = fold(events)
+    assert response.text == "Let me look. Again. ", "text before the call was already sent, text after it was held"
+    assert [call.arguments for call in response.calls] == [{"city": "Rome"}]
+
+
+@pytest.mark.finding("X5")
+@both_ways
+@run
+async def test_second_malformed_answer_is_returned(way):
+    async with connected_client("openai-chat", spoken(INVALID), spoken(INVALID), text="hermes") as (upstream, client):
+        response = await ask_client(client, way)
+    assert [(call.state, call.raw) for call in response.calls] == [("invalid", '{"city": Rome}')]
+    assert len(upstream.heard) == 2
+
+
+@both_ways
+@run
+async def test_answer_with_a_complete_call_is_not_requested_again(way):
+    async with connected_client("openai-chat", spoken(INVALID + ROME), text="hermes") as (upstream, client):
+        response = await ask_client(client, way)
+    assert [call.state for call in response.calls] == ["invalid", "complete"]
+    assert len(upstream.heard) == 1
+
+
+@pytest.mark.finding("X5")
+@both_ways
+@run
+async def test_malformed_text_call_is_repaired_by_another_model(way):
+    async with (
+        Upstream(replace(ONE_CALL, usage=Usage(100, 3))) as other,
+        ModelClient("anthropic/claude-haiku-5-5", base_url=other.url, key=CANARY) as repair,
+        connected_client("openai-chat", spoken(INVALID, usage=Usage(12, 9)), text="hermes", repair=repair) as (
+            upstream,
+            client,
+        ),
+    ):
+        response = await ask_client(client, way)
+    assert same(summarize(response), ("", [("get_weather", {"city": "Paris", "days": 2}, "complete")], "tool_calls"))
+    assert (response.usage.input, response.usage.output) == (112, 12)
+    assert repairing_model(response.calls[0]) == "claude-haiku-5-5"
+    assert (len(upstream.heard), len(other.heard)) == (1, 1)
+    sent = other.heard[0].request
+    assert [tool.name for tool in sent.tools][:1] == ["get_weather"]
+    assert "cannot be parsed" in sent.messages[-1].parts[0].text
+
+
+@pytest.mark.finding("X5")
+@run
+async def test_server_that_does_not_stream_is_asked_again():
+    document = {"id": "r", "object": "chat.completion", "created": 1, "model": "m"}
+    choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": INVALID}}
+    whole = RawReply(
+        json.dumps({**document, "choices": [choice]}).encode(), headers={"content-type": "application/json"}
+    )
+    async with connected_client("openai-chat", whole, spoken(ROME), text="hermes") as (_, client):
+        response = await ask_client(client, "stream")
+    assert [call.arguments for call in response.calls] == [{"city": "Rome"}]
 
 
 # What passes is tried again

@@ -4,7 +4,7 @@ import pytest
 
 from toolwire.ir.errors import ConfigError
 from toolwire.mcp.client import McpServers, ServerSpec
-from toolwire.mcp.client.config import read_config
+from toolwire.mcp.client.config import read_config, target_spec
 
 
 def one(entry, **environment):
@@ -81,3 +81,16 @@ def test_config_file_is_read_or_rejected_with_a_reason(tmp_path):
 def test_duplicate_server_name_is_rejected():
     with pytest.raises(ConfigError, match="duplicate server name"):
         McpServers([ServerSpec("a", command="x"), ServerSpec("a", command="y")])
+
+
+def test_target_is_a_url_or_a_command_line():
+    assert target_spec("a", "http://localhost:8000/mcp", {"x": "y"}) == ServerSpec(
+        "a", url="http://localhost:8000/mcp", headers={"x": "y"}
+    )
+    assert target_spec("a", "npx -y 'my server' .") == ServerSpec("a", command="npx", args=("-y", "my server", "."))
+
+
+@pytest.mark.parametrize("target", ["", '"open'])
+def test_unusable_target_is_refused(target):
+    with pytest.raises(ConfigError):
+        target_spec("a", target)

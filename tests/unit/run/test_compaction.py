@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from toolwire.ir import Artefact, ConfigError, Media, Message, Reasoning, Request, Response, Text, ToolCall, Usage
+from toolwire.ir.prompt_size import token_scale
 from toolwire.run import Budget, Compaction, Session, plan_compaction
 from toolwire.run.compaction import group_turns
-from toolwire.ir.prompt_size import token_scale
 from toolwire.run.session import AskModel
 
 

@@ -10,6 +10,7 @@ await telemetry.aclose()
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from logging import getLogger
@@ -98,6 +99,7 @@ class Telemetry:
         ]
         urls = [url for url in (row.url, row.usage, *environment_urls) if url and "://" in url]
         self.redactor.add_secrets(urlsplit(url.strip()).password or "" for url in urls)
+        self.redactor.add_secrets(_api_secrets(settings, self._environment))
         self._record_upstreams(rows)
 
     def reopen(self) -> None:
@@ -204,6 +206,15 @@ def open_telemetry(settings: Settings, environment: Mapping[str, str], *, lines:
 
 def _upstream_rows(settings: Settings, environment: Mapping[str, str]) -> Mapping[str, UpstreamRow]:
     return settings.upstreams or upstreams_from_environment(environment)
+
+
+def _api_secrets(settings: Settings, environment: Mapping[str, str]) -> list[str]:
+    """Collect the credentials for the APIs of `[tools]`, for redaction."""
+    apis = [api for row in settings.tools.values() for api in row.openapi]
+    templates = [value for api in apis for value in api.headers.values()]
+    names = [name for api in apis for name in api.variables.values()]
+    names += [name for template in templates for name in re.findall(r"\$\{(\w+)\}", template)]
+    return [environment.get(name, "").strip() for name in names]
 
 
 def _wire_name(row: UpstreamRow) -> str:

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
@@ -19,7 +20,7 @@ from ...ir.value import Value
 from ...stream.strict import type_label
 from ...wire.mcp.versions import KNOWN
 
-__all__ = ["ServerSpec", "read_config"]
+__all__ = ["ServerSpec", "read_config", "target_spec"]
 
 _VARIABLE = re.compile(r"\$\{(?:env:)?(\w+)(?::-([^}]*))?\}")
 _LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -150,3 +151,16 @@ def _check_string_map(key: str, values: JSON) -> dict[str, str]:
     if type(values) is dict and all(type(item) is str for item in values.values()):
         return values
     raise ConfigError("expected an object of strings").within(key)
+
+
+def target_spec(name: str, target: str, headers: Mapping[str, str] | None = None) -> ServerSpec:
+    """Return the server at a URL, or the one that a command line starts."""
+    if re.match(r"https?://", target):
+        return ServerSpec(name, url=target, headers=dict(headers or {}))
+    try:
+        words = shlex.split(target)
+    except ValueError as error:
+        raise ConfigError(f"invalid command line: {error}") from None
+    if not words:
+        raise ConfigError("no server given", hint='give a URL, or a command line such as "npx -y my-server"')
+    return ServerSpec(name, command=words[0], args=tuple(words[1:]))

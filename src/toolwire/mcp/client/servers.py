@@ -1,7 +1,9 @@
 """Several servers as one toolbox.
 
-    async with McpServers.from_config({"mcpServers": {"files": {"command": "mcp-server-files"}}}) as servers:
+    async with McpServers.at("https://wiki.example.com/mcp", "mcp-server-files .") as servers:
         agent = Agent("openai/gpt-5.6", servers.toolbox())
+
+    McpServers.from_config("mcp.json")            the `mcpServers` file of other clients
 
 A server that cannot be reached does not affect the others: it is listed in `problems`, and so is every tool that
 cannot be used. With a lock (`toolwire audit --lock`, or `servers.lock()`) only unchanged tools are offered. A changed
@@ -29,7 +31,7 @@ from ...net.transports import open_transport
 from ...run.toolbox import Entry, Toolbox
 from ...stream.strict import parse
 from .client import McpClient
-from .config import ServerSpec, read_config
+from .config import ServerSpec, read_config, target_spec
 from .entries import resource_entries, tool_entry
 from .http import Authorizer
 from .listing import ServerProblem
@@ -65,6 +67,15 @@ class McpServers:
                 self._transport = options["sender"] = open_transport(os.environ, resends=False)
             login = (logins or {}).get(spec.name)
             self.clients[spec.name] = McpClient(spec, login=login, changed=changed, **options)
+
+    @classmethod
+    def at(cls, *targets: str, headers: Mapping[str, str] | None = None, **options: Any) -> McpServers:
+        """Use servers by address: a URL, or a command line that starts a server.
+
+        `headers` are sent to all URLs. The servers must be reachable, unless `strict=False` is given.
+        """
+        specs = [target_spec(f"server{number}", target, headers) for number, target in enumerate(targets, 1)]
+        return cls(specs, **{"strict": True, **options})
 
     @classmethod
     def from_config(

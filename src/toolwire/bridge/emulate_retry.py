@@ -1,0 +1,143 @@
+"""Ask once more, inside of a stream, if no call of an emulated answer can be parsed.
+
+The client has one response: the text of the rejected answer before its first call, then the events of the retry. A
+call is held back until it is complete, because emitted events are never retracted. After the first complete call,
+nothing is held: a retry would run that call twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from ..ir.events import (
+    CallEnd,
+    CallStart,
+    Event,
+    ReasoningEnd,
+    ReasoningStart,
+    ResponseEnd,
+    ResponseStart,
+    StreamFault,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    UsageUpdate,
+)
+from ..ir.parts import Text
+from ..ir.request import Request
+from ..ir.response import Response, Usage, add_usage
+from ..ir.text import unescape
+from .emulate_answer import AnswerReader
+from .emulation import Emulation
+
+__all__ = ["AnswerContinuation", "RejectableAnswer", "RejectedAnswer", "reject_answer"]
+
+_KEY_SPACE = 500_000  # keys of the rejected answer; those of the retry follow them
+
+
+class RejectedAnswer(NamedTuple):
+    """An answer without a usable call, and the request to send instead of accepting it.
+
+    `repair_request` is the same request for another model, with native tools.
+    """
+
+    retry: Emulation
+    repair_request: Request
+    usage: Usage | None
+
+
+class RejectableAnswer:
+    """Reads the events of an emulated answer. If it is rejected, `rejected` is set, and no end is emitted."""
+
+    def __init__(self, emulation: Emulation, reader: AnswerReader) -> None:
+        self.rejected: RejectedAnswer | None = None
+        self._emulation = emulation
+        self._reader = reader
+        self._text: list[bytes] = []  # of the first choice, escaped
+        self._text_keys: set[int] = set()
+        self._usage: Usage | None = None
+        self._held: list[Event] = []
+        self._open: dict[int, Event] = {}  # the ends of emitted items that are still open, by key
+        self._is_final = not emulation.can_retry
+
+    @property
+    def should_stop(self) -> bool:
+        return self._reader.should_stop
+
+    def feed(self, event: Event) -> list[Event]:
+        if self._is_final:
+            return self._reader.feed(event)
+        if isinstance(event, TextDelta):
+            if event.key in self._text_keys:
+                self._text.append(event.escaped)
+        elif isinstance(event, TextStart):
+            if event.choice == 0 and not event.refusal:
+                self._text_keys.add(event.key)
+        elif isinstance(event, UsageUpdate):
+            self._usage = event.usage
+        return self._hold(self._reader.feed(event))
+
+    def close(self) -> list[Event]:
+        """End a stream that was aborted because of `should_stop`."""
+        return self._reader.close() if self._is_final else self._hold(self._reader.close())
+
+    def _hold(self, events: Iterable[Event]) -> list[Event]:
+        """Return the events that can be emitted now."""
+        emitted: list[Event] = []
+        for event in events:
+            if isinstance(event, ResponseEnd) and not self._is_final:
+                return [*emitted, *self._decide(event)]
+            if isinstance(event, StreamFault) or (isinstance(event, CallEnd) and event.state == "complete"):
+                self._is_final = True
+            if not self._is_final and (self._held or isinstance(event, CallStart) or self._reader.has_problem):
+                self._held.append(event)
+                continue
+            emitted += [*self._held, event]
+            self._held = []
+            self._note_open(event)
+        return emitted
+
+    def _decide(self, end: ResponseEnd) -> list[Event]:
+        """Reject the answer at its end, or accept it with the events that were held."""
+        self._is_final = True
+        text = unescape(b"".join(self._text))
+        response = Response(parts=(Text(text),), stop=end.stops[0] if end.stops else None, usage=self._usage)
+        self.rejected = reject_answer(self._emulation, response)
+        if self.rejected is None:
+            return [*self._held, end]
+        closing = {event.key: event for event in self._held if isinstance(event, (TextEnd, ReasoningEnd))}
+        events = [closing.get(key, event) for key, event in self._open.items()]
+        return events if self._usage is None else [*events, UsageUpdate(self._usage)]
+
+    def _note_open(self, event: Event) -> None:
+        if isinstance(event, TextStart):
+            self._open[event.key] = TextEnd(event.key)
+        elif isinstance(event, ReasoningStart):
+            self._open[event.key] = ReasoningEnd(event.key)
+        elif isinstance(event, (TextEnd, ReasoningEnd)):
+            self._open.pop(event.key, None)
+
+
+def reject_answer(emulation: Emulation, response: Response) -> RejectedAnswer | None:
+    """Reject a whole answer whose calls cannot be parsed, at most once; None if it is accepted."""
+    retry = emulation.retry(response)
+    return None if retry is None else RejectedAnswer(retry, emulation.repair_request(response), response.usage)
+
+
+class AnswerContinuation:
+    """Appends the events of a retry to those of the rejected answer, as one response with the usage of both."""
+
+    def __init__(self, usage: Usage | None) -> None:
+        self._spent_usage = usage
+
+    def feed(self, events: Iterable[Event]) -> Iterator[Event]:
+        """Yield the events for the client, without a second start."""
+        for event in events:
+            key = getattr(event, "key", None)
+            if isinstance(event, UsageUpdate):
+                yield UsageUpdate(add_usage(self._spent_usage, event.usage) or event.usage)
+            elif not isinstance(event, ResponseStart):
+                yield event if key is None else replace(event, key=key + _KEY_SPACE)

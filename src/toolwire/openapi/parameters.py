@@ -1,0 +1,237 @@
+"""Read the arguments of an operation: parameters and body, as one object schema with the location of each argument."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import NamedTuple
+
+from ..ir.errors import SchemaError
+from ..ir.pointer import JSON, Object
+from .api_tools import BODY, ApiParameter
+from .bodies import ApiBody, FieldEncoding, body_kind
+from .references import References
+from .schemas import SchemaReader
+from .security import SecurityScheme
+
+__all__ = ["ArgumentReader", "OperationArguments"]
+
+_STYLES = {
+    "path": ("simple", "label", "matrix"),
+    "query": ("form", "spaceDelimited", "pipeDelimited", "deepObject"),
+    "header": ("simple",),
+    "cookie": ("form",),
+}
+# Set for each request, or not a decision of the model.
+_EXCLUDED_HEADERS = frozenset(
+    "authorization proxy-authorization content-type content-length content-encoding accept accept-encoding host cookie "
+    "connection keep-alive transfer-encoding te trailer upgrade expect idempotency-key".split()
+)
+_PREFERENCE = ("json", "form", "multipart", "text", "bytes")
+_MAX_PARAMETERS = 500
+_MAX_MEDIA_TYPES = 50
+_MAX_MEDIA_TYPE = 200  # characters
+_ANY: Object = {}
+_is_header_name = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}").fullmatch
+_is_media_type = re.compile(r"[\w!#$&^.+*-]++/[\w!#$&^.+*-]++(?:\s*+;\s*+[\w-]++=[\w.-]++)*+", re.ASCII).fullmatch
+_PLACEHOLDER = re.compile(r"\{([^{}/]+)\}")
+
+
+class OperationArguments(NamedTuple):
+    """The arguments of an operation."""
+
+    schema: Object
+    parameters: dict[str, ApiParameter]
+    body: ApiBody | None
+    needs_key: bool  # the operation declares an Idempotency-Key header
+
+
+class ArgumentReader:
+    """Reads the arguments of operations. Parameters that carry credentials are not arguments."""
+
+    def __init__(self, references: References, schemas: SchemaReader, schemes: Mapping[str, SecurityScheme]) -> None:
+        self._references = references
+        self._schemas = schemas
+        self._credentials = {(scheme.kind, scheme.parameter.lower()) for scheme in schemes.values()}
+
+    def read(self, path: str, item: Object, fields: Object) -> OperationArguments:
+        """Read the arguments of one operation. `item` is its path item, whose parameters apply to every method."""
+        declared = self._declared(item, fields)
+        needs_key = ("header", "idempotency-key") in declared
+        properties: Object = {}
+        required: list[str] = []
+        sources: list[JSON] = []
+        parameters: dict[str, ApiParameter] = {}
+        for raw in declared.values():
+            parameter = _read_parameter(raw)
+            if self._is_excluded(parameter):
+                continue
+            name = _argument_name(parameter, properties)
+            source = _parameter_schema(raw)
+            sources.append(source)
+            properties[name] = _describe(self._schemas.inline(source, "request"), raw.get("description"))
+            parameters[name] = parameter
+            if raw.get("required") is True or parameter.location == "path":
+                required.append(name)
+        _check_placeholders(path, parameters)
+        body, source, is_required = self._body(fields, properties)
+        sources += [] if body is None else [source]
+        required += [BODY] if is_required else []
+        schema = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+        return OperationArguments(self._schemas.with_defs(schema, sources, "request"), parameters, body, needs_key)
+
+    def _declared(self, item: Object, fields: Object) -> dict[tuple[str, str], Object]:
+        """Return the parameters by location and name. Those of the operation override those of the path item."""
+        listed: dict[tuple[str, str], Object] = {}
+        for owner in (item, fields):
+            raw = owner.get("parameters")
+            if type(raw) is list and len(raw) > _MAX_PARAMETERS:
+                raise SchemaError(f"the operation has more than {_MAX_PARAMETERS} parameters")
+            for element in raw if type(raw) is list else ():
+                parameter = self._references.follow(element)
+                location, name = parameter.get("in"), parameter.get("name")
+                if type(location) is not str or type(name) is not str or not name or location not in _STYLES:
+                    raise SchemaError(
+                        f"a parameter has an invalid name or location: {str(name)[:80]!r} in {str(location)[:20]!r}"
+                    )
+                listed[location, name.lower() if location == "header" else name] = parameter
+        return listed
+
+    def _is_excluded(self, parameter: ApiParameter) -> bool:
+        name = parameter.name.lower()
+        if parameter.location == "header" and (name in _EXCLUDED_HEADERS or name.startswith(("proxy-", "sec-"))):
+            return True
+        return (parameter.location, name) in self._credentials
+
+    def _body(self, fields: Object, properties: Object) -> tuple[ApiBody | None, JSON, bool]:
+        """Add the argument for the body; return the body, its unconverted schema, and whether it is required."""
+        declared = self._references.follow(fields.get("requestBody"))
+        content = declared.get("content")
+        if type(content) is not dict or not content:
+            return None, _ANY, False
+        media_type, media = _choose_media(content)
+        kind = body_kind(media_type)
+        schema = media.get("schema", _ANY) if kind == "json" else self._references.follow(media.get("schema"))
+        if kind in ("text", "bytes"):
+            text = "base64-encoded content" if kind == "bytes" else f"{media_type} as text"
+            properties[BODY] = _describe({"type": "string"}, declared.get("description") or text)
+            return ApiBody(media_type), _ANY, declared.get("required") is True
+        converted = self._schemas.inline(schema, "request")
+        properties[BODY] = _describe(converted, declared.get("description"))
+        encodings = {} if kind == "json" else self._field_encodings(schema, media.get("encoding"))
+        if kind == "multipart":
+            properties[BODY] = _mark_files(properties[BODY], encodings)
+        return ApiBody(media_type, encodings), schema, declared.get("required") is True
+
+    def _field_encodings(self, schema: Object, declared: JSON) -> dict[str, FieldEncoding]:
+        """Return the encodings of the fields of a form."""
+        properties = schema.get("properties")
+        encodings = declared if type(declared) is dict else {}
+        return {
+            name: _field_encoding(self._references.follow(element), encodings.get(name))
+            for name, element in (properties.items() if type(properties) is dict else ())
+        }
+
+
+def _read_parameter(raw: Object) -> ApiParameter:
+    """Read location and serialisation. Parameters with `content` are JSON text."""
+    location, name = raw["in"], raw["name"]
+    if location == "header" and not _is_header_name(name):
+        raise SchemaError(f"{name[:80]!r} is not a valid name of a header")
+    style = raw.get("style", _STYLES[location][0])
+    if style not in _STYLES[location]:
+        raise SchemaError(f"the style {str(style)[:40]!r} is not valid for a {location} parameter")
+    explode = raw.get("explode")
+    return ApiParameter(
+        location,
+        name,
+        style,
+        explode=explode if type(explode) is bool else style == "form",
+        allow_reserved=raw.get("allowReserved") is True,
+        is_json="schema" not in raw and type(raw.get("content")) is dict,
+    )
+
+
+def _parameter_schema(raw: Object) -> JSON:
+    """Return the schema of a parameter, as an object of the document."""
+    content = raw.get("content")
+    if "schema" in raw or type(content) is not dict or not content:
+        return raw.get("schema", _ANY)
+    media = next(iter(content.values()))
+    return media.get("schema", _ANY) if type(media) is dict else _ANY
+
+
+def _argument_name(parameter: ApiParameter, taken: Object) -> str:
+    """Return a name with the characters that all providers accept; if it is taken, with the location before it."""
+    name = re.sub(r"[^a-zA-Z0-9_.-]+", "_", parameter.name[:1000]).strip("_") or "value"
+    if len(name) > 64:
+        name = f"{name[:55]}_{sha256(parameter.name.encode(errors='replace')).hexdigest()[:8]}"
+    if name == BODY or name in taken:
+        name = f"{parameter.location}_{name}"[:64]
+    if name in taken:
+        name = f"{name[:55]}_{sha256(parameter.name.encode(errors='replace')).hexdigest()[:8]}"
+    return name
+
+
+def _check_placeholders(path: str, parameters: Mapping[str, ApiParameter]) -> None:
+    """Require a path parameter for each placeholder, and a placeholder for each path parameter."""
+    declared = {parameter.name for parameter in parameters.values() if parameter.location == "path"}
+    placeholders = set(_PLACEHOLDER.findall(path))
+    if declared != placeholders:
+        names = ", ".join(sorted(declared ^ placeholders))[:200]
+        raise SchemaError(f"the declared path parameters do not match the path: {names}")
+
+
+def _choose_media(content: Object) -> tuple[str, Object]:
+    """Return the media type that suits a model best: JSON, else a form, text or bytes."""
+    listed = list(content.items())[:_MAX_MEDIA_TYPES]
+    media_type, media = min(listed, key=lambda entry: _PREFERENCE.index(body_kind(entry[0])))
+    if "*" in media_type:
+        media_type = "text/plain" if media_type.startswith("text/") else "application/octet-stream"
+    if len(media_type) > _MAX_MEDIA_TYPE or not _is_media_type(media_type):
+        raise SchemaError(f"{media_type[:80]!r} is not a valid media type")
+    return media_type, media if type(media) is dict else {}
+
+
+def _field_encoding(schema: Object, declared: JSON) -> FieldEncoding:
+    """Return the encoding of one field; a file is recognised by its format or encoding."""
+    encoding: Object = declared if type(declared) is dict else {}
+    element = schema.get("items") if schema.get("type") == "array" else schema
+    is_binary = type(element) is dict and (
+        element.get("format") in ("binary", "byte", "base64")
+        or type(element.get("contentMediaType")) is str
+        or element.get("contentEncoding") == "base64"
+    )
+    content_type = encoding.get("contentType")
+    first = content_type.partition(",")[0].strip() if type(content_type) is str else None
+    if first is not None and (len(first) > _MAX_MEDIA_TYPE or "*" in first or not _is_media_type(first)):
+        first = None
+    style, explode = encoding.get("style"), encoding.get("explode")
+    if style is None and type(explode) is bool:
+        style = "form"
+    if style is not None and style not in _STYLES["query"]:
+        raise SchemaError(f"the style {str(style)[:40]!r} is not valid for a field of a form")
+    return FieldEncoding(first, style, explode if type(explode) is bool else style in (None, "form"), is_binary)
+
+
+def _mark_files(schema: JSON, encodings: Mapping[str, FieldEncoding]) -> JSON:
+    """Describe the files of a multipart body as base64 text."""
+    properties = schema.get("properties") if type(schema) is dict else None
+    if type(properties) is not dict:
+        return schema
+    files = {name for name, encoding in encodings.items() if encoding.is_binary}
+    marked = {
+        name: _describe(element, f"{element.get('description', '')} base64-encoded content of a file".strip())
+        if name in files and type(element) is dict
+        else element
+        for name, element in properties.items()
+    }
+    return {**schema, "properties": marked}
+
+
+def _describe(schema: JSON, description: JSON) -> JSON:
+    """Add the description of a parameter or body, which is more specific than that of its schema."""
+    if type(description) is not str or not description.strip() or type(schema) is not dict:
+        return schema
+    return {**schema, "description": description.strip()}
