@@ -3,11 +3,14 @@
 import asyncio
 import os
 from collections import Counter
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from recordings import RECORDED, Recorded
+from toolwire.net import blocking
 from toolwire.testing import Upstream
 from virtual_time import VirtualTimeLoop
 from waiting import SAFETY
@@ -29,9 +32,15 @@ def recorded(request: pytest.FixtureRequest) -> Recorded:
 
 
 @pytest.fixture
-def virtual_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def virtual_time(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Give every event loop of the test, also those that the package makes, a clock of its own."""
     monkeypatch.setattr(asyncio.events, "new_event_loop", VirtualTimeLoop)
+    monkeypatch.setattr(asyncio, "new_event_loop", VirtualTimeLoop)
+    loops: list[Any] = []
+    monkeypatch.setattr(blocking, "_loops", loops)
+    yield
+    for background in loops:
+        background.stop()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -338,13 +338,16 @@ FINDINGS = {
     "X2": Entry(
         "lost connections, timeouts and statuses 429, 502, 503, 504 of common clients are retried where it is safe"
     ),
+    "X4": Entry("the time to live of recorded calls can be set per runner, tool, command and gateway settings"),
     "Z8": Entry("a request for an upgrade, which is ignored, keeps its body"),
     "Z10": Entry("the memory of all requests in flight is bounded; the refusal is a 503 with retry-after"),
     "Z11": Entry("large work leaves the event loop, relays yield, and the number of JSON values is bounded"),
     "Z12": Entry("MCP servers over HTTP have the limits of the gateway for slow clients"),
     "Z14": Entry("OAuth metadata is of the server's origin, no private address is named, secrets go to their issuer"),
     "Z16": Entry("trailers are not headers"),
+    "Z17": Entry("a clock that jumps past the time to live does not run a finished write again while the process runs"),
     "Z20": Entry("hosts() refuses URLs that HTTP clients may split in another way"),
+    "Z21": Entry("approved arguments are what runs: approver, gates, function and retries cannot change them"),
     "Z22": Entry("the log file is readable by its owner only"),
     "Z23": Entry("with too many connections, health checks are answered, others get 503, and an error is logged"),
     "Z24": Entry("a request without Host, or with a transfer coding besides chunked, is refused"),
@@ -353,6 +356,7 @@ FINDINGS = {
     "X3": Entry("the operations of an OpenAPI document run as tools, on the host of base_url only"),
     "U1": Entry("terminal output keeps newlines, tabs, joined emoji and right-to-left text, and no control sequences"),
     "U2": Entry("an MCP server that announces changes while it is listed keeps its tools"),
+    "U9": Entry("a call whose result is recorded needs no approval"),
     "G2": Entry("a turn that the client's wire cannot express returns to its model exactly as the model wrote it"),
     "G6": Entry("restoring and repairing on the same wire keep the client's headers, API version and unknown fields"),
     "G11": Entry("legacy functions are answered with function_call, whole and streamed"),
@@ -411,4 +415,10 @@ FINDINGS = {
     "X5": Entry("a malformed call is requested again in streams and in the gateway too, also from another model"),
     "X6": Entry("tools that appear during a run are offered from the next turn, after the others"),
     "T15": Entry("a missing value closer and a call as a bare object are reported; the line break is not in the value"),
+    "X12": Entry(
+        "a run is one trace: observers get start and end, spans inside a tool are its children, names are conventional"
+    ),
+    "U15": Entry(
+        "traces of `run --trace` and of the gateway have one format, which is shown, replayed and used in tests"
+    ),
 }

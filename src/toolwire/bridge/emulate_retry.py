@@ -39,14 +39,23 @@ _KEY_SPACE = 500_000  # keys of the rejected answer; those of the retry follow t
 
 
 class RejectedAnswer(NamedTuple):
-    """An answer without a usable call, and the request to send instead of accepting it.
+    """An answer without a usable call, and its problem. The request to send instead is made later: it may be large."""
 
-    `repair_request` is the same request for another model, with native tools.
-    """
+    emulation: Emulation
+    response: Response
+    problem: str
 
-    retry: Emulation
-    repair_request: Request
-    usage: Usage | None
+    @property
+    def usage(self) -> Usage | None:
+        return self.response.usage
+
+    def make_retry(self) -> Emulation:
+        """Return the request to the same model, with the problem."""
+        return self.emulation.make_retry(self.response, self.problem)
+
+    def make_repair_request(self) -> Request:
+        """Return the request to another model, with native tools."""
+        return self.emulation.make_repair_request(self.response)
 
 
 class RejectableAnswer:
@@ -103,11 +112,11 @@ class RejectableAnswer:
     def _decide(self, end: ResponseEnd) -> list[Event]:
         """Reject the answer at its end, or accept it with the events that were held."""
         self._is_final = True
-        text = unescape(b"".join(self._text))
-        response = Response(parts=(Text(text),), stop=end.stops[0] if end.stops else None, usage=self._usage)
-        self.rejected = reject_answer(self._emulation, response)
-        if self.rejected is None:
+        problem = self._emulation.problem_without_call(self._reader)
+        if problem is None:
             return [*self._held, end]
+        response = Response(parts=(Text(unescape(b"".join(self._text))),), usage=self._usage)
+        self.rejected = RejectedAnswer(self._emulation, response, problem)
         closing = {event.key: event for event in self._held if isinstance(event, (TextEnd, ReasoningEnd))}
         events = [closing.get(key, event) for key, event in self._open.items()]
         return events if self._usage is None else [*events, UsageUpdate(self._usage)]
@@ -123,21 +132,27 @@ class RejectableAnswer:
 
 def reject_answer(emulation: Emulation, response: Response) -> RejectedAnswer | None:
     """Reject a whole answer whose calls cannot be parsed, at most once; None if it is accepted."""
-    retry = emulation.retry(response)
-    return None if retry is None else RejectedAnswer(retry, emulation.repair_request(response), response.usage)
+    problem = emulation.problem(response) if emulation.can_retry else None
+    return None if problem is None else RejectedAnswer(emulation, response, problem)
 
 
 class AnswerContinuation:
-    """Appends the events of a retry to those of the rejected answer, as one response with the usage of both."""
+    """Appends the events of a retry to those of the rejected answer, as one response with the usage of both.
 
-    def __init__(self, usage: Usage | None) -> None:
+    `is_started`: events of the rejected answer were sent, so the client gets no second start.
+    """
+
+    def __init__(self, usage: Usage | None, *, is_started: bool = True) -> None:
+        self.is_started = is_started
         self._spent_usage = usage
 
     def feed(self, events: Iterable[Event]) -> Iterator[Event]:
-        """Yield the events for the client, without a second start."""
+        """Yield the events for the client."""
         for event in events:
             key = getattr(event, "key", None)
             if isinstance(event, UsageUpdate):
                 yield UsageUpdate(add_usage(self._spent_usage, event.usage) or event.usage)
+            elif not self.is_started:
+                yield event
             elif not isinstance(event, ResponseStart):
                 yield event if key is None else replace(event, key=key + _KEY_SPACE)

@@ -94,9 +94,11 @@ class Emulation:
         `response` is the model's original answer. A retry never follows an answer with a complete call, because the
         caller would run that call twice.
         """
-        problem = None if self._retried else self.problem(response)
-        if problem is None:
-            return None
+        problem = self.problem(response) if self.can_retry else None
+        return None if problem is None else self.make_retry(response, problem)
+
+    def make_retry(self, response: Response, problem: str) -> Emulation:
+        """Repeat the request with the rejected answer and its problem."""
         return Emulation(
             self._describe_problem(response, problem),
             self._form,
@@ -105,7 +107,7 @@ class Emulation:
             prompt=self._prompt,
         )
 
-    def repair_request(self, response: Response) -> Request:
+    def make_repair_request(self, response: Response) -> Request:
         """Return the request with native tools, for another model that repairs the calls of a rejected answer."""
         return self._describe_problem(response, _REPAIR_PROMPT)
 
@@ -127,6 +129,10 @@ class Emulation:
         events = [produced for event in unfold(response) for produced in reader.feed(event)]
         if any(call.state == "complete" for call in fold(events).calls):
             return None
+        return self.problem_without_call(reader)
+
+    def problem_without_call(self, reader: AnswerReader) -> str | None:
+        """Like `problem`, for an answer that `reader` has read and that has no complete call."""
         found = [note for note in reader.diagnostics if note.code in RETRYABLE_CODES]
         if found:
             return f"Your call could not be read. {_describe_notes(found)}\n{self._call_instructions()}"

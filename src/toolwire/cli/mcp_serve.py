@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..ir.errors import ConfigError, MissingExtra
 from .log_lines import LogFormatter
 from .openapi_options import add_api_options, is_api_document, open_api, refuse_api_options
-from .tools_file import load_tools, open_store_at
+from .tools_file import add_ttl_option, load_tools, open_store_at
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,6 +87,7 @@ def add_to(commands: Any) -> None:
         metavar="SECONDS",
         help="a call without a heartbeat is considered lost after this time (60)",
     )
+    add_ttl_option(parser)
     parser.set_defaults(run=run)
 
 
@@ -128,6 +129,7 @@ def make_server(arguments: argparse.Namespace) -> Server:
         instructions=arguments.instructions or offered.instructions,
         store=open_store_at(arguments.store),
         lease=arguments.lease,
+        ttl=arguments.ttl,
         secret=None if secret is None else secret.encode(),
     )
 

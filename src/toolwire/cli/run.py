@@ -9,7 +9,6 @@ import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ConfigError
@@ -19,17 +18,15 @@ from .answer_output import format_time, print_outcome
 from .live import LivePrinter
 from .openapi_options import add_api_options, open_api, refuse_api_options
 from .show import paint, table
-from .tools_file import load_tools, open_store_at
+from .tools_file import add_ttl_option, load_tools, open_store_at
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from ..ir.parts import ToolCall, ToolResult
-    from ..ir.request import Request
-    from ..ir.response import Response
     from ..net.agent import Agent
     from ..net.answers import Answer
     from ..net.client import ModelClient
+    from ..run.observe import Observer
     from ..run.records import Store
     from ..run.steps import Approve
     from ..run.toolbox import Toolbox
@@ -83,8 +80,9 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "--store", metavar="URL", help="store for the records of calls: a file, redis://…, postgresql://…, none"
     )
+    add_ttl_option(parser)
     parser.add_argument(
-        "--trace", metavar="FILE", help="append all requests and calls to FILE, one JSON object per line"
+        "--trace", metavar="FILE", help="record the run in FILE, for `toolwire trace show` and `toolwire trace replay`"
     )
     parser.add_argument("--mcp", metavar="FILE", help="add the tools of MCP servers: a file of mcpServers")
     parser.add_argument("--openapi", metavar="FILE", help="add the operations of an OpenAPI document (JSON or YAML)")
@@ -184,19 +182,31 @@ async def open_toolboxes(arguments: argparse.Namespace) -> AsyncIterator[list[To
 def _make_agent(client: ModelClient, tools: list[ModuleType | Toolbox], arguments: argparse.Namespace) -> Agent:
     """Make the agent. Without `--yes`, calls with side effects need the approval of `ask_person`."""
     from ..net.agent import Agent
+    from ..net.runner import Runner
     from ..run.policy import Policy
     from ..run.session import Budget
 
-    return Agent(
-        client,
-        tools,
-        system=arguments.system,
-        budget=Budget(iterations=arguments.max_iterations),
-        observers=[_TraceObserver(arguments.trace)] if arguments.trace else [],
+    observers = _make_observers(arguments)
+    runner = Runner(
+        *tools,
+        observers=observers,
         store=None if arguments.store == "none" else open_store_at(arguments.store),
         policy=Policy() if arguments.yes else Policy(approve=("write", "idempotent")),
         approve="suspend" if arguments.suspend else ask_person,
+        ttl=arguments.ttl,
     )
+    budget = Budget(iterations=arguments.max_iterations)
+    return Agent(client, runner, system=arguments.system, budget=budget, observers=observers)
+
+
+def _make_observers(arguments: argparse.Namespace) -> list[Observer]:
+    """Make the observer that records the run."""
+    if not arguments.trace:
+        return []
+    from ..net.trace_observer import TraceObserver
+
+    key = os.environ.get(arguments.key_env) if arguments.key_env else None
+    return [TraceObserver(arguments.trace, secrets=[] if key is None else [key])]
 
 
 def ask_person(step: Approve) -> bool:
@@ -206,28 +216,6 @@ def ask_person(step: Approve) -> bool:
     question = f"{step.tool}({dumps(step.arguments)}): {step.why}. Run it? [y/N] "
     print(paint(neutralise_line(question), "yellow", sys.stderr), end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
-
-
-class _TraceObserver:
-    """An observer that writes JSON lines."""
-
-    def __init__(self, file: str) -> None:
-        try:
-            self._out = Path(file).open("a", encoding="utf-8")  # noqa: SIM115  # stays open during the run
-        except OSError as error:
-            raise ConfigError(f"cannot write {file}: {error.strerror}") from error
-
-    def called(self, call: ToolCall, result: ToolResult, seconds: float) -> None:
-        self._write_line({"call": call, "result": result, "seconds": round(seconds, 6)})
-
-    def asked(self, request: Request, response: Response, seconds: float) -> None:
-        self._write_line({"request": request, "response": response, "seconds": round(seconds, 6)})
-
-    def _write_line(self, what: dict[str, Any]) -> None:
-        import msgspec
-
-        self._out.write(msgspec.json.encode(what).decode() + "\n")
-        self._out.flush()
 
 
 def _list_records(store: Store, *, as_json: bool) -> int:

@@ -108,7 +108,7 @@ class ToolLoader:
         content = _content_hash(row)
         async with AsyncExitStack() as stack:
             sources = await _load_sources(row, stack)
-            runner = Runner(*sources, store=open_store(row.store), observers=self._observers)
+            runner = Runner(*sources, store=open_store(row.store), ttl=row.ttl, observers=self._observers)
             stack.callback(runner.close)
             return _OpenRow(row, content, runner, stack.pop_all())
 

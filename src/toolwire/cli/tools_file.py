@@ -10,11 +10,23 @@ from typing import TYPE_CHECKING
 from ..ir.errors import ConfigError
 
 if TYPE_CHECKING:
+    import argparse
     from types import ModuleType
 
     from ..run.records import Store
 
-__all__ = ["load_tools", "open_store_at"]
+__all__ = ["add_ttl_option", "load_tools", "open_store_at"]
+
+
+def add_ttl_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option for the time to live of recorded calls."""
+    parser.add_argument(
+        "--ttl",
+        type=float,
+        default=86400.0,
+        metavar="SECONDS",
+        help="keep the result of a recorded call for this time; after it, an identical call runs again (86400)",
+    )
 
 
 def load_tools(file: str) -> ModuleType:

@@ -107,6 +107,7 @@ class ModelRow(Row, frozen=True):
     emulate: str | EmulateRow | None = None  # a text format, for a model without usable native tool calls
     tools: bool = True  # whether the model accepts tools
     repair: Literal["strict", "safe", "aggressive"] | None = None
+    repair_model: str | None = None  # another model, with native calls, that repairs emulated calls of this one
     retrieve: bool = False  # choose among the client's tools, if the gateway has a retriever
     cache: float = 0.0  # seconds that a whole answer is cached for an identical request
     capabilities: ModelCapabilities = UNKNOWN_MODEL  # facts about the model; the built-in ones are the default
@@ -222,6 +223,7 @@ class ToolsRow(Row, frozen=True):
     mcp: str | None = None
     openapi: tuple[OpenApiRow, ...] = ()
     store: str = "memory:"  # the store that records calls
+    ttl: float = 86400.0  # seconds that the result of a recorded call is kept
     publish: bool = False
 
 
@@ -295,7 +297,7 @@ def _format_validation_error(message: str) -> str:
 # settings that must be positive, and settings that may be 0
 _POSITIVE_FIELDS = (
     *("body", "answer", "values", "memory", "head", "slow_client", "ping", "connections"),
-    *("timeout", "idle", "key_timeout", "key_ttl"),
+    *("timeout", "idle", "key_timeout", "key_ttl", "ttl"),
     *("seconds", "max_turn_bytes", "max_turns", "max_key_bytes", "max_key_entries"),
 )
 _NON_NEGATIVE_FIELDS = ("drain", "retries", "cooldown", "cache", "turns", "turn_bytes", "turn_seconds")
@@ -321,6 +323,8 @@ def _check(settings: Settings) -> None:  # noqa: C901
         _check_numbers(upstream, f"upstreams.{name}")
     for name, model in settings.models.items():
         _check_numbers(model, f"models.{name}")
+    for name, tools in settings.tools.items():
+        _check_numbers(tools, f"tools.{name}")
     for name, model in settings.models.items():
         location = f"models.{name}"
         if (model.upstream is None) == (not model.targets):
@@ -336,6 +340,7 @@ def _check(settings: Settings) -> None:  # noqa: C901
         for fallback in model.fallbacks:
             _check_known(fallback, settings.models, f"{location}.fallbacks", "model")
         _check_emulation(name, model)
+        _check_repair_model(name, model, settings.models)
     _check_keys(settings.keys)
     for pattern, row in settings.tools.items():
         if not row.files and row.mcp is None and not row.openapi:
@@ -359,6 +364,21 @@ def _check_emulation(name: str, model: ModelRow) -> None:
             emulation.prompt_options(target.model or name)
     except ConfigError as error:
         raise ConfigError(f"models.{name}.emulate: {error.message}", hint=error.hint) from None
+
+
+def _check_repair_model(name: str, model: ModelRow, models: dict[str, ModelRow]) -> None:
+    """Check that the repairing model exists and has native calls, and that this model has emulated ones."""
+    if model.repair_model is None:
+        return
+    location = f"models.{name}.repair_model"
+    if model.emulate is None:
+        raise ConfigError(f"{location} needs emulated calls", hint="set `emulate`, or remove it")
+    _check_known(model.repair_model, models, location, "model")
+    repairing = models[model.repair_model]
+    if repairing.emulate is not None or not repairing.tools:
+        raise ConfigError(
+            f"{location}: {model.repair_model!r} has no native calls", hint="choose a model that has them"
+        )
 
 
 def _check_keys(keys: dict[str, KeyRow]) -> None:

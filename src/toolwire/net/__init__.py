@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .otel import OtelObserver
     from .runner import Runner
     from .stores import open_store
+    from .trace_observer import TraceObserver
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
@@ -35,6 +36,7 @@ else:
             "jail": ("disk_jail",),
             "key_command": ("KeyCommand", "KeyCommandError"),
             "otel": ("OtelObserver",),
+            "trace_observer": ("TraceObserver",),
             "h1": ("H1Transport",),
             "http": ("HttpTransport",),
         },
@@ -54,6 +56,7 @@ __all__ = [
     "OtelObserver",
     "Runner",
     "StreamItem",
+    "TraceObserver",
     "approve_call",
     "deny_call",
     "disk_jail",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import AsyncExitStack, aclosing
+from contextlib import aclosing, nullcontext
 from typing import Any, Literal, Protocol, TypeAlias
 from weakref import WeakValueDictionary
 
@@ -18,13 +18,15 @@ from ..ir.parts import Text, ToolCall, ToolResult
 from ..ir.request import Request
 from ..ir.response import Response, Usage
 from ..run.compaction import Compaction
-from ..run.observe import Observer, Retriever, notify_response
+from ..run.context import current_call
+from ..run.observe import AgentOperation, ModelOperation, Observation, Observer, OperationOutcome, Retriever
 from ..run.results import NOTES_KEY, annotate
 from ..run.session import AskModel, AwaitApproval, Done, GiveUp, NextStep, RunTools, Session
 from ..stream.arguments import ArgumentWatch
 from .answers import Answer
 from .checkpoints import Checkpoints
 from .dispatch import Dispatch
+from .own_context import in_own_context
 from .runner import Runner
 
 __all__ = ["AgentLoop", "LoopAgent", "Model", "StreamItem", "find_successor", "transfer_result"]
@@ -43,6 +45,7 @@ class Model(Protocol):
 class LoopAgent(Protocol):
     """The parts of an `Agent` that its runs use."""
 
+    name: str
     runner: Runner
     retriever: Retriever | None
     compaction: Compaction | None
@@ -73,12 +76,13 @@ class AgentLoop:
 
     async def run(self) -> Answer[Any]:
         """Perform all steps and return the answer."""
-        if self._checkpoints is None:
-            return await self._run()
-        async with self._checkpoints:
-            return await self._run()
+        with self._observe_run() as observation:
+            async with self._checkpoints or nullcontext():
+                answer = await self._perform_steps()
+            observation.outcome = _run_outcome(answer)
+        return answer
 
-    async def _run(self) -> Answer[Any]:
+    async def _perform_steps(self) -> Answer[Any]:
         session = self.session
         while True:
             step = self._next_step()
@@ -98,18 +102,34 @@ class AgentLoop:
                 return self._make_answer(step)
             await self._save()
 
-    async def stream(self) -> AsyncGenerator[StreamItem | Answer[Any], None]:
+    def stream(self) -> AsyncGenerator[StreamItem | Answer[Any], None]:
         """Yield the events of the model and each complete call as they arrive, then the results, then the answer.
 
-        A pure or read call starts as soon as it is complete, while the model is still generating.
+        A pure or read call starts as soon as it is complete, while the model is still generating. Observers may set
+        context variables, so an observed stream has a context of its own.
         """
-        async with AsyncExitStack() as stack:
-            if self._checkpoints is not None:
-                await stack.enter_async_context(self._checkpoints)
-            async for item in await stack.enter_async_context(aclosing(self._stream())):
+        return in_own_context(self._stream_observed()) if self.agent.observers else self._stream_saved()
+
+    async def _stream_observed(self) -> AsyncGenerator[StreamItem | Answer[Any], None]:
+        with self._observe_run() as observation:
+            async with aclosing(self._stream_saved()) as items:
+                async for item in items:
+                    if isinstance(item, Answer):
+                        observation.outcome = _run_outcome(item)
+                    yield item
+
+    def _observe_run(self) -> Observation:
+        state, agent = self.session.state, self.agent
+        operation = AgentOperation(state.run_id, state.request, agent.name, current_call().call_id)
+        return Observation(agent.observers, operation)
+
+    async def _stream_saved(self) -> AsyncGenerator[StreamItem | Answer[Any], None]:
+        """Yield the items of all steps, and hold the lease of the stored run meanwhile."""
+        async with self._checkpoints or nullcontext(), aclosing(self._stream_steps()) as items:
+            async for item in items:
                 yield item
 
-    async def _stream(self) -> AsyncGenerator[StreamItem | Answer[Any], None]:
+    async def _stream_steps(self) -> AsyncGenerator[StreamItem | Answer[Any], None]:
         session = self.session
         while True:
             step = self._next_step()
@@ -163,26 +183,53 @@ class AgentLoop:
         return self.session.next()
 
     async def _ask_model(self, step: AskModel) -> Response:
-        request, started_at = self._prepare_request(step.request), time.perf_counter()
-        response = await self.agent.model.ask(request)
-        notify_response(self.agent.observers, request, response, time.perf_counter() - started_at)
+        request = self._prepare_request(step.request)
+        with Observation(self.agent.observers, ModelOperation(request, self.session.state.run_id)) as observation:
+            response = await self.agent.model.ask(request)
+            observation.outcome = OperationOutcome(response, cost=self._cost(response))
         return response
 
     async def _stream_model(self, step: AskModel, dispatch: Dispatch) -> AsyncGenerator[Event | ToolCall, None]:
         """Yield the events and calls of one response, and add the response to the session once it is complete."""
-        request, started_at = self._prepare_request(step.request), time.perf_counter()
-        collector, session = _StreamCollector(dispatch), self.session
-        async with aclosing(_limit_events(self.agent.model.stream(request), session)) as events:
+        request, session = self._prepare_request(step.request), self.session
+        collector = _StreamCollector(dispatch)
+        async with aclosing(self._open_stream(request, collector.folder)) as events:
             async for event in events:
-                call = collector.feed(event)
+                calls = collector.feed(event)
                 yield event
-                if call is not None:
+                for call in calls:
                     yield call
-        if isinstance(session.next(), GiveUp):
-            return
-        response = collector.folder.response()
-        notify_response(self.agent.observers, request, response, time.perf_counter() - started_at)
-        session.add_response(response)
+        if not isinstance(session.next(), GiveUp):
+            session.add_response(collector.folder.response())
+
+    def _open_stream(self, request: Request, folder: Folder) -> AsyncGenerator[Event, None]:
+        """Return the events of a response. `folder` is fed by the consumer.
+
+        An observed request has a context of its own: a tool that starts meanwhile is not a part of the request.
+        """
+        events = _limit_events(self.agent.model.stream(request), self.session)
+        return in_own_context(self._observe_events(events, request, folder)) if self.agent.observers else events
+
+    async def _observe_events(
+        self, events: AsyncGenerator[Event, None], request: Request, folder: Folder
+    ) -> AsyncGenerator[Event, None]:
+        session, started_at, first_event_seconds = self.session, time.perf_counter(), None
+        operation = ModelOperation(request, session.state.run_id, stream=True)
+        with Observation(self.agent.observers, operation) as observation:
+            async with aclosing(events):
+                async for event in events:
+                    if first_event_seconds is None:
+                        first_event_seconds = time.perf_counter() - started_at
+                    yield event
+            reason = session.state.reason  # the time limit of the run
+            response = None if reason else folder.response()
+            observation.outcome = OperationOutcome(
+                response, reason=reason, cost=self._cost(response), first_event_seconds=first_event_seconds
+            )
+
+    def _cost(self, response: Response | None) -> float | None:
+        """Return the cost of a response for the observers."""
+        return self.session.price(response) if self.agent.observers and response is not None else None
 
     def _prepare_request(self, request: Request) -> Request:
         """Remove withdrawn tools, let the retriever choose among the rest, and mark the stable prefix."""
@@ -266,6 +313,10 @@ def find_successor(result: ToolResult) -> LoopAgent | None:
     return _agents.get(number) if isinstance(number, int) else None
 
 
+def _run_outcome(answer: Answer[Any]) -> OperationOutcome:
+    return OperationOutcome(answer.response, reason=answer.reason, usage=answer.usage, cost=answer.cost or None)
+
+
 async def _limit_events(stream: AsyncGenerator[Event, None], session: Session) -> AsyncGenerator[Event, None]:
     """Yield the events that arrive while the run has time left."""
     async with aclosing(stream) as events:
@@ -300,8 +351,8 @@ class _StreamCollector:
         self._open: dict[int, CallStart] = {}  # calls of the first choice that have not been passed on, by key
         self._ended: set[int] = set()
 
-    def feed(self, event: Event) -> ToolCall | None:
-        """Add an event, and return the call that it completes.
+    def feed(self, event: Event) -> Sequence[ToolCall]:
+        """Add an event, and return the calls that were passed on.
 
         Only calls of the first choice are run; the other choices are alternatives to it.
         """
@@ -315,16 +366,18 @@ class _StreamCollector:
                     self._open_dispatch.speculate(ToolCall(start.id, start.name, {watched.name: watched.value}))
         if isinstance(event, CallEnd) and event.key in self._open:
             self._ended.add(event.key)
-            self._pass_on()
+            return self._pass_on()
+        return ()
 
-    def _pass_on(self) -> None:
+    def _pass_on(self) -> list[ToolCall]:
         """Pass on the calls that have ended, up to the first one that has not."""
+        calls: list[ToolCall] = []
         for key in list(self._open):
             if key not in self._ended:
-                return None
+                break
             del self._open[key]
             call = self.folder.part(key)
             if isinstance(call, ToolCall):
                 self._open_dispatch.add(call)
-                return call
-        return None
+                calls.append(call)
+        return calls

@@ -51,8 +51,12 @@ class _BackgroundLoop:
         return outcome, started
 
     def stop(self) -> None:
+        """Stop the loop. It is closed unless one of its callbacks still runs."""
         self.loop.call_soon_threadsafe(self.loop.stop)
         self.thread.join(_JOIN_TIMEOUT)
+        if not self.thread.is_alive():
+            self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+            self.loop.close()
 
 
 _lock = threading.Lock()

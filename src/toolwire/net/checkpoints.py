@@ -52,20 +52,27 @@ class Checkpoints:
         self._version = 0
         self._renewal: asyncio.Task[None] | None = None
         self._run_id = ""
+        self._is_open = False
 
     async def __aenter__(self) -> Self:
+        self._is_open = True
+        if self._run_id:
+            self._start_renewal()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
         """Stop renewing, and end the lease: a run that was interrupted here can be continued at once."""
-        if self._renewal is None:
-            return
-        self._renewal.cancel()
-        self._renewal = None
+        self._is_open = False
+        if self._renewal is not None:
+            self._renewal.cancel()
+            self._renewal = None
+            await self._release()
+
+    async def _release(self) -> None:
         try:
             await self._threads.use_store(self._runs.release, self._run_id, self._token)
-        except StoreError as failure:
-            _log.warning("cannot end the lease of run %s; it ends by itself: %s", self._run_id, failure)
+        except StoreError as error:
+            _log.warning("cannot end the lease of run %s; it ends by itself: %s", self._run_id, error)
 
     async def load(self, run_id: str) -> str:
         """Take the lease of a stored run and return its state. Raises ConfigError if there is no such run."""
@@ -83,6 +90,7 @@ class Checkpoints:
         if stored is not None:
             self._adopt(stored)
             if stored.status in ("done", "failed"):
+                await self._release()
                 raise RunConflict(f"run {run_id} has ended", hint="start a new run")
         elif await self._threads.use_store(self._runs.get, run_id) is not None:
             await self._refuse(run_id)
@@ -108,6 +116,10 @@ class Checkpoints:
 
     def _adopt(self, stored: StoredRun) -> None:
         self._version, self._run_id = stored.version, stored.run_id
+        if self._is_open:
+            self._start_renewal()
+
+    def _start_renewal(self) -> None:
         if self._renewal is None:
             self._renewal = asyncio.create_task(self._renew())
 

@@ -33,6 +33,7 @@ from ..ir.losses import Losses, require_lossless
 from ..ir.request import Request
 from ..ir.response import Fault, Response, UpstreamError, add_usage
 from ..ir.terminal import neutralise_line
+from ..run.observe import observed_losses
 from ..run.repaired_calls import mark_repaired, mark_repaired_event
 from ..stream.strict import LIMIT
 from ..text.engine.format import Format
@@ -137,7 +138,7 @@ class ModelClient:
         if rejected is None:
             return self._restore(response, endpoint_request)
         if self._repair is not None:
-            repaired = await self._repair.ask(rejected.repair_request, losses=endpoint_request.losses)
+            repaired = await self._repair.ask(rejected.make_repair_request(), losses=endpoint_request.losses)
             accepted = mark_repaired(repaired, self._repair.name)
         else:
             endpoint_request = self._make_retry(endpoint_request, request, rejected)
@@ -194,7 +195,9 @@ class ModelClient:
         continuation = AnswerContinuation(rejected.usage)
         repair = self._repair
         if repair is not None:
-            async with aclosing(repair.stream(rejected.repair_request, losses=endpoint_request.losses)) as events:
+            async with aclosing(
+                repair.stream(rejected.make_repair_request(), losses=endpoint_request.losses)
+            ) as events:
                 async for event in events:
                     for continued in continuation.feed([mark_repaired_event(event, repair.name)]):
                         yield continued
@@ -213,7 +216,7 @@ class ModelClient:
             stream=first.stream,
             text=None,
             losses=first.losses,
-            emulation=rejected.retry,
+            emulation=rejected.make_retry(),
             capabilities=self._capabilities,
         )
 
@@ -241,7 +244,8 @@ class ModelClient:
         return self._check_response(endpoint_request.decode_answer(data), endpoint_request)
 
     def _make_request(self, request: Request, *, stream: bool, losses: Losses | None) -> EndpointRequest:
-        """Prepare the request. Losses are logged if the caller does not collect them."""
+        """Prepare the request. Losses are logged if neither the caller nor an observer collects them."""
+        losses = observed_losses.get() if losses is None else losses
         collected_losses = Losses() if losses is None else losses
         endpoint_request = EndpointRequest(
             mark_stable_prefix(request, self._endpoint.wire) if self._marks_prefix else request,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import NamedTuple
+from urllib.parse import parse_qsl
 
 from ..ir.errors import EncodeError
 from ..ir.pointer import JSON, join
@@ -81,13 +82,17 @@ class ApiTool(Tool, frozen=True):
 
     def request(self, arguments: Mapping[str, JSON]) -> OperationRequest:
         """Build the request. EncodeError for an argument that is unknown, missing in the path, or not encodable."""
+        template, _, fixed = self.path.partition("#")[0].partition("?")
         builder = _RequestBuilder()
+        builder.query += [
+            (percent_encode(name), percent_encode(text)) for name, text in parse_qsl(fixed, keep_blank_values=True)
+        ]
         for name, value in arguments.items():
             try:
                 self._add_argument(builder, name, value)
             except EncodeError as error:
                 raise error.within(name) from None
-        path = builder.fill_path(self.path)
+        path = builder.fill_path(template)
         query = "&".join(f"{key}={text}" for key, text in builder.query)
         if len(path) + len(query) > _MAX_TARGET:
             raise EncodeError(f"the URL would exceed {_MAX_TARGET:,} characters", hint="pass shorter arguments")

@@ -61,6 +61,8 @@ def looks_like_openapi(document: JSON) -> bool:
 
 def check_document(document: JSON) -> Object:
     """Return the document if it is OpenAPI 3 within the limits; else raise SchemaError."""
+    if looks_like_openapi(document) and "paths" not in document:
+        raise SchemaError("the document has no paths, and therefore no operations")
     if not looks_like_openapi(document) or type(document.get("paths")) is not dict:
         is_old = type(document) is dict and "swagger" in document
         hint = "convert it to OpenAPI 3" if is_old else 'the document needs "openapi": "3.…" and "paths"'

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from hashlib import sha256
@@ -59,14 +59,19 @@ class _Operation(NamedTuple):
 
 
 def read_operations(
-    document: Object, *, tags: Sequence[str] = (), operations: Sequence[str] | Callable[[ApiTool], bool] = ()
+    document: Object,
+    *,
+    tags: Sequence[str] = (),
+    operations: Sequence[str] | Callable[[ApiTool], bool] = (),
+    headers: Collection[str] = (),
 ) -> OperationList:
     """Return one tool per operation; SchemaError if this is not an OpenAPI document or exceeds a limit.
 
     `tags` selects the operations with one of these tags. `operations` are names of tools or `METHOD /path`, with `*`
-    as a wildcard, or a function of a tool. A name that selects nothing is a ConfigError.
+    as a wildcard, or a function of a tool. A name that selects nothing is a ConfigError. `headers` are names of headers
+    that the caller sets; they are not arguments.
     """
-    reader = _DocumentReader(check_document(document))
+    reader = _DocumentReader(check_document(document), headers)
     if isinstance(tags, str) or isinstance(operations, str):
         raise ConfigError("tags and operations must be lists", hint='such as tags=["pets"]')
     selected = [operation for operation in reader.list_operations() if _has_tag(operation, tags)]
@@ -129,14 +134,14 @@ def _check_selection(reader: _DocumentReader, tags: Sequence[str], selected: lis
 class _DocumentReader:
     """Reads the operations of one document."""
 
-    def __init__(self, document: Object) -> None:
+    def __init__(self, document: Object, preset_headers: Collection[str]) -> None:
         self._document = document
         self._references = References(document)
         self.problems: list[OperationProblem] = []
         self._schemas = SchemaReader(document, self._references)
         self.schemes, scheme_problems = read_schemes(document, self._references)
         self.problems += [OperationProblem(f"security scheme {name[:_SHOWN]}", text) for name, text in scheme_problems]
-        self._arguments = ArgumentReader(self._references, self._schemas, self.schemes)
+        self._arguments = ArgumentReader(self._references, self._schemas, self.schemes, preset_headers)
         self._operations: list[_Operation] | None = None
 
     def list_operations(self) -> list[_Operation]:
@@ -221,12 +226,13 @@ def _with_hash(name: str, method: str, path: str) -> str:
 
 
 def _check_path(path: str) -> None:
-    """Refuse a path that would leave the base URL, or that has a query of its own."""
+    """Refuse a path that would leave the base URL. It may have a fixed query; a fragment is not sent."""
     if not path.startswith("/") or "\\" in path or not path.isprintable():
         raise SchemaError("the path must begin with a slash and have no backslashes or control characters")
-    if "?" in path or "#" in path:
-        raise SchemaError("the path must not contain a query or a fragment")
-    if any(segment in (".", "..") for segment in path.split("/")):
+    template, _, fixed = path.partition("#")[0].partition("?")
+    if "{" in fixed:
+        raise SchemaError("the path must not contain parameters in its query")
+    if any(segment in (".", "..") for segment in template.split("/")):
         raise SchemaError("the path must not contain the segments '.' or '..'")
 
 

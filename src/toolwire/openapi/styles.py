@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from urllib.parse import unquote
 
 from ..ir.errors import EncodeError
 from ..ir.pointer import JSON, Object
@@ -64,12 +65,12 @@ def _matrix_text(name: str, value: JSON, elements: list[str], pairs: list[tuple[
 
 
 def _check_path_value(value: JSON) -> None:
-    """Refuse values that change the path. Some servers decode %2F before they resolve dot segments."""
+    """Refuse values that change the path. Some servers decode the path, even twice, before they resolve it."""
     texts = [*_elements(value), *(key for key, _ in _members(value)), *(plain_text(one) for _, one in _members(value))]
-    if not texts or not all(texts):
+    if not texts or not all(text.strip("/\\") for text in texts):
         raise EncodeError("a path parameter must not be empty")
     for text in texts:
-        if _has_dot_segment(text):
+        if _has_dot_segment(text) or _has_dot_segment(unquote(text)):
             raise EncodeError("a path parameter must not contain the path segments '.' or '..'")
 
 

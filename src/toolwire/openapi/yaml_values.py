@@ -16,6 +16,7 @@ __all__ = ["parse_yaml"]
 
 _STANDARD_TAG = "tag:yaml.org,2002:"
 _MAX_DIGITS = 400
+_BLANK_LINES = re.compile(r"^ *+\t[ \t]*+$", re.MULTILINE)  # libyaml refuses the tab in a block scalar
 _CONSTANTS: dict[str, JSON] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
     **dict.fromkeys(("true", "True", "TRUE"), True),
@@ -35,6 +36,7 @@ def parse_yaml(text: str, *, max_nodes: int, max_depth: int) -> JSON:
             "OpenAPI documents in YAML need the package pyyaml", hint="pip install pyyaml, or convert the file to JSON"
         ) from None
     builder = _ValueBuilder(max_nodes, max_depth)
+    text = _BLANK_LINES.sub("", text)
     try:
         for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
             builder.receive(event)

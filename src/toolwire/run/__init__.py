@@ -7,14 +7,25 @@ from .._lazy import lazy_exports
 TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
+    from .approval import Approved, Denied
     from .compaction import Compaction, CompactionPlan, plan_compaction
     from .context import CallContext, current_call
     from .failures import ToolError, Transient
     from .function_tool import FunctionTool
-    from .gates import GATES, Pending
+    from .gates import GATES
     from .model_settings import ModelSettings
-    from .observe import Observer
+    from .observe import (
+        AgentOperation,
+        ApprovalOperation,
+        EndOperation,
+        ModelOperation,
+        ObservedOperation,
+        Observer,
+        OperationOutcome,
+        ToolOperation,
+    )
     from .options import Options, OptionValues
+    from .pending import Pending
     from .policy import Ask, Deny, Policy, allow, at_most, deny, hosts, only_effects, path_jail
     from .records import DAY, Claim, Record, Store
     from .session import Budget, Session
@@ -34,21 +45,35 @@ else:
             "session": ("Budget", "Session"),
             "compaction": ("Compaction", "CompactionPlan", "plan_compaction"),
             "context": ("CallContext", "current_call"),
-            "gates": ("GATES", "Pending"),
+            "gates": ("GATES",),
+            "pending": ("Pending",),
+            "approval": ("Approved", "Denied"),
             "failures": ("ToolError", "Transient"),
             "steps": ("Approve",),
             "stored_runs": ("WEEK", "RunConflict", "RunStore", "StoredRun"),
             "records": ("DAY", "Claim", "Record", "Store"),
             "model_settings": ("ModelSettings",),
-            "observe": ("Observer",),
+            "observe": (
+                "AgentOperation",
+                "ApprovalOperation",
+                "EndOperation",
+                "ModelOperation",
+                "Observer",
+                "ObservedOperation",
+                "OperationOutcome",
+                "ToolOperation",
+            ),
             "values": ("received",),
             "waiting": ("ApprovalExpired", "Suspend", "Suspended", "WaitingCall"),
         },
     )
 
 __all__ = [
+    "AgentOperation",
     "ApprovalExpired",
+    "ApprovalOperation",
     "Approve",
+    "Approved",
     "Ask",
     "Budget",
     "CallContext",
@@ -56,12 +81,17 @@ __all__ = [
     "Compaction",
     "CompactionPlan",
     "DAY",
+    "Denied",
     "Deny",
+    "EndOperation",
     "Entry",
     "FunctionTool",
     "GATES",
+    "ModelOperation",
     "ModelSettings",
+    "ObservedOperation",
     "Observer",
+    "OperationOutcome",
     "OptionValues",
     "Options",
     "Pending",
@@ -76,6 +106,7 @@ __all__ = [
     "Suspend",
     "Suspended",
     "ToolError",
+    "ToolOperation",
     "Toolbox",
     "Transient",
     "WEEK",

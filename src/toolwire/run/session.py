@@ -207,7 +207,7 @@ class Session:
         """Take the model's response to the last AskModel."""
         self._expect("ask")
         state, budget = self.state, self.budget
-        cost = 0.0 if self._price is None else self._price(response)
+        cost = self.price(response) or 0.0
         if self._parent is not None:
             self._parent.add_usage(response.usage, cost)
         calls = tuple(part for part in response.parts if isinstance(part, ToolCall))
@@ -233,6 +233,10 @@ class Session:
             self._give_up(updated_state, f"the model repeated the same call more than {budget.same_call} times")
         else:
             self.state = replace(updated_state, phase="run", turn=Turn(calls))
+
+    def price(self, response: Response) -> float | None:
+        """Return the cost of a response; None if there is no price."""
+        return None if self._price is None else self._price(response)
 
     def add_results(self, results: Sequence[ToolResult]) -> None:
         """Take the results of the last RunTools, one per call, in the order of the calls.

@@ -38,9 +38,13 @@ class ApprovalExpired(ConfigError):
 
 
 class Suspend(Value, frozen=True):
-    """The reply of an approver that decides later. The question expires after `ttl` seconds."""
+    """The reply of an approver that decides later. The question expires after `ttl` seconds.
+
+    `reference`: the id under which the question is stored, for the text of the result.
+    """
 
     ttl: float = DAY
+    reference: str = ""
 
 
 class Suspended(Value, frozen=True):
@@ -85,11 +89,12 @@ class Approval(Value, frozen=True):
         return self.hash == call_hash and now < self.expires_at
 
 
-def suspended_result(call: ToolCall, waiting: WaitingCall) -> ToolResult:
+def suspended_result(call: ToolCall, waiting: WaitingCall, reference: str = "") -> ToolResult:
     """Build the result of a call that waits. A client without stored runs reads its text."""
     reason = f": {waiting.why}" if waiting.why else ""
     text = "approval" if waiting.needs == "approval" else "a result that arrives later"
-    result = refusal(call, "suspended", f"This call waits for {text}{reason}. It is not finished.")
+    again = f" Its id is {reference}. Repeat the call after the approval." if reference else ""
+    result = refusal(call, "suspended", f"This call waits for {text}{reason}. It is not finished.{again}")
     return annotate(result, waiting=msgspec.to_builtins(waiting))
 
 

@@ -31,10 +31,10 @@ class Interleaved:
         yield ResponseStart(id="r", model="m")
         yield CallStart(0, "w", "add_note")
         yield CallStart(1, "r", "list_notes")
-        yield CallDelta(1, rb'{\"prefix\": \"m\"}')
+        yield CallDelta(1, rb"{\"prefix\": \"m\"}")
         yield CallEnd(1, {"prefix": "m"}, '{"prefix": "m"}')
         await asyncio.sleep(0.05)
-        yield CallDelta(0, rb'{\"text\": \"milk\"}')
+        yield CallDelta(0, rb"{\"text\": \"milk\"}")
         yield CallEnd(0, {"text": "milk"}, '{"text": "milk"}')
         yield ResponseEnd((Stop("tool_calls"),))
 

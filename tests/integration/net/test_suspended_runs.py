@@ -97,6 +97,62 @@ def test_denied_call_does_not_run_and_the_model_reads_the_reason(world, waiting,
     assert world.log == ["look here"]
 
 
+def test_edited_arguments_run_instead(world, waiting, store):
+    approve_call(store, waiting.run_id, "pay-1", {"amount": 3})
+    answer = world.agent(says("Done."), store=store).resume_sync(waiting.run_id)
+    assert world.log == ["look here", "pay 3"]
+    assert answer.results[0].text == '[A person changed the arguments of this call to {"amount":3}]\npaid 3'
+
+
+def test_edited_arguments_pass_all_gates(world, waiting, store):
+    approve_call(store, waiting.run_id, "pay-1", {"amount": "a lot"})
+    answer = world.agent(says("Oh."), store=store).resume_sync(waiting.run_id)
+    assert world.log == ["look here"]
+    assert answer.results[0].is_error
+    assert "amount" in answer.results[0].text
+
+
+def test_changed_definition_needs_a_new_approval(world, waiting, store):
+    approve_call(store, waiting.run_id, "pay-1")
+    other = World()
+
+    @toolwire.tool(effect="write")
+    def pay(amount: int) -> str:
+        """Pay an amount, in gold."""
+        other.log.append(f"pay {amount}")
+        return "paid"
+
+    agent = other.agent(says("Done."), store=store, tools=[pay, other.look])
+    answer = agent.resume_sync(waiting.run_id)
+    assert answer.suspended
+    assert other.log == []
+    assert answer.pending[0].hash != waiting.pending[0].hash
+    approve_call(store, waiting.run_id, "pay-1")
+    assert agent.resume_sync(waiting.run_id).output == "Done."
+    assert other.log == ["pay 5"]
+
+
+def test_edited_arguments_run_even_if_the_policy_no_longer_asks(world, waiting, store):
+    approve_call(store, waiting.run_id, "pay-1", {"amount": 3})
+    world.agent(says("Done."), store=store, policy=Policy()).resume_sync(waiting.run_id)
+    assert world.log == ["look here", "pay 3"]
+
+
+def test_expired_approval_of_edited_arguments_never_runs_the_original_ones(world, store):
+    agent = world.agent(says(PAY), says("Done."), store=store, approve=lambda _: Suspend(ttl=0.05))
+    run_id = agent.run_sync("Pay.").run_id
+    approve_call(store, run_id, "pay-1", {"amount": 3})
+    time.sleep(0.06)
+    assert agent.resume_sync(run_id).suspended
+    assert world.log == []
+
+
+def test_call_that_needs_no_approval_any_more_runs_as_it_is(world, waiting, store):
+    approve_call(store, waiting.run_id, "pay-1")
+    world.agent(says("Done."), store=store, policy=Policy()).resume_sync(waiting.run_id)
+    assert world.log == ["look here", "pay 5"]
+
+
 def test_session_is_approved_without_a_store(world):
     agent = world.agent(says(PAY, LOOK), says("Done."))
 

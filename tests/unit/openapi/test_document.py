@@ -46,6 +46,11 @@ def test_yaml_has_the_types_of_version_1_2():
     json.dumps(document)
 
 
+def test_yaml_that_libyaml_refuses_is_read():
+    text = YAML + "info2:\n  text: >-\n    \t\n    first\n"
+    assert parse_document(text)["info2"]["text"].strip() == "first"
+
+
 def test_files_are_read(tmp_path):
     (tmp_path / "a.yaml").write_text(YAML)
     (tmp_path / "a.json").write_text(json.dumps(parse_document(YAML)))

@@ -104,10 +104,15 @@ def test_invalid_arguments_are_rejected(arguments, words):
         get.request(arguments)
 
 
-@pytest.mark.parametrize("document", [{}, {"swagger": "2.0", "paths": {}}, {"openapi": "3.1.0"}, []])
+@pytest.mark.parametrize("document", [{}, {"swagger": "2.0", "paths": {}}, {"openapi": "3.1.0", "paths": []}, []])
 def test_document_that_is_not_openapi_is_rejected(document):
     with pytest.raises(SchemaError, match="not an OpenAPI 3 document"):
         read_operations(document)
+
+
+def test_document_with_only_webhooks_is_rejected():
+    with pytest.raises(SchemaError, match="has no paths"):
+        read_operations({"openapi": "3.1.0", "webhooks": {}})
 
 
 def operations(**paths):
@@ -137,11 +142,17 @@ def test_broken_operation_removes_only_itself(fields, message):
     assert message in problems[0].message
 
 
-@pytest.mark.parametrize("path", ["pets", "@evil.example/", "/a/../b", "/a?b=1", "/a#b", "/a\\b", "/a\nb"])
+@pytest.mark.parametrize("path", ["pets", "@evil.example/", "/a/../b", "/a?b={c}", "/a\\b", "/a\nb"])
 def test_unsafe_path_is_not_offered(path):
     tools, problems, _ = read_operations({"openapi": "3.1.0", "paths": {path: {"get": {}}}})
     assert tools == ()
     assert len(problems) == 1
+
+
+def test_fixed_query_of_a_path_is_sent_and_its_fragment_is_not():
+    paths = {"/a?x=1&y=b c#one": {"get": {"operationId": "a", "parameters": [{"name": "z", "in": "query"}]}}}
+    (tool,) = read_operations({"openapi": "3.1.0", "paths": paths}).tools
+    assert tool.request({"z": 2})[1:3] == ("/a", "x=1&y=b%20c&z=2")
 
 
 def test_operations_with_the_same_name_get_distinct_names_in_any_order():

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
+from ...bridge.emulate_retry import AnswerContinuation, RejectedAnswer, reject_answer
 from ...bridge.emulation import Emulation
 from ...bridge.emulation_settings import EmulationSettings
 from ...bridge.repair import CallRepair, CallRepairer
@@ -29,6 +30,7 @@ from ...ir.text import finite_to_bytes, to_bytes
 from ...net.body_settings import NO_DEFAULTS, RequestDefaults
 from ...net.endpoint import Endpoint
 from ...net.endpoint_request import EndpointRequest, redact_secrets
+from ...run.repaired_calls import mark_repaired, mark_repaired_event
 from ...stream.strict import parse_object
 from ...wire.protocol import Limits, StreamEncoder
 from .answer_stats import AnswerStats
@@ -68,8 +70,12 @@ class OutboundRequest(Protocol):
 
     def decode_fault(self, status: int, data: bytes, headers: dict[str, str]) -> Fault: ...
 
-    def retry_request(self, data: bytes) -> OutboundRequest | None:
-        """Return the request to send instead of accepting this whole answer, at most once."""
+    def reject_answer(self, data: bytes) -> RejectedAnswer | None:
+        """Reject a whole answer whose calls cannot be parsed, at most once."""
+        ...
+
+    def make_retry(self, rejected: RejectedAnswer, repair_target: Target | None) -> OutboundRequest:
+        """Return the request to send instead of accepting an answer, to the same model or to `repair_target`."""
         ...
 
     def read_answer(self, data: bytes) -> None:
@@ -178,8 +184,11 @@ class PassThroughRequest:
         fault = self.endpoint.wire.decode_error(status, _parse_or_raw(data), headers)
         return redact_secrets(self.endpoint.known_secrets, fault)
 
-    def retry_request(self, data: bytes) -> OutboundRequest | None:
+    def reject_answer(self, data: bytes) -> RejectedAnswer | None:
         return None
+
+    def make_retry(self, rejected: RejectedAnswer, repair_target: Target | None) -> OutboundRequest:
+        raise NotImplementedError("an answer that is passed through is never rejected")
 
     def read_answer(self, data: bytes) -> None:
         self._data = data
@@ -225,11 +234,16 @@ class TranslatedRequest:
         emulation: Emulation | None = None,
         previous: TranslatedRequest | None = None,
         same_wire_body: bytes | None = None,
+        spent_usage: Usage | None = None,
+        continuation: AnswerContinuation | None = None,
+        is_repair: bool = False,
     ) -> None:
         """Encode the request.
 
         `emulation` is set for a retry, which has its prompt already. A later request shares the losses, statistics and
         stream encoder of `previous`, because the client gets one answer. `same_wire_body` is sent as it is.
+        `spent_usage` is that of rejected answers, which `continuation` continues. `is_repair`: the target is another
+        model than that of the client, and repairs its calls.
         """
         self.endpoint = target.endpoint
         if self.endpoint.wire.name == client_request.wire.name:
@@ -264,9 +278,10 @@ class TranslatedRequest:
         self.headers = self._endpoint_request.headers
         if self.endpoint.wire.name == client_request.wire.name:
             self.headers = self.endpoint.merge_headers(client_request.headers)
-        self._spent_usage: Usage | None = (
-            None if emulation is None or previous is None else previous._spent_usage
-        )  # on rejected answers
+        self._spent_usage = spent_usage
+        self._continuation = continuation
+        self._is_repair = is_repair
+        self._is_streamed = continuation is not None and continuation.is_started
         self._stream_encoder: StreamEncoder | None = None if previous is None else previous._stream_encoder
 
     def _make_repairer(self) -> CallRepairer | None:
@@ -297,24 +312,25 @@ class TranslatedRequest:
     def decode_fault(self, status: int, data: bytes, headers: dict[str, str]) -> Fault:
         return self._endpoint_request.decode_fault(status, data, headers)
 
-    def retry_request(self, data: bytes) -> OutboundRequest | None:
-        """Ask again if an emulated call in the text cannot be parsed.
-
-        The rejected answer was billed too, so its usage is added.
-        """
+    def reject_answer(self, data: bytes) -> RejectedAnswer | None:
         emulation = self._endpoint_request.emulation
-        if emulation is None:
-            return None
-        said = self._endpoint_request.decode_answer(data)
-        retry = emulation.retry(said)
-        if retry is None:
-            return None
-        self._spent_usage = add_usage(self._spent_usage, said.usage)
-        self.stats.usage = add_usage(
-            None if self._gateway_tools is None else self._gateway_tools.usage, self._spent_usage
-        )
+        return None if emulation is None else reject_answer(emulation, self._endpoint_request.decode_answer(data))
+
+    def make_retry(self, rejected: RejectedAnswer, repair_target: Target | None) -> OutboundRequest:
+        """Prepare the retry. The rejected answer was billed too, so its usage is added."""
+        spent_usage = add_usage(self._spent_usage, rejected.usage)
+        earlier_usage = None if self._gateway_tools is None else self._gateway_tools.usage
+        self.stats.usage = add_usage(earlier_usage, spent_usage)
         return TranslatedRequest(
-            self._client_request, self._request, self._target, self._gateway_tools, emulation=retry, previous=self
+            self._client_request,
+            self._request if repair_target is None else rejected.make_repair_request(),
+            self._target if repair_target is None else repair_target,
+            self._gateway_tools,
+            emulation=rejected.make_retry() if repair_target is None else None,
+            previous=self,
+            spent_usage=spent_usage,
+            continuation=AnswerContinuation(spent_usage, is_started=self._is_streamed),
+            is_repair=repair_target is not None,
         )
 
     def read_answer(self, data: bytes) -> None:
@@ -323,6 +339,8 @@ class TranslatedRequest:
         response = endpoint_request.restore(endpoint_request.decode_answer(data))
         if response.fault is not None:
             raise UpstreamError(endpoint_request.sanitise_fault(response.fault))
+        if self._is_repair:
+            response = mark_repaired(response, self._target.model)
         if self._spent_usage is not None:
             response = replace(response, usage=add_usage(self._spent_usage, response.usage))
         self._response = response
@@ -346,7 +364,9 @@ class TranslatedRequest:
         return finite_to_bytes(document)
 
     def encode_stream(self) -> bytes:
-        return b"".join([self._encoder.feed(event) for event in unfold(self._make_client_response())])
+        is_started = self._continuation is not None and self._continuation.is_started
+        events = AnswerContinuation(None, is_started=is_started).feed(unfold(self._make_client_response()))
+        return b"".join([self._encoder.feed(event) for event in events])
 
     def _make_client_response(self) -> Response:
         """Return the client's response: all turns merged, with its losses and statistics recorded."""
@@ -362,7 +382,10 @@ class TranslatedRequest:
     def open_stream(self) -> Stream:
         """Convert the stream; the gateway's own calls are removed from it."""
         steps = [] if self._events is None else [self._events.feed]
-        is_first = self._gateway_tools is None or self._gateway_tools.turns == 0
+        if self._is_repair:
+            steps.insert(0, lambda event: [mark_repaired_event(event, self._target.model)])
+        is_first = not self._is_streamed and (self._gateway_tools is None or self._gateway_tools.turns == 0)
+        self._is_streamed = True
         return TranslatedStream(
             self._endpoint_request,
             self._client_request.wire,
@@ -371,6 +394,7 @@ class TranslatedRequest:
             steps,
             is_first=is_first,
             choices=expected_choices(self._request, self.endpoint.wire),
+            continuation=self._continuation,
         )
 
 

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from ...asgi.http_exchange import HttpExchange, uncancel
 from ...asgi.offload import LARGE, ClientOffload, Offload
+from ...bridge.emulate_retry import RejectedAnswer
 from ...ir.errors import EncodeError, ProtocolError, ToolwireError
 from ...ir.events import ResponseStart, StreamFault
 from ...ir.losses import LossError, require_lossless
@@ -217,7 +218,8 @@ class RequestHandler:
                 return
             request_log.failures += ((target.upstream.name, fault.kind),)
             final = fault.kind not in _FAILOVER_KINDS and not is_gateway_fault(fault)
-            if final or self._has_run_tools:
+            has_output = self._down is not None and self._down.has_written  # of an answer that was rejected
+            if final or has_output or self._has_run_tools:
                 break
             self._dependencies.router.start_cooldown(target, fault.retry_after)
             if self._remaining_seconds() <= 0:
@@ -337,16 +339,14 @@ class RequestHandler:
                 fault = await self._relay(reply, self._stream, self._down, target, out)
                 if fault is not None or self._stream.fault is not None:
                     return fault
-                data = None
+                data, rejected = None, self._stream.rejected
             else:
                 data = await self._read_whole_answer(reply)
+                rejected = await self._reject_answer(target, out, data)
+        if rejected is not None:
+            await self._write_pending_end()
+            return await self._send_retry(target, out, rejected)
         if data is not None:
-            retry = None
-            if self._down is None and target.row.emulate is not None:
-                size = len(data) + self._client_request.work_size
-                retry = await self._offload.run(size, out.retry_request, data)
-            if retry is not None:
-                return await self._send_request(target, retry)
             await self._offload.run(len(data) + self._answer_work(target, data), out.read_answer, data)
         next_outbound = await self._next_request(out)
         if next_outbound is not None:
@@ -354,6 +354,30 @@ class RequestHandler:
             return await self._send_request(target, next_outbound)
         await self._finish_answer(target, out, buffered_size=None if data is None else len(data))
         return None
+
+    async def _reject_answer(self, target: Target, out: OutboundRequest, data: bytes) -> RejectedAnswer | None:
+        """Reject a whole answer whose emulated calls cannot be parsed."""
+        if target.row.emulate is None:
+            return None
+        return await self._offload.run(len(data) + self._client_request.work_size, out.reject_answer, data)
+
+    async def _send_retry(self, target: Target, out: OutboundRequest, rejected: RejectedAnswer) -> Fault | None:
+        """Ask once more instead of accepting an answer: the repair model, and the same model if that fails."""
+        size = self._client_request.work_size
+        repair_model = target.row.repair_model
+        if repair_model is not None:
+            repair_target = self._dependencies.router.plan(repair_model, tools=True)[0]
+            repair = await self._offload.run(size, out.make_retry, rejected, repair_target)
+            try:
+                fault = await self._send_request(repair_target, repair)
+            except (TimeoutError, ConnectionError) as error:
+                fault = network_fault_of(error, repair_target.upstream.name)
+            except UpstreamError as error:
+                fault = error.fault
+            if fault is None:
+                return None
+            _log.warning("request %s: repair by %s failed: %s", self._request_log.id, repair_target.label, fault.kind)
+        return await self._send_request(target, await self._offload.run(size, out.make_retry, rejected, None))
 
     async def _read_whole_answer(self, reply: Reply) -> bytes:
         """Read a whole answer, within the limits on its size, its number of values and the memory of all requests."""
@@ -483,14 +507,14 @@ class RequestHandler:
                 return await self._fail_stream(output, stream, down)
             if _is_finished(stream):
                 self._pending_end = output
-                if self._gateway_tools is None:  # else our tools run first
+                if self._gateway_tools is None and stream.rejected is None:  # else our tools run, or a retry follows
                     await self._store_turn(out, self._streamed_bytes)
                     await self._store_response(target, out, output)
                     await self._write_pending_end()
                     self._is_fully_sent = stream.ended and not self._client_request.as_array
             elif output:
                 await down.write(output)
-        if stream.ended:
+        if stream.ended or stream.rejected is not None:
             await drain(reply)
         last = await relay.close()
         if stream.fault is not None:
@@ -541,7 +565,7 @@ class RequestHandler:
 
 
 def _is_finished(stream: Stream) -> bool:
-    return stream.ended or stream.should_stop
+    return stream.ended or stream.should_stop or stream.rejected is not None
 
 
 def _too_large_fault(limit: int) -> Fault:

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
+from ...bridge.emulate_retry import AnswerContinuation, RejectedAnswer
 from ...bridge.report_answer import AnswerReporter
 from ...ir.errors import ToolwireError, TruncatedStream
 from ...ir.events import CallDelta, Event, ResponseEnd, ResponseStart, StreamFault, TextDelta, WholePart
@@ -46,6 +47,11 @@ class Stream(Protocol):
         ...
 
     @property
+    def rejected(self) -> RejectedAnswer | None:
+        """Set at the end of an answer whose calls cannot be parsed: another request continues the client's stream."""
+        ...
+
+    @property
     def content_bytes(self) -> int:
         """The bytes of the answer so far: of texts, arguments and whole parts."""
         ...
@@ -65,6 +71,7 @@ class PassThroughStream:
     """A stream between equal wires: events are forwarded unchanged, and observed."""
 
     should_stop = False
+    rejected: RejectedAnswer | None = None
 
     def __init__(
         self,
@@ -181,12 +188,17 @@ class TranslatedStream:
         *,
         is_first: bool,
         choices: int = 1,
+        continuation: AnswerContinuation | None = None,
     ) -> None:
-        """Create the stream. `choices` is the number of requested answers, if the upstream has a final marker."""
+        """Create the stream.
+
+        `choices` is the number of requested answers, if the upstream has a final marker. `continuation`: this answer
+        replaces a rejected one.
+        """
         self.fault: Fault | None = None
         self.ended = False
         self._endpoint_request = endpoint_request
-        self._answer_stream = endpoint_request.open_stream()
+        self._answer_stream = endpoint_request.open_stream(continuation)
         self._encoder = encoder
         self._reporter = AnswerReporter(wire.name, endpoint_request.losses)
         self._adds_time = wire.capabilities.timestamps
@@ -205,6 +217,10 @@ class TranslatedStream:
     def should_stop(self) -> bool:
         return self._answer_stream.should_stop
 
+    @property
+    def rejected(self) -> RejectedAnswer | None:
+        return self._answer_stream.rejected
+
     def feed(self, data: bytes) -> bytes:
         """Convert data to the client's events; a decoding error becomes an error event."""
         if self.fault is not None:
@@ -216,7 +232,7 @@ class TranslatedStream:
 
     def close(self) -> bytes:
         """End the stream; one that is truncated, or has too few answers, ends in an error event."""
-        if self.fault is not None or self.ended:
+        if self.fault is not None or self.ended or self.rejected is not None:
             return b""
         try:
             events = list(self._answer_stream.close())

@@ -31,7 +31,7 @@ from ...net.runner import Runner
 from ...net.stores import open_store
 from ...net.threads import ThreadPool
 from ...run.policy import Policy
-from ...run.records import Store
+from ...run.records import DAY, Store
 from ...run.results import error_text, exception_text, hide_exception, result_code
 from ...run.signature import function_signature
 from ...run.toolbox import Source
@@ -59,8 +59,7 @@ _Worker: TypeAlias = Callable[[ServeRequest, RequestContext], Awaitable[Object]]
 class Server:
     """The published tools, resources and prompts, and their execution. Transports deliver the messages.
 
-    `store` keeps calls by their idempotency keys; without one, calls with a key are kept for a day, or until the
-    process ends. `lease`: after so many seconds without a heartbeat a call is considered lost, and its outcome
+    `store` keeps calls by their idempotency keys for `ttl` seconds; without one, until the process ends. `lease`: after so many seconds without a heartbeat a call is considered lost, and its outcome
     unknown. `secret` signs the state of stateless calls: share it between processes that serve one URL.
     """
 
@@ -77,12 +76,13 @@ class Server:
         policy: Policy | None = None,
         secret: bytes | None = None,
         lease: float = 60.0,
+        ttl: float = DAY,
         ttl_ms: int = 60_000,
         runner: Runner | None = None,
     ) -> None:
         self._store = store or open_store("memory:")
         self.runner = runner or Runner(
-            *sources, store=self._store, policy=policy, lease=lease, keeps_keyless=store is not None
+            *sources, store=self._store, policy=policy, lease=lease, ttl=ttl, keeps_keyless=store is not None
         )
         info = {"name": name, "version": version, **({"title": title} if title else {})}
         tools = self.runner.box.tools

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from ...ir.errors import StoreError
 from ...run.records import DAY, Claim, Record, RecordState
+from .expiry import ExpiryClock
 from .memory_runs import MemoryRuns
 from .record_rules import effective_state, may_claim, may_complete, new_record
 
@@ -20,8 +21,9 @@ __all__ = ["MemoryStore"]
 class MemoryStore:
     """A store in memory, thread-safe. A forked process has a copy, which is a separate store."""
 
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, clock: Callable[[], float] = time.time, ticks: Callable[[], float] | None = None) -> None:
         self._clock = clock
+        self._expiry = ExpiryClock(clock, ticks)
         self._records: dict[str, Record] = {}
         self._lock = threading.Lock()
         self._closed = False
@@ -31,7 +33,7 @@ class MemoryStore:
         """Claim a key, or return the existing record."""
         with self._lock_records() as records:
             now = self._clock()
-            existing = effective_state(records.get(claim.key), now)
+            existing = effective_state(records.get(claim.key), now, self._expiry.now())
             if existing is None or may_claim(claim, existing):
                 existing = records[claim.key] = new_record(claim, now)
             return existing
@@ -49,7 +51,7 @@ class MemoryStore:
             record = records.get(key)
             if record is None or not may_complete(record, token, result, state):
                 return False
-            records[key] = replace(record, state=state, result=result, expires_at=self._clock() + ttl)
+            records[key] = replace(record, state=state, result=result, expires_at=self._expiry.end_of(ttl))
             return True
 
     def release(self, key: str, token: str) -> bool:
@@ -61,15 +63,14 @@ class MemoryStore:
 
     def get(self, key: str) -> Record | None:
         with self._lock_records() as records:
-            return effective_state(records.get(key), self._clock())
+            return effective_state(records.get(key), self._clock(), self._expiry.now())
 
     def records(self, state: RecordState | None = None, limit: int = 100) -> list[Record]:
         """List records, the newest first, without expired ones."""
         with self._lock_records() as records:
-            now = self._clock()
-            effective = [
-                record for record in (effective_state(stored, now) for stored in records.values()) if record is not None
-            ]
+            now, expiry_now = self._clock(), self._expiry.now()
+            states = [effective_state(stored, now, expiry_now) for stored in records.values()]
+            effective = [record for record in states if record is not None]
         wanted = [record for record in effective if state is None or record.state == state]
         return sorted(wanted, key=lambda record: record.created_at, reverse=True)[:limit]
 
@@ -77,20 +78,22 @@ class MemoryStore:
         """Settle an unknown record: store its result, or delete it if `result` is None."""
         with self._lock_records() as records:
             now = self._clock()
-            record = effective_state(records.get(key), now)
+            record = effective_state(records.get(key), now, self._expiry.now())
             if record is None or record.state != "unknown":
                 return False
             if result is None:
                 del records[key]
             else:
-                records[key] = replace(record, state="done", token="", result=result, expires_at=now + ttl)
+                records[key] = replace(
+                    record, state="done", token="", result=result, expires_at=self._expiry.end_of(ttl)
+                )
             return True
 
     def sweep(self) -> int:
         """Delete expired records and return their number."""
         with self._lock_records() as records:
-            now = self._clock()
-            expired = [key for key, record in records.items() if effective_state(record, now) is None]
+            now, expiry_now = self._clock(), self._expiry.now()
+            expired = [key for key, record in records.items() if effective_state(record, now, expiry_now) is None]
             for key in expired:
                 del records[key]
             return len(expired)

@@ -12,9 +12,12 @@ from ...run.records import Claim, Record, RecordState
 __all__ = ["effective_state", "may_claim", "may_complete", "new_record"]
 
 
-def effective_state(record: Record | None, now: float) -> Record | None:
-    """Return the effective record at `now`: None if it is done and expired, `unknown` if its lease has expired."""
-    if record is None or (record.state == "done" and record.expires_at <= now):
+def effective_state(record: Record | None, now: float, expiry_now: float) -> Record | None:
+    """Return the effective record: None if it is done and expired, `unknown` if its lease has expired.
+
+    `now` is the time for leases, `expiry_now` that of the `ExpiryClock`.
+    """
+    if record is None or (record.state == "done" and record.expires_at <= expiry_now):
         return None
     if record.state == "running" and record.lease_until <= now:
         return replace(record, state="unknown")

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...run.records import DAY, Claim, Record, RecordState
+from .expiry import ExpiryClock
 from .record_rules import effective_state, may_claim, new_record
 from .rows import COLUMNS, as_bytes, record_from_row
 from .sqlite_connection import SqliteConnection
@@ -25,7 +26,7 @@ ON CONFLICT (key) DO UPDATE SET
     tool = excluded.tool, fingerprint = excluded.fingerprint, state = excluded.state, token = excluded.token,
     lease_until = excluded.lease_until, expires_at = excluded.expires_at, created_at = excluded.created_at,
     result = NULL, durable = excluded.durable
-WHERE (records.state = 'done' AND records.expires_at <= :now)
+WHERE (records.state = 'done' AND records.expires_at <= :expiry_now)
    OR (:reclaim AND records.fingerprint = excluded.fingerprint
        AND (records.state = 'unknown' OR (records.state = 'running' AND records.lease_until <= :now)))
 RETURNING 1
@@ -41,7 +42,7 @@ _RELEASE = "DELETE FROM records WHERE key = ? AND token = ? AND state = 'running
 _IS_UNKNOWN = "(state = 'unknown' OR (state = 'running' AND lease_until <= :now))"
 _LIST = f"""
 SELECT {COLUMNS} FROM records
-WHERE NOT (state = 'done' AND expires_at <= :now)
+WHERE NOT (state = 'done' AND expires_at <= :expiry_now)
   AND (:state IS NULL OR :state = CASE WHEN {_IS_UNKNOWN} THEN 'unknown' ELSE state END)
 ORDER BY created_at DESC, rowid DESC LIMIT :limit
 """
@@ -56,9 +57,12 @@ _SWEEP = "DELETE FROM records WHERE state = 'done' AND expires_at <= ?"
 class SqliteStore:
     """A store in a file. The file is created on first use, with access for its owner only."""
 
-    def __init__(self, path: str, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, path: str, clock: Callable[[], float] = time.time, ticks: Callable[[], float] | None = None
+    ) -> None:
         self._file = SqliteConnection(path)
         self._clock = clock
+        self._expiry = ExpiryClock(clock, ticks)
         self.runs = SqliteRuns(self._file, clock)
 
     def claim(self, claim: Claim) -> Record:
@@ -68,13 +72,14 @@ class SqliteStore:
         """
         with self._file.use() as connection:
             while True:
-                now = self._clock()
+                now, expiry_now = self._clock(), self._expiry.now()
                 # Read first: returning an existing record takes no write lock.
-                existing = _effective_record(connection.execute(_READ, (as_bytes(claim.key),)).fetchone(), now)
+                row = connection.execute(_READ, (as_bytes(claim.key),)).fetchone()
+                existing = _effective_record(row, now, expiry_now)
                 if existing is not None and not may_claim(claim, existing):
                     return existing
                 self._file.synchronise(connection, full=claim.durable)
-                if connection.execute(_CLAIM, _claim_values(claim, now)).fetchall():
+                if connection.execute(_CLAIM, _claim_values(claim, now, expiry_now)).fetchall():
                     return new_record(claim, now)
 
     def renew(self, key: str, token: str, lease: float) -> bool:
@@ -89,7 +94,7 @@ class SqliteStore:
                 return False
             self._file.synchronise(connection, full=bool(durable[0]))
             values = {"key": key_and_token[0], "token": key_and_token[1], "state": state, "result": as_bytes(result)}
-            done = connection.execute(_COMPLETE, {**values, "expires_at": self._clock() + ttl})
+            done = connection.execute(_COMPLETE, {**values, "expires_at": self._expiry.end_of(ttl)})
             return done.rowcount == 1
 
     def release(self, key: str, token: str) -> bool:
@@ -97,24 +102,27 @@ class SqliteStore:
 
     def get(self, key: str) -> Record | None:
         with self._file.use() as connection:
-            return _effective_record(connection.execute(_READ, (as_bytes(key),)).fetchone(), self._clock())
+            row = connection.execute(_READ, (as_bytes(key),)).fetchone()
+            return _effective_record(row, self._clock(), self._expiry.now())
 
     def records(self, state: RecordState | None = None, limit: int = 100) -> list[Record]:
         with self._file.use() as connection:
-            now = self._clock()
-            rows = connection.execute(_LIST, {"now": now, "state": state, "limit": limit}).fetchall()
-        return [effective for effective in (_effective_record(row, now) for row in rows) if effective is not None]
+            now, expiry_now = self._clock(), self._expiry.now()
+            values = {"now": now, "expiry_now": expiry_now, "state": state, "limit": limit}
+            rows = connection.execute(_LIST, values).fetchall()
+        found = [_effective_record(row, now, expiry_now) for row in rows]
+        return [record for record in found if record is not None]
 
     def resolve(self, key: str, result: str | None, ttl: float = DAY) -> bool:
         now = self._clock()
         if result is None:
             return self._change(_DELETE_UNKNOWN, {"key": as_bytes(key), "now": now}, full=True)
-        values = {"key": as_bytes(key), "now": now, "result": as_bytes(result), "expires_at": now + ttl}
+        values = {"key": as_bytes(key), "now": now, "result": as_bytes(result), "expires_at": self._expiry.end_of(ttl)}
         return self._change(_RESOLVE, values, full=True)
 
     def sweep(self) -> int:
         with self._file.use() as connection:
-            return connection.execute(_SWEEP, (self._clock(),)).rowcount
+            return connection.execute(_SWEEP, (self._expiry.now(),)).rowcount
 
     def close(self) -> None:
         self._file.close()
@@ -125,7 +133,7 @@ class SqliteStore:
             return connection.execute(statement, values).rowcount == 1
 
 
-def _claim_values(claim: Claim, now: float) -> dict[str, Any]:
+def _claim_values(claim: Claim, now: float, expiry_now: float) -> dict[str, Any]:
     """Return the parameters of the `_CLAIM` statement."""
     return {
         "key": as_bytes(claim.key),
@@ -137,8 +145,9 @@ def _claim_values(claim: Claim, now: float) -> dict[str, Any]:
         "reclaim": claim.reclaim,
         "durable": claim.durable,
         "now": now,
+        "expiry_now": expiry_now,
     }
 
 
-def _effective_record(row: Any, now: float) -> Record | None:
-    return None if row is None else effective_state(record_from_row(row), now)
+def _effective_record(row: Any, now: float, expiry_now: float) -> Record | None:
+    return None if row is None else effective_state(record_from_row(row), now, expiry_now)
