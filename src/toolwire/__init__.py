@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from .net.stores import open_store
     from .run.failures import ToolError
     from .run.function_tool import tool
+    from .run.output_type import StructuredOutput
     from .run.policy import Policy
     from .run.toolbox import Toolbox
 else:
@@ -78,6 +79,7 @@ else:
             "run.toolbox": ("Toolbox",),
             "run.policy": ("Policy",),
             "run.failures": ("ToolError",),
+            "run.output_type": ("StructuredOutput",),
         },
         packages=(
             "asgi",
@@ -114,6 +116,7 @@ __all__ = [
     "Request",
     "Response",
     "Runner",
+    "StructuredOutput",
     "Text",
     "Tool",
     "ToolCall",

@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import assert_type
+from typing import Any, Literal, TypedDict, assert_type
 
 import toolwire
-from toolwire import Agent, Media, ToolCall, ToolResult
+from toolwire import Agent, Media, StructuredOutput, ToolCall, ToolResult
 from toolwire.ir import TextDelta
 from toolwire.net import AgentConversation, Answer
-from toolwire.run import CallContext, ModelSettings
+from toolwire.run import CallContext, ModelSettings, PartialOutput
 
 
 @dataclass
@@ -88,3 +88,26 @@ async def streamed_items() -> None:
             assert_type(item.output, City)
     async for text in agent.stream_text("Which city?"):
         assert_type(text, str)
+
+
+class Move(TypedDict):
+    to: str
+
+
+async def output_types() -> None:
+    assert_type((await Agent("openai/gpt-5.6", output_type=int).run("?")).output, int)
+    assert_type((await Agent("openai/gpt-5.6", output_type=list[str]).run("?")).output, list[str])
+    assert_type((await Agent("openai/gpt-5.6", output_type=Move).run("?")).output, Move)
+    union = Agent("openai/gpt-5.6", output_type=StructuredOutput[City | Database]())
+    assert_type(union, Agent[None, City | Database])
+    literal = Agent("openai/gpt-5.6", output_type=StructuredOutput[Literal["yes", "no"]](mode="tool"))
+    assert_type((await literal.run("?")).output, Literal["yes", "no"])
+    options = Agent("openai/gpt-5.6", output_type=StructuredOutput(City, retries=1, resamples=3, name="city"))
+    assert_type(options, Agent[None, City])
+    schema = Agent("openai/gpt-5.6", output_type=StructuredOutput({"type": "object"}))
+    assert_type(schema, Agent[None, Any])
+    async for item in options.stream("?"):
+        if isinstance(item, PartialOutput):
+            assert_type(item.value, Any)
+        elif isinstance(item, Answer):
+            assert_type(item.output, City)

@@ -31,6 +31,8 @@ from ..run.function_tool import FunctionTool
 from ..run.model_settings import ModelSettings, apply_settings, merge_settings
 from ..run.observe import Observer, Retriever
 from ..run.options import OptionValues
+from ..run.output_plan import OutputPlan
+from ..run.output_type import StructuredOutput
 from ..run.policy import Policy
 from ..run.records import Store
 from ..run.session import AskModel, Budget, RunTools, Session
@@ -40,6 +42,7 @@ from .answers import Answer, Deps, Output
 from .blocking import iterate_blocking, run_blocking
 from .checkpoints import Checkpoints
 from .conversation import AgentConversation
+from .output_mode import plan_output
 from .prompts import UserPrompt, prompt_message
 from .runner import Approver, Runner
 from .skills import load_skills, skill_tool
@@ -56,7 +59,8 @@ class Agent(Generic[Deps, Output]):
     """A model with tools.
 
     `tools`: functions, toolboxes and modules, or a `Runner` with options of its own. `system`: the system prompt, or a
-    function that makes it from the dependencies of the run. `output_type`: the type of `Answer.output`, text by default.
+    function that makes it from the dependencies of the run. `output_type`: the type of `Answer.output`, text by default; a
+    `StructuredOutput` for a union, a JSON Schema or options.
     `deps_type`: the type of the dependencies that `run(deps=…)` passes to tools and to `system`. `settings`: settings of
     the model requests. `budget`: the limits of a run. `policy`, `store` and `approve` as for `Runner`. `retriever` selects
     the tools that a request offers. `compaction` limits the conversation that is sent to the model. `skills`: a
@@ -71,7 +75,7 @@ class Agent(Generic[Deps, Output]):
         *,
         name: str = "",
         system: SystemPrompt = "",
-        output_type: type[Output] = str,  # type: ignore[assignment]  # the default of Output
+        output_type: type[Output] | StructuredOutput[Output] = str,  # type: ignore[assignment]  # the default of Output
         deps_type: type[Deps] = NoneType,  # type: ignore[assignment]  # the default of Deps
         settings: ModelSettings | None = None,
         budget: Budget | None = None,
@@ -88,6 +92,9 @@ class Agent(Generic[Deps, Output]):
     ) -> None:
         self.name = name
         self.output_type = output_type
+        self._output = output_type if isinstance(output_type, StructuredOutput) else StructuredOutput(output_type)
+        if not self._output.is_text:
+            self._output.resolve()  # an unusable type is an error of the program, not of a run
         self.deps_type = deps_type
         self._model = model
         self._client: Model | None = None  # made on first use from a model's name
@@ -272,12 +279,15 @@ class Agent(Generic[Deps, Output]):
         untrusted = [entry.name for entry in box if entry.options.untrusted]
         if isinstance(prompt, Session):
             prompt.adopt(untrusted, self._budget, self._price)
+            prompt.output = prompt.output or self._plan(prompt.state.request)
             return prompt
         request = await self._make_request(prompt, history, deps)
         has_fixed_tools = bool(request.tools)
         request = apply_settings(request, merge_settings(self._settings, settings))
+        if not has_fixed_tools:
+            request = replace(request, tools=box.filter_available(box.tools))
         session = Session(
-            request if has_fixed_tools else replace(request, tools=box.filter_available(box.tools)),
+            request,
             now=time.time,
             run_id=secrets.token_hex(8),
             budget=self._budget,
@@ -285,6 +295,7 @@ class Agent(Generic[Deps, Output]):
             price=self._price,
             first_message=max(0, len(request.messages) - 1),
             has_fixed_tools=has_fixed_tools,
+            output=self._plan(request),
             compacted=_reusable_prefix(history, request.messages),
         )
         parent = current_call().session
@@ -321,6 +332,13 @@ class Agent(Generic[Deps, Output]):
             untrusted=[entry.name for entry in box if entry.options.untrusted],
             price=self._price,
         )
+
+    def plan_output(self, request: Request, model: Model) -> OutputPlan | None:
+        """Plan the structured output of a run; None if its output is text."""
+        return None if self._output.is_text else plan_output(self._output, model, request)
+
+    def _plan(self, request: Request) -> OutputPlan | None:
+        return None if self._output.is_text else self.plan_output(request, self.model)
 
     async def _start(
         self,

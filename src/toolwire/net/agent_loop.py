@@ -20,6 +20,8 @@ from ..ir.response import Response, Usage
 from ..run.compaction import Compaction
 from ..run.context import current_call
 from ..run.observe import AgentOperation, ModelOperation, Observation, Observer, OperationOutcome, Retriever
+from ..run.output_plan import OutputPlan
+from ..run.partial_output import PartialOutput, PartialReader
 from ..run.results import NOTES_KEY, annotate
 from ..run.session import AskModel, AwaitApproval, Done, GiveUp, NextStep, RunTools, Session
 from ..stream.arguments import ArgumentWatch
@@ -31,7 +33,7 @@ from .runner import Runner
 
 __all__ = ["AgentLoop", "LoopAgent", "Model", "StreamItem", "find_successor", "transfer_result"]
 
-StreamItem: TypeAlias = Event | ToolCall | ToolResult
+StreamItem: TypeAlias = Event | ToolCall | ToolResult | PartialOutput
 
 
 class Model(Protocol):
@@ -59,11 +61,15 @@ class LoopAgent(Protocol):
         """Continue the run of another agent with this one."""
         ...
 
+    def plan_output(self, request: Request, model: Model) -> OutputPlan | None:
+        """Plan the structured output of a run; None if its output is text."""
+        ...
+
 
 class AgentLoop:
     """One run. `deps` are passed to tools that take a `CallContext`. A transfer changes `agent` during the run.
 
-    `checkpoints` save the run after each step.
+    The output has the type of the first agent, to which the caller's `Answer` belongs. `checkpoints` save the run after each step.
     """
 
     def __init__(
@@ -73,6 +79,8 @@ class AgentLoop:
         self.session = session
         self._checkpoints = checkpoints
         self._deps = deps
+        self._origin = agent
+        self._partial = PartialReader()
 
     async def run(self) -> Answer[Any]:
         """Perform all steps and return the answer."""
@@ -105,8 +113,8 @@ class AgentLoop:
     def stream(self) -> AsyncGenerator[StreamItem | Answer[Any], None]:
         """Yield the events of the model and each complete call as they arrive, then the results, then the answer.
 
-        A pure or read call starts as soon as it is complete, while the model is still generating. Observers may set
-        context variables, so an observed stream has a context of its own.
+        A pure or read call starts as soon as it is complete, while the model is still generating. A structured output
+        is yielded while it grows. Observers may set context variables, so an observed stream has a context of its own.
         """
         return in_own_context(self._stream_observed()) if self.agent.observers else self._stream_saved()
 
@@ -157,13 +165,15 @@ class AgentLoop:
 
     async def _add_results(self, results: list[ToolResult]) -> None:
         """Add the results of a turn. If a tool returned an agent, the first such agent takes over."""
-        self.session.add_results(results)
-        if self.session.waiting:
+        session = self.session
+        session.add_results(results)
+        if session.waiting:
             return  # the turn is not complete
         successor = next((agent for result in results if (agent := find_successor(result)) is not None), None)
         if successor is not None:
-            await successor.take_over(self.session, self._deps)
+            await successor.take_over(session, self._deps)
             self.agent = successor
+            session.output = self._origin.plan_output(session.state.request, successor.model)
 
     async def _save(self) -> None:
         if self._checkpoints is not None:
@@ -189,14 +199,18 @@ class AgentLoop:
             observation.outcome = OperationOutcome(response, cost=self._cost(response))
         return response
 
-    async def _stream_model(self, step: AskModel, dispatch: Dispatch) -> AsyncGenerator[Event | ToolCall, None]:
+    async def _stream_model(
+        self, step: AskModel, dispatch: Dispatch
+    ) -> AsyncGenerator[Event | ToolCall | PartialOutput, None]:
         """Yield the events and calls of one response, and add the response to the session once it is complete."""
         request, session = self._prepare_request(step.request), self.session
-        collector = _StreamCollector(dispatch)
+        collector = _StreamCollector(dispatch, session)
         async with aclosing(self._open_stream(request, collector.folder)) as events:
             async for event in events:
                 calls = collector.feed(event)
                 yield event
+                if session.output is not None and (partial := self._partial.feed(event, session.output)) is not None:
+                    yield partial
                 for call in calls:
                     yield call
         if not isinstance(session.next(), GiveUp):
@@ -239,6 +253,7 @@ class AgentLoop:
         retriever = self.agent.retriever
         if retriever is not None:
             request = replace(request, tools=tuple(retriever.choose(request, request.tools)))
+            request = request if self.session.output is None else self.session.output.keep_tool(request)
         endpoint = getattr(self.agent.model, "endpoint", None) if self.agent.cache == "auto" else None
         return request if endpoint is None else mark_stable_prefix(request, endpoint.wire)
 
@@ -274,9 +289,10 @@ class AgentLoop:
         pending = step.calls if isinstance(step, AwaitApproval) else ()
         parts = () if response is None else response.parts
         text = "".join(part.text for part in parts if isinstance(part, Text))
+        plan = self.session.output
         return Answer(
             text,
-            text,
+            text if plan is None else plan.read(step.response).value if isinstance(step, Done) else None,
             response,
             state.request.messages,
             first_message=state.first_message,
@@ -284,6 +300,7 @@ class AgentLoop:
             cost=state.cost,
             reason=_reason(step),
             run_id=state.run_id,
+            output_tool=None if plan is None or plan.tool is None else plan.tool.name,
             compacted=state.compacted,
             pending=pending,
         )
@@ -344,8 +361,9 @@ class _StreamCollector:
     before a write that precedes it.
     """
 
-    def __init__(self, dispatch: Dispatch) -> None:
+    def __init__(self, dispatch: Dispatch, session: Session) -> None:
         self.folder = Folder()
+        self._output = session.output
         self._open_dispatch = dispatch
         self._watch = ArgumentWatch() if dispatch.may_speculate else None
         self._open: dict[int, CallStart] = {}  # calls of the first choice that have not been passed on, by key
@@ -357,7 +375,7 @@ class _StreamCollector:
         Only calls of the first choice are run; the other choices are alternatives to it.
         """
         self.folder.feed(event)
-        if isinstance(event, CallStart) and event.choice == 0:
+        if isinstance(event, CallStart) and event.choice == 0 and not self._is_final_answer(event):
             self._open[event.key] = event
         if self._watch is not None:
             for watched in self._watch.feed(event):
@@ -381,3 +399,6 @@ class _StreamCollector:
                 self._open_dispatch.add(call)
                 calls.append(call)
         return calls
+
+    def _is_final_answer(self, event: CallStart) -> bool:
+        return self._output is not None and self._output.is_final_call(event.name)

@@ -35,7 +35,9 @@ class Answer(Value, Generic[Output], frozen=True):
 
     `text`: the text of the last response. `messages`: the whole conversation, `new_messages`: those of this run; pass
     either to `run(history=…)` to continue. `usage` and `cost` are sums over all model requests of the run. `reason`: why
-    there is no answer; empty if there is one. `compacted`: the form of the first messages that was sent to the model.
+    there is no answer; empty if there is one. `output_tool`: the name of the final-answer tool, if the run had one; its
+    calls are part of the messages, but not of `calls` and `results`. `compacted`: the form of the first messages that
+    was sent to the model.
     `pending`: the calls that wait for approval or for a result.
     """
 
@@ -48,6 +50,7 @@ class Answer(Value, Generic[Output], frozen=True):
     cost: float = 0.0
     reason: str = ""
     run_id: str = ""
+    output_tool: str | None = None
     compacted: CompactedPrefix | None = None
     pending: tuple[WaitingCall, ...] = ()
 
@@ -74,9 +77,15 @@ class Answer(Value, Generic[Output], frozen=True):
     @property
     def calls(self) -> tuple[ToolCall, ...]:
         """The tool calls of this run, in order."""
-        return tuple(part for message in self.new_messages for part in message.parts if isinstance(part, ToolCall))
+        parts = [part for message in self.new_messages for part in message.parts]
+        return tuple(part for part in parts if isinstance(part, ToolCall) and part.name != self.output_tool)
 
     @property
     def results(self) -> tuple[ToolResult, ...]:
         """The results of the calls of this run, in order."""
-        return tuple(part for message in self.new_messages for part in message.parts if isinstance(part, ToolResult))
+        parts = [part for message in self.new_messages for part in message.parts]
+        return tuple(
+            part
+            for part in parts
+            if isinstance(part, ToolResult) and (part.name is None or part.name != self.output_tool)
+        )

@@ -26,6 +26,7 @@ from msgspec.structs import replace
 
 from ..bridge.emulate_retry import AnswerContinuation, RejectedAnswer, reject_answer
 from ..bridge.emulation_settings import EmulationSettings
+from ..bridge.output_support import OutputSupport, output_support
 from ..bridge.stable_prefix import mark_stable_prefix
 from ..ir.errors import ProtocolError, TruncatedStream
 from ..ir.events import Event, ResponseEnd, StreamFault
@@ -187,6 +188,25 @@ class ModelClient:
                     break
         for event in answer_stream.close():
             yield _raise_fault(event, endpoint_request)
+
+    @property
+    def emulates_calls(self) -> bool:
+        """True if tool calls are parsed out of the text, which no server holds to a schema."""
+        return self._text is not None
+
+    def output_support(self, request: Request) -> OutputSupport:
+        """Return how the endpoint treats the schema in `request.output`, beside the tools of the request.
+
+        Servers of open models apply a schema to the whole text, so that a model can make no calls (ollama/ollama#11185,
+        vllm-project/vllm#39929), and some servers with OpenAI's API ignore it.
+        """
+        endpoint = self._endpoint
+        is_compatible = endpoint.wire.provider == "openai" and endpoint.vendor.name not in ("openai", "azure")
+        if self._text is not None or (request.tools and (is_compatible or endpoint.wire.provider == "ollama")):
+            return "stated"
+        capabilities = endpoint.capabilities if self._capabilities is None else self._capabilities
+        support = output_support(request, endpoint.wire, capabilities)
+        return "accepted" if support == "enforced" and is_compatible else support
 
     async def _continue_stream(
         self, endpoint_request: EndpointRequest, rejected: RejectedAnswer, request: Request, deadline: float

@@ -33,7 +33,7 @@ from ..run.toolbox import Entry, Toolbox
 from .api_tools import ApiTool, OperationProblem, OperationRequest
 from .credentials import ApiCredentials, AppliedCredentials, Auth, SecretFilter
 from .document import load_document
-from .operations import read_operations
+from .operations import read_operations, server_url
 from .responses import ApiResponse, failure, result
 
 __all__ = ["ApiToolbox", "toolbox"]
@@ -133,15 +133,14 @@ def toolbox(
 def _server_url(document: Object, *, trust_servers: bool) -> str:
     """Return the first absolute server URL of the document, if the caller trusts it."""
     servers = document.get("servers")
-    urls = [row.get("url") for row in servers[:20] if type(row) is dict] if type(servers) is list else []
-    absolute = [url for url in urls if type(url) is str and url.startswith("https://") and "{" not in url]
+    urls = [server_url(row) for row in servers[:20]] if type(servers) is list else []
+    absolute = [url for url in urls if url is not None and url.startswith("https://")]
     if not absolute:
         raise ConfigError("base_url is missing", hint='pass the URL of the API: base_url="https://api.example.com"')
     if not trust_servers:
         hint = f'pass base_url="{absolute[0][:200]}", the server in the document, if you trust it'
         raise ConfigError("base_url is missing", hint=hint)
-    url: str = absolute[0]
-    return url
+    return absolute[0]
 
 
 def _prefix(base: SplitResult, server: str | None) -> str:

@@ -84,6 +84,9 @@ def _check_size(document: JSON) -> None:
         if count > MAX_NODES:
             hint = "remove the operations that are not needed"
             raise SchemaError(f"the document has more than {MAX_NODES:,} nodes", hint=hint)
+        if type(container) is dict and not all(type(key) is str for key in container):
+            hint = "load the file with toolwire.openapi.load_document"
+            raise SchemaError("the document has a key that is not a text", hint=hint)
         for inner in container.values() if type(container) is dict else container:
             kind = type(inner)
             if kind is dict or kind is list:

@@ -197,6 +197,8 @@ def _choose_media(content: Object) -> tuple[str, Object]:
     media_type, media = min(listed, key=lambda entry: _media_rank(entry[0]))
     if "*" in media_type:
         media_type = _CONCRETE[body_kind(media_type)]
+    if not _is_media_type(media_type):
+        media_type = media_type.partition(";")[0].strip()  # some documents have invalid parameters
     if len(media_type) > _MAX_MEDIA_TYPE or not _is_media_type(media_type):
         raise SchemaError(f"{media_type[:80]!r} is not a valid media type")
     return media_type, media if type(media) is dict else {}

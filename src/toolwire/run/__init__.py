@@ -25,6 +25,9 @@ if TYPE_CHECKING:
         ToolOperation,
     )
     from .options import Options, OptionValues
+    from .output_plan import OutputPlan
+    from .output_type import StructuredOutput
+    from .partial_output import PartialOutput
     from .pending import Pending
     from .policy import Ask, Deny, Policy, allow, at_most, deny, hosts, only_effects, path_jail
     from .records import DAY, Claim, Record, Store
@@ -63,6 +66,9 @@ else:
                 "OperationOutcome",
                 "ToolOperation",
             ),
+            "output_plan": ("OutputPlan",),
+            "output_type": ("StructuredOutput",),
+            "partial_output": ("PartialOutput",),
             "values": ("received",),
             "waiting": ("ApprovalExpired", "Suspend", "Suspended", "WaitingCall"),
         },
@@ -94,6 +100,8 @@ __all__ = [
     "OperationOutcome",
     "OptionValues",
     "Options",
+    "OutputPlan",
+    "PartialOutput",
     "Pending",
     "Policy",
     "Record",
@@ -103,6 +111,7 @@ __all__ = [
     "Source",
     "Store",
     "StoredRun",
+    "StructuredOutput",
     "Suspend",
     "Suspended",
     "ToolError",

@@ -100,4 +100,6 @@ class RunState(Value, frozen=True):
     waiting_since: float = 0.0
     response: Response | None = None
     reason: str = ""
+    asked_again: int = 0  # requests for another output, with the problems of the last one
+    resampled: int = 0  # repetitions of the last request, since its output was invalid
     compacted: CompactedPrefix | None = None

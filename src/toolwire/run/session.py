@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
@@ -32,6 +32,9 @@ from .keys import canonical_json
 from .run_state import AskModel, AwaitApproval, Budget, Done, GiveUp, NextStep, RunState, RunTools
 from .waiting import Turn, WaitingCall
 
+if TYPE_CHECKING:
+    from .output_plan import OutputPlan
+
 __all__ = ["AskModel", "AwaitApproval", "Budget", "Done", "GiveUp", "NextStep", "RunState", "RunTools", "Session"]
 
 
@@ -40,7 +43,10 @@ _decode = msgspec.json.Decoder(RunState).decode
 
 
 class Session:
-    """One run. `untrusted`: tools whose output may contain third-party instructions. `price`: cost of a response."""
+    """One run. `untrusted`: tools whose output may contain third-party instructions. `price`: cost of a response.
+
+    `output`: the plan for a structured output; by default, the output is the text of the last response.
+    """
 
     def __init__(
         self,
@@ -53,6 +59,7 @@ class Session:
         price: Callable[[Response], float] | None = None,
         first_message: int = 0,
         has_fixed_tools: bool = False,
+        output: OutputPlan | None = None,
         compacted: CompactedPrefix | None = None,
     ) -> None:
         declared_request = replace(request, tools=tuple(map(_strip_function, request.tools)))
@@ -65,7 +72,7 @@ class Session:
             has_fixed_tools=has_fixed_tools,
             compacted=compacted,
         )
-        self._initialise(state, now, budget, untrusted, price)
+        self._initialise(state, now, budget, untrusted, price, output)
 
     def _initialise(
         self,
@@ -74,6 +81,7 @@ class Session:
         budget: Budget | None,
         untrusted: Iterable[str],
         price: Callable[[Response], float] | None,
+        output: OutputPlan | None,
     ) -> None:
         """Set the fields; shared by a new session and by `load`, which does not call `__init__`."""
         self.state = state
@@ -81,6 +89,7 @@ class Session:
         self._now = now
         self._untrusted = frozenset(untrusted)
         self._price = price
+        self.output = output
         self._parent: Session | None = None
         self._used_by_others: deque[tuple[Usage | None, float]] = deque()  # appended by other threads
 
@@ -93,6 +102,7 @@ class Session:
         budget: Budget | None = None,
         untrusted: Iterable[str] = (),
         price: Callable[[Response], float] | None = None,
+        output: OutputPlan | None = None,
     ) -> Session:
         """Load a session that another process dumped."""
         try:
@@ -105,7 +115,7 @@ class Session:
                 hint="continue the run with the version of toolwire that dumped it",
             )
         session = cls.__new__(cls)
-        session._initialise(state, now, budget, untrusted, price)
+        session._initialise(state, now, budget, untrusted, price, output)
         return session
 
     def adopt(self, untrusted: Iterable[str], budget: Budget | None, price: Callable[[Response], float] | None) -> None:
@@ -170,7 +180,8 @@ class Session:
         reason = state.reason if state.phase == "gave_up" else self._exhausted_limit()
         if reason:
             return GiveUp(reason, state.response)
-        return AskModel(self._sent_request())
+        request = self._sent_request()
+        return AskModel(request if self.output is None else self.output.fit(request))
 
     def plan_compaction(self, settings: Compaction) -> CompactionPlan | None:
         """Plan the compaction of the next request; None if it is not needed. Pass the plan to `compact`."""
@@ -210,7 +221,7 @@ class Session:
         cost = self.price(response) or 0.0
         if self._parent is not None:
             self._parent.add_usage(response.usage, cost)
-        calls = tuple(part for part in response.parts if isinstance(part, ToolCall))
+        calls = response.calls if self.output is None else self.output.pending_calls(response)
         request = replace(state.request, messages=(*state.request.messages, Message("assistant", response.parts)))
         if request.choice is not None and request.choice.mode in ("required", "tool"):
             request = replace(request, choice=None)  # forced in every turn, the run would not end
@@ -226,7 +237,7 @@ class Session:
         if response.fault is not None:
             self._give_up(updated_state, f"the model failed: {response.fault.message}")
         elif not calls:
-            self.state = replace(updated_state, phase="done")
+            self._end_turn(updated_state, response)
         elif budget.calls is not None and updated_state.calls > budget.calls:
             self._give_up(updated_state, f"max calls reached ({budget.calls})")
         elif self._has_repeats(calls):
@@ -238,13 +249,38 @@ class Session:
         """Return the cost of a response; None if there is no price."""
         return None if self._price is None else self._price(response)
 
+    def _end_turn(self, updated_state: RunState, response: Response) -> None:
+        """End the run with a response without calls, unless its output is invalid and the model is asked again."""
+        before = self.state
+        if self.output is None:
+            self.state = replace(updated_state, phase="done")
+            return
+        decision = self.output.decide(response, before.asked_again, before.resampled, before.request)
+        history = updated_state.request.messages if response.parts else before.request.messages
+        request = replace(updated_state.request, messages=(*history, *decision.messages))
+        if decision.action == "give_up":
+            self._give_up(updated_state, decision.reason)
+        elif decision.action == "accept":
+            self.state = replace(updated_state, phase="done", request=request)
+        elif decision.action == "resample":
+            self.state = replace(updated_state, request=before.request, resampled=before.resampled + 1)
+        else:
+            self.state = replace(updated_state, request=request, asked_again=before.asked_again + 1, resampled=0)
+
     def add_results(self, results: Sequence[ToolResult]) -> None:
         """Take the results of the last RunTools, one per call, in the order of the calls.
 
         If some of them are suspended, the run waits for decisions about these, and keeps the other results.
         """
         self._expect("run", "wait")
-        self._continue_turn(self.state.turn.add_results(results, self._now()))
+        state, now = self.state, self._now()
+        turn = state.turn.add_results(results, now)
+        if any(turn.waiting):
+            since = state.waiting_since if state.phase == "wait" else now
+            self.state = replace(state, phase="wait", turn=turn, waiting_since=since)
+            return
+        started = state.started + (now - state.waiting_since if state.phase == "wait" else 0.0)
+        self._answer_calls(replace(state, started=started, waiting_since=0.0), turn)
 
     @property
     def waiting(self) -> tuple[WaitingCall, ...]:
@@ -258,17 +294,17 @@ class Session:
         expires. Raises ApprovalExpired after that.
         """
         self._expect("wait")
-        self._continue_turn(self.state.turn.approve(call_id, arguments, self._now()))
+        self.state = replace(self.state, turn=self.state.turn.approve(call_id, arguments, self._now()))
 
     def deny(self, call_id: str, reason: str = "") -> None:
         """Deny a waiting call. The model reads the reason."""
         self._expect("wait")
-        self._continue_turn(self.state.turn.deny(call_id, reason, self._now()))
+        self.state = replace(self.state, turn=self.state.turn.deny(call_id, reason, self._now()))
 
     def supply(self, call_id: str, result: Any) -> None:
         """Set the result of a call whose tool returned `Suspended`: a value that a tool may return, or a ToolResult."""
         self._expect("wait")
-        self._continue_turn(self.state.turn.supply(call_id, result, self._now()))
+        self.state = replace(self.state, turn=self.state.turn.supply(call_id, result, self._now()))
 
     def offer_tools(self, tools: Sequence[Tool]) -> None:
         """Offer these tools from the next turn. Tools that were offered before keep their position; new ones are last.
@@ -285,29 +321,26 @@ class Session:
             self.state = replace(state, request=replace(state.request, tools=offered))
 
     def _next_waiting_step(self) -> RunTools | AwaitApproval:
-        """Run what may run now: approved calls, and calls whose question expired, which ask again."""
+        """Run what may run now: approved calls, and calls whose question expired, which ask again.
+
+        After the last decision the results are passed back, even if nothing is left to run: only then is the turn
+        complete, in a process that knows the settings of the agent.
+        """
         state, now = self.state, self._now()
         turn = state.turn.release(now)
-        if None in turn.results:
+        undecided = turn.undecided(now)
+        if None in turn.results or not undecided:
             approvals = turn.approvals(now)
             return RunTools(turn.calls, self._earlier_calls(), state.tainted, turn.results, approvals)
-        return AwaitApproval(turn.undecided(now))
+        return AwaitApproval(undecided)
 
-    def _continue_turn(self, turn: Turn) -> None:
-        """Wait if a call of the turn waits; otherwise add the results to the conversation."""
-        state, now = self.state, self._now()
-        if any(turn.waiting):
-            since = state.waiting_since if state.phase == "wait" else now
-            self.state = replace(state, phase="wait", turn=turn, waiting_since=since)
-            return
-        started = state.started + (now - state.waiting_since if state.phase == "wait" else 0.0)
-        self._end_turn(replace(state, started=started, waiting_since=0.0), turn)
-
-    def _end_turn(self, state: RunState, turn: Turn) -> None:
-        """Add the results of the turn to the conversation, and give up after too many failed turns."""
+    def _answer_calls(self, state: RunState, turn: Turn) -> None:
+        """Add the results of a turn to the conversation, and give up after too many failed turns."""
         results = tuple(result for result in turn.results if result is not None)
         failures = state.failures + 1 if all(result.is_error for result in results) else 0
         tainted = state.tainted or any(call.name in self._untrusted for call in turn.calls)
+        if self.output is not None and state.response is not None:
+            results = self.output.complete_results(state.response, results)
         request = replace(state.request, messages=(*state.request.messages, Message("user", results)))
         answered = replace(state, phase="ask", turn=Turn(), request=request, tainted=tainted, failures=failures)
         if failures >= self.budget.failures:

@@ -288,7 +288,7 @@ def _reference_violations(node: Object, dialect: Dialect, root: Object) -> Itera
     ref = node.get("$ref")
     if ref is None:
         return
-    if not dialect.ref_siblings and not _allowed_beside_ref(dialect).issuperset(node):
+    if not dialect.ref_siblings and not _allowed_beside_ref(dialect, node is root).issuperset(node):
         yield "keywords beside $ref are not supported"
     if not dialect.recursion and dialect.refs == "inline":
         yield "$ref is not supported"
@@ -298,6 +298,7 @@ def _reference_violations(node: Object, dialect: Dialect, root: Object) -> Itera
         yield f"the reference {ref!r} cannot be resolved"
 
 
-def _allowed_beside_ref(dialect: Dialect) -> frozenset[str]:
-    """Return the keywords that are allowed beside `$ref` where others are not: Gemini accepts annotations."""
-    return frozenset({"$ref", "$defs", *(("title", "description", "default") if dialect.whole else ())})
+def _allowed_beside_ref(dialect: Dialect, is_root: bool) -> frozenset[str]:
+    """Return the keywords that are allowed beside `$ref` where others are not: Gemini accepts some annotations."""
+    annotations = ("description", "default", *(("title",) if is_root else ())) if dialect.whole else ()
+    return frozenset({"$ref", "$defs", *annotations})

@@ -406,7 +406,7 @@ def test_servers_of_the_document_are_used_only_if_trusted():
 def test_operation_with_a_server_on_another_host_is_not_offered(server):
     source = document()
     source["paths"]["/status"]["get"]["servers"] = [{"url": "https://evil.example"}]
-    source["paths"]["/pets"]["get"]["servers"] = [{"url": "/v2"}]
+    source["paths"]["/pets"]["get"]["servers"] = [{"url": "/{version}", "variables": {"version": {"default": "v2"}}}]
     box = toolbox(source, base_url=f"{server.url}/v1")
     assert [str(problem) for problem in box.problems] == [
         "GET /status: the operation has a server on another host than base_url"

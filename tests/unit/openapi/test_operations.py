@@ -132,7 +132,8 @@ def operations(**paths):
         ({"parameters": [{"name": "a", "in": "query", "style": "matrix"}]}, "style 'matrix' is not valid"),
         ({"parameters": [{"name": f"p{n}", "in": "query"} for n in range(501)]}, "more than 500 parameters"),
         ({"requestBody": {"content": {"a\r\nb": {}}}}, "not a valid media type"),
-        ({"servers": [{"url": "https://{tenant}.example.com"}]}, "no fixed URL"),
+        ({"parameters": [{"name": "a", "in": "query", "schema": {"type": "text"}}]}, "text"),
+        ({"servers": [{"url": "https://{tenant}.example.com"}]}, "no valid URL"),
     ],
 )
 def test_broken_operation_removes_only_itself(fields, message):

@@ -91,9 +91,21 @@ def test_last_decision_continues_the_conversation(run, clock):
     assert run.waiting == ()
 
 
-def test_denying_every_call_needs_no_run(run):
+def pass_back(run):
+    """Perform a step in which no call is left to run."""
+    step = run.next()
+    assert isinstance(step, RunTools)
+    run.add_results(step.results)
+
+
+def test_after_the_last_decision_the_results_are_passed_back(run, clock):
+    """The process that decides does not know the agent, so it does not complete the turn."""
     run.deny("c1")
     run.deny("c2")
+    run = reload(run, clock)
+    assert run.waiting == ()
+    assert None not in run.next().results
+    pass_back(run)
     assert isinstance(run.next(), AskModel)
 
 
@@ -161,6 +173,7 @@ def test_result_of_a_suspended_tool_is_supplied(clock):
     with pytest.raises(ConfigError, match=r"does not wait for an approval.*use supply"):
         run.approve("c0")
     run.supply("c0", {"total": 3})
+    pass_back(run)
     assert run.next().request.messages[-1].parts[0].structured == {"total": 3}
 
 
@@ -184,6 +197,7 @@ def test_time_spent_waiting_is_not_part_of_the_budget(run, clock):
     clock.time = 190.0
     run.deny("c1")
     run.deny("c2")
+    pass_back(run)
     assert isinstance(run.next(), AskModel)
     clock.time += 51
     assert isinstance(run.next(), GiveUp)

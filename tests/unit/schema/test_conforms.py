@@ -171,6 +171,17 @@ def test_reference_at_the_root_is_accepted_for_answers_of_gemini():
     assert lower(schema, "gemini_json_schema_output").unchanged
 
 
+@pytest.mark.parametrize("name", ["gemini_json_schema", "gemini_json_schema_output"])
+def test_title_beside_a_reference_is_dropped_for_gemini(name):
+    """Below the root, Gemini rejects other keywords than `description` and `default` beside `$ref`."""
+    schema = {
+        "type": "object",
+        "properties": {"key": {"$ref": "#/$defs/one", "title": "T"}},
+        "$defs": {"one": {"type": "string"}},
+    }
+    assert lower(schema, name).schema["properties"] == {"key": {"$ref": "#/$defs/one"}}
+
+
 def test_violations_accepts_the_name_of_a_dialect():
     schema = {"type": "object", "properties": {"m": {"type": "object"}}}
     assert violations(schema, "gemini") == violations(schema, DIALECTS["gemini"]) != []

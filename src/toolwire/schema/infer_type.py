@@ -1,0 +1,104 @@
+"""Infer the JSON Schema of a Python type: a pydantic model, a dataclass, a TypedDict, a union or any other annotation.
+
+    inferred = infer_type(Forecast)
+    inferred.schema                     the schema to send to a model
+    inferred.convert(value)             the value as a Forecast, or its problems
+
+pydantic generates the schema and converts the values; it is imported with the first type.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+from ..ir.errors import ConfigError
+from ..ir.pointer import JSON, Object, join
+from ..ir.text import to_bytes
+from .validate import Problem
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter, ValidationError
+
+__all__ = ["InferredType", "infer_type"]
+
+_MAX_MESSAGE = 300
+
+
+class InferredType:
+    """A Python type with its schema.
+
+    `checked_schema` is the schema without `format`: pydantic reads more spellings than the formats allow, such as a
+    time without an offset, and decides about them itself.
+    """
+
+    __slots__ = ("_adapter", "checked_schema", "name", "schema")
+
+    def __init__(self, annotation: Any, adapter: TypeAdapter[Any], schema: Object) -> None:
+        self.schema = schema
+        self.checked_schema: Object = _without_formats(schema)
+        self.name = _type_name(annotation)
+        self._adapter = adapter
+
+    def convert(self, value: JSON) -> tuple[Any, tuple[Problem, ...]]:
+        """Return a JSON value as an instance of the type; or None, and the problems that the type reports."""
+        from pydantic import ValidationError
+
+        try:
+            return self._adapter.validate_json(to_bytes(value)), ()
+        except ValidationError as error:
+            return None, _read_errors(error)
+
+
+def infer_type(annotation: Any) -> InferredType:
+    """Infer the schema of a type; ConfigError if pydantic cannot."""
+    from pydantic import TypeAdapter
+    from pydantic.errors import PydanticUserError
+
+    try:
+        adapter = TypeAdapter(annotation)
+        schema = adapter.json_schema(mode="validation")
+    except (PydanticUserError, NameError) as error:  # NameError: an annotation that cannot be resolved
+        reason = str(error).partition("\n")[0]
+        hint = "use a pydantic model, a dataclass, a TypedDict of typing_extensions, a union, or a JSON Schema"
+        raise ConfigError(f"no JSON Schema for {annotation!r}: {reason}", hint=hint) from error
+    return InferredType(annotation, adapter, _clean(schema))
+
+
+def _clean(schema: Object) -> Object:
+    """Remove the titles that pydantic derives from names, useless to a model, and defaults that JSON cannot express."""
+    for name, definition in ((schema.get("title", ""), schema), *schema.get("$defs", {}).items()):
+        if definition.get("title") == name:
+            definition.pop("title", None)
+        for key, field in definition.get("properties", {}).items():
+            if field.get("title") == key.replace("_", " ").title():
+                del field["title"]
+            if isinstance(field.get("default"), float) and not isfinite(field["default"]):
+                del field["default"]
+    return schema
+
+
+def _without_formats(schema: JSON) -> Any:
+    """Copy a schema without its `format` keywords; a property named "format" has a schema, not a string."""
+    if type(schema) is list:
+        return [_without_formats(item) for item in schema]
+    if type(schema) is not dict:
+        return schema
+    return {key: _without_formats(item) for key, item in schema.items() if key != "format" or type(item) is not str}
+
+
+def _type_name(annotation: Any) -> str | None:
+    """Return the name of a class of the author; builtin and composed types have none."""
+    if not inspect.isclass(annotation) or annotation.__module__ == "builtins":
+        return None
+    return re.sub(r"[^a-zA-Z0-9_-]", "_", annotation.__name__)[:64]
+
+
+def _read_errors(error: ValidationError) -> tuple[Problem, ...]:
+    """Return pydantic's errors as problems, without its URLs and inputs."""
+    return tuple(
+        Problem(join(*map(str, one["loc"])), one["type"], one["msg"][:_MAX_MESSAGE])
+        for one in error.errors(include_url=False, include_input=False, include_context=False)[:50]
+    )
