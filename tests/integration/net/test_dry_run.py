@@ -16,7 +16,7 @@ from dry_run_counter import Counts, install
 from run_program import run_program
 from scripted_answers import SCENARIOS
 from toolwire import Agent, Policy, Runner, ToolCall, open_store, tool
-from toolwire.run import plan_of
+from toolwire.run import Toolbox, plan_of
 from toolwire.testing import ScriptedModel, Upstream, says
 
 ROOT = Path(__file__).parents[3]
@@ -83,6 +83,18 @@ def test_recorded_call_is_planned_as_replayed():
     (result,) = runner.run_sync(CALLS[1:], keys={"2": "another"}, dry_run=True)
     assert plan_of(result).verdict == "would_run"
     assert called == ["delete"]
+
+
+@pytest.mark.finding("X9")
+def test_cached_call_is_planned_as_replayed():
+    called = []
+    look, _ = tools(called)
+    runner = Runner(Toolbox(look).with_options(cache=60))
+    verdicts_in_order = []
+    for dry in (True, False, True):
+        (result,) = runner.run_sync(CALLS[:1], dry_run=dry)
+        verdicts_in_order.append(plan_of(result).verdict if dry else result.text)
+    assert (verdicts_in_order, called) == (["would_run", "a", "replayed"], ["look"])
 
 
 @pytest.mark.finding("X9")
