@@ -141,6 +141,20 @@ class Runner:
         self._read_only = frozenset(entry.name for entry in self.box if entry.tool.effect in ("pure", "read"))
         self._tainted: OrderedDict[str, None] = OrderedDict()  # ids of runs with untrusted output
 
+    def with_tools(self, *sources: Source, approve: Approver | None = None) -> Runner:
+        """Return a runner for other tools with the same policy, gates and limits, without store and observers."""
+        settings = self._settings
+        return Runner(
+            *sources,
+            policy=settings.policy,
+            gates=settings.gates,
+            approve=approve,
+            max_parallel=self._max_parallel,
+            max_per_turn=self._max_per_turn,
+            caller=settings.caller,
+            tenant=settings.tenant,
+        )
+
     def close(self) -> None:
         self._invoker.close()
         self._check_threads.close()
