@@ -69,9 +69,7 @@ def test_malformed_call_is_repaired_and_run(streamed, made):
     assert RAN == ["weather Paris 2"]
     (result,) = answer.results
     assert result.call_id == "c1"
-    assert result.text == (
-        '[The arguments were invalid and were repaired to {"city":"Paris","days":2}]\nsun in Paris'
-    )
+    assert result.text == ('[The arguments were invalid and were repaired to {"city":"Paris","days":2}]\nsun in Paris')
     (request,) = small.heard
     assert [one.name for one in request.tools] == ["weather"]
     assert (request.choice.mode, request.choice.names) == ("tool", ("weather",))
