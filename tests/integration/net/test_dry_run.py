@@ -107,6 +107,14 @@ def test_one_dry_run_does_not_affect_the_other_runs_of_a_runner():
 
 
 @pytest.mark.finding("X9")
+def test_runner_for_other_tools_is_a_dry_run_too():
+    called = []
+    look, delete = tools(called)
+    (result,) = Runner(look, dry_run=True).with_tools(delete).run_sync(CALLS[1:])
+    assert (plan_of(result).verdict, called) == ("would_run", [])
+
+
+@pytest.mark.finding("X9")
 def test_model_receives_the_plan():
     called, model = [], ScriptedModel([says(*CALLS), says("Done.")])
     answer = Agent(model, Runner(*tools(called), dry_run=True)).run_sync("Clean up.")
