@@ -153,6 +153,7 @@ class Runner:
             max_per_turn=self._max_per_turn,
             caller=settings.caller,
             tenant=settings.tenant,
+            dry_run=settings.dry_run,
         )
 
     @property

@@ -226,6 +226,8 @@ class CallRun:
         if isinstance(pending, ToolResult):
             return plan_refusal(self.call, entry, pending)
         replay = yield from find_replay(pending, self.settings, self._occurrence)
+        if replay is None and pending.verdict is None and self._cached_result(pending) is not None:
+            replay = ("replayed", "its cached result would be returned")
         if replay is not None:
             return self._annotate(pending, plan_result(pending, *replay, None, self.settings))
         preview = None
