@@ -19,7 +19,7 @@ from ..ir.request import Request
 from ..ir.response import Response, Usage
 from ..run.compaction import Compaction
 from ..run.context import current_call
-from ..run.observe import AgentOperation, ModelOperation, Observation, Observer, OperationOutcome, Retriever
+from ..run.observe import AgentOperation, Observation, Observer, OperationOutcome, Retriever
 from ..run.output_plan import OutputPlan
 from ..run.partial_output import PartialOutput, PartialReader
 from ..run.results import NOTES_KEY, annotate
@@ -29,7 +29,7 @@ from .answers import Answer
 from .auxiliary import AuxiliaryModel, AuxiliaryWork
 from .checkpoints import Checkpoints
 from .dispatch import Dispatch
-from .model_protocol import Model
+from .model_protocol import Model, model_operation
 from .own_context import in_own_context
 from .runner import Runner
 
@@ -210,8 +210,12 @@ class AgentLoop:
 
     async def _ask_model(self, step: AskModel) -> Response:
         request = self._prepare_request(step.request)
-        with Observation(self.agent.observers, ModelOperation(request, self.session.state.run_id)) as observation:
-            response = await self.agent.model.ask(request)
+        model = self.agent.model
+        if not self.agent.observers:
+            return await model.ask(request)
+        operation = model_operation(model, request, self.session.state.run_id)
+        with Observation(self.agent.observers, operation) as observation:
+            response = await model.ask(request)
             observation.outcome = OperationOutcome(response, cost=self._cost(response))
         return response
 
@@ -244,7 +248,7 @@ class AgentLoop:
         self, events: AsyncGenerator[Event, None], request: Request, folder: Folder
     ) -> AsyncGenerator[Event, None]:
         session, started_at, first_event_seconds = self.session, time.perf_counter(), None
-        operation = ModelOperation(request, session.state.run_id, stream=True)
+        operation = model_operation(self.agent.model, request, session.state.run_id, stream=True)
         with Observation(self.agent.observers, operation) as observation:
             async with aclosing(events):
                 async for event in events:
