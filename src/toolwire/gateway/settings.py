@@ -319,12 +319,9 @@ def _check(settings: Settings) -> None:  # noqa: C901
     """Check the rules that types cannot express: ranges, references between tables, and formats."""
     for section in ("server", "limits", "state", "responses"):
         _check_numbers(getattr(settings, section), section)
-    for name, upstream in settings.upstreams.items():
-        _check_numbers(upstream, f"upstreams.{name}")
-    for name, model in settings.models.items():
-        _check_numbers(model, f"models.{name}")
-    for name, tools in settings.tools.items():
-        _check_numbers(tools, f"tools.{name}")
+    for table in ("upstreams", "models", "tools"):
+        for name, row in getattr(settings, table).items():
+            _check_numbers(row, f"{table}.{name}")
     for name, model in settings.models.items():
         location = f"models.{name}"
         if (model.upstream is None) == (not model.targets):

@@ -93,7 +93,7 @@ class Runner:
         observers: Sequence[Observer] = (),
         max_parallel: int = 16,
         max_per_turn: int = 256,
-        threads: int = 32,
+        threads: int = 64,
         caller: str = "",
         tenant: str = "",
         while_running: str = "wait",
@@ -223,10 +223,10 @@ class Runner:
         Pure and read calls start at once. Other calls start when `results` is awaited: by then the response is
         complete and has been accepted.
         """
-        settings = self._settings_for(run_id or secrets.token_hex(8), tainted, deps, on_progress, session)
-        return Dispatch(
-            self, settings, Schedule(self.box, max_running=self._max_parallel), earlier, keys or {}, self._max_per_turn
-        )
+        is_tainted = tainted or run_id in self._tainted
+        settings = self._settings_for(run_id or secrets.token_hex(8), is_tainted, deps, on_progress, session)
+        schedule = Schedule(self.box, max_running=self._max_parallel)
+        return Dispatch(self, settings, schedule, earlier, keys or {}, self._max_per_turn, taint_id=run_id)
 
     def perform(self, run: CallRun, *, speculative: bool = False) -> Coroutine[Any, Any, ToolResult]:
         """Run one call to its end, observed if there are observers."""
@@ -245,10 +245,10 @@ class Runner:
     async def _perform_call(self, run: CallRun) -> ToolResult:
         """Run one call to its end. If a user-defined gate or check raises, only this call fails.
 
-        Large arguments pass the gates in a thread, so that the event loop serves other calls meanwhile.
+        Large arguments, and a wrong name among many, pass the gates in a thread, so that the event loop serves other calls meanwhile.
         """
         try:
-            if is_large(run.call):
+            if is_large(run.call) or self.box.needs_index(run.call.name):
                 await asyncio.wrap_future(self._check_threads.submit(partial(copy_context().run, run.pass_gates)))
             step = run.next()
             while type(step) is not Finished:
@@ -354,14 +354,20 @@ class Runner:
         return await asyncio.wrap_future(self._store_threads.submit(partial(work, *arguments)))
 
     def _taint(self, run_id: str) -> None:
-        """Mark a run as tainted by untrusted output. The number of runs kept is bounded."""
+        """Mark a run as tainted by untrusted output. The number of runs kept is bounded, except for "", which stays."""
         self._tainted[run_id] = None
+        self._tainted.move_to_end(run_id)
         while len(self._tainted) > _MAX_TAINTED_RUNS:
-            self._tainted.popitem(last=False)
+            oldest, _ = self._tainted.popitem(last=False)
+            if not oldest:
+                self._tainted[oldest] = None
 
     def record_taint(self, call: ToolCall, run_id: str) -> None:
-        """Mark the run as tainted if the tool of a finished call returns untrusted output."""
-        if call.name in self._untrusted and run_id:
+        """Mark the run as tainted if the tool of a finished call returns untrusted output.
+
+        Calls without a run id may belong to one conversation: after untrusted output, all of them are tainted.
+        """
+        if call.name in self._untrusted:
             self._taint(run_id)
 
 

@@ -19,6 +19,7 @@ from ..ir.value import Value
 from .function_tool import FunctionTool, tool
 from .options import Options, OptionValues
 from .parameters import Parameters
+from .suggestions import NameIndex
 
 __all__ = ["Entry", "Source", "Toolbox"]
 
@@ -43,6 +44,9 @@ class Entry(Value, frozen=True):
 Source: TypeAlias = "Callable[..., Any] | Tool | Entry | Toolbox | ModuleType | Sequence[Source]"
 
 
+_MANY_TOOLS = 500
+
+
 class _ParametersByTool(dict[str, Parameters]):
     """The parameters of each tool, computed on first access. Raises SchemaError for an invalid schema."""
 
@@ -60,6 +64,8 @@ class Toolbox:
 
     def __init__(self, *sources: Source) -> None:
         self._entries: dict[str, Entry] = {}
+        self._index: NameIndex | None = None
+        self._index_builds: dict[str, object] = {}
         self.parameters = _ParametersByTool(self._entries)
         for source in sources:
             for entry in _collect_entries(source):
@@ -90,10 +96,18 @@ class Toolbox:
         return self._entries.get(name)
 
     def similar_names(self, name: str) -> list[str]:
-        """Return similar names, for the error message."""
-        from difflib import get_close_matches
+        """Return similar names, for the error message. The first use builds an index of the names.
 
-        return get_close_matches(name, list(self._entries), 3, 0.4)
+        While another thread builds it, there are no suggestions.
+        """
+        build = object()
+        if self._index is None and self._index_builds.setdefault("build", build) is build:  # atomic between threads
+            self._index = NameIndex(self._entries)
+        return [] if self._index is None else self._index.similar(name)
+
+    def needs_index(self, name: str) -> bool:
+        """Return True for an unknown name among many tools: `similar_names` may take long then, and needs a thread."""
+        return name not in self._entries and len(self._entries) > _MANY_TOOLS
 
     def filter(self, predicate: Callable[[Tool], bool]) -> Toolbox:
         return Toolbox(*(entry for entry in self if predicate(entry.tool)))
