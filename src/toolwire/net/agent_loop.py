@@ -163,8 +163,8 @@ class AgentLoop:
         step = self.session.next()
         if not isinstance(step, AskModel):
             return step
-        box = self.agent.runner.box
-        self.session.offer_tools(box.filter_available(box.tools))
+        runner = self.agent.runner
+        self.session.offer_tools(runner.tools_for_run(self.session.state.run_id), untrusted=runner.untrusted)
         compaction = self.agent.compaction
         plan = None if compaction is None else self.session.plan_compaction(compaction)
         if plan is not None:

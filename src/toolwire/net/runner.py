@@ -23,6 +23,7 @@ from msgspec.structs import replace
 
 from ..ir.errors import ConfigError, StoreError
 from ..ir.parts import ToolCall, ToolResult
+from ..ir.tools import Tool
 from ..ir.value import Value
 from ..run.approval import ApprovalReply, Approved
 from ..run.cache import ResultCache
@@ -134,13 +135,32 @@ class Runner:
             on_progress=progress_sink(observers),
         )
         self._latest = self._settings  # the settings of the latest run
-        self._untrusted = frozenset(entry.name for entry in self.box if entry.options.untrusted)
-        self._read_only = frozenset(entry.name for entry in self.box if entry.tool.effect in ("pure", "read"))
+        self._untrusted: frozenset[str] = frozenset()
+        self._read_only: frozenset[str] = frozenset()
+        self._classify_tools()
         self._tainted: OrderedDict[str, None] = OrderedDict()  # ids of runs with untrusted output
 
     def close(self) -> None:
         self._invoker.close()
         self._check_threads.close()
+
+    def _classify_tools(self) -> None:
+        self._untrusted = frozenset(entry.name for entry in self.box if entry.options.untrusted)
+        self._read_only = frozenset(entry.name for entry in self.box if entry.tool.effect in ("pure", "read"))
+
+    @property
+    def untrusted(self) -> frozenset[str]:
+        """The names of the tools whose output may contain third-party instructions."""
+        return self._untrusted
+
+    def tools_for_run(self, run_id: str) -> tuple[Tool, ...]:
+        """Return the tools to offer in the next turn of a run: those that are available now.
+
+        Call it once before each turn: changes of live sources take effect here.
+        """
+        if self.box.refresh():
+            self._classify_tools()
+        return self.box.filter_available(self.box.tools)
 
     async def run(
         self,

@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from .records import DAY, Claim, Record, Store
     from .session import Budget, Session
     from .steps import Approve
-    from .toolbox import Entry, Source, Toolbox
+    from .toolbox import Entry, LiveSource, Source, Toolbox
     from .values import received
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
-            "toolbox": ("Entry", "Source", "Toolbox"),
+            "toolbox": ("Entry", "LiveSource", "Source", "Toolbox"),
             "options": ("OptionValues", "Options"),
             "function_tool": ("FunctionTool",),
             "policy": ("Ask", "Deny", "Policy", "allow", "at_most", "deny", "hosts", "only_effects", "path_jail"),
@@ -88,6 +88,7 @@ __all__ = [
     "Entry",
     "FunctionTool",
     "GATES",
+    "LiveSource",
     "ModelOperation",
     "ModelSettings",
     "ObservedOperation",

@@ -26,7 +26,7 @@ _KEY_SPACE = 1_000_000  # keys of one turn; those of the next turn follow them
 def with_gateway_tools(request: Request, runner: Runner) -> Request:
     """Add the gateway's tools to `request`; a client's tool of the same name takes precedence."""
     client_names = {tool.name for tool in request.tools}
-    added_tools = tuple(tool for tool in runner.box.tools if tool.name not in client_names)
+    added_tools = tuple(tool for tool in runner.tools_for_run("") if tool.name not in client_names)
     forbidden = request.choice is not None and request.choice.mode != "auto"
     return request if forbidden or not added_tools else replace(request, tools=(*request.tools, *added_tools))
 
