@@ -26,12 +26,14 @@ if TYPE_CHECKING:
     from ..net.answers import Answer
     from ..net.client import ModelClient
     from ..run.observe import Observer
+    from ..run.plan import CallPlan
     from ..run.records import Store
     from ..run.steps import Approve
     from ..run.toolbox import Toolbox
 
 __all__ = ["add_text_options", "add_to", "ask_person", "make_client"]
 
+_MAX_DETAILS = 120  # characters of the last column of a dry run
 _EXAMPLES = """\
 examples:
   toolwire run tools.py "What is the weather in Paris?" -m openai/gpt-5.6
@@ -41,6 +43,7 @@ examples:
   toolwire run tools.py "…" -m llamacpp/qwen3-8b --text hermes --via completions    if the server's tool parser fails
   toolwire run tools.py "…" -m openai/gpt-5.6 --mcp mcp.json        with the tools of MCP servers
   toolwire run "…" -m openai/gpt-5.6 --openapi pets.json --api-url https://api.example.com --api-auth-env PETS_TOKEN
+  toolwire run tools.py "Clean up the inbox" -m openai/gpt-5.6 --dry-run    show the calls, their effects and approvals
   toolwire run --list                            recorded calls: running, done or of unknown outcome
   toolwire run --resolve KEY --result '"paid"'   record the outcome that you found out
   toolwire run --resolve KEY --forget            the call had no effect and may run again
@@ -69,6 +72,9 @@ def add_to(commands: Any) -> None:
     add_text_options(parser)
     parser.add_argument("--system", default="", help="the system prompt")
     parser.add_argument("--yes", action="store_true", help="do not ask before calls with side effects")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="call no function; the model receives the plan of each call instead"
+    )
     parser.add_argument(
         "--max-iterations", type=int, default=16, metavar="N", help="maximum number of model requests (16)"
     )
@@ -115,15 +121,19 @@ async def _run_prompt(arguments: argparse.Namespace) -> int:
     files = [] if arguments.tools is None else [load_tools(arguments.tools)]
     live = LivePrinter(silent=arguments.json)
     answer: Answer | None = None
+    plans: list[CallPlan] = []
     async with make_client(arguments) as client, _open_toolboxes(arguments) as boxes:
         tools: list[ModuleType | Toolbox] = [*files, *boxes]
         async for event in _make_agent(client, tools, arguments).stream(prompt):
             answer = live.show(event) or answer
+            plans += _plans_of(event)
     assert answer is not None
     if arguments.json:
-        _print_json(answer)
+        _print_json(answer, plans if arguments.dry_run else None)
     elif not answer.finished:
         print(paint(neutralise_line(f"no answer: {answer.reason}"), "red", sys.stderr), file=sys.stderr)
+    if arguments.dry_run and not arguments.json:
+        _print_plans(plans)
     return 0 if answer.finished else 1
 
 
@@ -191,6 +201,7 @@ def _make_agent(client: ModelClient, tools: list[ModuleType | Toolbox], argument
         policy=Policy() if arguments.yes else Policy(approve=("write", "idempotent")),
         approve=ask_person,
         ttl=arguments.ttl,
+        dry_run=arguments.dry_run,
     )
     budget = Budget(iterations=arguments.max_iterations)
     return Agent(client, runner, system=arguments.system, budget=budget, observers=observers)
@@ -215,7 +226,37 @@ def ask_person(step: Approve) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def _print_json(answer: Answer) -> None:
+def _plans_of(event: object) -> list[CallPlan]:
+    from ..ir.parts import ToolResult
+    from ..run.plan import plan_of
+
+    plan = plan_of(event) if isinstance(event, ToolResult) else None
+    return [] if plan is None else [plan]
+
+
+def _print_plans(plans: list[CallPlan]) -> None:
+    """Print the calls of a dry run as a table, in the order in which the model made them."""
+    if not plans:
+        print("dry run: the model made no calls")
+        return
+    print("\ndry run: nothing was executed")
+    rows = [
+        (plan.tool, plan.verdict.replace("_", " "), plan.effect or "-", plan.resource or "-", _plan_details(plan))
+        for plan in plans
+    ]
+    print("\n".join(table(rows, ("tool", "verdict", "effect", "resource", "details"))))
+
+
+def _plan_details(plan: CallPlan) -> str:
+    """Describe a plan in one line of limited length: its preview or its arguments, and the reason of its verdict."""
+    preview = plan.preview if isinstance(plan.preview, str) else dumps(plan.preview)
+    details = [dumps(plan.arguments) if plan.preview is None else preview, plan.why, plan.preview_error]
+    line = neutralise_line("; ".join(detail for detail in details if detail))
+    return line if len(line) <= _MAX_DETAILS else f"{line[:_MAX_DETAILS]}…"
+
+
+def _print_json(answer: Answer, plans: list[CallPlan] | None) -> None:
+    """Print the answer, and the plans of a dry run."""
     import msgspec
 
     document = {
@@ -224,6 +265,8 @@ def _print_json(answer: Answer) -> None:
         "reason": answer.reason,
         "messages": msgspec.to_builtins(answer.messages),
     }
+    if plans is not None:
+        document["plan"] = [msgspec.structs.asdict(plan) for plan in plans]
     print(json_text(document))
 
 

@@ -37,6 +37,7 @@ class Answer(Value, Generic[Output], frozen=True):
     there is no answer; empty if there is one. `output_tool`: the name of the final-answer tool, if the run had one; its
     calls are part of the messages, but not of `calls` and `results`. `compacted`: the form of the first messages that
     was sent to the model.
+    `auxiliary_usage`: the part of `usage` that an auxiliary model used.
     """
 
     text: str
@@ -50,6 +51,7 @@ class Answer(Value, Generic[Output], frozen=True):
     run_id: str = ""
     output_tool: str | None = None
     compacted: CompactedPrefix | None = None
+    auxiliary_usage: Usage = Usage()
 
     @property
     def finished(self) -> bool:
