@@ -39,7 +39,8 @@ from ..run.observe import (
     combine_sinks,
     progress_sink,
 )
-from ..run.output import TruncatedOutputs
+from ..run.output import StoredOutputs
+from ..run.output_tools import output_entries
 from ..run.policy import Policy
 from ..run.records import DAY, Claim, Record, Store
 from ..run.schedule import Schedule
@@ -107,7 +108,8 @@ class Runner:
         if not 0 < ttl < float("inf"):
             raise ConfigError(f"ttl must be positive and finite, got {ttl}", hint="give it in seconds")
         self.box = Toolbox(*sources)
-        self.truncated_outputs = TruncatedOutputs()
+        self._outputs = StoredOutputs()
+        self._output_tools = self._add_output_tools()
         self._store = store
         self._approve = approve
         self._observers = tuple(observers)
@@ -130,7 +132,7 @@ class Runner:
             has_store=store is not None,
             keeps_keyless=keeps_keyless,
             cache=ResultCache(),
-            truncated_outputs=self.truncated_outputs,
+            outputs=self._outputs if self._output_tools else None,
             while_running=while_running,
             lease=lease,
             ttl=ttl,
@@ -173,11 +175,26 @@ class Runner:
     def tools_for_run(self, run_id: str) -> tuple[Tool, ...]:
         """Return the tools to offer in the next turn of a run: those that are available now.
 
-        Call it once before each turn: changes of live sources take effect here.
+        Call it once before each turn: changes of live sources take effect here. If a result of the run was shortened,
+        the last tools are `read_output` and `search_output`.
         """
         if self.box.refresh():
             self._classify_tools()
-        return self.box.filter_available(self.box.tools)
+        available = self.box.filter_available(self.box.tools)
+        return (*available, *self._output_tools) if self._outputs.has_any(run_id) else available
+
+    def store_output(self, run_id: str, text: str) -> str | None:
+        """Store a text that the model of a run can read with the tool `read_output`, and return its id."""
+        return self._outputs.store(run_id, text) if self._output_tools else None
+
+    def _add_output_tools(self) -> tuple[Tool, ...]:
+        """Add the tools that read stored outputs; none if the toolbox has tools with their names."""
+        entries = output_entries(self._outputs)
+        if any(self.box.find(entry.name) is not None for entry in entries):
+            return ()
+        for entry in entries:
+            self.box.add_unlisted(entry)
+        return tuple(entry.tool for entry in entries)
 
     async def run(
         self,
@@ -244,7 +261,16 @@ class Runner:
         # not cached: the runner would keep the objects alive
         if deps is not None or on_progress is not None or session is not None:
             sink = combine_sinks(on_progress, self._settings.on_progress)
-            return replace(self._settings, run_id=run_id, tainted=tainted, deps=deps, on_progress=sink, session=session)
+            has_fixed_tools = session is not None and session.state.has_fixed_tools
+            return replace(
+                self._settings,
+                run_id=run_id,
+                tainted=tainted,
+                deps=deps,
+                on_progress=sink,
+                session=session,
+                outputs=None if has_fixed_tools else self._settings.outputs,
+            )
         latest = self._latest
         if latest.run_id != run_id or latest.tainted != tainted:
             latest = self._latest = replace(self._settings, run_id=run_id, tainted=tainted)
@@ -269,6 +295,8 @@ class Runner:
         """
         is_tainted = tainted or run_id in self._tainted
         settings = self._settings_for(run_id or secrets.token_hex(8), is_tainted, deps, on_progress, session, dry_run)
+        if not run_id and settings.outputs is not None:
+            settings = replace(settings, outputs=None)  # no later call belongs to the run
         schedule = Schedule(self.box, max_running=self._max_parallel)
         return Dispatch(self, settings, schedule, earlier, keys or {}, self._max_per_turn, taint_id=run_id)
 

@@ -137,9 +137,10 @@ class Toolbox:
         self._version = self.version
         current: dict[str, Entry] = {}
         for entry in _collect_entries(self._sources):
-            if entry.name in current:
+            if entry.name in self._unlisted or entry.name in current:
                 _log.warning("the new tool %r is left out: another tool has this name", entry.name)
-            current.setdefault(entry.name, entry)
+                continue
+            current[entry.name] = entry
         previous = self._entries
         kept = {name: current.pop(name) for name in previous if name in current}
         self._entries = {**kept, **current}  # a new object, because another thread may read the previous one

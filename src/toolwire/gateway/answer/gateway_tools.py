@@ -81,8 +81,13 @@ class GatewayTools:
         return True
 
     def _append_turn(self, response: Response, results: list[ToolResult]) -> None:
+        """Add a turn to the next request, which also offers the tools that became available in it."""
         assistant_message, result_message = Message("assistant", response.parts), Message("user", tuple(results))
-        self.request = replace(self.request, messages=(*self.request.messages, assistant_message, result_message))
+        tools, offered = self.request.tools, {tool.name for tool in self.request.tools}
+        new_tools = tuple(tool for tool in self._runner.tools_for_run(self._run_id) if tool.name not in offered)
+        self._names |= {tool.name for tool in new_tools}
+        messages = (*self.request.messages, assistant_message, result_message)
+        self.request = replace(self.request, messages=messages, tools=(*tools, *new_tools))
         self.earlier_parts = (*self.earlier_parts, *self.client_view(response).parts)
         self.usage = add_usage(self.usage, response.usage)
 
