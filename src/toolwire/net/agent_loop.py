@@ -17,9 +17,15 @@ from ..ir.folding import Folder
 from ..ir.parts import Text, ToolCall, ToolResult
 from ..ir.request import Request
 from ..ir.response import Response, Usage
+from ..ir.tools import Tool
 from ..run.compaction import Compaction
 from ..run.context import current_call
+<<<<<<< HEAD
 from ..run.observe import AgentOperation, Observation, Observer, OperationOutcome, Retriever
+=======
+from ..run.observe import AgentOperation, ModelOperation, Observation, Observer, OperationOutcome, Retriever
+from ..run.output import READ_OUTPUT, SEARCH_OUTPUT
+>>>>>>> runtime
 from ..run.output_plan import OutputPlan
 from ..run.partial_output import PartialOutput, PartialReader
 from ..run.results import NOTES_KEY, annotate
@@ -179,8 +185,8 @@ class AgentLoop:
         step = self.session.next()
         if not isinstance(step, AskModel):
             return step
-        box = self.agent.runner.box
-        self.session.offer_tools(box.filter_available(box.tools))
+        runner = self.agent.runner
+        self.session.offer_tools(runner.tools_for_run(self.session.state.run_id), untrusted=runner.untrusted)
         compaction = self.agent.compaction
         plan = None if compaction is None else self.session.plan_compaction(compaction)
         if plan is not None and compaction is not None:
@@ -272,7 +278,7 @@ class AgentLoop:
             request = replace(request, tools=available)
         retriever = self.agent.retriever
         if retriever is not None:
-            request = replace(request, tools=tuple(retriever.choose(request, request.tools)))
+            request = replace(request, tools=_choose_tools(retriever, request))
             request = request if self.session.output is None else self.session.output.keep_tool(request)
         endpoint = getattr(self.agent.model, "endpoint", None) if self.agent.cache == "auto" else None
         return request if endpoint is None else mark_stable_prefix(request, endpoint.wire)
@@ -353,6 +359,14 @@ def find_successor(result: ToolResult) -> LoopAgent | None:
 
 def _run_outcome(answer: Answer[Any]) -> OperationOutcome:
     return OperationOutcome(answer.response, reason=answer.reason, usage=answer.usage, cost=answer.cost or None)
+
+
+def _choose_tools(retriever: Retriever, request: Request) -> tuple[Tool, ...]:
+    """Let the retriever choose. The tools that read stored outputs are always offered: a result refers to them."""
+    always = (READ_OUTPUT, SEARCH_OUTPUT)
+    candidates = [tool for tool in request.tools if tool.name not in always]
+    chosen = tuple(retriever.choose(request, candidates))
+    return (*chosen, *(tool for tool in request.tools if tool.name in always))
 
 
 async def _limit_events(stream: AsyncGenerator[Event, None], session: Session) -> AsyncGenerator[Event, None]:

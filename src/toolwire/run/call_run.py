@@ -214,7 +214,7 @@ class CallRun:
         result, size, effect_state = classify(call, entry.tool.effect, outcome)
         limit = entry.options.output_limit or settings.output_limit
         if size is None or size > limit:
-            result = cap_result(result, limit, settings.truncated_outputs)
+            result = cap_result(result, limit, settings.outputs, settings.run_id)
         return result, effect_state
 
     def _plan(self, pending: Pending | ToolResult) -> Generator[Step, Any, ToolResult]:
