@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .key_command import KeyCommand, KeyCommandError
     from .otel import OtelObserver
     from .runner import Runner
+    from .stored_approvals import StoredApprovals
     from .stores import open_store
     from .trace_observer import TraceObserver
 else:
@@ -32,6 +33,7 @@ else:
             "approvals": ("approve_call", "deny_call", "supply_result"),
             "runner": ("Runner",),
             "client": ("ModelClient",),
+            "stored_approvals": ("StoredApprovals",),
             "stores": ("open_store",),
             "jail": ("disk_jail",),
             "key_command": ("KeyCommand", "KeyCommandError"),
@@ -55,6 +57,7 @@ __all__ = [
     "NoAnswer",
     "OtelObserver",
     "Runner",
+    "StoredApprovals",
     "StreamItem",
     "TraceObserver",
     "approve_call",

@@ -303,6 +303,7 @@ class AgentLoop:
             output_tool=None if plan is None or plan.tool is None else plan.tool.name,
             compacted=state.compacted,
             pending=pending,
+            state=self.session.dump() if pending else "",
         )
 
 
