@@ -318,7 +318,8 @@ class Agent(Generic[Deps, Output]):
         Its effect is the strongest effect of its tools. It receives the dependencies of the calling run.
         """
         about = description or f"Ask the agent {name or self.name}."
-        return subagent_tool(self._run_as_tool, self.runner.box, name or self.name, about, options)
+        is_stored = self.runner.store is not None
+        return subagent_tool(self._run_as_tool, self.runner.box, name or self.name, about, options, is_stored=is_stored)
 
     async def _run_as_tool(self, prompt: str, context: CallContext[Any]) -> Answer[Output]:
         return await self.run(prompt, deps=None if self.deps_type is NoneType else context.deps)  # type: ignore[arg-type]

@@ -330,6 +330,7 @@ class AgentLoop:
             compacted=state.compacted,
             auxiliary_usage=state.auxiliary_usage or Usage(),
             pending=pending,
+            state=self.session.dump() if pending else "",
         )
 
 

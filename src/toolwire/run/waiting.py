@@ -19,7 +19,7 @@ from ..ir.pointer import JSON, Object
 from ..ir.text import dumps
 from ..ir.value import Value
 from .records import DAY
-from .results import NOTES_KEY, annotate, refusal, value_result
+from .results import annotate, refusal, result_note, value_result
 
 __all__ = [
     "Approval",
@@ -100,7 +100,7 @@ def suspended_result(call: ToolCall, waiting: WaitingCall, reference: str = "") 
 
 def waiting_call(result: ToolResult) -> WaitingCall | None:
     """Return the call that waits, if this is the result of a suspended call."""
-    note = result.extra.get(NOTES_KEY, {}).get("waiting")
+    note = result_note(result, "waiting")
     return None if note is None else replace(msgspec.convert(note, WaitingCall), call_id=result.call_id)
 
 
@@ -165,7 +165,7 @@ class Turn(Value, frozen=True):
         index, _ = self._find(call_id, "approval", now)
         because = f": {reason}" if reason else ""
         result = refusal(self.calls[index], "denied", f"This call was not approved{because}. Nothing was run.")
-        return self._decide(index, None, result)
+        return self._decide(index, None, annotate(result, reason=reason))
 
     def supply(self, call_id: str, value: Any, now: float) -> Turn:
         """Set the result of a call whose tool suspended itself: a value that a tool may return, or a ToolResult."""
