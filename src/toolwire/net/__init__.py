@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from .agent import Agent
     from .agent_loop import Model, StreamItem
     from .answers import Answer, NoAnswer
+    from .approvals import approve_call, deny_call, supply_result
     from .client import ModelClient
     from .conversation import AgentConversation
     from .h1 import H1Transport
@@ -28,6 +29,7 @@ else:
             "agent_loop": ("Model", "StreamItem"),
             "answers": ("Answer", "NoAnswer"),
             "conversation": ("AgentConversation",),
+            "approvals": ("approve_call", "deny_call", "supply_result"),
             "runner": ("Runner",),
             "client": ("ModelClient",),
             "stores": ("open_store",),
@@ -55,6 +57,9 @@ __all__ = [
     "Runner",
     "StreamItem",
     "TraceObserver",
+    "approve_call",
+    "deny_call",
     "disk_jail",
     "open_store",
+    "supply_result",
 ]
