@@ -17,7 +17,7 @@ from typing import NamedTuple
 HERE = Path(__file__).parent
 PAGE = HERE / "README.md"
 BEGIN, END = "<!-- table: count_statements.py -->\n", "<!-- end of the table -->\n"
-TASKS = ("weather", "extraction", "dependencies", "streaming", "conversation", "subagents", "mcp", "retries", "testing")
+TASKS = tuple("weather extraction approval dependencies streaming conversation subagents mcp retries testing".split())
 PEERS = {"pydantic_ai": "PydanticAI", "openai_agents": "openai-agents"}
 
 

@@ -104,6 +104,31 @@ SCENARIOS: dict[tuple[str, str], Scenario] = {
         ("name='Science fair' date='Friday' participants=['Alice', 'Bob']",),
         prompts=("Extract calendar events from text",),
     ),
+    ("approval", "pydantic_ai"): Scenario(
+        (
+            answer(
+                call("delete_file", path="__init__.py"),
+                call("update_file", path="README.md", content="Hello, world!"),
+                call("update_file", path=".env", content=""),
+            ),
+            answer(call("update_file", path="README.md.bak", content="Hello, world!")),
+            answer("Created a backup at README.md.bak."),
+        ),
+        ("delete_file", "Created a backup at README.md.bak."),
+        (
+            "Deleting files is not allowed",
+            "File 'README.md' updated: 'Hello, world!'",
+            "File '.env' updated: ''",
+            "File 'README.md.bak' updated: 'Hello, world!'",
+        ),
+        ("Delete `__init__.py`", "Now create a backup of README.md"),
+    ),
+    ("approval", "openai_agents"): Scenario(
+        (answer(call("get_temperature", city="Oakland")), answer("It is 20° Celsius in Oakland.")),
+        ("Approve get_temperature", "Oakland", "[y/N]", "It is 20° Celsius in Oakland."),
+        ("The temperature in Oakland is 20° Celsius",),
+        input="y\n",
+    ),
     ("dependencies", "pydantic_ai"): Scenario(
         (answer(call("roll_dice"), call("get_player_name")), answer("Congratulations Anne, you're a winner!")),
         ("Congratulations Anne, you're a winner!",),
