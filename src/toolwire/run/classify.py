@@ -22,10 +22,12 @@ def classify(
 ) -> tuple[ToolResult, int | None, EffectState]:
     """Return the result, the upper bound of its length in characters (None if not known), and the effect state."""
     if isinstance(outcome, Returned):
-        if isinstance(outcome.value, Suspended):
-            return _suspended_result(call, outcome.value), None, "done"
+        value = outcome.value
+        if isinstance(value, Suspended):
+            return _suspended_result(call, value), None, "done"
         try:
-            return *sized_result(call, outcome.value), "done"
+            result, size = sized_result(call, value)
+            return result, size, "done"
         except Exception as error:  # noqa: BLE001  # encoding a user-defined value may raise anything
             return unserialisable_result(call, error), None, "done"
     if isinstance(outcome, TimedOut):
