@@ -14,15 +14,19 @@ from .show import json_text, paint
 
 if TYPE_CHECKING:
     from ..net.answers import Answer
+    from ..run.plan import CallPlan
     from ..run.waiting import WaitingCall
 
 __all__ = ["describe_waiting", "format_time", "print_outcome", "store_option"]
 
 
-def print_outcome(answer: Answer[Any], arguments: argparse.Namespace) -> int:
-    """Print the outcome of a run whose text was printed already. Return the exit code: 1 without an answer."""
+def print_outcome(answer: Answer[Any], arguments: argparse.Namespace, plans: list[CallPlan] | None = None) -> int:
+    """Print the outcome of a run whose text was printed already. Return the exit code: 1 without an answer.
+
+    `plans`: the calls of a dry run.
+    """
     if arguments.json:
-        _print_json(answer)
+        _print_json(answer, plans)
     elif answer.suspended:
         _print_waiting(answer, arguments.store)
     elif not answer.finished:
@@ -30,7 +34,7 @@ def print_outcome(answer: Answer[Any], arguments: argparse.Namespace) -> int:
     return 0 if answer.finished else 1
 
 
-def _print_json(answer: Answer[Any]) -> None:
+def _print_json(answer: Answer[Any], plans: list[CallPlan] | None) -> None:
     import msgspec
 
     document = {
@@ -41,6 +45,8 @@ def _print_json(answer: Answer[Any]) -> None:
         "pending": [msgspec.to_builtins(call) for call in answer.pending],
         "messages": msgspec.to_builtins(answer.messages),
     }
+    if plans is not None:
+        document["plan"] = [msgspec.structs.asdict(plan) for plan in plans]
     print(json_text(document))
 
 

@@ -27,12 +27,14 @@ if TYPE_CHECKING:
     from ..net.answers import Answer
     from ..net.client import ModelClient
     from ..run.observe import Observer
+    from ..run.plan import CallPlan
     from ..run.records import Store
     from ..run.steps import Approve
     from ..run.toolbox import Toolbox
 
 __all__ = ["add_text_options", "add_to", "ask_person", "make_client", "open_toolboxes"]
 
+_MAX_DETAILS = 120  # characters of the last column of a dry run
 _EXAMPLES = """\
 examples:
   toolwire run tools.py "What is the weather in Paris?" -m openai/gpt-5.6
@@ -43,6 +45,7 @@ examples:
   toolwire run tools.py "…" -m openai/gpt-5.6 --mcp mcp.json        with the tools of MCP servers
   toolwire run "…" -m openai/gpt-5.6 --openapi pets.json --api-url https://api.example.com --api-auth-env PETS_TOKEN
   toolwire run tools.py "Pay the invoice" -m openai/gpt-5.6 --suspend    calls wait; see `toolwire runs --help`
+  toolwire run tools.py "Clean up the inbox" -m openai/gpt-5.6 --dry-run    show the calls, their effects and approvals
   toolwire run --list                            recorded calls: running, done or of unknown outcome
   toolwire run --resolve KEY --result '"paid"'   record the outcome that you found out
   toolwire run --resolve KEY --forget            the call had no effect and may run again
@@ -73,6 +76,9 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--yes", action="store_true", help="do not ask before calls with side effects")
     parser.add_argument(
         "--suspend", action="store_true", help="let calls with side effects wait for `toolwire runs approve`"
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="call no function; the model receives the plan of each call instead"
     )
     parser.add_argument(
         "--max-iterations", type=int, default=16, metavar="N", help="maximum number of model requests (16)"
@@ -122,12 +128,17 @@ async def _run_prompt(arguments: argparse.Namespace) -> int:
     files = [] if arguments.tools is None else [load_tools(arguments.tools)]
     live = LivePrinter(silent=arguments.json)
     answer: Answer | None = None
+    plans: list[CallPlan] = []
     async with make_client(arguments) as client, open_toolboxes(arguments) as boxes:
         tools: list[ModuleType | Toolbox] = [*files, *boxes]
         async for event in _make_agent(client, tools, arguments).stream(prompt):
             answer = live.show(event) or answer
+            plans += _plans_of(event)
     assert answer is not None
-    return print_outcome(answer, arguments)
+    code = print_outcome(answer, arguments, plans if arguments.dry_run else None)
+    if arguments.dry_run and not arguments.json:
+        _print_plans(plans)
+    return code
 
 
 def add_text_options(parser: argparse.ArgumentParser) -> None:
@@ -194,6 +205,7 @@ def _make_agent(client: ModelClient, tools: list[ModuleType | Toolbox], argument
         policy=Policy() if arguments.yes else Policy(approve=("write", "idempotent")),
         approve="suspend" if arguments.suspend else ask_person,
         ttl=arguments.ttl,
+        dry_run=arguments.dry_run,
     )
     budget = Budget(iterations=arguments.max_iterations)
     return Agent(client, runner, system=arguments.system, budget=budget, observers=observers)
@@ -216,6 +228,35 @@ def ask_person(step: Approve) -> bool:
     question = f"{step.tool}({dumps(step.arguments)}): {step.why}. Run it? [y/N] "
     print(paint(neutralise_line(question), "yellow", sys.stderr), end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _plans_of(event: object) -> list[CallPlan]:
+    from ..ir.parts import ToolResult
+    from ..run.plan import plan_of
+
+    plan = plan_of(event) if isinstance(event, ToolResult) else None
+    return [] if plan is None else [plan]
+
+
+def _print_plans(plans: list[CallPlan]) -> None:
+    """Print the calls of a dry run as a table, in the order in which the model made them."""
+    if not plans:
+        print("dry run: the model made no calls")
+        return
+    print("\ndry run: nothing was executed")
+    rows = [
+        (plan.tool, plan.verdict.replace("_", " "), plan.effect or "-", plan.resource or "-", _plan_details(plan))
+        for plan in plans
+    ]
+    print("\n".join(table(rows, ("tool", "verdict", "effect", "resource", "details"))))
+
+
+def _plan_details(plan: CallPlan) -> str:
+    """Describe a plan in one line of limited length: its preview or its arguments, and the reason of its verdict."""
+    preview = plan.preview if isinstance(plan.preview, str) else dumps(plan.preview)
+    details = [dumps(plan.arguments) if plan.preview is None else preview, plan.why, plan.preview_error]
+    line = neutralise_line("; ".join(detail for detail in details if detail))
+    return line if len(line) <= _MAX_DETAILS else f"{line[:_MAX_DETAILS]}…"
 
 
 def _list_records(store: Store, *, as_json: bool) -> int:

@@ -37,11 +37,13 @@ from ..run.policy import Policy
 from ..run.records import Store
 from ..run.session import AskModel, Budget, RunTools, Session
 from ..run.toolbox import Source
-from .agent_loop import AgentLoop, Model, StreamItem, transfer_result
+from .agent_loop import AgentLoop, StreamItem, transfer_result
 from .answers import Answer, Deps, Output
+from .auxiliary import Auxiliary, AuxiliaryModel
 from .blocking import iterate_blocking, run_blocking
 from .checkpoints import Checkpoints
 from .conversation import AgentConversation
+from .model_protocol import Model
 from .output_mode import plan_output
 from .prompts import UserPrompt, prompt_message
 from .runner import Approver, Runner
@@ -63,7 +65,8 @@ class Agent(Generic[Deps, Output]):
     `StructuredOutput` for a union, a JSON Schema or options.
     `deps_type`: the type of the dependencies that `run(deps=…)` passes to tools and to `system`. `settings`: settings of
     the model requests. `budget`: the limits of a run. `policy`, `store` and `approve` as for `Runner`. `retriever` selects
-    the tools that a request offers. `compaction` limits the conversation that is sent to the model. `skills`: a
+    the tools that a request offers. `auxiliary`: another, cheaper model that summarises long results and repairs
+    malformed calls. `compaction` limits the conversation that is sent to the model. `skills`: a
     folder of instructions that the model loads on demand. `cache="auto"` marks the stable prefix of every request for the
     provider's prompt cache. `price`: the cost of a response, for `Answer.cost` and `Budget.cost`.
     """
@@ -83,6 +86,7 @@ class Agent(Generic[Deps, Output]):
         store: Store | None = None,
         approve: Approver | Literal["suspend"] | None = None,
         retriever: Retriever | None = None,
+        auxiliary: Auxiliary | Model | str | None = None,
         compaction: Compaction | None = None,
         skills: str | Path | None = None,
         cache: Literal["auto"] | None = None,
@@ -104,6 +108,9 @@ class Agent(Generic[Deps, Output]):
         self._price = price
         self.retriever = retriever
         self.compaction = compaction
+        self.auxiliary = None if auxiliary is None else AuxiliaryModel(auxiliary, make_client)
+        if compaction is not None and compaction.summarise and auxiliary is None:
+            raise ConfigError("summaries need an auxiliary model", hint="set auxiliary=…, or summarise=False")
         self.cache = cache
         self.observers: Sequence[Observer] = tuple(observers)
         if isinstance(tools, Runner):
@@ -150,6 +157,8 @@ class Agent(Generic[Deps, Output]):
         close = getattr(self._client, "aclose", None)
         if close is not None:
             await close()
+        if self.auxiliary is not None:
+            await self.auxiliary.aclose()
 
     @contextmanager
     def override(self, *, model: Model | str) -> Iterator[None]:

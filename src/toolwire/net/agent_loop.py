@@ -26,22 +26,16 @@ from ..run.results import NOTES_KEY, annotate
 from ..run.session import AskModel, AwaitApproval, Done, GiveUp, NextStep, RunTools, Session
 from ..stream.arguments import ArgumentWatch
 from .answers import Answer
+from .auxiliary import AuxiliaryModel, AuxiliaryWork
 from .checkpoints import Checkpoints
 from .dispatch import Dispatch
+from .model_protocol import Model
 from .own_context import in_own_context
 from .runner import Runner
 
-__all__ = ["AgentLoop", "LoopAgent", "Model", "StreamItem", "find_successor", "transfer_result"]
+__all__ = ["AgentLoop", "LoopAgent", "StreamItem", "find_successor", "transfer_result"]
 
 StreamItem: TypeAlias = Event | ToolCall | ToolResult | PartialOutput
-
-
-class Model(Protocol):
-    """Anything that answers a request, such as a `ModelClient`."""
-
-    async def ask(self, request: Request) -> Response: ...
-
-    def stream(self, request: Request) -> AsyncGenerator[Event, None]: ...
 
 
 class LoopAgent(Protocol):
@@ -52,6 +46,7 @@ class LoopAgent(Protocol):
     retriever: Retriever | None
     compaction: Compaction | None
     cache: Literal["auto"] | None
+    auxiliary: AuxiliaryModel | None
     observers: Sequence[Observer]
 
     @property
@@ -93,7 +88,7 @@ class AgentLoop:
     async def _perform_steps(self) -> Answer[Any]:
         session = self.session
         while True:
-            step = self._next_step()
+            step = await self._next_step()
             if isinstance(step, AskModel):
                 try:
                     async with asyncio.timeout(session.remaining_seconds) as limit:
@@ -105,7 +100,7 @@ class AgentLoop:
                 else:
                     session.add_response(response)
             elif isinstance(step, RunTools):
-                await self._add_results(await self._run_tools(step))
+                await self._add_results(await self._improve_results(step.calls, await self._run_tools(step)))
             else:
                 return self._make_answer(step)
             await self._save()
@@ -140,7 +135,7 @@ class AgentLoop:
     async def _stream_steps(self) -> AsyncGenerator[StreamItem | Answer[Any], None]:
         session = self.session
         while True:
-            step = self._next_step()
+            step = await self._next_step()
             if isinstance(step, AskModel):
                 dispatch = self._open_dispatch()
                 try:
@@ -149,7 +144,7 @@ class AgentLoop:
                             yield event
                     await self._save()
                     if isinstance(session.next(), RunTools):
-                        results = await dispatch.results()
+                        results = await self._improve_results(session.state.turn.calls, await dispatch.results())
                         for result in results:
                             yield result
                         await self._add_results(results)
@@ -157,7 +152,7 @@ class AgentLoop:
                 finally:
                     await dispatch.abort()
             elif isinstance(step, RunTools):  # a session that another process started
-                await self._add_results(await self._run_tools(step))
+                await self._add_results(await self._improve_results(step.calls, await self._run_tools(step)))
                 await self._save()
             else:
                 yield self._make_answer(step)
@@ -179,7 +174,7 @@ class AgentLoop:
         if self._checkpoints is not None:
             await self._checkpoints.save(self.session)
 
-    def _next_step(self) -> NextStep:
+    async def _next_step(self) -> NextStep:
         """Return the next step. Tools that appeared or disappeared since the last turn are offered or withdrawn."""
         step = self.session.next()
         if not isinstance(step, AskModel):
@@ -188,9 +183,30 @@ class AgentLoop:
         self.session.offer_tools(box.filter_available(box.tools))
         compaction = self.agent.compaction
         plan = None if compaction is None else self.session.plan_compaction(compaction)
-        if plan is not None:
-            self.session.compact(plan)
+        if plan is not None and compaction is not None:
+            work = self._auxiliary_work() if compaction.summarise else None
+            self.session.compact(plan, () if work is None else await work.summarise_spans(plan, compaction))
         return self.session.next()
+
+    def _auxiliary_work(self) -> AuxiliaryWork | None:
+        agent = self.agent
+        if agent.auxiliary is None:
+            return None
+        return AuxiliaryWork(agent.auxiliary, self.session, agent.runner, agent.observers)
+
+    async def _improve_results(self, calls: Sequence[ToolCall], results: list[ToolResult]) -> list[ToolResult]:
+        """Let the auxiliary model, if there is one, repair calls and shorten results."""
+        work = self._auxiliary_work()
+        if work is None:
+            return results
+        return await work.improve_results(calls, results, self._run_again)
+
+    async def _run_again(self, call: ToolCall) -> ToolResult:
+        """Run a repaired call; the call that it replaces was refused before anything was run."""
+        step = self.session.next()
+        assert isinstance(step, RunTools)
+        (result,) = await self._run_tools(replace(step, calls=(call,)))
+        return result
 
     async def _ask_model(self, step: AskModel) -> Response:
         request = self._prepare_request(step.request)
@@ -302,6 +318,7 @@ class AgentLoop:
             run_id=state.run_id,
             output_tool=None if plan is None or plan.tool is None else plan.tool.name,
             compacted=state.compacted,
+            auxiliary_usage=state.auxiliary_usage or Usage(),
             pending=pending,
             state=self.session.dump() if pending else "",
         )

@@ -40,6 +40,7 @@ class Answer(Value, Generic[Output], frozen=True):
     there is no answer; empty if there is one. `output_tool`: the name of the final-answer tool, if the run had one; its
     calls are part of the messages, but not of `calls` and `results`. `compacted`: the form of the first messages that
     was sent to the model.
+    `auxiliary_usage`: the part of `usage` that an auxiliary model used.
     `pending`: the calls that wait for approval or for a result; `state`: the run that waits (`Session.dump`).
     """
 
@@ -54,6 +55,7 @@ class Answer(Value, Generic[Output], frozen=True):
     run_id: str = ""
     output_tool: str | None = None
     compacted: CompactedPrefix | None = None
+    auxiliary_usage: Usage = Usage()
     pending: tuple[WaitingCall, ...] = ()
     state: str = ""
 

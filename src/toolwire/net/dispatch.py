@@ -64,7 +64,12 @@ class Dispatch:
     def speculate(self, call: ToolCall) -> None:
         """Start a call on its first argument if its tool allows it and no earlier write must end first. The work is discarded if more arguments arrive."""
         entry = self._settings.box.find(call.name)
-        if entry is None or not entry.options.first_argument or entry.tool.effect not in ("pure", "read"):
+        if (
+            self._settings.dry_run
+            or entry is None
+            or not entry.options.first_argument
+            or entry.tool.effect not in ("pure", "read")
+        ):
             return
         if call.id not in self._speculative and not self._schedule.would_wait(call):
             work = asyncio.create_task(self._performer.perform(CallRun(call, self._settings), speculative=True))

@@ -80,7 +80,8 @@ class Runner:
 
     `approve` is called if the policy requires approval; without it, no call is approved. `"suspend"`: the call waits, and
     a person decides later. `keeps_keyless`: the store also keeps calls without a key, for a process that continues their
-    run. `ttl`: seconds that the store keeps the result of a call, unless its tool has a `ttl` of its own.
+    run. `ttl`: seconds that the store keeps the result of a call, unless its tool has a `ttl` of its own. `dry_run`:
+    no function is called and no key is claimed; the result of a call is its plan (`toolwire.run.plan_of`).
     """
 
     def __init__(
@@ -100,6 +101,7 @@ class Runner:
         lease: float = 60.0,
         ttl: float = DAY,
         keeps_keyless: bool = True,
+        dry_run: bool = False,
     ) -> None:
         if not 0 < ttl < float("inf"):
             raise ConfigError(f"ttl must be positive and finite, got {ttl}", hint="give it in seconds")
@@ -132,6 +134,7 @@ class Runner:
             lease=lease,
             ttl=ttl,
             on_progress=progress_sink(observers),
+            dry_run=dry_run,
         )
         self._latest = self._settings  # the settings of the latest run
         self._untrusted = frozenset(entry.name for entry in self.box if entry.options.untrusted)
@@ -143,6 +146,20 @@ class Runner:
         """The shortest time for which the store keeps the result of a call."""
         own = [entry.options.ttl for entry in self.box if entry.options.ttl is not None]
         return min([self._settings.ttl, *own])
+
+    def with_tools(self, *sources: Source, approve: Approver | None = None) -> Runner:
+        """Return a runner for other tools with the same policy, gates and limits, without store and observers."""
+        settings = self._settings
+        return Runner(
+            *sources,
+            policy=settings.policy,
+            gates=settings.gates,
+            approve=approve,
+            max_parallel=self._max_parallel,
+            max_per_turn=self._max_per_turn,
+            caller=settings.caller,
+            tenant=settings.tenant,
+        )
 
     def close(self) -> None:
         self._invoker.close()
@@ -159,20 +176,21 @@ class Runner:
         deps: object = None,
         on_progress: ProgressSink | None = None,
         session: Session | None = None,
+        dry_run: bool = False,
     ) -> list[ToolResult]:
         """Run `calls` and return their results in the same order.
 
         `earlier`: the previous calls of the run; they distinguish a deliberate second identical call from a retry.
         `keys`: idempotency keys of the caller, by call id. `deps`: the value of `CallContext.deps`. `on_progress`
         receives the progress that the functions report; it may be called from their threads. `session`: the run of
-        the agent that makes the calls.
+        the agent that makes the calls. `dry_run`: as for `Runner`, for these calls.
         """
         if type(calls) is not list and isinstance(calls, ToolCall):
             raise ConfigError("run takes a list of calls, got a single call", hint="use run([call])")
         if len(calls) == 1 and not keys and calls[0].name in self._read_only:
             # no schedule: the call may be cancelled at any time
             result = await self.perform(
-                CallRun(calls[0], self._settings_for(run_id, tainted, deps, on_progress, session))
+                CallRun(calls[0], self._settings_for(run_id, tainted, deps, on_progress, session, dry_run))
             )
             if self._untrusted:
                 self.record_taint(calls[0], run_id)
@@ -185,6 +203,7 @@ class Runner:
             deps=deps,
             on_progress=on_progress,
             session=session,
+            dry_run=dry_run,
         )
         for call in calls:
             dispatch.add(call)
@@ -201,9 +220,13 @@ class Runner:
         deps: object,
         on_progress: ProgressSink | None,
         session: Session | None,
+        dry_run: bool,
     ) -> RunSettings:
         """Return the settings of a run, cached because most calls belong to the same run as the previous one."""
         tainted = tainted or run_id in self._tainted
+        if dry_run and not self._settings.dry_run:
+            settings = self._settings_for(run_id, tainted, deps, on_progress, session, False)
+            return replace(settings, dry_run=True)
         # not cached: the runner would keep the objects alive
         if deps is not None or on_progress is not None or session is not None:
             sink = combine_sinks(on_progress, self._settings.on_progress)
@@ -223,13 +246,14 @@ class Runner:
         deps: object = None,
         on_progress: ProgressSink | None = None,
         session: Session | None = None,
+        dry_run: bool = False,
     ) -> Dispatch:
         """Return a Dispatch for calls that arrive one by one while the model is generating.
 
         Pure and read calls start at once. Other calls start when `results` is awaited: by then the response is
         complete and has been accepted.
         """
-        settings = self._settings_for(run_id or secrets.token_hex(8), tainted, deps, on_progress, session)
+        settings = self._settings_for(run_id or secrets.token_hex(8), tainted, deps, on_progress, session, dry_run)
         return Dispatch(
             self, settings, Schedule(self.box, max_running=self._max_parallel), earlier, keys or {}, self._max_per_turn
         )

@@ -177,7 +177,7 @@ class _DocumentReader:
         """Convert one operation to a tool."""
         fields, method = operation.fields, operation.method
         _check_path(operation.path)
-        arguments = self._arguments.read(operation.path, operation.item, fields)
+        arguments = self._arguments.read(method, operation.path, operation.item, fields)
         validator(arguments.schema)  # providers refuse all tools of a request if one has an invalid schema
         return ApiTool(
             name=operation.name,

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .output_type import StructuredOutput
     from .partial_output import PartialOutput
     from .pending import Pending
+    from .plan import CallPlan, plan_of
     from .policy import Ask, Deny, Policy, allow, at_most, deny, hosts, only_effects, path_jail
     from .records import DAY, Claim, Record, Store
     from .session import Budget, Session
@@ -51,6 +52,7 @@ else:
             "gates": ("GATES",),
             "pending": ("Pending",),
             "approval": ("Approved", "Denied"),
+            "plan": ("CallPlan", "plan_of"),
             "failures": ("ToolError", "Transient"),
             "steps": ("Approve",),
             "stored_runs": ("WEEK", "RunConflict", "RunStore", "StoredRun"),
@@ -83,6 +85,7 @@ __all__ = [
     "Ask",
     "Budget",
     "CallContext",
+    "CallPlan",
     "Claim",
     "Compaction",
     "CompactionPlan",
@@ -128,5 +131,6 @@ __all__ = [
     "only_effects",
     "path_jail",
     "plan_compaction",
+    "plan_of",
     "received",
 ]

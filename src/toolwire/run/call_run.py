@@ -13,7 +13,7 @@ only if the call certainly had no effect.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any
 
 from msgspec.structs import replace
@@ -30,6 +30,7 @@ from .gates import pass_gates, policy
 from .keys import store_key
 from .output import cap_result
 from .pending import Pending
+from .plan import PlanVerdict, find_replay, plan_refusal, plan_result
 from .records import Claim
 from .results import annotate, refusal
 from .settings import RunSettings
@@ -142,6 +143,8 @@ class CallRun:
         `step` and `outcome`: the first attempt, if the function has been called already.
         """
         pending = self._gated or self._pass_gates(self.call)
+        if self.settings.dry_run:
+            return (yield from self._plan(pending))
         if type(pending) is Pending and (pending.verdict is not None or self._approval is not None):
             pending = yield from self._approve(pending)
         if isinstance(pending, ToolResult):
@@ -213,6 +216,32 @@ class CallRun:
         if size is None or size > limit:
             result = cap_result(result, limit, settings.truncated_outputs)
         return result, effect_state
+
+    def _plan(self, pending: Pending | ToolResult) -> Generator[Step, Any, ToolResult]:
+        """Return the plan of the call instead of running it. Only the preview of the tool is called."""
+        entry = self.settings.box.find(self.call.name)
+        if isinstance(pending, Pending) and pending.conversion_error is not None:
+            mismatch = ArgumentMismatch(pending.conversion_error)
+            pending = classify(pending.call, pending.tool.tool.effect, mismatch)[0]
+        if isinstance(pending, ToolResult):
+            return plan_refusal(self.call, entry, pending)
+        replay = yield from find_replay(pending, self.settings, self._occurrence)
+        if replay is not None:
+            return self._annotate(pending, plan_result(pending, *replay, None, self.settings))
+        preview = None
+        if pending.tool.options.preview is not None:
+            step = self._make_preview(pending, pending.tool.options.preview)
+            preview = self._classify(pending.call, step, (yield step))[0]
+        verdict: PlanVerdict = "would_run" if pending.verdict is None else "needs_approval"
+        why = "" if pending.verdict is None else pending.verdict.why
+        return self._annotate(pending, plan_result(pending, verdict, why, preview, self.settings))
+
+    def _make_preview(self, pending: Pending, function: Callable[..., Any]) -> Invoke:
+        """Build the step that calls the preview with the values of the call, as a pure tool without retries."""
+        entry = pending.tool
+        options = replace(entry.options, retries=0, cache=None, rate=None)
+        preview = Entry(replace(entry.tool, effect="pure"), function, options)
+        return self._make_invoke(preview, function_signature(function), pending.values or {})
 
     def _approve(self, pending: Pending) -> Generator[Step, Any, Pending | ToolResult]:
         """Ask a person to approve the call. Return the call that may run, a refusal, or an existing result.

@@ -50,6 +50,7 @@ Code: TypeAlias = Literal[
     "failed",
     "cancelled",
     "over_budget",
+    "dry_run",
 ]
 _MAX_INTEGER = 10**15
 _MAX_INTEGER_DIGITS = 16  # with the sign

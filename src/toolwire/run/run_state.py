@@ -81,6 +81,7 @@ class RunState(Value, frozen=True):
     `request` has the whole conversation; `compacted` is the form of its first messages that is sent to the model.
     `first_message`: the index of the first message of this run; the messages before it are system prompt and history.
     `has_fixed_tools`: the request names its tools, so tools that appear during the run are not offered.
+    `auxiliary_usage`: the part of `usage` that an auxiliary model used, in `auxiliary_requests`.
     """
 
     version: int
@@ -103,3 +104,5 @@ class RunState(Value, frozen=True):
     asked_again: int = 0  # requests for another output, with the problems of the last one
     resampled: int = 0  # repetitions of the last request, since its output was invalid
     compacted: CompactedPrefix | None = None
+    auxiliary_requests: int = 0
+    auxiliary_usage: Usage | None = None

@@ -162,6 +162,18 @@ class Session:
             usage, cost = self._used_by_others.popleft()
             self.state = replace(self.state, usage=add_usage(self.state.usage, usage), cost=self.state.cost + cost)
 
+    def begin_auxiliary_request(self, max_requests: int) -> bool:
+        """Count a request to an auxiliary model; False if the run has made as many as it may, or has no budget left."""
+        if self.state.auxiliary_requests >= max_requests or self._exhausted_limit():
+            return False
+        self.state = replace(self.state, auxiliary_requests=self.state.auxiliary_requests + 1)
+        return True
+
+    def add_auxiliary_response(self, response: Response) -> None:
+        """Count the tokens and the cost of a response of an auxiliary model."""
+        self.add_usage(response.usage, 0.0 if self._price is None else self._price(response))
+        self.state = replace(self.state, auxiliary_usage=add_usage(self.state.auxiliary_usage, response.usage))
+
     def dump(self) -> str:
         self._count_usage()
         return msgspec.json.encode(self.state).decode()
@@ -180,12 +192,12 @@ class Session:
         reason = state.reason if state.phase == "gave_up" else self._exhausted_limit()
         if reason:
             return GiveUp(reason, state.response)
-        request = self._sent_request()
+        request = self.sent_request
         return AskModel(request if self.output is None else self.output.fit(request))
 
     def plan_compaction(self, settings: Compaction) -> CompactionPlan | None:
         """Plan the compaction of the next request; None if it is not needed. Pass the plan to `compact`."""
-        request, response = self._sent_request(), self.state.response
+        request, response = self.sent_request, self.state.response
         usage = None if response is None else response.usage
         measured = None if usage is None else usage.total
         return plan_compaction(request.messages, settings, tools=request.tools, measured=measured)
@@ -196,7 +208,9 @@ class Session:
         prefix = CompactedPrefix(plan.apply(summaries), len(self.state.request.messages))
         self.state = replace(self.state, compacted=prefix)
 
-    def _sent_request(self) -> Request:
+    @property
+    def sent_request(self) -> Request:
+        """The next request: the conversation in its compacted form."""
         request, prefix = self.state.request, self.state.compacted
         return request if prefix is None else replace(request, messages=prefix.view(request.messages))
 

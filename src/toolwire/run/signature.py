@@ -20,7 +20,7 @@ from .context import CallContext
 __all__ = ["FunctionSignature", "function_signature"]
 
 _PLAIN_TYPES = frozenset({str, int, float, bool, list, dict, object, Any, None, type(None), inspect.Parameter.empty})
-_IMMUTABLE = frozenset({str, int, float, bool, type(None)})  # JSON types that need no copy
+_IMMUTABLE: frozenset[type] = frozenset({str, int, float, bool, type(None)})  # JSON types that need no copy
 
 
 class FunctionSignature:

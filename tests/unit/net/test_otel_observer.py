@@ -15,9 +15,11 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 import toolwire
-from toolwire import Request, ToolCall, tool
+from toolwire import Request, Toolbox, ToolCall, tool
+from toolwire.ir.events import CallEnd
 from toolwire.ir.request import Params, ReasoningConfig
 from toolwire.ir.response import Fault, Response, Stop, UpstreamError, Usage
+from toolwire.ir.text import dumps
 from toolwire.net import otel_names
 from toolwire.net.agent import Agent
 from toolwire.net.otel import OtelObserver, is_content_captured
@@ -155,6 +157,36 @@ def test_span_inside_a_tool_is_a_child_of_its_call(names, streamed):
     )
     for name in names:
         assert children(backend, only(backend, f"execute_tool {name}")) == [f"inside {name}"]
+
+
+@pytest.mark.finding("X12")
+@pytest.mark.parametrize(("arguments", "outcomes"), [({"a": 1}, [None]), ({"a": 1, "b": 2}, ["CancelledError", None])])
+def test_call_that_started_on_its_first_argument_is_observed_once_if_it_was_right(arguments, outcomes):
+    backend = Backend()
+    started = asyncio.Event()
+
+    async def search(a: int, b: int = 0) -> int:
+        """Search."""
+        started.set()
+        if b == 0 and "b" in arguments:  # a wrong guess waits until it is cancelled
+            await asyncio.Event().wait()
+        return a + b
+
+    class SlowModel(ScriptedModel):
+        """Waits in the stream until the tool has started, between its first argument and the end of the call."""
+
+        async def stream(self, request):
+            async for event in super().stream(request):
+                if isinstance(event, CallEnd):
+                    await started.wait()
+                yield event
+
+    model = SlowModel([says(ToolCall("c1", "search", arguments, raw=dumps(arguments))), says("Done.")])
+    box = Toolbox(tool(effect="read")(search)).with_options(first_argument=True)
+    asyncio.run(collect(Agent(model, [box], observers=[OtelObserver(backend.tracers, backend.meters)]), "Go."))
+    spans = [span for span in backend.spans if span.name == "execute_tool search"]
+    assert sorted((span.attributes.get("error.type") for span in spans), key=str) == sorted(outcomes, key=str)
+    assert children(backend, only(backend, "invoke_agent")).count("execute_tool search") == len(outcomes)
 
 
 @pytest.mark.finding("X12")
