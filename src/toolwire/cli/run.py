@@ -17,6 +17,7 @@ from ..ir.text import dumps
 from .answer_output import format_time, print_outcome
 from .live import LivePrinter
 from .openapi_options import add_api_options, open_api, refuse_api_options
+from .plan_output import plans_of, print_plans
 from .show import paint, table
 from .tools_file import add_ttl_option, load_tools, open_store_at
 
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = ["add_text_options", "add_to", "ask_person", "make_client", "open_toolboxes"]
 
-_MAX_DETAILS = 120  # characters of the last column of a dry run
 _EXAMPLES = """\
 examples:
   toolwire run tools.py "What is the weather in Paris?" -m openai/gpt-5.6
@@ -44,8 +44,8 @@ examples:
   toolwire run tools.py "…" -m llamacpp/qwen3-8b --text hermes --via completions    if the server's tool parser fails
   toolwire run tools.py "…" -m openai/gpt-5.6 --mcp mcp.json        with the tools of MCP servers
   toolwire run "…" -m openai/gpt-5.6 --openapi pets.json --api-url https://api.example.com --api-auth-env PETS_TOKEN
-  toolwire run tools.py "Pay the invoice" -m openai/gpt-5.6 --suspend    calls wait; see `toolwire runs --help`
   toolwire run tools.py "Clean up the inbox" -m openai/gpt-5.6 --dry-run    show the calls, their effects and approvals
+  toolwire run tools.py "Pay the invoice" -m openai/gpt-5.6 --suspend    calls wait; see `toolwire runs --help`
   toolwire run --list                            recorded calls: running, done or of unknown outcome
   toolwire run --resolve KEY --result '"paid"'   record the outcome that you found out
   toolwire run --resolve KEY --forget            the call had no effect and may run again
@@ -75,10 +75,10 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--system", default="", help="the system prompt")
     parser.add_argument("--yes", action="store_true", help="do not ask before calls with side effects")
     parser.add_argument(
-        "--suspend", action="store_true", help="let calls with side effects wait for `toolwire runs approve`"
+        "--dry-run", action="store_true", help="call no function; the model receives the plan of each call instead"
     )
     parser.add_argument(
-        "--dry-run", action="store_true", help="call no function; the model receives the plan of each call instead"
+        "--suspend", action="store_true", help="let calls with side effects wait for `toolwire runs approve`"
     )
     parser.add_argument(
         "--max-iterations", type=int, default=16, metavar="N", help="maximum number of model requests (16)"
@@ -133,12 +133,12 @@ async def _run_prompt(arguments: argparse.Namespace) -> int:
         tools: list[ModuleType | Toolbox] = [*files, *boxes]
         async for event in _make_agent(client, tools, arguments).stream(prompt):
             answer = live.show(event) or answer
-            plans += _plans_of(event)
+            plans += plans_of(event)
     assert answer is not None
-    code = print_outcome(answer, arguments, plans if arguments.dry_run else None)
+    exit_code = print_outcome(answer, arguments, plans if arguments.dry_run else None)
     if arguments.dry_run and not arguments.json:
-        _print_plans(plans)
-    return code
+        print_plans(plans)
+    return exit_code
 
 
 def add_text_options(parser: argparse.ArgumentParser) -> None:
@@ -228,35 +228,6 @@ def ask_person(step: Approve) -> bool:
     question = f"{step.tool}({dumps(step.arguments)}): {step.why}. Run it? [y/N] "
     print(paint(neutralise_line(question), "yellow", sys.stderr), end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
-
-
-def _plans_of(event: object) -> list[CallPlan]:
-    from ..ir.parts import ToolResult
-    from ..run.plan import plan_of
-
-    plan = plan_of(event) if isinstance(event, ToolResult) else None
-    return [] if plan is None else [plan]
-
-
-def _print_plans(plans: list[CallPlan]) -> None:
-    """Print the calls of a dry run as a table, in the order in which the model made them."""
-    if not plans:
-        print("dry run: the model made no calls")
-        return
-    print("\ndry run: nothing was executed")
-    rows = [
-        (plan.tool, plan.verdict.replace("_", " "), plan.effect or "-", plan.resource or "-", _plan_details(plan))
-        for plan in plans
-    ]
-    print("\n".join(table(rows, ("tool", "verdict", "effect", "resource", "details"))))
-
-
-def _plan_details(plan: CallPlan) -> str:
-    """Describe a plan in one line of limited length: its preview or its arguments, and the reason of its verdict."""
-    preview = plan.preview if isinstance(plan.preview, str) else dumps(plan.preview)
-    details = [dumps(plan.arguments) if plan.preview is None else preview, plan.why, plan.preview_error]
-    line = neutralise_line("; ".join(detail for detail in details if detail))
-    return line if len(line) <= _MAX_DETAILS else f"{line[:_MAX_DETAILS]}…"
 
 
 def _list_records(store: Store, *, as_json: bool) -> int:

@@ -284,8 +284,7 @@ class Agent(Generic[Deps, Output]):
         settings: ModelSettings | None = None,
     ) -> Session:
         """Start a run for a prompt, or continue a Session."""
-        box = self.runner.box
-        untrusted = [entry.name for entry in box if entry.options.untrusted]
+        untrusted = self.runner.untrusted
         if isinstance(prompt, Session):
             prompt.adopt(untrusted, self._budget, self._price)
             prompt.output = prompt.output or self._plan(prompt.state.request)
@@ -294,7 +293,7 @@ class Agent(Generic[Deps, Output]):
         has_fixed_tools = bool(request.tools)
         request = apply_settings(request, merge_settings(self._settings, settings))
         if not has_fixed_tools:
-            request = replace(request, tools=box.filter_available(box.tools))
+            request = replace(request, tools=self.runner.tools_for_run(""))
         session = Session(
             request,
             now=time.time,
@@ -333,13 +332,13 @@ class Agent(Generic[Deps, Output]):
         """Continue a run of another agent: with this agent's model, system prompt, tools and settings."""
         own_deps: Any = None if self.deps_type is NoneType else deps
         self._check_deps(own_deps)
-        system, box = await self._system_text(own_deps), self.runner.box
+        system = await self._system_text(own_deps)
         messages = session.state.request.messages
-        request = Request(self._model_name, messages, box.filter_available(box.tools))
+        request = Request(self._model_name, messages, self.runner.tools_for_run(session.state.run_id))
         session.continue_with(
             apply_settings(request, self._settings),
             system,
-            untrusted=[entry.name for entry in box if entry.options.untrusted],
+            untrusted=self.runner.untrusted,
             price=self._price,
         )
 

@@ -17,9 +17,15 @@ from ..ir.folding import Folder
 from ..ir.parts import Text, ToolCall, ToolResult
 from ..ir.request import Request
 from ..ir.response import Response, Usage
+from ..ir.tools import Tool
 from ..run.compaction import Compaction
 from ..run.context import current_call
+<<<<<<< HEAD
+from ..run.observe import AgentOperation, Observation, Observer, OperationOutcome, Retriever
+=======
 from ..run.observe import AgentOperation, ModelOperation, Observation, Observer, OperationOutcome, Retriever
+from ..run.output import READ_OUTPUT, SEARCH_OUTPUT
+>>>>>>> runtime
 from ..run.output_plan import OutputPlan
 from ..run.partial_output import PartialOutput, PartialReader
 from ..run.results import NOTES_KEY, annotate
@@ -29,7 +35,7 @@ from .answers import Answer
 from .auxiliary import AuxiliaryModel, AuxiliaryWork
 from .checkpoints import Checkpoints
 from .dispatch import Dispatch
-from .model_protocol import Model
+from .model_protocol import Model, model_operation
 from .own_context import in_own_context
 from .runner import Runner
 
@@ -143,8 +149,8 @@ class AgentLoop:
                         async for event in events:
                             yield event
                     await self._save()
-                    if isinstance(session.next(), RunTools):
-                        results = await self._improve_results(session.state.turn.calls, await dispatch.results())
+                    if isinstance(tools := session.next(), RunTools):
+                        results = await self._improve_results(tools.calls, await dispatch.results())
                         for result in results:
                             yield result
                         await self._add_results(results)
@@ -179,8 +185,8 @@ class AgentLoop:
         step = self.session.next()
         if not isinstance(step, AskModel):
             return step
-        box = self.agent.runner.box
-        self.session.offer_tools(box.filter_available(box.tools))
+        runner = self.agent.runner
+        self.session.offer_tools(runner.tools_for_run(self.session.state.run_id), untrusted=runner.untrusted)
         compaction = self.agent.compaction
         plan = None if compaction is None else self.session.plan_compaction(compaction)
         if plan is not None and compaction is not None:
@@ -210,8 +216,12 @@ class AgentLoop:
 
     async def _ask_model(self, step: AskModel) -> Response:
         request = self._prepare_request(step.request)
-        with Observation(self.agent.observers, ModelOperation(request, self.session.state.run_id)) as observation:
-            response = await self.agent.model.ask(request)
+        model = self.agent.model
+        if not self.agent.observers:
+            return await model.ask(request)
+        operation = model_operation(model, request, self.session.state.run_id)
+        with Observation(self.agent.observers, operation) as observation:
+            response = await model.ask(request)
             observation.outcome = OperationOutcome(response, cost=self._cost(response))
         return response
 
@@ -244,7 +254,7 @@ class AgentLoop:
         self, events: AsyncGenerator[Event, None], request: Request, folder: Folder
     ) -> AsyncGenerator[Event, None]:
         session, started_at, first_event_seconds = self.session, time.perf_counter(), None
-        operation = ModelOperation(request, session.state.run_id, stream=True)
+        operation = model_operation(self.agent.model, request, session.state.run_id, stream=True)
         with Observation(self.agent.observers, operation) as observation:
             async with aclosing(events):
                 async for event in events:
@@ -268,7 +278,7 @@ class AgentLoop:
             request = replace(request, tools=available)
         retriever = self.agent.retriever
         if retriever is not None:
-            request = replace(request, tools=tuple(retriever.choose(request, request.tools)))
+            request = replace(request, tools=_choose_tools(retriever, request))
             request = request if self.session.output is None else self.session.output.keep_tool(request)
         endpoint = getattr(self.agent.model, "endpoint", None) if self.agent.cache == "auto" else None
         return request if endpoint is None else mark_stable_prefix(request, endpoint.wire)
@@ -350,6 +360,14 @@ def find_successor(result: ToolResult) -> LoopAgent | None:
 
 def _run_outcome(answer: Answer[Any]) -> OperationOutcome:
     return OperationOutcome(answer.response, reason=answer.reason, usage=answer.usage, cost=answer.cost or None)
+
+
+def _choose_tools(retriever: Retriever, request: Request) -> tuple[Tool, ...]:
+    """Let the retriever choose. The tools that read stored outputs are always offered: a result refers to them."""
+    always = (READ_OUTPUT, SEARCH_OUTPUT)
+    candidates = [tool for tool in request.tools if tool.name not in always]
+    chosen = tuple(retriever.choose(request, candidates))
+    return (*chosen, *(tool for tool in request.tools if tool.name in always))
 
 
 async def _limit_events(stream: AsyncGenerator[Event, None], session: Session) -> AsyncGenerator[Event, None]:

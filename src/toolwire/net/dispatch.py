@@ -36,11 +36,15 @@ class Dispatch:
         earlier: Sequence[ToolCall],
         keys: Mapping[str, str],
         max_calls: int,
+        *,
+        taint_id: str = "",
     ) -> None:
         """Create the dispatch of a turn.
 
-        `earlier` are the previous calls of the run. `keys` are idempotency keys of the caller, by call id.
+        `earlier` are the previous calls of the run. `keys` are idempotency keys of the caller, by call id. `taint_id`:
+        the run that untrusted output taints; "" for all calls without a run id.
         """
+        self._taint_id = taint_id
         self._performer = performer
         self._settings = settings
         self._schedule = schedule
@@ -168,7 +172,7 @@ class Dispatch:
             guess = self._speculative.pop(run.call.id, None) if self._speculative else None
             result = await (self._performer.perform(run) if guess is None else self._use_speculative(run, *guess))
             self._results[number] = result
-            self._performer.record_taint(run.call, self._settings.run_id)
+            self._performer.record_taint(run.call, self._taint_id)
         except asyncio.CancelledError:
             self._results[number] = self._cancelled_result(number)
         finally:

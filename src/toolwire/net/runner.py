@@ -23,6 +23,7 @@ from msgspec.structs import replace
 
 from ..ir.errors import ConfigError, StoreError
 from ..ir.parts import ToolCall, ToolResult
+from ..ir.tools import Tool
 from ..ir.value import Value
 from ..run.approval import ApprovalReply, Approved
 from ..run.cache import ResultCache
@@ -38,7 +39,8 @@ from ..run.observe import (
     combine_sinks,
     progress_sink,
 )
-from ..run.output import TruncatedOutputs
+from ..run.output import StoredOutputs
+from ..run.output_tools import output_entries
 from ..run.policy import Policy
 from ..run.records import DAY, Claim, Record, Store
 from ..run.schedule import Schedule
@@ -80,8 +82,8 @@ class Runner:
 
     `approve` is called if the policy requires approval; without it, no call is approved. `"suspend"`: the call waits, and
     a person decides later. `keeps_keyless`: the store also keeps calls without a key, for a process that continues their
-    run. `ttl`: seconds that the store keeps the result of a call, unless its tool has a `ttl` of its own. `dry_run`:
-    no function is called and no key is claimed; the result of a call is its plan (`toolwire.run.plan_of`).
+    run. `ttl`: seconds that the store keeps the result of a call, unless its tool has a `ttl` of its own. `dry_run`: no
+    function is called and no key is claimed; the result of a call is its plan (`toolwire.run.plan_of`).
     """
 
     def __init__(
@@ -94,7 +96,7 @@ class Runner:
         observers: Sequence[Observer] = (),
         max_parallel: int = 16,
         max_per_turn: int = 256,
-        threads: int = 32,
+        threads: int = 64,
         caller: str = "",
         tenant: str = "",
         while_running: str = "wait",
@@ -106,9 +108,16 @@ class Runner:
         if not 0 < ttl < float("inf"):
             raise ConfigError(f"ttl must be positive and finite, got {ttl}", hint="give it in seconds")
         self.box = Toolbox(*sources)
+<<<<<<< HEAD
         self.truncated_outputs = TruncatedOutputs()
         self.store = store
         self._approve: Approver | None = (lambda _: Suspend()) if approve == "suspend" else approve
+=======
+        self._outputs = StoredOutputs()
+        self._output_tools = self._add_output_tools()
+        self._store = store
+        self._approve = approve
+>>>>>>> runtime
         self._observers = tuple(observers)
         self._max_parallel = max_parallel
         self._max_per_turn = max_per_turn
@@ -129,7 +138,7 @@ class Runner:
             has_store=store is not None,
             keeps_keyless=keeps_keyless,
             cache=ResultCache(),
-            truncated_outputs=self.truncated_outputs,
+            outputs=self._outputs if self._output_tools else None,
             while_running=while_running,
             lease=lease,
             ttl=ttl,
@@ -137,15 +146,10 @@ class Runner:
             dry_run=dry_run,
         )
         self._latest = self._settings  # the settings of the latest run
-        self._untrusted = frozenset(entry.name for entry in self.box if entry.options.untrusted)
-        self._read_only = frozenset(entry.name for entry in self.box if entry.tool.effect in ("pure", "read"))
+        self._untrusted: frozenset[str] = frozenset()
+        self._read_only: frozenset[str] = frozenset()
+        self._classify_tools()
         self._tainted: OrderedDict[str, None] = OrderedDict()  # ids of runs with untrusted output
-
-    @property
-    def record_ttl(self) -> float:
-        """The shortest time for which the store keeps the result of a call."""
-        own = [entry.options.ttl for entry in self.box if entry.options.ttl is not None]
-        return min([self._settings.ttl, *own])
 
     def with_tools(self, *sources: Source, approve: Approver | None = None) -> Runner:
         """Return a runner for other tools with the same policy, gates and limits, without store and observers."""
@@ -159,11 +163,51 @@ class Runner:
             max_per_turn=self._max_per_turn,
             caller=settings.caller,
             tenant=settings.tenant,
+            dry_run=settings.dry_run,
         )
+
+    @property
+    def record_ttl(self) -> float:
+        """The shortest time for which the store keeps the result of a call."""
+        own = [entry.options.ttl for entry in self.box if entry.options.ttl is not None]
+        return min([self._settings.ttl, *own])
 
     def close(self) -> None:
         self._invoker.close()
         self._check_threads.close()
+
+    def _classify_tools(self) -> None:
+        self._untrusted = frozenset(entry.name for entry in self.box if entry.options.untrusted)
+        self._read_only = frozenset(entry.name for entry in self.box if entry.tool.effect in ("pure", "read"))
+
+    @property
+    def untrusted(self) -> frozenset[str]:
+        """The names of the tools whose output may contain third-party instructions."""
+        return self._untrusted
+
+    def tools_for_run(self, run_id: str) -> tuple[Tool, ...]:
+        """Return the tools to offer in the next turn of a run: those that are available now.
+
+        Call it once before each turn: changes of live sources take effect here. If a result of the run was shortened,
+        the last tools are `read_output` and `search_output`.
+        """
+        if self.box.refresh():
+            self._classify_tools()
+        available = self.box.filter_available(self.box.tools)
+        return (*available, *self._output_tools) if self._outputs.has_any(run_id) else available
+
+    def store_output(self, run_id: str, text: str) -> str | None:
+        """Store a text that the model of a run can read with the tool `read_output`, and return its id."""
+        return self._outputs.store(run_id, text) if self._output_tools else None
+
+    def _add_output_tools(self) -> tuple[Tool, ...]:
+        """Add the tools that read stored outputs; none if the toolbox has tools with their names."""
+        entries = output_entries(self._outputs)
+        if any(self.box.find(entry.name) is not None for entry in entries):
+            return ()
+        for entry in entries:
+            self.box.add_unlisted(entry)
+        return tuple(entry.tool for entry in entries)
 
     async def run(
         self,
@@ -230,7 +274,16 @@ class Runner:
         # not cached: the runner would keep the objects alive
         if deps is not None or on_progress is not None or session is not None:
             sink = combine_sinks(on_progress, self._settings.on_progress)
-            return replace(self._settings, run_id=run_id, tainted=tainted, deps=deps, on_progress=sink, session=session)
+            has_fixed_tools = session is not None and session.state.has_fixed_tools
+            return replace(
+                self._settings,
+                run_id=run_id,
+                tainted=tainted,
+                deps=deps,
+                on_progress=sink,
+                session=session,
+                outputs=None if has_fixed_tools else self._settings.outputs,
+            )
         latest = self._latest
         if latest.run_id != run_id or latest.tainted != tainted:
             latest = self._latest = replace(self._settings, run_id=run_id, tainted=tainted)
@@ -253,10 +306,12 @@ class Runner:
         Pure and read calls start at once. Other calls start when `results` is awaited: by then the response is
         complete and has been accepted.
         """
-        settings = self._settings_for(run_id or secrets.token_hex(8), tainted, deps, on_progress, session, dry_run)
-        return Dispatch(
-            self, settings, Schedule(self.box, max_running=self._max_parallel), earlier, keys or {}, self._max_per_turn
-        )
+        is_tainted = tainted or run_id in self._tainted
+        settings = self._settings_for(run_id or secrets.token_hex(8), is_tainted, deps, on_progress, session, dry_run)
+        if not run_id and settings.outputs is not None:
+            settings = replace(settings, outputs=None)  # no later call belongs to the run
+        schedule = Schedule(self.box, max_running=self._max_parallel)
+        return Dispatch(self, settings, schedule, earlier, keys or {}, self._max_per_turn, taint_id=run_id)
 
     def perform(self, run: CallRun, *, speculative: bool = False) -> Coroutine[Any, Any, ToolResult]:
         """Run one call to its end, observed if there are observers."""
@@ -275,10 +330,11 @@ class Runner:
     async def _perform_call(self, run: CallRun) -> ToolResult:
         """Run one call to its end. If a user-defined gate or check raises, only this call fails.
 
-        Large arguments pass the gates in a thread, so that the event loop serves other calls meanwhile.
+        Large arguments, and an unknown name among many, pass the gates in a thread, so that the event loop serves other
+        calls meanwhile.
         """
         try:
-            if is_large(run.call):
+            if is_large(run.call) or self.box.needs_index(run.call.name):
                 await asyncio.wrap_future(self._check_threads.submit(partial(copy_context().run, run.pass_gates)))
             step = run.next()
             while type(step) is not Finished:
@@ -382,14 +438,20 @@ class Runner:
         return await asyncio.wrap_future(self._store_threads.submit(partial(work, *arguments, **options)))
 
     def _taint(self, run_id: str) -> None:
-        """Mark a run as tainted by untrusted output. The number of runs kept is bounded."""
+        """Mark a run as tainted by untrusted output. The number of runs kept is bounded, except for "", which stays."""
         self._tainted[run_id] = None
+        self._tainted.move_to_end(run_id)
         while len(self._tainted) > _MAX_TAINTED_RUNS:
-            self._tainted.popitem(last=False)
+            oldest, _ = self._tainted.popitem(last=False)
+            if not oldest:
+                self._tainted[oldest] = None
 
     def record_taint(self, call: ToolCall, run_id: str) -> None:
-        """Mark the run as tainted if the tool of a finished call returns untrusted output."""
-        if call.name in self._untrusted and run_id:
+        """Mark the run as tainted if the tool of a finished call returns untrusted output.
+
+        Calls without a run id may belong to one conversation: after untrusted output, all of them are tainted.
+        """
+        if call.name in self._untrusted:
             self._taint(run_id)
 
 

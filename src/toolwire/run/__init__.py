@@ -35,14 +35,14 @@ if TYPE_CHECKING:
     from .session import Budget, Session
     from .steps import Approve
     from .stored_runs import WEEK, RunConflict, RunStore, StoredRun
-    from .toolbox import Entry, Source, Toolbox
+    from .toolbox import Entry, LiveSource, Source, Toolbox
     from .values import received
     from .waiting import ApprovalExpired, Suspend, Suspended, WaitingCall
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
-            "toolbox": ("Entry", "Source", "Toolbox"),
+            "toolbox": ("Entry", "LiveSource", "Source", "Toolbox"),
             "options": ("OptionValues", "Options"),
             "function_tool": ("FunctionTool",),
             "policy": ("Ask", "Deny", "Policy", "allow", "at_most", "deny", "hosts", "only_effects", "path_jail"),
@@ -96,6 +96,7 @@ __all__ = [
     "Entry",
     "FunctionTool",
     "GATES",
+    "LiveSource",
     "ModelOperation",
     "ModelSettings",
     "ObservedOperation",

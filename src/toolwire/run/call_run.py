@@ -214,7 +214,7 @@ class CallRun:
         result, size, effect_state = classify(call, entry.tool.effect, outcome)
         limit = entry.options.output_limit or settings.output_limit
         if size is None or size > limit:
-            result = cap_result(result, limit, settings.truncated_outputs)
+            result = cap_result(result, limit, settings.outputs, settings.run_id)
         return result, effect_state
 
     def _plan(self, pending: Pending | ToolResult) -> Generator[Step, Any, ToolResult]:
@@ -226,6 +226,8 @@ class CallRun:
         if isinstance(pending, ToolResult):
             return plan_refusal(self.call, entry, pending)
         replay = yield from find_replay(pending, self.settings, self._occurrence)
+        if replay is None and pending.verdict is None and self._cached_result(pending) is not None:
+            replay = ("replayed", "its cached result would be returned")
         if replay is not None:
             return self._annotate(pending, plan_result(pending, *replay, None, self.settings))
         preview = None

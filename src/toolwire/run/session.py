@@ -320,11 +320,13 @@ class Session:
         self._expect("wait")
         self.state = replace(self.state, turn=self.state.turn.supply(call_id, result, self._now()))
 
-    def offer_tools(self, tools: Sequence[Tool]) -> None:
+    def offer_tools(self, tools: Sequence[Tool], *, untrusted: Iterable[str] = ()) -> None:
         """Offer these tools from the next turn. Tools that were offered before keep their position; new ones are last.
 
-        A stable order keeps the prefix of the request stable, which providers cache.
+        A stable order keeps the prefix of the request stable, which providers cache. `untrusted`: tools whose output is
+        untrusted, in addition to the known ones.
         """
+        self._untrusted |= frozenset(untrusted)
         state = self.state
         if state.has_fixed_tools:
             return

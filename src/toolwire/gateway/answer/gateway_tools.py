@@ -27,7 +27,7 @@ _KEY_SPACE = 1_000_000  # keys of one turn; those of the next turn follow them
 def with_gateway_tools(request: Request, runner: Runner) -> Request:
     """Add the gateway's tools to `request`; a client's tool of the same name takes precedence."""
     client_names = {tool.name for tool in request.tools}
-    added_tools = tuple(tool for tool in runner.box.tools if tool.name not in client_names)
+    added_tools = tuple(tool for tool in runner.tools_for_run("") if tool.name not in client_names)
     forbidden = request.choice is not None and request.choice.mode != "auto"
     return request if forbidden or not added_tools else replace(request, tools=(*request.tools, *added_tools))
 
@@ -84,8 +84,13 @@ class GatewayTools:
         return True
 
     def _append_turn(self, response: Response, results: list[ToolResult]) -> None:
+        """Add a turn to the next request, which also offers the tools that became available in it."""
         assistant_message, result_message = Message("assistant", response.parts), Message("user", tuple(results))
-        self.request = replace(self.request, messages=(*self.request.messages, assistant_message, result_message))
+        tools, offered = self.request.tools, {tool.name for tool in self.request.tools}
+        new_tools = tuple(tool for tool in self._runner.tools_for_run(self._run_id) if tool.name not in offered)
+        self._names |= {tool.name for tool in new_tools}
+        messages = (*self.request.messages, assistant_message, result_message)
+        self.request = replace(self.request, messages=messages, tools=(*tools, *new_tools))
         self.earlier_parts = (*self.earlier_parts, *self.client_view(response).parts)
         self.usage = add_usage(self.usage, response.usage)
 

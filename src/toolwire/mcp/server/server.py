@@ -147,7 +147,8 @@ class Server:
         call, key = tool_call.call, tool_call.meta.idempotency_key
         box = self.runner.box
         if box.find(call.name) is None:
-            raise unknown_tool(call.name, box.similar_names(call.name))
+            suggest = partial(box.similar_names, call.name)
+            raise unknown_tool(call.name, await to_thread(suggest) if box.needs_index(call.name) else suggest())
         if tool_call.answers or tool_call.state is not None:
             self._resume(work, exchange, tool_call.answers, tool_call.state)
         keys = None if key is None else {call.id: _scope_key(key, exchange.principal)}
