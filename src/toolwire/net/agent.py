@@ -240,12 +240,14 @@ class Agent(Generic[Deps, Output]):
     async def resume(
         self,
         run_id: str,
+        prompt: UserPrompt | None = None,
         *,
         deps: Deps = None,  # type: ignore[assignment]  # optional if Deps is None
     ) -> Answer[Output]:
         """Continue a run from the store: one that waited for approval, or whose process ended.
 
-        Calls that ran do not run again. Raises RunConflict while another process continues the run.
+        The model receives `prompt` after the results of the calls that waited. Calls that ran do not run again. Raises
+        RunConflict while another process continues the run.
         """
         self._check_deps(deps)
         checkpoints = self._make_checkpoints()
@@ -253,18 +255,21 @@ class Agent(Generic[Deps, Output]):
             raise ConfigError("an agent without a store has no runs to continue", hint="pass store=open_store(…)")
         async with checkpoints:
             session = await self.session(Session.load(await checkpoints.load(run_id), now=time.time))
-            if isinstance(session.next(), (AskModel, RunTools)):
+            if prompt is not None:
+                session.add_prompt(await prompt_message(prompt))
+            if prompt is not None or isinstance(session.next(), (AskModel, RunTools)):
                 await checkpoints.save(session)
             return await AgentLoop(self, session, deps=deps, checkpoints=checkpoints).run()
 
     def resume_sync(
         self,
         run_id: str,
+        prompt: UserPrompt | None = None,
         *,
         deps: Deps = None,  # type: ignore[assignment]  # optional if Deps is None
     ) -> Answer[Output]:
         """Like `resume`, for synchronous code; also in a notebook."""
-        return run_blocking(self.resume(run_id, deps=deps))
+        return run_blocking(self.resume(run_id, prompt, deps=deps))
 
     def conversation(
         self,

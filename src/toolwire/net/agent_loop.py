@@ -20,12 +20,8 @@ from ..ir.response import Response, Usage
 from ..ir.tools import Tool
 from ..run.compaction import Compaction
 from ..run.context import current_call
-<<<<<<< HEAD
 from ..run.observe import AgentOperation, Observation, Observer, OperationOutcome, Retriever
-=======
-from ..run.observe import AgentOperation, ModelOperation, Observation, Observer, OperationOutcome, Retriever
 from ..run.output import READ_OUTPUT, SEARCH_OUTPUT
->>>>>>> runtime
 from ..run.output_plan import OutputPlan
 from ..run.partial_output import PartialOutput, PartialReader
 from ..run.results import NOTES_KEY, annotate

@@ -25,12 +25,8 @@ from ..run.auxiliary import (
 )
 from ..run.compaction import Compaction, CompactionPlan
 from ..run.duplicates import replace_duplicate
-<<<<<<< HEAD
 from ..run.observe import Observation, Observer, OperationOutcome
-=======
-from ..run.observe import ModelOperation, Observation, Observer, OperationOutcome
 from ..run.output import how_to_read
->>>>>>> runtime
 from ..run.repaired_calls import is_suggestion, repairing_model
 from ..run.results import NOTES_KEY, annotate, result_code
 from ..run.session import Session

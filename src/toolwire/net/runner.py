@@ -108,16 +108,10 @@ class Runner:
         if not 0 < ttl < float("inf"):
             raise ConfigError(f"ttl must be positive and finite, got {ttl}", hint="give it in seconds")
         self.box = Toolbox(*sources)
-<<<<<<< HEAD
-        self.truncated_outputs = TruncatedOutputs()
-        self.store = store
-        self._approve: Approver | None = (lambda _: Suspend()) if approve == "suspend" else approve
-=======
         self._outputs = StoredOutputs()
         self._output_tools = self._add_output_tools()
-        self._store = store
-        self._approve = approve
->>>>>>> runtime
+        self.store = store
+        self._approve: Approver | None = (lambda _: Suspend()) if approve == "suspend" else approve
         self._observers = tuple(observers)
         self._max_parallel = max_parallel
         self._max_per_turn = max_per_turn

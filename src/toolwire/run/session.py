@@ -320,6 +320,15 @@ class Session:
         self._expect("wait")
         self.state = replace(self.state, turn=self.state.turn.supply(call_id, result, self._now()))
 
+    def add_prompt(self, message: Message) -> None:
+        """Add a message of the user. The model receives it after the results of the calls that run or wait."""
+        self._expect("ask", "run", "wait")
+        state = self.state
+        if state.phase == "ask":
+            self.state = replace(state, request=replace(state.request, messages=(*state.request.messages, message)))
+        else:
+            self.state = replace(state, prompts=(*state.prompts, message))
+
     def offer_tools(self, tools: Sequence[Tool], *, untrusted: Iterable[str] = ()) -> None:
         """Offer these tools from the next turn. Tools that were offered before keep their position; new ones are last.
 
@@ -357,8 +366,16 @@ class Session:
         tainted = state.tainted or any(call.name in self._untrusted for call in turn.calls)
         if self.output is not None and state.response is not None:
             results = self.output.complete_results(state.response, results)
-        request = replace(state.request, messages=(*state.request.messages, Message("user", results)))
-        answered = replace(state, phase="ask", turn=Turn(), request=request, tainted=tainted, failures=failures)
+        messages = (*state.request.messages, Message("user", results), *state.prompts)
+        answered = replace(
+            state,
+            phase="ask",
+            turn=Turn(),
+            prompts=(),
+            request=replace(state.request, messages=messages),
+            tainted=tainted,
+            failures=failures,
+        )
         if failures >= self.budget.failures:
             self._give_up(answered, f"{failures} consecutive turns returned only errors")
         else:

@@ -89,6 +89,23 @@ def test_approved_call_runs_once_and_nothing_runs_again(world, waiting, store):
     assert store.runs.get(waiting.run_id).status == "done"
 
 
+def test_model_receives_a_prompt_after_the_results_of_the_calls_that_waited(world, waiting, store):
+    agent = world.agent(says("Done."), store=store)
+    assert agent.resume_sync(waiting.run_id, "And be quick.").suspended, "the payment still waits"
+    approve_call(store, waiting.run_id, "pay-1")
+    answer = agent.resume_sync(waiting.run_id)
+    parts = [part for message in agent.model.heard[-1].messages for part in message.parts]
+    assert [part.text for part in parts if not isinstance(part, ToolCall)] == [
+        "Pay 5 and look.",
+        "paid 5",
+        "saw here",
+        "And be quick.",
+    ]
+    assert answer.output == "Done."
+    with pytest.raises(ConfigError, match="done"):
+        agent.resume_sync(waiting.run_id, "More?")
+
+
 def test_denied_call_does_not_run_and_the_model_reads_the_reason(world, waiting, store):
     deny_call(store, waiting.run_id, "pay-1", "too expensive")
     answer = world.agent(says("Understood."), store=store).resume_sync(waiting.run_id)
