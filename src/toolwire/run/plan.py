@@ -81,7 +81,7 @@ def plan_result(
         preview.text if preview is not None and preview.is_error else "",
     )
     result = annotate(pending.call.result(_describe(plan)), code="dry_run", plan=msgspec.structs.asdict(plan))
-    return cap_result(result, settings.output_limit, settings.truncated_outputs)
+    return cap_result(result, settings.output_limit, settings.outputs, settings.run_id)
 
 
 def find_replay(

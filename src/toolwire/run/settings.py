@@ -13,7 +13,7 @@ from ..ir.value import Value
 from .cache import ResultCache
 from .context import ProgressSink
 from .gates import GATES, Gate, build_gates, fuse_gates
-from .output import LIMIT, TruncatedOutputs
+from .output import LIMIT, StoredOutputs
 from .policy import Policy
 from .records import DAY
 from .session import Session
@@ -68,7 +68,7 @@ class RunSettings(Value, frozen=True):
     wait_timeout: float = 30.0
     output_limit: int = LIMIT
     cache: ResultCache | None = None
-    truncated_outputs: TruncatedOutputs | None = None
+    outputs: StoredOutputs | None = None  # for the full texts of shortened results
     tainted: bool = False
     deps: Any = None  # the caller's object, for `CallContext.deps`
     on_progress: ProgressSink | None = None

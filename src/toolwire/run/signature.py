@@ -43,7 +43,7 @@ class FunctionSignature:
         self.adapters: dict[str, Any] = {}
         self.defaults: Mapping[str, Any] = {}
         self._fields: dict[str, Any] = {}
-        self.plain_types: frozenset[type] | None = _IMMUTABLE
+        self.plain_types: frozenset[Any] | None = _IMMUTABLE
         with suppress(Exception):  # a function that cannot be inspected takes its arguments as they are
             self._inspect(inspect.signature(function, eval_str=True).parameters)
 
