@@ -25,12 +25,16 @@ from ..run.results import NOTES_KEY, annotate
 from ..run.session import AskModel, Done, GiveUp, RunTools, Session
 from ..stream.arguments import ArgumentWatch
 from .answers import Answer
+from .call_size import is_large
 from .dispatch import Dispatch
 from .runner import Runner
 
 __all__ = ["AgentLoop", "LoopAgent", "Model", "StreamItem", "find_successor", "transfer_result"]
 
 StreamItem: TypeAlias = Event | ToolCall | ToolResult | PartialOutput
+
+
+_MAX_CHARACTERS = 32 * 1024  # of a structured output that is read on the event loop
 
 
 class Model(Protocol):
@@ -89,7 +93,7 @@ class AgentLoop:
                         raise  # a timeout of the model, not of the run
                     session.give_up_on_time_limit()
                 else:
-                    session.add_response(response)
+                    await self._add_response(response)
             elif isinstance(step, RunTools):
                 await self._add_results(await self._run_tools(step))
             else:
@@ -171,7 +175,15 @@ class AgentLoop:
             return
         response = collector.folder.response()
         notify_response(self.agent.observers, request, response, time.perf_counter() - started_at)
-        session.add_response(response)
+        await self._add_response(response)
+
+    async def _add_response(self, response: Response) -> None:
+        """Add a response. A large structured output is read in a thread, so that it does not delay the event loop."""
+        plan = self.session.output
+        if plan is not None and not plan.pending_calls(response):
+            if len(response.text) > _MAX_CHARACTERS or any(is_large(call) for call in response.calls):
+                await asyncio.to_thread(plan.read, response)
+        self.session.add_response(response)
 
     def _prepare_request(self, request: Request) -> Request:
         """Remove withdrawn tools, let the retriever choose among the rest, and mark the stable prefix."""
