@@ -346,6 +346,7 @@ FINDINGS = {
     "Z16": Entry("trailers are not headers"),
     "Z17": Entry("a clock that jumps past the time to live does not run a finished write again while the process runs"),
     "Z20": Entry("hosts() refuses URLs that HTTP clients may split in another way"),
+    "Z21": Entry("approved arguments are what runs: approver, gates, function and retries cannot change them"),
     "Z22": Entry("the log file is readable by its owner only"),
     "Z23": Entry("with too many connections, health checks are answered, others get 503, and an error is logged"),
     "Z24": Entry("a request without Host, or with a transfer coding besides chunked, is refused"),
@@ -354,6 +355,7 @@ FINDINGS = {
     "X3": Entry("the operations of an OpenAPI document run as tools, on the host of base_url only"),
     "U1": Entry("terminal output keeps newlines, tabs, joined emoji and right-to-left text, and no control sequences"),
     "U2": Entry("an MCP server that announces changes while it is listed keeps its tools"),
+    "U9": Entry("a call whose result is recorded needs no approval"),
     "G2": Entry("a turn that the client's wire cannot express returns to its model exactly as the model wrote it"),
     "G6": Entry("restoring and repairing on the same wire keep the client's headers, API version and unknown fields"),
     "G11": Entry("legacy functions are answered with function_call, whole and streamed"),
@@ -412,4 +414,10 @@ FINDINGS = {
     "X5": Entry("a malformed call is requested again in streams and in the gateway too, also from another model"),
     "X6": Entry("tools that appear during a run are offered from the next turn, after the others"),
     "T15": Entry("a missing value closer and a call as a bare object are reported; the line break is not in the value"),
+    "X12": Entry(
+        "a run is one trace: observers get start and end, spans inside a tool are its children, names are conventional"
+    ),
+    "U15": Entry(
+        "traces of `run --trace` and of the gateway have one format, which is shown, replayed and used in tests"
+    ),
 }

@@ -11,7 +11,7 @@ from tempfile import TemporaryFile
 from toolwire.gateway.answer.client_request import ClientRequest
 from toolwire.gateway.observe.log import AccessLog
 from toolwire.gateway.observe.metrics import Metrics
-from toolwire.gateway.observe.redact import Redactor
+from toolwire.run.redact import Redactor
 from toolwire.gateway.observe.request_log import RequestLog
 from toolwire.gateway.routes import INGRESSES, Route
 from toolwire.ir.losses import Loss

@@ -3,7 +3,7 @@
 ```python      runs; the blocks of a page share their names. A ```text block directly after it is its output.
 ```python PATH the same, and an excerpt of that file.
 ```console     each line that starts with `$ toolwire` runs; its output follows (standard output, then standard error).
-```json NAME   a file of that name, for the blocks after it; ```toml NAME the same.
+```json NAME   a file of that name, for the blocks after it; ```jsonl NAME and ```toml NAME the same.
 ```sh          `make` targets and other commands; the targets must exist.
 """
 
@@ -43,7 +43,7 @@ def test_code_blocks_run_and_print_the_documented_output(page, tmp_path, monkeyp
             run_console(text)
         elif language == "json" and title:
             Path(title).write_text(json.dumps(json.loads(text)), encoding="utf-8")
-        elif language == "toml" and title:
+        elif language in ("jsonl", "toml") and title:
             Path(title).write_text(text, encoding="utf-8")
         elif language == "sh":
             check_targets(text)

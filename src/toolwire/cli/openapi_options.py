@@ -85,11 +85,11 @@ def refuse_api_options(arguments: argparse.Namespace, hint: str) -> None:
 def _refuse_missing_url(file: str) -> None:
     """Raise ConfigError for a missing --api-url, with the server URL of the document."""
     from ..openapi import load_document
+    from ..openapi.operations import server_url
 
     servers = load_document(file).get("servers")
-    first = servers[0] if type(servers) is list and servers else {}
-    url = first.get("url") if type(first) is dict else None
-    named = type(url) is str and url.startswith(("http://", "https://"))
+    url = server_url(servers[0]) if type(servers) is list and servers else None
+    named = url is not None and url.startswith(("http://", "https://"))
     hint = (
         f"the document names {neutralise_line(str(url)[:200])}; pass it if you trust it"
         if named

@@ -9,7 +9,6 @@ import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ConfigError
@@ -23,12 +22,10 @@ from .tools_file import add_ttl_option, load_tools, open_store_at
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from ..ir.parts import ToolCall, ToolResult
-    from ..ir.request import Request
-    from ..ir.response import Response
     from ..net.agent import Agent
     from ..net.answers import Answer
     from ..net.client import ModelClient
+    from ..run.observe import Observer
     from ..run.records import Store
     from ..run.steps import Approve
     from ..run.toolbox import Toolbox
@@ -80,7 +77,7 @@ def add_to(commands: Any) -> None:
     )
     add_ttl_option(parser)
     parser.add_argument(
-        "--trace", metavar="FILE", help="append all requests and calls to FILE, one JSON object per line"
+        "--trace", metavar="FILE", help="record the run in FILE, for `toolwire trace show` and `toolwire trace replay`"
     )
     parser.add_argument("--mcp", metavar="FILE", help="add the tools of MCP servers: a file of mcpServers")
     parser.add_argument("--openapi", metavar="FILE", help="add the operations of an OpenAPI document (JSON or YAML)")
@@ -186,7 +183,7 @@ def _make_agent(client: ModelClient, tools: list[ModuleType | Toolbox], argument
     from ..run.policy import Policy
     from ..run.session import Budget
 
-    observers = [_TraceObserver(arguments.trace)] if arguments.trace else []
+    observers = _make_observers(arguments)
     runner = Runner(
         *tools,
         observers=observers,
@@ -199,6 +196,16 @@ def _make_agent(client: ModelClient, tools: list[ModuleType | Toolbox], argument
     return Agent(client, runner, system=arguments.system, budget=budget, observers=observers)
 
 
+def _make_observers(arguments: argparse.Namespace) -> list[Observer]:
+    """Make the observer that records the run."""
+    if not arguments.trace:
+        return []
+    from ..net.trace_observer import TraceObserver
+
+    key = os.environ.get(arguments.key_env) if arguments.key_env else None
+    return [TraceObserver(arguments.trace, secrets=[] if key is None else [key])]
+
+
 def ask_person(step: Approve) -> bool:
     """Ask for approval on the terminal; deny without a terminal."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -206,28 +213,6 @@ def ask_person(step: Approve) -> bool:
     question = f"{step.tool}({dumps(step.arguments)}): {step.why}. Run it? [y/N] "
     print(paint(neutralise_line(question), "yellow", sys.stderr), end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
-
-
-class _TraceObserver:
-    """An observer that writes JSON lines."""
-
-    def __init__(self, file: str) -> None:
-        try:
-            self._out = Path(file).open("a", encoding="utf-8")  # noqa: SIM115  # stays open during the run
-        except OSError as error:
-            raise ConfigError(f"cannot write {file}: {error.strerror}") from error
-
-    def called(self, call: ToolCall, result: ToolResult, seconds: float) -> None:
-        self._write_line({"call": call, "result": result, "seconds": round(seconds, 6)})
-
-    def asked(self, request: Request, response: Response, seconds: float) -> None:
-        self._write_line({"request": request, "response": response, "seconds": round(seconds, 6)})
-
-    def _write_line(self, what: dict[str, Any]) -> None:
-        import msgspec
-
-        self._out.write(msgspec.json.encode(what).decode() + "\n")
-        self._out.flush()
 
 
 def _print_json(answer: Answer) -> None:

@@ -12,26 +12,28 @@ from typing import TYPE_CHECKING, Any
 from ..ir.errors import ConfigError
 from ..ir.text import dumps
 from .show import json_text, losses_table, paint, table
-from .trace_show import decode_answer, decode_client_request
+from .trace_exchange import decode_answer, decode_client_request
 
 if TYPE_CHECKING:
-    from ..gateway.observe.trace import Trace
     from ..ir.losses import Losses
     from ..ir.request import Request
     from ..ir.response import Response
+    from ..run.trace_exchange import ExchangeTrace
 
 __all__ = ["replay"]
 
 
 def replay(arguments: argparse.Namespace) -> int:
     """Translate the recorded request if the target is a wire, or send it if there is a model or a URL."""
-    from ..gateway.observe.trace import load_recording
+    from ..net.trace_file import read_trace
+    from ..run.trace_exchange import exchange_of
     from ..wire import names
 
-    trace = load_recording(Path(arguments.file))
+    path = Path(arguments.file)
+    trace = exchange_of(*read_trace(path), path.name)
     request = decode_client_request(trace)
     if request is None:
-        raise ConfigError(f"the request in {arguments.file} is not a valid {trace.ingress.wire} request")
+        raise ConfigError(f"the request in {arguments.file} is not a valid {trace.ingress.request.wire} request")
     wire = arguments.target if arguments.target.partition("@")[0] in names() else None
     model = arguments.model or (arguments.target if wire is None else None)
     if model is None and arguments.url is None:
@@ -44,13 +46,13 @@ def replay(arguments: argparse.Namespace) -> int:
     return asyncio.run(_send_request(trace, request, wire, model or request.model, arguments))
 
 
-def _translate(trace: Trace, request: Request, arguments: argparse.Namespace) -> int:
+def _translate(trace: ExchangeTrace, request: Request, arguments: argparse.Namespace) -> int:
     """Print the request as `target` receives it, and the losses. Nothing is sent."""
     import msgspec
 
     from ..bridge.document_translation import translate_request
 
-    source, target = trace.ingress.wire, arguments.target
+    source, target = trace.ingress.request.wire, arguments.target
     done = translate_request(trace.ingress.data, source=source, target=target, model=request.model)
     if arguments.json:
         losses = [msgspec.to_builtins(loss) for loss in done.losses]
@@ -68,7 +70,7 @@ def _format_count(losses: int) -> str:
 
 
 async def _send_request(
-    trace: Trace, request: Request, wire: str | None, model: str, arguments: argparse.Namespace
+    trace: ExchangeTrace, request: Request, wire: str | None, model: str, arguments: argparse.Namespace
 ) -> int:
     """Send the request to a model and compare its calls with the recorded ones. Return 1 if they differ."""
     from msgspec.structs import replace
@@ -82,7 +84,7 @@ async def _send_request(
     losses = Losses()
     at_url = arguments.url is not None  # with a URL, the name has no provider prefix
     name = f"openai/{model}" if at_url else model
-    wire = wire or (trace.ingress.wire if at_url else None)
+    wire = wire or (trace.ingress.request.wire if at_url else None)
     async with ModelClient(name, base_url=arguments.url, key=key, wire=wire) as client:
         response = await client.ask(replace(request, stream=None), losses=losses)
     before = decode_answer(trace.ingress)

@@ -315,35 +315,18 @@ def _check_numbers(row: Row, location: str) -> None:
             raise ConfigError(f"{location}.{name} must be at least 0 and finite, got {number}", hint="use 0 or more")
 
 
-def _check(settings: Settings) -> None:  # noqa: C901
+def _check(settings: Settings) -> None:
     """Check the rules that types cannot express: ranges, references between tables, and formats."""
     for section in ("server", "limits", "state", "responses"):
         _check_numbers(getattr(settings, section), section)
-    for name, upstream in settings.upstreams.items():
-        _check_numbers(upstream, f"upstreams.{name}")
+    for table in ("upstreams", "models", "tools"):
+        for name, row in getattr(settings, table).items():
+            _check_numbers(row, f"{table}.{name}")
     for name, model in settings.models.items():
-        _check_numbers(model, f"models.{name}")
-    for name, tools in settings.tools.items():
-        _check_numbers(tools, f"tools.{name}")
-    for name, model in settings.models.items():
-        location = f"models.{name}"
-        if (model.upstream is None) == (not model.targets):
-            raise ConfigError(f"{location} needs exactly one of `upstream` and `targets`")
-        for target in model.targets or (TargetRow(model.upstream or ""),):
-            _check_known(target.upstream, settings.upstreams, location, "upstream")
-            if not 0 < target.weight < inf:
-                raise ConfigError(
-                    f"{location}: a weight must be positive and finite, got {target.weight}",
-                    hint="use a number above 0",
-                )
-        check_capabilities(model.capabilities, f"{location}.capabilities")
-        for fallback in model.fallbacks:
-            _check_known(fallback, settings.models, f"{location}.fallbacks", "model")
-        _check_emulation(name, model)
-        _check_repair_model(name, model, settings.models)
+        _check_model(name, model, settings)
     _check_keys(settings.keys)
-    for pattern, row in settings.tools.items():
-        if not row.files and row.mcp is None and not row.openapi:
+    for pattern, tools in settings.tools.items():
+        if not tools.files and tools.mcp is None and not tools.openapi:
             raise ConfigError(
                 f"tools.{pattern} has no tools", hint="set files = […], mcp = a file of servers, or openapi = […]"
             )
@@ -352,6 +335,24 @@ def _check(settings: Settings) -> None:  # noqa: C901
             re.compile(pattern)
         except re.error as error:
             raise ConfigError(f"log.remove: {pattern!r} is not a valid regular expression: {error}") from None
+
+
+def _check_model(name: str, model: ModelRow, settings: Settings) -> None:
+    """Check the targets, fallbacks, capabilities and emulation of a model."""
+    location = f"models.{name}"
+    if (model.upstream is None) == (not model.targets):
+        raise ConfigError(f"{location} needs exactly one of `upstream` and `targets`")
+    for target in model.targets or (TargetRow(model.upstream or ""),):
+        _check_known(target.upstream, settings.upstreams, location, "upstream")
+        if not 0 < target.weight < inf:
+            raise ConfigError(
+                f"{location}: a weight must be positive and finite, got {target.weight}", hint="use a number above 0"
+            )
+    check_capabilities(model.capabilities, f"{location}.capabilities")
+    for fallback in model.fallbacks:
+        _check_known(fallback, settings.models, f"{location}.fallbacks", "model")
+    _check_emulation(name, model)
+    _check_repair_model(name, model, settings.models)
 
 
 def _check_emulation(name: str, model: ModelRow) -> None:

@@ -7,7 +7,6 @@ and an encoder splices it into its own frame. `escape` and `unescape` convert fo
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import isfinite
 from typing import Any
 
@@ -20,13 +19,18 @@ __all__ = ["dumps", "escape", "finite_to_bytes", "to_bytes", "unescape"]
 
 _encode = msgspec.json.Encoder().encode
 _encode_sorted = msgspec.json.Encoder(order="sorted").encode
+# ValueError: also a huge integer; RecursionError: nested too deeply.
+_ENCODE_FAILURES = (TypeError, ValueError, OverflowError, msgspec.MsgspecError, RecursionError)
 _OTHER_SCALARS = frozenset({type(None), bool, int, str})
 _decode_text = msgspec.json.Decoder(str).decode
 
 
 def to_bytes(value: JSON, *, sort_keys: bool = False) -> bytes:
     """Encode compact JSON; raise EncodeError for NaN, infinities, lone surrogates and other values that JSON lacks."""
-    data = _encode_value(value, _encode_sorted) if sort_keys else finite_to_bytes(value)
+    try:
+        data = _encode_sorted(value) if sort_keys else _encode(value)
+    except _ENCODE_FAILURES as error:
+        raise _encode_error(error) from error
     if data.find(b"null") >= 0 and not _is_finite(value):  # msgspec writes NaN as null; `in` is slower
         _refuse_non_finite(value)
     return data
@@ -34,16 +38,16 @@ def to_bytes(value: JSON, *, sort_keys: bool = False) -> bytes:
 
 def finite_to_bytes(value: JSON) -> bytes:
     """Like `to_bytes`, for values parsed from JSON, which cannot contain NaN or infinities."""
-    return _encode_value(value, _encode)
-
-
-def _encode_value(value: JSON, encode: Callable[[JSON], bytes]) -> bytes:
     try:
-        return encode(value)
-    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:  # ValueError: also a huge integer
-        raise EncodeError(f"not a JSON value: {error}") from error
-    except RecursionError:
-        raise EncodeError("value is nested too deeply to be written as JSON") from None
+        return _encode(value)
+    except _ENCODE_FAILURES as error:
+        raise _encode_error(error) from error
+
+
+def _encode_error(error: Exception) -> EncodeError:
+    if isinstance(error, RecursionError):
+        return EncodeError("value is nested too deeply to be written as JSON")
+    return EncodeError(f"not a JSON value: {error}")
 
 
 def dumps(value: JSON) -> str:

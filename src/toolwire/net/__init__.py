@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .otel import OtelObserver
     from .runner import Runner
     from .stores import open_store
+    from .trace_observer import TraceObserver
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
@@ -33,6 +34,7 @@ else:
             "jail": ("disk_jail",),
             "key_command": ("KeyCommand", "KeyCommandError"),
             "otel": ("OtelObserver",),
+            "trace_observer": ("TraceObserver",),
             "h1": ("H1Transport",),
             "http": ("HttpTransport",),
         },
@@ -52,6 +54,7 @@ __all__ = [
     "OtelObserver",
     "Runner",
     "StreamItem",
+    "TraceObserver",
     "disk_jail",
     "open_store",
 ]

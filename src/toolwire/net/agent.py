@@ -12,7 +12,7 @@ import inspect
 import secrets
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from types import MappingProxyType, NoneType, TracebackType
@@ -187,8 +187,9 @@ class Agent(Generic[Deps, Output]):
         A pure or read call starts as soon as it is complete, while the model is still generating.
         """
         loop = await self._start(prompt, history, deps, settings)
-        async for item in loop.stream():
-            yield item
+        async with aclosing(loop.stream()) as items:
+            async for item in items:
+                yield item
 
     async def stream_text(
         self,
@@ -199,9 +200,10 @@ class Agent(Generic[Deps, Output]):
         settings: ModelSettings | None = None,
     ) -> AsyncGenerator[str, None]:
         """Yield the text of the model as it arrives."""
-        async for item in self.stream(prompt, history=history, deps=deps, settings=settings):
-            if isinstance(item, TextDelta) and item.text:
-                yield item.text
+        async with aclosing(self.stream(prompt, history=history, deps=deps, settings=settings)) as items:
+            async for item in items:
+                if isinstance(item, TextDelta) and item.text:
+                    yield item.text
 
     def run_sync(
         self,

@@ -18,7 +18,8 @@ from ..ir.parts import Text, ToolCall, ToolResult
 from ..ir.request import Request
 from ..ir.response import Response, Usage
 from ..run.compaction import Compaction
-from ..run.observe import Observer, Retriever, notify_response
+from ..run.context import current_call
+from ..run.observe import AgentOperation, ModelOperation, Observation, Observer, OperationOutcome, Retriever
 from ..run.output_plan import OutputPlan
 from ..run.partial_output import PartialOutput, PartialReader
 from ..run.results import NOTES_KEY, annotate
@@ -27,6 +28,7 @@ from ..stream.arguments import ArgumentWatch
 from .answers import Answer
 from .call_size import is_large
 from .dispatch import Dispatch
+from .own_context import in_own_context
 from .runner import Runner
 
 __all__ = ["AgentLoop", "LoopAgent", "Model", "StreamItem", "find_successor", "transfer_result"]
@@ -48,6 +50,7 @@ class Model(Protocol):
 class LoopAgent(Protocol):
     """The parts of an `Agent` that its runs use."""
 
+    name: str
     runner: Runner
     retriever: Retriever | None
     compaction: Compaction | None
@@ -81,6 +84,12 @@ class AgentLoop:
 
     async def run(self) -> Answer[Any]:
         """Perform all steps and return the answer."""
+        with self._observe_run() as observation:
+            answer = await self._perform_steps()
+            observation.outcome = _run_outcome(answer)
+        return answer
+
+    async def _perform_steps(self) -> Answer[Any]:
         session = self.session
         while True:
             step = self._next_step()
@@ -99,12 +108,28 @@ class AgentLoop:
             else:
                 return self._make_answer(step)
 
-    async def stream(self) -> AsyncGenerator[StreamItem | Answer[Any], None]:
+    def stream(self) -> AsyncGenerator[StreamItem | Answer[Any], None]:
         """Yield the events of the model and each complete call as they arrive, then the results, then the answer.
 
         A pure or read call starts as soon as it is complete, while the model is still generating. A structured output
-        is yielded while it grows.
+        is yielded while it grows. Observers may set context variables, so an observed stream has a context of its own.
         """
+        return in_own_context(self._stream_observed()) if self.agent.observers else self._stream_steps()
+
+    async def _stream_observed(self) -> AsyncGenerator[StreamItem | Answer[Any], None]:
+        with self._observe_run() as observation:
+            async with aclosing(self._stream_steps()) as items:
+                async for item in items:
+                    if isinstance(item, Answer):
+                        observation.outcome = _run_outcome(item)
+                    yield item
+
+    def _observe_run(self) -> Observation:
+        state, agent = self.session.state, self.agent
+        operation = AgentOperation(state.run_id, state.request, agent.name, current_call().call_id)
+        return Observation(agent.observers, operation)
+
+    async def _stream_steps(self) -> AsyncGenerator[StreamItem | Answer[Any], None]:
         session = self.session
         while True:
             step = self._next_step()
@@ -151,19 +176,19 @@ class AgentLoop:
         return self.session.next()
 
     async def _ask_model(self, step: AskModel) -> Response:
-        request, started_at = self._prepare_request(step.request), time.perf_counter()
-        response = await self.agent.model.ask(request)
-        notify_response(self.agent.observers, request, response, time.perf_counter() - started_at)
+        request = self._prepare_request(step.request)
+        with Observation(self.agent.observers, ModelOperation(request, self.session.state.run_id)) as observation:
+            response = await self.agent.model.ask(request)
+            observation.outcome = OperationOutcome(response, cost=self._cost(response))
         return response
 
     async def _stream_model(
         self, step: AskModel, dispatch: Dispatch
     ) -> AsyncGenerator[Event | ToolCall | PartialOutput, None]:
         """Yield the events and calls of one response, and add the response to the session once it is complete."""
-        request, started_at = self._prepare_request(step.request), time.perf_counter()
-        session = self.session
+        request, session = self._prepare_request(step.request), self.session
         collector = _StreamCollector(dispatch, session)
-        async with aclosing(_limit_events(self.agent.model.stream(request), session)) as events:
+        async with aclosing(self._open_stream(request, collector.folder)) as events:
             async for event in events:
                 calls = collector.feed(event)
                 yield event
@@ -171,11 +196,8 @@ class AgentLoop:
                     yield partial
                 for call in calls:
                     yield call
-        if isinstance(session.next(), GiveUp):
-            return
-        response = collector.folder.response()
-        notify_response(self.agent.observers, request, response, time.perf_counter() - started_at)
-        await self._add_response(response)
+        if not isinstance(session.next(), GiveUp):
+            await self._add_response(collector.folder.response())
 
     async def _add_response(self, response: Response) -> None:
         """Add a response. A large structured output is read in a thread, so that it does not delay the event loop."""
@@ -184,6 +206,35 @@ class AgentLoop:
             if len(response.text) > _MAX_CHARACTERS or any(is_large(call) for call in response.calls):
                 await asyncio.to_thread(plan.read, response)
         self.session.add_response(response)
+
+    def _open_stream(self, request: Request, folder: Folder) -> AsyncGenerator[Event, None]:
+        """Return the events of a response. `folder` is fed by the consumer.
+
+        An observed request has a context of its own: a tool that starts meanwhile is not a part of the request.
+        """
+        events = _limit_events(self.agent.model.stream(request), self.session)
+        return in_own_context(self._observe_events(events, request, folder)) if self.agent.observers else events
+
+    async def _observe_events(
+        self, events: AsyncGenerator[Event, None], request: Request, folder: Folder
+    ) -> AsyncGenerator[Event, None]:
+        session, started_at, first_event_seconds = self.session, time.perf_counter(), None
+        operation = ModelOperation(request, session.state.run_id, stream=True)
+        with Observation(self.agent.observers, operation) as observation:
+            async with aclosing(events):
+                async for event in events:
+                    if first_event_seconds is None:
+                        first_event_seconds = time.perf_counter() - started_at
+                    yield event
+            reason = session.state.reason  # the time limit of the run
+            response = None if reason else folder.response()
+            observation.outcome = OperationOutcome(
+                response, reason=reason, cost=self._cost(response), first_event_seconds=first_event_seconds
+            )
+
+    def _cost(self, response: Response | None) -> float | None:
+        """Return the cost of a response for the observers."""
+        return self.session.price(response) if self.agent.observers and response is not None else None
 
     def _prepare_request(self, request: Request) -> Request:
         """Remove withdrawn tools, let the retriever choose among the rest, and mark the stable prefix."""
@@ -250,6 +301,10 @@ def find_successor(result: ToolResult) -> LoopAgent | None:
     """Return the agent that the call of this result returned; None for any other result."""
     number = result.extra.get(NOTES_KEY, {}).get("transfer")
     return _agents.get(number) if isinstance(number, int) else None
+
+
+def _run_outcome(answer: Answer[Any]) -> OperationOutcome:
+    return OperationOutcome(answer.response, reason=answer.reason, usage=answer.usage, cost=answer.cost or None)
 
 
 async def _limit_events(stream: AsyncGenerator[Event, None], session: Session) -> AsyncGenerator[Event, None]:

@@ -16,8 +16,11 @@ _MAX_CHARACTERS = 32 * 1024  # of all strings, or of arguments that could not be
 
 def is_large(call: ToolCall) -> bool:
     """Return True for many values or much text. The cost is bounded, whatever the arguments are."""
+    raw = call.raw
+    if raw is not None and len(raw) <= _MAX_VALUES:
+        return False  # a text of 1,000 characters has fewer than 1,000 values
     if call.arguments is None:
-        return len(call.raw or "") > _MAX_CHARACTERS
+        return len(raw or "") > _MAX_CHARACTERS
     values, characters = 0, 0
     containers: list[JSON] = [call.arguments]
     while containers:

@@ -34,6 +34,7 @@ from ..ir.losses import Losses, require_lossless
 from ..ir.request import Request
 from ..ir.response import Fault, Response, UpstreamError, add_usage
 from ..ir.terminal import neutralise_line
+from ..run.observe import observed_losses
 from ..run.repaired_calls import mark_repaired, mark_repaired_event
 from ..stream.strict import LIMIT
 from ..text.engine.format import Format
@@ -274,7 +275,8 @@ class ModelClient:
         return self._check_response(endpoint_request.decode_answer(data), endpoint_request)
 
     def _make_request(self, request: Request, *, stream: bool, losses: Losses | None) -> EndpointRequest:
-        """Prepare the request. Losses are logged if the caller does not collect them."""
+        """Prepare the request. Losses are logged if neither the caller nor an observer collects them."""
+        losses = observed_losses.get() if losses is None else losses
         collected_losses = Losses() if losses is None else losses
         endpoint_request = EndpointRequest(
             mark_stable_prefix(request, self._endpoint.wire) if self._marks_prefix else request,

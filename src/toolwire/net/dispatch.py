@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, Protocol
 
 from ..ir.parts import ToolCall, ToolResult
-from ..run.call_run import CallRun, RunSettings
+from ..run.call_run import CallRun
 from ..run.keys import canonical_json
 from ..run.results import exception_result, refusal
 from ..run.schedule import Schedule
+from ..run.settings import RunSettings
 
 __all__ = ["CallPerformer", "Dispatch", "failed_result"]
 
 
 class CallPerformer(Protocol):
-    """Runs single calls and reports them; implemented by `Runner`."""
+    """Runs single calls; implemented by `Runner`."""
 
-    async def perform(self, run: CallRun) -> ToolResult: ...
-    def observe(self, call: ToolCall, result: ToolResult, started_at: float, run_id: str) -> None: ...
+    def perform(self, run: CallRun, *, speculative: bool = False) -> Coroutine[Any, Any, ToolResult]: ...
+    def record_taint(self, call: ToolCall, run_id: str) -> None: ...
 
 
 class Dispatch:
@@ -66,7 +66,7 @@ class Dispatch:
         if entry is None or not entry.options.first_argument or entry.tool.effect not in ("pure", "read"):
             return
         if call.id not in self._speculative and not self._schedule.would_wait(call):
-            work = asyncio.create_task(self._performer.perform(CallRun(call, self._settings)))
+            work = asyncio.create_task(self._performer.perform(CallRun(call, self._settings), speculative=True))
             self._speculative[call.id] = (call, work)
 
     def add(self, call: ToolCall) -> None:
@@ -150,12 +150,12 @@ class Dispatch:
 
     async def _perform(self, number: int) -> None:
         """Run one call, store and report its result, and start the calls that waited for it."""
-        run, started_at = self._runs[number], time.perf_counter()
+        run = self._runs[number]
         try:
             guess = self._speculative.pop(run.call.id, None) if self._speculative else None
             result = await (self._performer.perform(run) if guess is None else self._use_speculative(run, *guess))
             self._results[number] = result
-            self._performer.observe(run.call, result, started_at, self._settings.run_id)
+            self._performer.record_taint(run.call, self._settings.run_id)
         except asyncio.CancelledError:
             self._results[number] = self._cancelled_result(number)
         finally:

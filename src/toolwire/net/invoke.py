@@ -53,21 +53,22 @@ class Invoker:
 
     def begin(self, step: Invoke) -> InvokeOutcome | Awaitable[InvokeOutcome]:
         """Return the outcome if the function did not wait for anything; else an awaitable for the current task."""
-        entry = step.entry
-        signature = function_signature(entry.function)
-        if not signature.is_async or entry.options.rate is not None or entry.options.isolation == "process":
+        entry, options = step.entry, step.entry.options
+        signature = step.signature or function_signature(entry.function)
+        if not signature.is_async or options.rate is not None or options.isolation == "process":
             return self._run_waiting(step, step.arguments, signature)
-        return self._begin_async(step, step.arguments)
+        return self._begin_async(step)
 
-    def _begin_async(self, step: Invoke, arguments: Object) -> InvokeOutcome | TimeLimitedCall:
+    def _begin_async(self, step: Invoke) -> InvokeOutcome | TimeLimitedCall:
         """Start an async function on the event loop, unless the call was stopped before it began."""
         if not step.start.begin():
             return _stopped_failure()
+        entry = step.entry
         try:
-            coroutine = step.entry.function(**arguments)
+            coroutine = entry.function(**step.arguments)
         except TypeError as error:  # a required argument is missing; none of its code has run
             return ArgumentMismatch(error_text(error))
-        return self._run_limited(step, coroutine)
+        return self.limits.run(coroutine, step.context, entry.options.timeout)
 
     async def _run_waiting(self, step: Invoke, arguments: Object, signature: FunctionSignature) -> InvokeOutcome:
         """Run a call that has to wait for its rate limit, a process or a thread."""
@@ -78,11 +79,8 @@ class Invoker:
             return await run_in_process(step, arguments) if step.start.begin() else _stopped_failure()
         if not signature.is_async:
             return await self._run_in_thread(step, arguments)
-        ran = self._begin_async(step, arguments)
+        ran = self._begin_async(step)
         return ran if isinstance(ran, Value) else await ran
-
-    def _run_limited(self, step: Invoke, coroutine: Coroutine[Any, Any, Any]) -> LimitedOutcome | TimeLimitedCall:
-        return self.limits.run(coroutine, step.context, step.entry.options.timeout)
 
     async def _run_in_thread(self, step: Invoke, arguments: Object) -> LimitedOutcome:
         """Run a function in the pool.
@@ -113,7 +111,7 @@ class Invoker:
         remaining = _remaining_work(outcome.value) if isinstance(outcome, Returned) else None
         if remaining is None:
             return outcome
-        ran = self._run_limited(step, remaining)
+        ran = self.limits.run(remaining, step.context, limit)
         return ran if isinstance(ran, Value) else await ran
 
 

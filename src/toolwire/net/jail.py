@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 from ..run.jail import Outside, PathJail
+from ..run.pending import PolicyCheck
 from ..run.values import format_value
-from ..run.verdicts import PolicyCheck
 
 __all__ = ["disk_jail"]
 

@@ -2,9 +2,10 @@
 
     agent = Agent("openai/gpt-5.6", [get_weather], observers=[OtelObserver()])
 
-There is one `chat MODEL` span per response, one `execute_tool NAME` span per call, and histograms of both. An
-observer is called after the operation, so the span is created then, with the actual start and end time. Message
-content is omitted unless OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT is `true`.
+A run is one `invoke_agent NAME` span. Its children are a `chat MODEL` span per model request and an `execute_tool NAME`
+span per call. Each is the current span while its operation runs: a span that a tool creates, or the run of a subagent,
+is a child of `execute_tool`. Message content is omitted unless OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT is
+`true`.
 """
 
 from __future__ import annotations
@@ -17,14 +18,25 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..ir.errors import MissingExtra
-from ..ir.parts import ToolCall, ToolResult
+from ..ir.parts import ToolResult
 from ..ir.request import Request
-from ..ir.response import Response, Usage
+from ..ir.response import Response, UpstreamError, Usage
 from ..ir.text import dumps
+from ..run.observe import (
+    AgentOperation,
+    ApprovalOperation,
+    EndOperation,
+    ModelOperation,
+    ObservedOperation,
+    OperationOutcome,
+    ToolOperation,
+)
+from ..run.results import result_code
+from . import otel_names as names
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
-    from opentelemetry.trace import TracerProvider
+    from opentelemetry.trace import Span, TracerProvider
 
 __all__ = ["Instruments", "OtelObserver", "is_content_captured", "request_attributes", "usage_attributes"]
 
@@ -52,24 +64,20 @@ class Instruments:
         def histogram(name: str, unit: str, about: str, bounds: list[float]) -> metrics.Histogram:
             return meter.create_histogram(name, unit, about, explicit_bucket_boundaries_advisory=bounds)
 
-        self._duration = histogram("gen_ai.client.operation.duration", "s", "duration of a response", _DURATION_BOUNDS)
-        self._first_chunk = histogram(
-            "gen_ai.client.operation.time_to_first_chunk", "s", "time to the first chunk", _DURATION_BOUNDS
-        )
-        self._tokens = histogram("gen_ai.client.token.usage", "{token}", "tokens by type", _TOKEN_BOUNDS)
-        self._tools = histogram("gen_ai.execute_tool.duration", "s", "duration of a tool call", _DURATION_BOUNDS)
+        self._duration = histogram(names.DURATION_METRIC, "s", "duration of an operation", _DURATION_BOUNDS)
+        self._first_chunk = histogram(names.FIRST_CHUNK_METRIC, "s", "time to the first chunk", _DURATION_BOUNDS)
+        self._tokens = histogram(names.TOKEN_METRIC, "{token}", "tokens by type", _TOKEN_BOUNDS)
 
-    def record_answer(self, about: Attributes, seconds: float, usage: Usage | None, first: float | None = None) -> None:
-        """Record a response. `about` must have low cardinality: provider, models, the kind of error."""
+    def record(
+        self, about: Attributes, seconds: float, usage: Usage | None = None, first_chunk_seconds: float | None = None
+    ) -> None:
+        """Record an operation. `about` must have low cardinality: operation, provider, model, tool, error type."""
         self._duration.record(seconds, about)
-        if first is not None:
-            self._first_chunk.record(first, about)
+        if first_chunk_seconds is not None:
+            self._first_chunk.record(first_chunk_seconds, about)
         for kind, count in (("input", usage.input), ("output", usage.output)) if usage is not None else ():
             if count is not None:
-                self._tokens.record(count, {**about, "gen_ai.token.type": kind})
-
-    def record_tool(self, about: Attributes, seconds: float) -> None:
-        self._tools.record(seconds, about)
+                self._tokens.record(count, {**about, names.TOKEN_TYPE: kind})
 
 
 class OtelObserver:
@@ -91,55 +99,145 @@ class OtelObserver:
         self._provider = provider
         self._content = is_content_captured(os.environ) if content is None else content
 
-    def called(self, call: ToolCall, result: ToolResult, seconds: float) -> None:
-        """Record a tool call. `span_attributes` have high cardinality, so the histogram does not get them."""
-        about: Attributes = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": call.name}
-        if result.is_error:
-            about["error.type"] = "tool_error"
-        span_attributes: Attributes = {"gen_ai.tool.call.id": call.id, "gen_ai.tool.type": "function"}
-        if self._content:
-            span_attributes["gen_ai.tool.call.arguments"] = dumps(call.arguments)
-            span_attributes["gen_ai.tool.call.result"] = result.text
-        self._span(f"execute_tool {call.name}", seconds, {**about, **span_attributes}, internal=True)
-        self._instruments.record_tool(about, seconds)
+    def start(self, operation: ObservedOperation, /) -> EndOperation:
+        if isinstance(operation, AgentOperation):
+            return self._start_agent(operation)
+        if isinstance(operation, ModelOperation):
+            return self._start_model(operation)
+        if isinstance(operation, ToolOperation):
+            return self._start_tool(operation)
+        return self._start_approval(operation)
 
-    def asked(self, request: Request, response: Response, seconds: float) -> None:
-        """Record a response. `span_attributes` have high cardinality, so the histograms do not get them."""
-        about: Attributes = {
-            "gen_ai.operation.name": "chat",
+    def _start_agent(self, operation: AgentOperation) -> EndOperation:
+        """Start the span of a run. The tokens are counted by the requests, not again here."""
+        about: Attributes = {names.OPERATION: "invoke_agent", names.AGENT_NAME: operation.agent}
+        span = self._open(f"invoke_agent {operation.agent}", {**about, names.RUN_ID: operation.run_id})
+
+        def end(outcome: OperationOutcome) -> None:
+            error_type = "gave_up" if outcome.reason else _error_type(outcome.error)
+            span.close(
+                {**usage_attributes(outcome.usage), names.COST: outcome.cost, names.GIVE_UP_REASON: outcome.reason},
+                error_type,
+            )
+            self._instruments.record(_metric_attributes(about, error_type), span.seconds)
+
+        return end
+
+    def _start_model(self, operation: ModelOperation) -> EndOperation:
+        """Start the span of a request. The histograms get no attributes with high cardinality, such as ids."""
+        request = operation.request
+        about = {
+            names.OPERATION: "chat",
             **request_attributes(request, self._provider or _provider_of(request)),
+            **({names.STREAM: True} if operation.stream else {}),
         }
-        if response.fault is not None:
-            about["error.type"] = response.fault.kind
-        span_attributes = {
+        span = self._open(f"chat {request.model}", about, is_client=True)
+
+        def end(outcome: OperationOutcome) -> None:
+            response = outcome.response
+            error_type = _error_type(outcome.error)
+            if response is not None and response.fault is not None:
+                error_type = response.fault.kind
+            attributes = {names.COST: outcome.cost, names.TIME_TO_FIRST_CHUNK: outcome.first_event_seconds}
+            if response is not None:
+                attributes |= self._response_attributes(request, response)
+            span.close(attributes, error_type)
+            usage = None if response is None else response.usage
+            self._instruments.record(
+                _metric_attributes(about, error_type), span.seconds, usage, outcome.first_event_seconds
+            )
+
+        return end
+
+    def _response_attributes(self, request: Request, response: Response) -> Attributes:
+        found = {
             **usage_attributes(response.usage),
-            "gen_ai.response.id": response.id,
-            "gen_ai.response.model": response.model,
+            names.RESPONSE_ID: response.id,
+            names.RESPONSE_MODEL: response.model,
         }
         if response.stop is not None:
-            span_attributes["gen_ai.response.finish_reasons"] = (response.stop.reason,)
+            found[names.FINISH_REASONS] = (response.stop.reason,)
         if self._content:
-            span_attributes["gen_ai.input.messages"] = _encode_messages(request.messages)
-            span_attributes["gen_ai.output.messages"] = _encode_messages(
-                [{"role": "assistant", "parts": response.parts}]
-            )
-        self._span(f"chat {request.model}".rstrip(), seconds, {**about, **span_attributes})
-        self._instruments.record_answer(_metric_attributes(about), seconds, response.usage)
+            found[names.INPUT_MESSAGES] = _encode_messages(request.messages)
+            found[names.OUTPUT_MESSAGES] = _encode_messages([{"role": "assistant", "parts": response.parts}])
+        return found
 
-    def _span(self, name: str, seconds: float, attributes: Attributes, *, internal: bool = False) -> None:
-        """Create a span that ends now and started `seconds` ago."""
-        from opentelemetry.trace import SpanKind, Status, StatusCode
+    def _start_tool(self, operation: ToolOperation) -> EndOperation:
+        call = operation.call
+        about: Attributes = {names.OPERATION: "execute_tool", names.TOOL_NAME: call.name}
+        more: Attributes = {names.CALL_ID: call.id, names.TOOL_TYPE: "function", names.EFFECT: operation.effect}
+        if self._content:
+            more[names.CALL_ARGUMENTS] = dumps(call.arguments) if call.arguments is not None else call.raw
+        span = self._open(f"execute_tool {call.name}", {**about, **more})
 
-        end = time.time_ns()
+        def end(outcome: OperationOutcome) -> None:
+            result = outcome.result
+            error_type = _error_type(outcome.error) if result is None else _result_error(result)
+            span.close({names.CALL_RESULT: result.text} if self._content and result is not None else {}, error_type)
+            # the name of an unknown tool is the model's invention, so it is not an attribute of metrics
+            known = about if operation.effect is not None else {names.OPERATION: "execute_tool"}
+            self._instruments.record(_metric_attributes(known, error_type), span.seconds)
+
+        return end
+
+    def _start_approval(self, operation: ApprovalOperation) -> EndOperation:
+        span = self._open(f"approve {operation.tool}", {names.TOOL_NAME: operation.tool})
+        return lambda outcome: span.close({names.DECISION: outcome.decision}, _error_type(outcome.error))
+
+    def _open(self, name: str, attributes: Attributes, *, is_client: bool = False) -> _OpenSpan:
+        from opentelemetry.trace import SpanKind
+
         span = self._instruments.tracer.start_span(
-            name,
-            kind=SpanKind.INTERNAL if internal else SpanKind.CLIENT,
-            attributes={key: value for key, value in attributes.items() if value not in (None, "")},
-            start_time=end - round(seconds * 1e9),
+            name.rstrip(), kind=SpanKind.CLIENT if is_client else SpanKind.INTERNAL, attributes=_present(attributes)
         )
-        if "error.type" in attributes:
-            span.set_status(Status(StatusCode.ERROR))
-        span.end(end)
+        return _OpenSpan(span)
+
+
+class _OpenSpan:
+    """A span that is the current one until it is closed."""
+
+    __slots__ = ("_outer_context", "_span", "_started_at", "seconds")
+
+    def __init__(self, span: Span) -> None:
+        from opentelemetry import context, trace
+
+        self._span = span
+        self._outer_context = context.get_current()
+        self._started_at = time.perf_counter()
+        self.seconds = 0.0
+        context.attach(trace.set_span_in_context(span))
+
+    def close(self, attributes: Attributes, error_type: str | None) -> None:
+        """End the span and restore the context, unless another one is current: a generator may end elsewhere."""
+        from opentelemetry import context, trace
+
+        self.seconds = time.perf_counter() - self._started_at
+        self._span.set_attributes(_present(attributes))
+        if error_type is not None:
+            self._span.set_attribute(names.ERROR_TYPE, error_type)
+            self._span.set_status(trace.Status(trace.StatusCode.ERROR))
+        self._span.end()
+        if trace.get_current_span() is self._span:
+            context.attach(self._outer_context)
+
+
+def _present(attributes: Attributes) -> Attributes:
+    return {name: value for name, value in attributes.items() if value not in (None, "")}
+
+
+def _error_type(error: BaseException | None) -> str | None:
+    """Return a low-cardinality name of an exception: the kind of a provider's error, or the class."""
+    if error is None:
+        return None
+    return error.fault.kind if isinstance(error, UpstreamError) else type(error).__qualname__
+
+
+def _result_error(result: ToolResult) -> str | None:
+    """Return the code of the runtime for a failed call, such as `timeout` or `denied`."""
+    if not result.is_error:
+        return None
+    code = result_code(result)
+    return "tool_error" if code == "ok" else code
 
 
 def is_content_captured(environment: Mapping[str, str]) -> bool:
@@ -150,18 +248,18 @@ def request_attributes(request: Request, provider: str) -> Attributes:
     """Return the attributes of a request: model and parameters, but no content."""
     params, reasoning = request.params, request.reasoning
     found: Attributes = {
-        "gen_ai.provider.name": _PROVIDERS.get(provider, provider),
-        "gen_ai.request.model": request.model,
-        "gen_ai.request.stream": request.stream,
-        "gen_ai.request.temperature": params.temperature,
-        "gen_ai.request.top_p": params.top_p,
-        "gen_ai.request.top_k": params.top_k,
-        "gen_ai.request.max_tokens": params.max_tokens,
-        "gen_ai.request.seed": params.seed,
-        "gen_ai.request.choice.count": params.n if params.n != 1 else None,
-        "gen_ai.request.reasoning.level": None if reasoning is None else reasoning.effort,
+        names.PROVIDER: _PROVIDERS.get(provider, provider),
+        names.REQUEST_MODEL: request.model,
+        names.STREAM: request.stream,
+        names.TEMPERATURE: params.temperature,
+        names.TOP_P: params.top_p,
+        names.TOP_K: params.top_k,
+        names.MAX_TOKENS: params.max_tokens,
+        names.SEED: params.seed,
+        names.CHOICE_COUNT: params.n if params.n != 1 else None,
+        names.REASONING_EFFORT: None if reasoning is None else reasoning.effort,
     }
-    return {name: value for name, value in found.items() if value is not None and value != ""}
+    return _present(found)
 
 
 def usage_attributes(usage: Usage | None) -> Attributes:
@@ -169,19 +267,20 @@ def usage_attributes(usage: Usage | None) -> Attributes:
     if usage is None:
         return {}
     found = {
-        "gen_ai.usage.input_tokens": usage.input,
-        "gen_ai.usage.output_tokens": usage.output,
-        "gen_ai.usage.cache_read.input_tokens": usage.cached,
-        "gen_ai.usage.cache_write.input_tokens": usage.cache_write,
-        "gen_ai.usage.reasoning.output_tokens": usage.reasoning,
+        names.USAGE_INPUT: usage.input,
+        names.USAGE_OUTPUT: usage.output,
+        names.USAGE_CACHE_READ: usage.cached,
+        names.USAGE_CACHE_WRITE: usage.cache_write,
+        names.USAGE_REASONING: usage.reasoning,
     }
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _metric_attributes(about: Attributes) -> Attributes:
+def _metric_attributes(about: Attributes, error_type: str | None) -> Attributes:
     """Keep the attributes with low cardinality, for a histogram."""
-    names = ("gen_ai.operation.name", "gen_ai.provider.name", "gen_ai.request.model", "error.type")
-    return {name: about[name] for name in names if name in about}
+    kept = (names.OPERATION, names.PROVIDER, names.REQUEST_MODEL, names.TOOL_NAME, names.AGENT_NAME)
+    error = {} if error_type is None else {names.ERROR_TYPE: error_type}
+    return {**{name: about[name] for name in kept if about.get(name)}, **error}
 
 
 def _provider_of(request: Request) -> str:

@@ -14,32 +14,43 @@ import random
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextvars import copy_context
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
 from ..ir.errors import ConfigError, StoreError
 from ..ir.parts import ToolCall, ToolResult
 from ..ir.value import Value
+from ..run.approval import ApprovalReply, Approved
 from ..run.cache import ResultCache
-from ..run.call_run import CallRun, RunSettings
+from ..run.call_run import CallRun
 from ..run.context import ProgressSink
 from ..run.gates import GATES, Gate
-from ..run.observe import Observer, combine_sinks, notify_call, progress_sink
+from ..run.observe import (
+    ApprovalOperation,
+    Observation,
+    Observer,
+    OperationOutcome,
+    ToolOperation,
+    combine_sinks,
+    progress_sink,
+)
 from ..run.output import TruncatedOutputs
 from ..run.policy import Policy
 from ..run.records import DAY, Claim, Record, Store
 from ..run.schedule import Schedule
 from ..run.session import Session
+from ..run.settings import RunSettings
 from ..run.steps import (
     Approve,
     ClaimKey,
     CompleteClaim,
     Failed,
     Finished,
+    GetRecord,
     Invoke,
     Reconcile,
     ReleaseClaim,
@@ -51,14 +62,13 @@ from ..run.toolbox import Source, Toolbox
 from .blocking import run_blocking
 from .call_size import is_large
 from .dispatch import Dispatch, failed_result
-from .fast_path import FastPath, make_fast_path
 from .invoke import InvokeOutcome, Invoker
 from .threads import ThreadPool
-from .time_limit import TimeLimitedCall
 
 __all__ = ["Approver", "Runner"]
 
-Approver: TypeAlias = Callable[[Approve], "bool | Awaitable[bool]"]
+Approver: TypeAlias = Callable[[Approve], "ApprovalReply | Awaitable[ApprovalReply]"]
+_T = TypeVar("_T")
 _SAVE_ATTEMPTS = 3
 _MAX_TAINTED_RUNS = 4096
 _STORE_THREADS = 8
@@ -124,7 +134,6 @@ class Runner:
             on_progress=progress_sink(observers),
         )
         self._latest = self._settings  # the settings of the latest run
-        self._fast_paths: dict[str, FastPath | None] = {}
         self._untrusted = frozenset(entry.name for entry in self.box if entry.options.untrusted)
         self._read_only = frozenset(entry.name for entry in self.box if entry.tool.effect in ("pure", "read"))
         self._tainted: OrderedDict[str, None] = OrderedDict()  # ids of runs with untrusted output
@@ -155,11 +164,12 @@ class Runner:
         if type(calls) is not list and isinstance(calls, ToolCall):
             raise ConfigError("run takes a list of calls, got a single call", hint="use run([call])")
         if len(calls) == 1 and not keys and calls[0].name in self._read_only:
-            started_at = time.perf_counter()  # no schedule: the call may be cancelled at any time
+            # no schedule: the call may be cancelled at any time
             result = await self.perform(
                 CallRun(calls[0], self._settings_for(run_id, tainted, deps, on_progress, session))
             )
-            self.observe(calls[0], result, started_at, run_id)
+            if self._untrusted:
+                self.record_taint(calls[0], run_id)
             return [result]
         dispatch = self.dispatch(
             run_id=run_id,
@@ -218,57 +228,43 @@ class Runner:
             self, settings, Schedule(self.box, max_running=self._max_parallel), earlier, keys or {}, self._max_per_turn
         )
 
-    async def perform(self, run: CallRun) -> ToolResult:
+    def perform(self, run: CallRun, *, speculative: bool = False) -> Coroutine[Any, Any, ToolResult]:
+        """Run one call to its end, observed if there are observers."""
+        return self._perform_observed(run, speculative) if self._observers else self._perform_call(run)
+
+    async def _perform_observed(self, run: CallRun, speculative: bool) -> ToolResult:
+        entry = self.box.find(run.call.name)
+        effect = None if entry is None else entry.tool.effect
+        with Observation(
+            self._observers, ToolOperation(run.call, effect, run.settings.run_id, speculative)
+        ) as observation:
+            result = await self._perform_call(run)
+            observation.outcome = OperationOutcome(result=result)
+        return result
+
+    async def _perform_call(self, run: CallRun) -> ToolResult:
         """Run one call to its end. If a user-defined gate or check raises, only this call fails.
 
         Large arguments pass the gates in a thread, so that the event loop serves other calls meanwhile.
         """
-        call = run.call
         try:
-            outcome = None
-            if is_large(call):
+            if is_large(run.call):
                 await asyncio.wrap_future(self._check_threads.submit(partial(copy_context().run, run.pass_gates)))
-            elif run.given_key is None and (path := self._fast_path_for(call.name)) is not None:
-                started = path.begin(call, run.settings)
-                outcome = await started if isinstance(started, TimeLimitedCall) else started
-                if type(outcome) is Returned:
-                    return path.result(call, outcome)
-            return await self._run_steps(run, outcome)
-        except Exception as error:  # noqa: BLE001
-            return failed_result(call, error)
-
-    def _fast_path_for(self, name: str) -> FastPath | None:
-        """Return the fast path of a tool, or None; cached per tool."""
-        try:
-            return self._fast_paths[name]
-        except KeyError:
-            entry = self.box.find(name)
-            if entry is None:
-                return None
-            path = self._fast_paths[name] = make_fast_path(entry, self._settings, self._invoker.limits)
-            return path
-
-    async def _run_steps(self, run: CallRun, outcome: InvokeOutcome | None) -> ToolResult:
-        """Perform the steps of a call. `outcome`: the result of the function if it has been called already."""
-        step = run.next()
-        try:
+            step = run.next()
             while type(step) is not Finished:
-                if not isinstance(step, Invoke):
-                    step = run.next(await self._perform_step(step))
-                elif outcome is not None:
-                    step, outcome = run.next(outcome), None
+                if type(step) is Invoke:
+                    outcome = self._invoker.begin(step)
+                    if not isinstance(outcome, Value):
+                        outcome = await (outcome if step.token is None else self._with_lease_renewal(step, outcome))
                 else:
-                    step = run.next(await self._invoke(step))
+                    outcome = await self._perform_step(step)
+                step = run.next(outcome)
         except asyncio.CancelledError:
             self._release_abandoned(run)
             raise
+        except Exception as error:  # noqa: BLE001
+            return failed_result(run.call, error)
         return step.result
-
-    async def _invoke(self, step: Invoke) -> InvokeOutcome:
-        outcome = self._invoker.begin(step)
-        if isinstance(outcome, Value):
-            return outcome
-        return await (outcome if step.token is None else self._with_lease_renewal(step, outcome))
 
     def _release_abandoned(self, run: CallRun) -> None:
         claim_release = run.release_step()
@@ -285,11 +281,21 @@ class Runner:
         if isinstance(step, Wait):
             return await asyncio.sleep(step.seconds)
         if isinstance(step, Approve):
-            decision = False if self._approve is None else self._approve(step)
-            return await decision if inspect.isawaitable(decision) else decision
+            return await self._ask_approval(step)
         if isinstance(step, Reconcile):
             return await _reconcile(step)
         return await self._perform_store_step(step)
+
+    async def _ask_approval(self, step: Approve) -> ApprovalReply:
+        """Ask for approval; without an approver, no call is approved."""
+        if self._approve is None:
+            return False
+        with Observation(self._observers, ApprovalOperation(step.tool, step.arguments, step.why)) as observation:
+            decision = self._approve(step)
+            reply = await decision if inspect.isawaitable(decision) else decision
+            is_approved = reply is True or isinstance(reply, Approved)
+            observation.outcome = OperationOutcome(decision="approved" if is_approved else "denied")
+        return reply
 
     async def _with_lease_renewal(self, step: Invoke, work: Awaitable[InvokeOutcome]) -> InvokeOutcome:
         """Await the function, and renew the lease of its claim while it runs."""
@@ -318,6 +324,8 @@ class Runner:
         attempts = _SAVE_ATTEMPTS if isinstance(step, CompleteClaim) else 1
         for remaining in reversed(range(attempts)):
             try:
+                if isinstance(step, GetRecord):
+                    return await self._on_store_thread(store.get, step.key)
                 if isinstance(step, ClaimKey):
                     return await self._claim(step.claim)
                 if isinstance(step, CompleteClaim):
@@ -342,7 +350,7 @@ class Runner:
             pending_claim.add_done_callback(lambda _: self._release(claim.key, claim.token))
             raise
 
-    async def _on_store_thread(self, work: Callable[..., bool], *arguments: Any) -> bool:
+    async def _on_store_thread(self, work: Callable[..., _T], *arguments: Any) -> _T:
         return await asyncio.wrap_future(self._store_threads.submit(partial(work, *arguments)))
 
     def _taint(self, run_id: str) -> None:
@@ -351,12 +359,10 @@ class Runner:
         while len(self._tainted) > _MAX_TAINTED_RUNS:
             self._tainted.popitem(last=False)
 
-    def observe(self, call: ToolCall, result: ToolResult, started_at: float, run_id: str) -> None:
-        """Notify the observers of a call that started at `started_at` (`time.perf_counter`)."""
+    def record_taint(self, call: ToolCall, run_id: str) -> None:
+        """Mark the run as tainted if the tool of a finished call returns untrusted output."""
         if call.name in self._untrusted and run_id:
             self._taint(run_id)
-        if self._observers:
-            notify_call(self._observers, call, result, time.perf_counter() - started_at)
 
 
 async def _reconcile(step: Reconcile) -> Returned | Failed:

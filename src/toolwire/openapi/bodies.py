@@ -44,7 +44,7 @@ class EncodedBody(NamedTuple):
 def body_kind(media_type: str) -> str:
     """Return the way to encode a media type: json, form, multipart, text or bytes."""
     kind = media_type.partition(";")[0].strip().lower()
-    if kind.endswith(("/json", "+json")):
+    if kind.endswith(("/json", "+json")) or kind in ("*/*", "application/*"):
         return "json"
     if kind == "application/x-www-form-urlencoded":
         return "form"

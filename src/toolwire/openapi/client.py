@@ -33,7 +33,7 @@ from ..run.toolbox import Entry, Toolbox
 from .api_tools import ApiTool, OperationProblem, OperationRequest
 from .credentials import ApiCredentials, AppliedCredentials, Auth, SecretFilter
 from .document import load_document
-from .operations import read_operations
+from .operations import read_operations, server_url
 from .responses import ApiResponse, failure, result
 
 __all__ = ["ApiToolbox", "toolbox"]
@@ -104,7 +104,7 @@ def toolbox(
         raise ConfigError(f"timeout and max_response must be positive, got {timeout} and {max_response}")
     environment = os.environ if environment is None else environment
     loaded = load_document(document)
-    listed = read_operations(loaded, tags=tags, operations=operations)
+    listed = read_operations(loaded, tags=tags, operations=operations, headers=tuple(headers or ()))
     base = parse_base_url(base_url or _server_url(loaded, trust_servers=trust_servers), insecure=insecure)
     if base.query:
         raise ConfigError("base_url must not contain a query")
@@ -125,22 +125,22 @@ def toolbox(
             continue
         # the schema of the response is not declared: servers and their documents differ too often to refuse results
         sender = reader if tool.effect == "read" else writer
-        entries.append(Entry(replace(tool, output_schema=None), client.function(tool, prefix, sender), options))
+        own_options = replace(options, preview=_preview_function(tool, prefix))
+        entries.append(Entry(replace(tool, output_schema=None), client.function(tool, prefix, sender), own_options))
     return ApiToolbox(entries, tuple(problems), (reader,) if reader is writer else (reader, writer))
 
 
 def _server_url(document: Object, *, trust_servers: bool) -> str:
     """Return the first absolute server URL of the document, if the caller trusts it."""
     servers = document.get("servers")
-    urls = [row.get("url") for row in servers[:20] if type(row) is dict] if type(servers) is list else []
-    absolute = [url for url in urls if type(url) is str and url.startswith("https://") and "{" not in url]
+    urls = [server_url(row) for row in servers[:20]] if type(servers) is list else []
+    absolute = [url for url in urls if url is not None and url.startswith("https://")]
     if not absolute:
         raise ConfigError("base_url is missing", hint='pass the URL of the API: base_url="https://api.example.com"')
     if not trust_servers:
         hint = f'pass base_url="{absolute[0][:200]}", the server in the document, if you trust it'
         raise ConfigError("base_url is missing", hint=hint)
-    url: str = absolute[0]
-    return url
+    return absolute[0]
 
 
 def _prefix(base: SplitResult, server: str | None) -> str:
@@ -154,6 +154,18 @@ def _prefix(base: SplitResult, server: str | None) -> str:
     if origin_of(own) != origin_of(base) or own.query:
         raise ConfigError("the operation has a server on another host than base_url")
     return origin_of(own) + own.path.rstrip("/")
+
+
+def _preview_function(tool: ApiTool, prefix: str) -> Callable[..., str]:
+    """Return the function that describes the request of a call in a dry run, without credentials."""
+
+    def preview(**arguments: JSON) -> str:
+        request = tool.request(arguments)
+        url = prefix + request.path + (f"?{request.query}" if request.query else "")
+        size = f", {len(request.body)} bytes of {request.headers['content-type']}" if request.body else ""
+        return f"{request.method} {url}{size}"
+
+    return preview
 
 
 class _ApiClient:
@@ -211,11 +223,11 @@ class _ApiClient:
         """Send the request. Network errors are transient; without a connection nothing was sent."""
         query = "&".join(text for text in (request.query, applied.query) if text)
         url = prefix + request.path + (f"?{query}" if query else "")
-        secrets = {**self._secret_headers, **applied.headers}
+        secrets = {**self._secret_headers, **{name.lower(): value for name, value in applied.headers.items()}}
         cookies = "; ".join(text for text in (request.cookies, applied.cookies) if text)
         if cookies:
             secrets["cookie"] = cookies
-        headers = {"accept": _ACCEPT, **self._headers, **request.headers, **_key_header(tool)}
+        headers = {"accept": _ACCEPT, **request.headers, **self._headers, **_key_header(tool)}
         try:
             async with sender.send(request.method, url, headers, secrets, request.body, self._timeout) as reply:
                 return await self._read(reply)

@@ -61,6 +61,8 @@ def looks_like_openapi(document: JSON) -> bool:
 
 def check_document(document: JSON) -> Object:
     """Return the document if it is OpenAPI 3 within the limits; else raise SchemaError."""
+    if looks_like_openapi(document) and "paths" not in document:
+        raise SchemaError("the document has no paths, and therefore no operations")
     if not looks_like_openapi(document) or type(document.get("paths")) is not dict:
         is_old = type(document) is dict and "swagger" in document
         hint = "convert it to OpenAPI 3" if is_old else 'the document needs "openapi": "3.…" and "paths"'
@@ -82,6 +84,9 @@ def _check_size(document: JSON) -> None:
         if count > MAX_NODES:
             hint = "remove the operations that are not needed"
             raise SchemaError(f"the document has more than {MAX_NODES:,} nodes", hint=hint)
+        if type(container) is dict and not all(type(key) is str for key in container):
+            hint = "load the file with toolwire.openapi.load_document"
+            raise SchemaError("the document has a key that is not a text", hint=hint)
         for inner in container.values() if type(container) is dict else container:
             kind = type(inner)
             if kind is dict or kind is list:

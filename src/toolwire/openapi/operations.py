@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from hashlib import sha256
@@ -20,6 +20,7 @@ from typing import NamedTuple
 from ..ir.errors import ConfigError, SchemaError
 from ..ir.pointer import JSON, Object
 from ..ir.tools import Effect
+from ..schema.validate import validator
 from .api_tools import ApiTool, OperationProblem
 from .document import check_document
 from .parameters import ArgumentReader
@@ -27,7 +28,7 @@ from .references import References
 from .schemas import DefinitionLimit, SchemaReader
 from .security import SecurityScheme, read_requirements, read_schemes
 
-__all__ = ["OperationList", "read_operations"]
+__all__ = ["OperationList", "read_operations", "server_url"]
 
 _EFFECTS: dict[str, Effect] = {"get": "read", "query": "read", "put": "idempotent", "delete": "idempotent"}
 _METHODS = ("get", "put", "post", "delete", "patch", "query")  # a response to HEAD, OPTIONS or TRACE has no content
@@ -35,6 +36,8 @@ _MAX_OPERATIONS = 5_000
 _MAX_NAME = 64
 _MAX_DESCRIPTION = 4_000
 _MAX_TAGS = 50
+_MAX_URL = 2_000
+_MAX_VARIABLES = 20
 _SHOWN = 120  # characters of a path in a message
 
 
@@ -59,14 +62,19 @@ class _Operation(NamedTuple):
 
 
 def read_operations(
-    document: Object, *, tags: Sequence[str] = (), operations: Sequence[str] | Callable[[ApiTool], bool] = ()
+    document: Object,
+    *,
+    tags: Sequence[str] = (),
+    operations: Sequence[str] | Callable[[ApiTool], bool] = (),
+    headers: Collection[str] = (),
 ) -> OperationList:
     """Return one tool per operation; SchemaError if this is not an OpenAPI document or exceeds a limit.
 
     `tags` selects the operations with one of these tags. `operations` are names of tools or `METHOD /path`, with `*`
-    as a wildcard, or a function of a tool. A name that selects nothing is a ConfigError.
+    as a wildcard, or a function of a tool. A name that selects nothing is a ConfigError. `headers` are names of headers
+    that the caller sets; they are not arguments.
     """
-    reader = _DocumentReader(check_document(document))
+    reader = _DocumentReader(check_document(document), headers)
     if isinstance(tags, str) or isinstance(operations, str):
         raise ConfigError("tags and operations must be lists", hint='such as tags=["pets"]')
     selected = [operation for operation in reader.list_operations() if _has_tag(operation, tags)]
@@ -129,14 +137,14 @@ def _check_selection(reader: _DocumentReader, tags: Sequence[str], selected: lis
 class _DocumentReader:
     """Reads the operations of one document."""
 
-    def __init__(self, document: Object) -> None:
+    def __init__(self, document: Object, preset_headers: Collection[str]) -> None:
         self._document = document
         self._references = References(document)
         self.problems: list[OperationProblem] = []
         self._schemas = SchemaReader(document, self._references)
         self.schemes, scheme_problems = read_schemes(document, self._references)
         self.problems += [OperationProblem(f"security scheme {name[:_SHOWN]}", text) for name, text in scheme_problems]
-        self._arguments = ArgumentReader(self._references, self._schemas, self.schemes)
+        self._arguments = ArgumentReader(self._references, self._schemas, self.schemes, preset_headers)
         self._operations: list[_Operation] | None = None
 
     def list_operations(self) -> list[_Operation]:
@@ -170,6 +178,7 @@ class _DocumentReader:
         fields, method = operation.fields, operation.method
         _check_path(operation.path)
         arguments = self._arguments.read(operation.path, operation.item, fields)
+        validator(arguments.schema)  # providers refuse all tools of a request if one has an invalid schema
         return ApiTool(
             name=operation.name,
             description=_description(fields),
@@ -236,11 +245,24 @@ def _own_server(operation: _Operation) -> str | None:
     for fields in (operation.fields, operation.item):
         servers = fields.get("servers")
         if type(servers) is list and servers:
-            url = servers[0].get("url") if type(servers[0]) is dict else None
-            if type(url) is not str or "{" in url:
-                raise SchemaError("the server of the operation has no fixed URL")
+            url = server_url(servers[0])
+            if url is None:
+                raise SchemaError("the server of the operation has no valid URL")
             return url
     return None
+
+
+def server_url(row: JSON) -> str | None:
+    """Return the URL of a server object with the defaults of its variables; None if it is not complete."""
+    url = row.get("url") if type(row) is dict else None
+    if type(url) is not str or len(url) > _MAX_URL:
+        return None
+    variables = row.get("variables")
+    for name, fields in list(variables.items())[:_MAX_VARIABLES] if type(variables) is dict else ():
+        default = fields.get("default") if type(fields) is dict else None
+        if type(default) is str and len(default) <= _MAX_URL:
+            url = url.replace(f"{{{name}}}", default)
+    return url if "{" not in url and len(url) <= _MAX_URL else None
 
 
 def _description(fields: Object) -> str | None:

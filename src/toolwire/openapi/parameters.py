@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -29,6 +29,7 @@ _EXCLUDED_HEADERS = frozenset(
     "connection keep-alive transfer-encoding te trailer upgrade expect idempotency-key".split()
 )
 _PREFERENCE = ("json", "form", "multipart", "text", "bytes")
+_CONCRETE = {"json": "application/json", "text": "text/plain", "bytes": "application/octet-stream"}  # for wildcards
 _MAX_PARAMETERS = 500
 _MAX_MEDIA_TYPES = 50
 _MAX_MEDIA_TYPE = 200  # characters
@@ -50,10 +51,17 @@ class OperationArguments(NamedTuple):
 class ArgumentReader:
     """Reads the arguments of operations. Parameters that carry credentials are not arguments."""
 
-    def __init__(self, references: References, schemas: SchemaReader, schemes: Mapping[str, SecurityScheme]) -> None:
+    def __init__(
+        self,
+        references: References,
+        schemas: SchemaReader,
+        schemes: Mapping[str, SecurityScheme],
+        preset_headers: Collection[str],
+    ) -> None:
         self._references = references
         self._schemas = schemas
-        self._credentials = {(scheme.kind, scheme.parameter.lower()) for scheme in schemes.values()}
+        self._excluded = {(scheme.kind, scheme.parameter.lower()) for scheme in schemes.values()}
+        self._excluded |= {("header", name.lower()) for name in (*_EXCLUDED_HEADERS, *preset_headers)}
 
     def read(self, path: str, item: Object, fields: Object) -> OperationArguments:
         """Read the arguments of one operation. `item` is its path item, whose parameters apply to every method."""
@@ -99,10 +107,10 @@ class ArgumentReader:
         return listed
 
     def _is_excluded(self, parameter: ApiParameter) -> bool:
+        """Return True for credentials and for headers that are set for each request."""
         name = parameter.name.lower()
-        if parameter.location == "header" and (name in _EXCLUDED_HEADERS or name.startswith(("proxy-", "sec-"))):
-            return True
-        return (parameter.location, name) in self._credentials
+        is_reserved = parameter.location == "header" and name.startswith(("proxy-", "sec-"))
+        return is_reserved or (parameter.location, name) in self._excluded
 
     def _body(self, fields: Object, properties: Object) -> tuple[ApiBody | None, JSON, bool]:
         """Add the argument for the body; return the body, its unconverted schema, and whether it is required."""
@@ -186,12 +194,20 @@ def _check_placeholders(path: str, parameters: Mapping[str, ApiParameter]) -> No
 def _choose_media(content: Object) -> tuple[str, Object]:
     """Return the media type that suits a model best: JSON, else a form, text or bytes."""
     listed = list(content.items())[:_MAX_MEDIA_TYPES]
-    media_type, media = min(listed, key=lambda entry: _PREFERENCE.index(body_kind(entry[0])))
+    media_type, media = min(listed, key=lambda entry: _media_rank(entry[0]))
     if "*" in media_type:
-        media_type = "text/plain" if media_type.startswith("text/") else "application/octet-stream"
+        media_type = _CONCRETE[body_kind(media_type)]
+    if not _is_media_type(media_type):
+        media_type = media_type.partition(";")[0].strip()  # some documents have invalid parameters
     if len(media_type) > _MAX_MEDIA_TYPE or not _is_media_type(media_type):
         raise SchemaError(f"{media_type[:80]!r} is not a valid media type")
     return media_type, media if type(media) is dict else {}
+
+
+def _media_rank(media_type: str) -> tuple[int, bool]:
+    """Order media types: by kind, and plain JSON before other types with JSON syntax, such as patches."""
+    plain = media_type.partition(";")[0].strip().lower() == "application/json"
+    return _PREFERENCE.index(body_kind(media_type)), not plain
 
 
 def _field_encoding(schema: Object, declared: JSON) -> FieldEncoding:

@@ -22,8 +22,10 @@ Direction: TypeAlias = Literal["request", "response"]
 
 MAX_DEFS = 2_000
 """Maximum number of definitions of one tool."""
-MAX_TOTAL_DEFS = 1_000_000
-"""Maximum number of definitions of all tools together; they share their values."""
+MAX_TOOL_NODES = 200_000
+"""Maximum number of nodes of the definitions of one tool."""
+MAX_TOTAL_NODES = 50_000_000
+"""Maximum number of nodes of the definitions of all tools together; the tools share their values."""
 _SUBSCHEMAS = frozenset(
     "additionalProperties additionalItems items not if then else contains propertyNames unevaluatedItems "
     "unevaluatedProperties contentSchema".split()
@@ -43,6 +45,7 @@ class _Converted(NamedTuple):
     source: JSON  # kept, so that its id is not reused
     schema: JSON
     pointers: tuple[str, ...]
+    nodes: int
 
 
 class SchemaReader:
@@ -54,7 +57,7 @@ class SchemaReader:
         self._converted: dict[tuple[int, Direction], _Converted] = {}
         self._names: dict[str, str] = {}  # by pointer
         self._taken_names: set[str] = set()
-        self._total_defs = 0
+        self._total_nodes = 0
 
     def inline(self, schema: JSON, direction: Direction) -> JSON:
         """Convert a schema without its definitions; `with_defs` adds them to the schema around it."""
@@ -65,19 +68,21 @@ class SchemaReader:
         defs: Object = {}
         pending = [pointer for part in parts for pointer in self._convert(part, direction).pointers]
         seen = set(pending)
+        nodes = 0
         while pending:
             pointer = pending.pop()
             converted = self._convert(self._references.at(pointer), direction)
             defs[self._def_name(pointer)] = converted.schema
-            if len(defs) > MAX_DEFS:
-                raise SchemaError(f"the operation refers to more than {MAX_DEFS:,} schemas")
+            nodes += converted.nodes
+            if len(defs) > MAX_DEFS or nodes > MAX_TOOL_NODES:
+                raise SchemaError(f"the operation refers to more than {MAX_DEFS:,} schemas or {MAX_TOOL_NODES:,} nodes")
             fresh = [other for other in converted.pointers if other not in seen]
             seen.update(fresh)
             pending += fresh
-        self._total_defs += len(defs)
-        if self._total_defs > MAX_TOTAL_DEFS:
+        self._total_nodes += nodes
+        if self._total_nodes > MAX_TOTAL_NODES:
             raise DefinitionLimit(
-                f"the operations refer to more than {MAX_TOTAL_DEFS:,} schemas",
+                f"the schemas of the operations have more than {MAX_TOTAL_NODES:,} nodes",
                 hint="select some with tags= or operations=",
             )
         return {**root, "$defs": dict(sorted(defs.items()))} if defs else root
@@ -89,7 +94,7 @@ class SchemaReader:
         if found is None:
             pointers: dict[str, None] = {}
             converted = self._convert_node(schema, direction, pointers.setdefault)
-            found = self._converted[key] = _Converted(schema, converted, tuple(pointers))
+            found = self._converted[key] = _Converted(schema, converted, tuple(pointers), _count_nodes(converted))
         return found
 
     def _convert_node(self, node: JSON, direction: Direction, note: Callable[[str], None]) -> JSON:
@@ -123,7 +128,7 @@ class SchemaReader:
                 shown = ((name, element) for name, element in value.items() if name not in hidden)
                 yield key, {name: self._convert_node(element, direction, note) for name, element in shown}
             elif key == "required" and type(value) is list:
-                if required := [name for name in value if name not in hidden]:
+                if required := [name for name in value if type(name) is str and name not in hidden]:
                     yield key, required
             else:
                 yield key, value
@@ -157,6 +162,17 @@ class SchemaReader:
 
 class DefinitionLimit(SchemaError):
     """The whole document exceeds a limit, not only one operation."""
+
+
+def _count_nodes(value: JSON) -> int:
+    """Count the values in a schema, which is a tree."""
+    count, pending = 1, [value]
+    while pending:
+        container = pending.pop()
+        if type(container) in (dict, list):
+            count += len(container)
+            pending += container.values() if type(container) is dict else container
+    return count
 
 
 def _convert_bounds(out: Object) -> Object:

@@ -16,7 +16,7 @@ __all__ = ["parse_yaml"]
 
 _STANDARD_TAG = "tag:yaml.org,2002:"
 _MAX_DIGITS = 400
-_MAX_SLOW = 1024 * 1024  # characters for the scanner in Python, which reads about 150,000 per second
+_BLANK_LINES = re.compile(r"^ *+\t[ \t]*+$", re.MULTILINE)  # libyaml refuses the tab in a block scalar
 _CONSTANTS: dict[str, JSON] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
     **dict.fromkeys(("true", "True", "TRUE"), True),
@@ -35,21 +35,14 @@ def parse_yaml(text: str, *, max_nodes: int, max_depth: int) -> JSON:
         raise MissingExtra(
             "OpenAPI documents in YAML need the package pyyaml", hint="pip install pyyaml, or convert the file to JSON"
         ) from None
-    # libyaml is fast but refuses some valid texts, such as a line with only a tab in a block scalar
-    scanners = [getattr(yaml, "CSafeLoader", yaml.SafeLoader)]
-    if len(text) <= _MAX_SLOW and scanners[0] is not yaml.SafeLoader:
-        scanners.append(yaml.SafeLoader)
-    problem = ""
-    for scanner in scanners:
-        builder = _ValueBuilder(max_nodes, max_depth)
-        try:
-            for event in yaml.parse(text, Loader=scanner):
-                builder.receive(event)
-        except yaml.YAMLError as error:
-            problem = " ".join(str(error).split())[:300]
-        else:
-            return builder.root
-    raise SchemaError(f"the document is not valid YAML: {problem}")
+    builder = _ValueBuilder(max_nodes, max_depth)
+    text = _BLANK_LINES.sub("", text)
+    try:
+        for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+            builder.receive(event)
+    except yaml.YAMLError as error:
+        raise SchemaError(f"the document is not valid YAML: {' '.join(str(error).split())[:300]}") from None
+    return builder.root
 
 
 class _OpenContainer:

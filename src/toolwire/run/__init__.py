@@ -7,17 +7,28 @@ from .._lazy import lazy_exports
 TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
+    from .approval import Approved, Denied
     from .compaction import Compaction, CompactionPlan, plan_compaction
     from .context import CallContext, current_call
     from .failures import ToolError, Transient
     from .function_tool import FunctionTool
-    from .gates import GATES, Pending
+    from .gates import GATES
     from .model_settings import ModelSettings
-    from .observe import Observer
+    from .observe import (
+        AgentOperation,
+        ApprovalOperation,
+        EndOperation,
+        ModelOperation,
+        ObservedOperation,
+        Observer,
+        OperationOutcome,
+        ToolOperation,
+    )
     from .options import Options, OptionValues
     from .output_plan import OutputPlan
     from .output_type import StructuredOutput
     from .partial_output import PartialOutput
+    from .pending import Pending
     from .policy import Ask, Deny, Policy, allow, at_most, deny, hosts, only_effects, path_jail
     from .records import DAY, Claim, Record, Store
     from .session import Budget, Session
@@ -35,12 +46,23 @@ else:
             "session": ("Budget", "Session"),
             "compaction": ("Compaction", "CompactionPlan", "plan_compaction"),
             "context": ("CallContext", "current_call"),
-            "gates": ("GATES", "Pending"),
+            "gates": ("GATES",),
+            "pending": ("Pending",),
+            "approval": ("Approved", "Denied"),
             "failures": ("ToolError", "Transient"),
             "steps": ("Approve",),
             "records": ("DAY", "Claim", "Record", "Store"),
             "model_settings": ("ModelSettings",),
-            "observe": ("Observer",),
+            "observe": (
+                "AgentOperation",
+                "ApprovalOperation",
+                "EndOperation",
+                "ModelOperation",
+                "Observer",
+                "ObservedOperation",
+                "OperationOutcome",
+                "ToolOperation",
+            ),
             "output_plan": ("OutputPlan",),
             "output_type": ("StructuredOutput",),
             "partial_output": ("PartialOutput",),
@@ -49,7 +71,10 @@ else:
     )
 
 __all__ = [
+    "AgentOperation",
+    "ApprovalOperation",
     "Approve",
+    "Approved",
     "Ask",
     "Budget",
     "CallContext",
@@ -57,12 +82,17 @@ __all__ = [
     "Compaction",
     "CompactionPlan",
     "DAY",
+    "Denied",
     "Deny",
+    "EndOperation",
     "Entry",
     "FunctionTool",
     "GATES",
+    "ModelOperation",
     "ModelSettings",
+    "ObservedOperation",
     "Observer",
+    "OperationOutcome",
     "OptionValues",
     "Options",
     "OutputPlan",
@@ -75,6 +105,7 @@ __all__ = [
     "Store",
     "StructuredOutput",
     "ToolError",
+    "ToolOperation",
     "Toolbox",
     "Transient",
     "allow",

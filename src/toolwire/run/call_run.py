@@ -6,80 +6,52 @@
         step = run.next(<outcome of the step>)     # a driver performs the step: toolwire.net.runner
     step.result
 
-The order is: gates, approval, claim, function, record of the result. Two rules hold after the claim. A write whose
-outcome is not known is recorded as unknown and never retried automatically. A claim is released only if the call
-certainly had no effect.
+The order is: gates (the last one is the policy), approval, claim, function, record of the result. Two rules hold after
+the claim. A write whose outcome is not known is recorded as unknown and never retried automatically. A claim is released
+only if the call certainly had no effect.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
-from ..ir.errors import StoreError
 from ..ir.parts import ToolCall, ToolResult
-from ..ir.value import Value
+from ..ir.pointer import Object
+from .approval import ApprovalReply, Approved, Denied, approval_hash
+from .arguments import copy_json
 from .cache import ResultCache
+from .claims import acquire_claim, find_recorded, is_key_reusable, make_claim, needs_claim, record_result
 from .classify import EffectState, classify
-from .context import CallContext, ProgressSink
-from .gates import GATES, Gate, Pending, pass_gates
-from .keys import derive_key, fingerprint, store_key
-from .output import LIMIT, TruncatedOutputs, cap_result
-from .policy import Ask, Deny, Policy, approval_hash
-from .records import DAY, Claim, Record
-from .results import annotate, error_text, from_record, refusal, to_record, unserialisable_result, value_result
-from .session import Session
-from .signature import function_signature
+from .context import CallContext
+from .gates import pass_gates, policy
+from .keys import store_key
+from .output import cap_result
+from .pending import Pending
+from .records import Claim
+from .results import annotate, refusal
+from .settings import RunSettings
+from .signature import FunctionSignature, function_signature
 from .steps import (
     Approve,
     ArgumentMismatch,
-    ClaimKey,
-    CompleteClaim,
     Failed,
     Finished,
     Invoke,
-    Reconcile,
     ReleaseClaim,
     Returned,
+    StartDecision,
     Step,
     Wait,
 )
-from .toolbox import Entry, Toolbox
+from .toolbox import Entry
 from .transient import retry_advice
 
-__all__ = ["CallRun", "RunSettings"]
+__all__ = ["CallRun"]
 
-_POLL = 0.2
 _MAX_WAIT = 30.0
-
-
-class RunSettings(Value, frozen=True):
-    """Settings of all calls of a run. `now` and `token` are passed in: this code has no clock and no random numbers."""
-
-    box: Toolbox
-    now: Callable[[], float]
-    token: Callable[[], str]
-    jitter: Callable[[float], float] = float
-    run_id: str = ""
-    caller: str = ""
-    tenant: str = ""
-    policy: Policy | None = None
-    gates: tuple[Gate, ...] = GATES
-    has_store: bool = False
-    keeps_keyless: bool = True  # False: no client can present a derived key again, so its result is not stored
-    lease: float = 60.0
-    ttl: float = DAY
-    while_running: str = "wait"  # or "refuse"
-    wait_timeout: float = 30.0
-    output_limit: int = LIMIT
-    cache: ResultCache | None = None
-    truncated_outputs: TruncatedOutputs | None = None
-    tainted: bool = False
-    deps: Any = None  # the caller's object, for `CallContext.deps`
-    on_progress: ProgressSink | None = None
-    session: Session | None = None  # the run of the agent that makes the calls
 
 
 class CallRun:
@@ -99,18 +71,21 @@ class CallRun:
 
     def pass_gates(self) -> Pending | ToolResult:
         """Pass the gates. The first step does it, unless the driver has done it before, such as in a thread."""
-        self._gated = pass_gates(self._make_pending(), self.settings.gates)
-        return self._gated
+        gated = self._gated = self._pass_gates(self.call)
+        return gated
 
     def next(self, reply: Any = None) -> Step:
-        """Return the next step. `reply` is the outcome of the previous step; None for the first."""
-        steps = self._steps
-        if steps is None:
-            steps = self._steps = self._run()
-        try:
-            return steps.send(reply)
-        except StopIteration as done:
-            return Finished(done.value)
+        """Return the next step. `reply` is the outcome of the previous step; None for the first.
+
+        An ordinary call has two steps, Invoke and Finished. The steps of any other call are those of `_run`.
+        """
+        if self._steps is not None:
+            try:
+                return self._steps.send(reply)
+            except StopIteration as done:
+                return Finished(done.value)
+        step = self._invoke
+        return self._start() if step is None else self._end(step, reply)
 
     def stop(self) -> bool:
         """Stop the call. Return False if its function has begun: the call then continues and must be awaited."""
@@ -130,107 +105,152 @@ class CallRun:
             return None
         return ReleaseClaim(step.context.idempotency_key or "", step.token)
 
-    def _run(self) -> Generator[Step, Any, ToolResult]:
-        """Yield the steps of the call in the order of the module docstring, and return the result."""
-        settings = self.settings
-        gated = self.pass_gates() if self._gated is None else self._gated
-        if not isinstance(gated, Pending):
-            return gated
-        pending = self._convert_arguments(gated)
-        if isinstance(pending, Deny):
-            return _denied_result(gated, pending)
-        entry = pending.tool
-        options, effect = entry.options, entry.tool.effect
-        verdict = None if settings.policy is None else settings.policy.check(pending)
-        claim, key, token = None, None, None
-        if verdict is not None or settings.has_store or options.cache is not None:
-            cleared = yield from self._authorize(pending, verdict)
-            if isinstance(cleared, ToolResult):
-                return cleared
-            if cleared is not None:
-                claim, key, token = cleared, cleared.key, cleared.token
-        context = self._make_context(entry, key)
-        values = function_signature(entry.function).add_context(pending.values or {}, context)
-        step = self._invoke = Invoke(entry, values, context, token, settings.lease)
-        outcome = (yield step) if pending.conversion_error is None else ArgumentMismatch(pending.conversion_error)
-        if not isinstance(outcome, Returned):
-            outcome = yield from self._retry(pending, step, outcome)
-        step.start.begin()  # from here on the call cannot be stopped: its outcome is recorded
-        result, size, effect_state = classify(pending.call, effect, outcome)
-        limit = options.output_limit or settings.output_limit
-        if size is None or size > limit:
-            result = cap_result(result, limit, settings.truncated_outputs)
-        if claim is not None:
-            result = yield from self._record_result(
-                claim, effect_state if self._is_key_reusable(pending) else "nothing", result
+    def _start(self) -> Step:
+        """Return the first step: Invoke for a call that passes all gates unchanged."""
+        gates = self.settings.gates_for(self.call.name)
+        take_values = gates.take_values
+        if take_values is not None and self.given_key is None and self._gated is None:
+            values = take_values(self.call)
+            if values is not None and gates.entry is not None and gates.signature is not None:
+                return self._make_invoke(gates.entry, gates.signature, values)
+        self._steps = self._run()
+        return self.next()
+
+    def _end(self, step: Invoke, outcome: Any) -> Step:
+        """Return the last step of a call that started with Invoke, or the next one if the function failed."""
+        if type(outcome) is Returned:
+            return Finished(self._classify(self.call, step, outcome)[0])
+        self._steps = self._run(step, outcome)
+        return self.next()
+
+    def _run(self, step: Invoke | None = None, outcome: Any = None) -> Generator[Step, Any, ToolResult]:
+        """Yield the steps of the call in the order of the module docstring, and return the result.
+
+        `step` and `outcome`: the first attempt, if the function has been called already.
+        """
+        pending = self._gated or self._pass_gates(self.call)
+        if type(pending) is Pending and pending.verdict is not None:
+            pending = yield from self._approve(pending)
+        if isinstance(pending, ToolResult):
+            return pending
+        claim: Claim | None = None
+        if step is None:
+            claimed = yield from self._claim(pending)
+            if isinstance(claimed, ToolResult):
+                return claimed
+            claim = claimed
+            step = self._make_invoke(
+                pending.tool, function_signature(pending.tool.function), pending.values or {}, claim
             )
-        return (
-            self._finish(pending, result) if pending.steps or pending.tainted or options.cache is not None else result
-        )
+            outcome = (yield step) if pending.conversion_error is None else ArgumentMismatch(pending.conversion_error)
+        if type(outcome) is not Returned:
+            outcome = yield from self._retry(pending, step, outcome)
+        result, effect_state = self._classify(pending.call, step, outcome)
+        if claim is not None:
+            kept_state = effect_state if is_key_reusable(pending, self.settings) else "nothing"
+            result = yield from record_result(self.call, claim, kept_state, result)
+        return self._finish(pending, result)
 
-    def _make_context(self, entry: Entry, key: str | None) -> CallContext[Any]:
-        settings = self.settings
-        return CallContext(
-            self.call.id,
-            entry.name,
-            settings.run_id,
-            settings.caller,
-            key,
-            settings.deps,
-            settings.session,
-            _sink=settings.on_progress,
-        )
-
-    def _make_pending(self) -> Pending:
-        """Build the call that the gates and the policy inspect, before its arguments are validated."""
-        call, settings, key = self.call, self.settings, self.given_key
-        return Pending(
+    def _pass_gates(self, call: ToolCall, model_arguments: Object | None = None) -> Pending | ToolResult:
+        """Pass a call through the gates of its tool. `model_arguments`: those that a person replaced."""
+        settings, key = self.settings, self.given_key
+        gates = settings.gates_for(call.name)
+        pending = Pending(
             call,
             settings.box,
-            settings.box.find(call.name),
+            gates.entry,
             {} if call.arguments is None else call.arguments,
             None if key is None else store_key(key, settings.tenant),
             settings.caller,
             settings.tenant,
             settings.tainted,
+            settings.policy,
+            model_arguments=model_arguments,
         )
+        return pass_gates(pending, gates.gates)
 
-    def _convert_arguments(self, pending: Pending) -> Pending | Deny:
-        """Convert the arguments to the types of the function: it receives exactly the values that are checked."""
-        policy = self.settings.policy
-        found = pending if policy is None else policy.rewrite(pending)
-        if isinstance(found, Deny):
-            return found
-        try:
-            values = function_signature(found.tool.function).bind_arguments(found.arguments)
-        except Exception as error:  # noqa: BLE001  # user-defined types may raise anything
-            return msgspec.structs.replace(found, values=None, conversion_error=error_text(error))
-        return msgspec.structs.replace(found, values=values)
+    def _make_invoke(
+        self, entry: Entry, signature: FunctionSignature, values: Object, claim: Claim | None = None
+    ) -> Invoke:
+        """Build the step that calls the function."""
+        settings = self.settings
+        context: CallContext[Any] = CallContext(
+            self.call.id,
+            entry.tool.name,
+            settings.run_id,
+            settings.caller,
+            None if claim is None else claim.key,
+            settings.deps,
+            settings.session,
+            False,
+            settings.on_progress,
+        )
+        if signature.context_names:
+            values = signature.add_context(values, context)
+        token = None if claim is None else claim.token
+        step = self._invoke = Invoke(entry, values, context, token, settings.lease, StartDecision(), signature)
+        return step
 
-    def _apply_verdict(self, pending: Pending, verdict: Deny | Ask) -> Generator[Step, Any, ToolResult | None]:
-        """Return the refusal of a call that is denied or not approved; None for a call that may run."""
-        call, policy = pending.call, self.settings.policy
-        if isinstance(verdict, Deny):
-            return _denied_result(pending, verdict)
-        call_hash = approval_hash(call.name, pending.arguments)
-        approval = yield Approve(call.name, pending.arguments, verdict.why, call_hash)
-        if approval is True:
-            later = None if policy is None else policy.check(pending)  # approval may take hours
-            return _denied_result(pending, later) if isinstance(later, Deny) else None
-        message = f"This call needs approval and was not approved: {verdict.why}. Nothing was run."
+    def _classify(self, call: ToolCall, step: Invoke, outcome: Any) -> tuple[ToolResult, EffectState]:
+        """Return the result, shortened if it is too long, and the effect state of the outcome."""
+        step.start.begin()  # from here on the call cannot be stopped: its outcome is recorded
+        entry, settings = step.entry, self.settings
+        result, size, effect_state = classify(call, entry.tool.effect, outcome)
+        limit = entry.options.output_limit or settings.output_limit
+        if size is None or size > limit:
+            result = cap_result(result, limit, settings.truncated_outputs)
+        return result, effect_state
+
+    def _approve(self, pending: Pending) -> Generator[Step, Any, Pending | ToolResult]:
+        """Ask a person to approve the call. Return the call that may run, a refusal, or an existing result.
+
+        A call with a recorded result is not run again and needs no approval. The approval is valid for a copy of the
+        arguments, so that a change of the originals has no effect on the call.
+        """
+        assert pending.verdict is not None
+        if self.settings.has_store and needs_claim(pending):
+            claim = make_claim(pending, self.settings, self._occurrence)
+            recorded = yield from find_recorded(pending, claim)
+            if recorded is not None:
+                return self._finish(pending, recorded)
+        call, tool = pending.call, pending.tool.tool
+        frozen = _freeze(pending)
+        bound_hash = approval_hash(tool, frozen.arguments)
+        reply: ApprovalReply = yield Approve(
+            call.name, copy_json(frozen.arguments), pending.verdict.why, bound_hash, call.id, tool.effect
+        )
+        if isinstance(reply, Approved) and reply.arguments is not None:
+            return self._replace_arguments(frozen, reply.arguments)
+        if reply is True or isinstance(reply, Approved):
+            return self._check_again(frozen)
+        if isinstance(reply, Denied):
+            reason = f": {reply.reason}" if reply.reason else ""
+            return refusal(call, "denied", f"This call was not approved{reason}. Nothing was run.")
+        message = f"This call needs approval and was not approved: {pending.verdict.why}. Nothing was run."
         return refusal(call, "needs_approval", message)
 
-    def _authorize(
-        self, pending: Pending, verdict: Deny | Ask | None
-    ) -> Generator[Step, Any, Claim | ToolResult | None]:
-        """Check approval, cache and store before the call. Return a refusal, an existing result, or the claim."""
-        refusal_result = None if verdict is None else (yield from self._apply_verdict(pending, verdict))
-        if refusal_result is not None:
-            return refusal_result
-        kept = self._cached_result(pending)
-        if kept is not None:
-            return self._annotate(pending, kept)
-        claim = (yield from self._acquire_claim(pending)) if self.settings.has_store else None
+    def _replace_arguments(self, pending: Pending, arguments: Object) -> Pending | ToolResult:
+        """Pass the call with the arguments of the person who approves it through all gates. No second approval."""
+        call = replace(self.call, arguments=copy_json(arguments), raw=None, state="complete")
+        gated = self._pass_gates(call, pending.request)
+        return gated if isinstance(gated, ToolResult) else replace(gated, key=pending.key or gated.key)
+
+    def _check_again(self, pending: Pending) -> Pending | ToolResult:
+        """Apply the policy again to a call that has passed it: time has passed, or an attempt has failed."""
+        checked = policy(replace(pending, values=None, conversion_error=None))
+        if isinstance(checked, Pending) and checked.arguments != pending.arguments:
+            return refusal(pending.call, "denied", "Not allowed: the policy rewrites the arguments differently now.")
+        return checked
+
+    def _claim(self, pending: Pending) -> Generator[Step, Any, Claim | ToolResult | None]:
+        """Look for a cached or recorded result, and claim the key of a call that has to run."""
+        settings = self.settings
+        cached = self._cached_result(pending)
+        if cached is not None:
+            return self._annotate(pending, cached)
+        if not (settings.has_store and needs_claim(pending)):
+            return None
+        claim = yield from acquire_claim(pending, make_claim(pending, settings, self._occurrence), settings)
         return self._finish(pending, claim) if isinstance(claim, ToolResult) else claim
 
     def _finish(self, pending: Pending, result: ToolResult) -> ToolResult:
@@ -240,9 +260,11 @@ class CallRun:
         return self._annotate(pending, result)
 
     def _annotate(self, pending: Pending, result: ToolResult) -> ToolResult:
-        policy = self.settings.policy
-        if pending.tainted and policy is not None and policy.taint == "warn" and pending.tool.tool.effect == "write":
+        rules = pending.policy
+        if pending.tainted and rules is not None and rules.taint == "warn" and pending.tool.tool.effect == "write":
             result = annotate(result, tainted=True)
+        if pending.model_arguments is not None:
+            result = annotate(result, edited=pending.identity)
         return annotate(result, repaired=list(pending.steps)) if pending.steps else result
 
     def _cached_result(self, pending: Pending) -> ToolResult | None:
@@ -250,7 +272,7 @@ class CallRun:
         if cache is None:
             return None
         found = cache.get(pending.tool.name, pending.arguments, settings.now(), settings.tenant)
-        return None if found is None else annotate(msgspec.structs.replace(found, call_id=self.call.id), cached=True)
+        return None if found is None else annotate(replace(found, call_id=self.call.id), cached=True)
 
     def _cache_result(self, pending: Pending, result: ToolResult) -> None:
         cache, settings = self._cache_for(pending.tool), self.settings
@@ -262,84 +284,6 @@ class CallRun:
         """Return the cache for the results of this tool; None if they are not cached."""
         return self.settings.cache if entry.options.cache and entry.tool.effect in ("pure", "read") else None
 
-    def _acquire_claim(self, pending: Pending) -> Generator[Step, Any, Claim | ToolResult | None]:
-        """Claim the key. Return the claim or a refusal; None if the tool has no side effect and the call has no key."""
-        has_effect = pending.tool.tool.effect in ("write", "idempotent")
-        if not (has_effect or pending.key):
-            return None
-        claim = self._make_claim(pending)
-        record = yield ClaimKey(claim)
-        if isinstance(record, StoreError):
-            if not has_effect:
-                return None
-            message = f"Not run: the store that prevents a second execution cannot be reached ({record.message})."
-            return refusal(pending.call, "store_down", message)
-        if record.token == claim.token:
-            return claim
-        return (yield from self._await_earlier_run(pending, claim, record)) or claim
-
-    def _make_claim(self, pending: Pending) -> Claim:
-        """Build the claim. Its key is the client's, else the tool's own, else derived from run, tool and arguments.
-
-        Only a write is not reclaimed after its lease expires, because it may have taken effect.
-        """
-        settings, entry = self.settings, pending.tool
-        key = pending.key
-        if key is None and entry.options.key is not None:
-            key = store_key(entry.options.key(pending.identity), settings.tenant)
-        if key is None:
-            key = derive_key(settings.run_id, entry.name, pending.identity, self._occurrence, settings.tenant)
-        return Claim(
-            key,
-            entry.name,
-            fingerprint(entry.name, pending.identity, settings.tenant),
-            settings.token(),
-            settings.lease,  # renewed while the function runs
-            entry.options.ttl or settings.ttl,
-            reclaim=entry.tool.effect != "write",
-            durable=entry.tool.effect == "write",
-        )
-
-    def _is_key_reusable(self, pending: Pending) -> bool:
-        """Return True if the key of this call may be presented again."""
-        return self.settings.keeps_keyless or pending.key is not None or pending.tool.options.key is not None
-
-    def _await_earlier_run(
-        self, pending: Pending, claim: Claim, record: Record
-    ) -> Generator[Step, Any, ToolResult | None]:
-        """Return the result of an earlier execution of the same call; None if the claim succeeds after all."""
-        call, settings = pending.call, self.settings
-        end_time = settings.now() + settings.wait_timeout
-        while record.token != claim.token:
-            if record.fingerprint != claim.fingerprint:
-                message = "This idempotency key was used for a call with different arguments. Nothing was run."
-                return refusal(call, "key_conflict", message)
-            if record.state == "done":
-                return from_record(record.result or "", call)
-            if record.state == "unknown":
-                return (yield from self._reconcile(pending, claim))
-            if settings.while_running != "wait" or settings.now() >= end_time:
-                return refusal(call, "in_progress", "The same call is still running. Its result is not known yet.")
-            yield Wait(_POLL)
-            found = yield ClaimKey(claim)
-            if isinstance(found, StoreError):
-                return refusal(call, "store_down", f"Not run: the store cannot be reached ({found.message}).")
-            record = found
-        return None
-
-    def _reconcile(self, pending: Pending, claim: Claim) -> Generator[Step, Any, ToolResult]:
-        """Ask the tool for the outcome of an earlier attempt; without an answer, refuse and let the model find out."""
-        call, entry = pending.call, pending.tool
-        if entry.options.reconcile is not None:
-            outcome = yield Reconcile(entry, claim.key, pending.arguments)
-            if isinstance(outcome, Returned) and outcome.value is not None:
-                return annotate(value_result(call, outcome.value), reconciled=True)
-        message = (
-            "An earlier attempt of this call may or may not have taken effect; it is not retried automatically. "
-            "Find out what happened before you make the call again."
-        )
-        return annotate(refusal(call, "outcome_unknown", message), key=claim.key)
-
     def _retry(self, pending: Pending, step: Invoke, outcome: Any) -> Generator[Step, Any, Any]:
         """Retry the function where a retry does no harm.
 
@@ -350,20 +294,12 @@ class CallRun:
             if delay is None:
                 break
             yield Wait(delay)
-            reconverted = self._convert_arguments(pending)
-            if (
-                isinstance(reconverted, Deny)
-                or reconverted.arguments != pending.arguments
-                or self._is_denied(reconverted)
-            ):
+            checked = self._check_again(pending)
+            if isinstance(checked, ToolResult) or checked.conversion_error is not None:
                 break
-            values = function_signature(step.entry.function).add_context(reconverted.values or {}, step.context)
-            outcome = yield msgspec.structs.replace(step, arguments=values)
+            values = function_signature(step.entry.function).add_context(checked.values or {}, step.context)
+            outcome = yield replace(step, arguments=values)
         return outcome
-
-    def _is_denied(self, pending: Pending) -> bool:
-        policy = self.settings.policy
-        return pending.conversion_error is not None or (policy is not None and isinstance(policy.check(pending), Deny))
 
     def _retry_delay(self, outcome: Any, entry: Entry, attempt: int) -> float | None:
         """Return the seconds to wait before the next attempt; None if there is none."""
@@ -376,24 +312,13 @@ class CallRun:
             return min(self.settings.jitter(0.25 * 2**attempt), _MAX_WAIT)
         return advice.after if advice.after <= _MAX_WAIT else None
 
-    def _record_result(
-        self, claim: Claim, effect_state: EffectState, result: ToolResult
-    ) -> Generator[Step, Any, ToolResult]:
-        """Store the result, or release the claim if the call had no effect.
 
-        A result that was not stored is still returned, with the note `recorded=False`.
-        """
-        if effect_state == "nothing":
-            yield ReleaseClaim(claim.key, claim.token)
-            return result
-        try:
-            record = to_record(result)
-        except Exception as error:  # noqa: BLE001  # a ToolResult built by the tool may contain anything
-            result = unserialisable_result(self.call, error)
-            record = to_record(result)
-        kept = yield CompleteClaim(claim.key, claim.token, record, claim.ttl, effect_state)
-        return result if kept is True else annotate(result, recorded=False)
-
-
-def _denied_result(pending: Pending, verdict: Deny) -> ToolResult:
-    return refusal(pending.call, "denied", f"Not allowed: {verdict.why}. Nothing was run.")
+def _freeze(pending: Pending) -> Pending:
+    """Return the call with its own copy of the arguments."""
+    original, model = pending.original_arguments, pending.model_arguments
+    return replace(
+        pending,
+        arguments=copy_json(pending.arguments),
+        original_arguments=None if original is None else copy_json(original),
+        model_arguments=None if model is None else copy_json(model),
+    )

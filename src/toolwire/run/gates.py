@@ -1,13 +1,14 @@
 """The gates that a call passes before it is executed. A gate returns the call, or ends it with a result for the model.
 
-    find → whole → refuse_repaired → take_key → lift → mend → validate → policy
+    find → refuse_truncated → refuse_repaired → take_key → lift → repair → validate → policy
 
-A gate is a pure function of the `Pending` call. The list of gates is a value: gates can be added and left out.
+A gate is a pure function of the `Pending` call. The list of gates is a value: gates can be added and left out. The policy
+is always the last gate, so that no other gate changes a call that has been checked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TypeAlias
 
 from msgspec.structs import replace
@@ -15,47 +16,34 @@ from msgspec.structs import replace
 from ..ir.errors import ConfigError, SchemaError
 from ..ir.parts import ToolCall, ToolResult
 from ..ir.pointer import Object
-from ..ir.value import Value
-from ..schema.lowering import Lowered
-from ..schema.repair import RepairPolicy, repair_arguments
+from ..schema.repair import repair_arguments
 from ..stream.strict import parse_arguments
 from .keys import KEY_ARGUMENT, store_key
+from .pending import Pending
+from .policy import Policy
 from .repaired_calls import refuse_repaired_call
-from .results import refusal
+from .results import error_text, refusal
+from .signature import function_signature
 from .toolbox import Entry, Toolbox
+from .verdicts import Ask, Deny
 
-__all__ = ["GATES", "Gate", "Pending", "find", "lift", "mend", "refuse_repaired", "take_key", "validate", "whole"]
-
-
-class Pending(Value, frozen=True, gc=False):
-    """A call on its way through the gates. `gc=False` is safe: nothing that it holds refers back to it."""
-
-    call: ToolCall
-    box: Toolbox
-    entry: Entry | None = None
-    arguments: Object = {}
-    key: str | None = None
-    caller: str = ""
-    tenant: str = ""
-    tainted: bool = False
-    repair: RepairPolicy | None = None
-    steps: tuple[str, ...] = ()
-    validated_arguments: Object | None = None  # the arguments object that has been validated
-    lowerings: Mapping[str, Lowered] | None = None
-    values: Object | None = None  # `arguments` converted to the types of the function, which is called with them
-    conversion_error: str | None = None  # the reason why they cannot be converted; the function is not called then
-    original_arguments: Object | None = None  # `arguments` before a policy rewrote them
-
-    @property
-    def tool(self) -> Entry:
-        assert self.entry is not None, "the first gate sets the entry"
-        return self.entry
-
-    @property
-    def identity(self) -> Object:
-        """The arguments as the model gave them. They identify the call, so that a repeated call has the same key."""
-        return self.arguments if self.original_arguments is None else self.original_arguments
-
+__all__ = [
+    "GATES",
+    "Gate",
+    "build_gates",
+    "convert",
+    "denied_result",
+    "find",
+    "fuse_gates",
+    "lift",
+    "pass_gates",
+    "policy",
+    "refuse_repaired",
+    "refuse_truncated",
+    "repair",
+    "take_key",
+    "validate",
+]
 
 Gate: TypeAlias = Callable[[Pending], Pending | ToolResult]
 
@@ -74,7 +62,7 @@ def find(pending: Pending) -> Pending | ToolResult:
     return refusal(pending.call, "unknown_tool", f"There is no tool called {name!r}.{suggestion}")
 
 
-def whole(pending: Pending) -> Pending | ToolResult:
+def refuse_truncated(pending: Pending) -> Pending | ToolResult:
     """Refuse a truncated call, however complete it looks, and one that is invalid although its arguments are an object."""
     call = pending.call
     if call.state == "truncated":
@@ -119,7 +107,7 @@ def lift(pending: Pending) -> Pending | ToolResult:
     return replace(pending, arguments=lifted, call=replace(pending.call, arguments=lifted, raw=None))
 
 
-def mend(pending: Pending) -> Pending | ToolResult:
+def repair(pending: Pending) -> Pending | ToolResult:
     """Repair invalid arguments as far as the tool's effect allows."""
     call = pending.call
     try:
@@ -128,9 +116,9 @@ def mend(pending: Pending) -> Pending | ToolResult:
         return refusal(call, "failed", f"The tool {call.name} has an unusable schema: {error}")
     if call.arguments is not None and parameters.accept(pending.arguments):
         return replace(pending, validated_arguments=pending.arguments)
-    policy = pending.repair or ("aggressive" if pending.tool.tool.effect in ("pure", "read") else "safe")
+    level = pending.repair or ("aggressive" if pending.tool.tool.effect in ("pure", "read") else "safe")
     given = call.raw or "" if call.arguments is None else pending.arguments
-    found = repair_arguments(given, parameters.schema, policy=policy, names=(call.name,))
+    found = repair_arguments(given, parameters.schema, policy=level, names=(call.name,))
     if found.arguments is None:
         problem_list = "\n".join(f"- {problem}" for problem in found.problems)
         message = (
@@ -156,17 +144,133 @@ def validate(pending: Pending) -> Pending | ToolResult:
     return refusal(pending.call, "invalid_arguments", f"Nothing was run:\n{problem_list}\nCall it again.")
 
 
-GATES: tuple[Gate, ...] = (find, whole, refuse_repaired, take_key, lift, mend, validate)
+def convert(pending: Pending) -> Pending:
+    """Convert the arguments to the types of the function: it receives exactly the values that are checked.
+
+    The function receives its own lists and objects, so it cannot change the call, the history or the next attempt.
+    """
+    signature = function_signature(pending.tool.function)
+    try:
+        values = signature.bind_arguments(pending.arguments)
+    except Exception as error:  # noqa: BLE001  # user-defined types may raise anything
+        return replace(pending, values=None, conversion_error=error_text(error))
+    return replace(pending, values=values, conversion_error=None)
+
+
+def policy(pending: Pending) -> Pending | ToolResult:
+    """Rewrite the arguments as the policy requires, convert them, and check the call.
+
+    A denied call ends here. A call that needs approval passes with its `verdict`.
+    """
+    rules = pending.policy
+    rewritten = pending if rules is None else rules.rewrite(pending)
+    if isinstance(rewritten, Deny):
+        return denied_result(pending, rewritten)
+    converted = convert(rewritten)
+    verdict = None if rules is None else rules.check(converted)
+    if isinstance(verdict, Deny):
+        return denied_result(converted, verdict)
+    if verdict is None:
+        verdict = _tool_verdict(converted)
+    return converted if verdict is converted.verdict else replace(converted, verdict=verdict)
+
+
+GATES: tuple[Gate, ...] = (
+    find,
+    refuse_truncated,
+    refuse_repaired,
+    take_key,
+    lift,
+    repair,
+    validate,
+    policy,
+)
+
+
+def build_gates(entry: Entry | None, gates: tuple[Gate, ...], rules: Policy | None) -> tuple[Gate, ...]:
+    """Return the gates for the calls of one tool, without gates that cannot apply to it; the policy is the last one.
+
+    A user-defined gate may change anything in a call, so with one of them all gates are kept.
+    """
+    others = tuple(gate for gate in gates if gate is not policy)
+    if entry is None or not all(gate in GATES for gate in others):
+        return (*others, policy)
+    last = policy if rules is not None or entry.options.approve else convert
+    return (*(gate for gate in others if _can_apply(gate, entry)), last)
+
+
+def _can_apply(gate: Gate, entry: Entry) -> bool:
+    """Return False for a gate that passes every call of the tool unchanged, provided that its entry is known."""
+    if gate is find:
+        return entry.options.withdrawn is not None
+    if gate is refuse_repaired:
+        return entry.tool.effect in ("idempotent", "write")
+    if gate is take_key:
+        properties = (entry.tool.input_schema or {}).get("properties")
+        return not (isinstance(properties, dict) and KEY_ARGUMENT in properties)
+    return gate is not lift  # the calls of a run have no lowered schemas
+
+
+def fuse_gates(gates: tuple[Gate, ...], entry: Entry, box: Toolbox) -> Callable[[ToolCall], Object | None] | None:
+    """Return one function for all gates of a tool: it returns the values of a call that passes them unchanged.
+
+    Most calls do: they are complete, and their arguments are valid scalars that need no conversion. For any other
+    call the function returns None, and the gates decide. None instead of a function if the tool has other gates.
+    """
+    signature = function_signature(entry.function)
+    plain_types = signature.plain_types
+    if gates not in _FUSIBLE or plain_types is None:
+        return None
+    try:
+        parameters = box.parameters[entry.name]
+    except SchemaError:  # every call of the tool reports it
+        return None
+    is_valid = parameters.accept_scalars
+    known = [names for names in (parameters.names, signature.names) if names is not None]
+    names = frozenset.intersection(*known) if known else None
+    reserved = KEY_ARGUMENT if take_key in gates else None
+
+    def take_values(call: ToolCall) -> Object | None:
+        arguments = call.arguments
+        if arguments is None or call.state != "complete" or reserved in arguments:
+            return None
+        for value in arguments.values():
+            if type(value) not in plain_types:
+                return None
+        is_known = names is None or names.issuperset(arguments)
+        return arguments if is_known and is_valid(arguments) else None
+
+    return take_values
+
+
+_FUSIBLE = (
+    (refuse_truncated, take_key, repair, validate, convert),
+    (refuse_truncated, repair, validate, convert),
+)
 
 
 def pass_gates(pending: Pending, gates: tuple[Gate, ...]) -> Pending | ToolResult:
     """Pass a call through all gates; the first result ends it."""
     for gate in gates:
         found = gate(pending)
-        if isinstance(found, Pending):
+        if type(found) is Pending:
             pending = found
         elif isinstance(found, ToolResult):
             return found
         else:
             raise ConfigError(f"the gate {gate!r} returned {found!r}", hint="return the Pending call or a ToolResult")
     return pending
+
+
+def denied_result(pending: Pending, verdict: Deny) -> ToolResult:
+    """Build the result of a call that the policy denies."""
+    return refusal(pending.call, "denied", f"Not allowed: {verdict.why}. Nothing was run.")
+
+
+def _tool_verdict(pending: Pending) -> Ask | None:
+    """Return the approval that the tool itself requires for this call."""
+    rule = pending.tool.options.approve
+    needed = rule(pending.arguments) if callable(rule) else rule
+    if not needed:
+        return None
+    return Ask(needed if isinstance(needed, str) else f"{pending.tool.name} requires approval")

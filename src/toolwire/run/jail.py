@@ -14,7 +14,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ..ir.errors import ConfigError
-from .gates import Pending
+from .pending import Pending
 from .values import ABSENT, Uncheckable, argument_default, format_value, received, split_argument
 from .verdicts import Deny
 

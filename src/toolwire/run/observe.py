@@ -1,36 +1,123 @@
-"""Interfaces for plug-ins: observers (tracing, metrics, a live view), retrievers (tool selection among thousands)."""
+"""Interfaces for plug-ins: observers (tracing, metrics, a live view), retrievers (tool selection among thousands).
+
+An observer is notified of the start and the end of each operation:
+
+    class Timer:
+        def start(self, operation):
+            started_at = time.perf_counter()
+            return lambda outcome: print(type(operation).__name__, time.perf_counter() - started_at)
+
+Operations nest: an agent run contains model requests and tool calls, and a tool may run another agent. `start` and the
+end function are called in the context (`contextvars`) of the operation. A context variable that `start` sets, such as
+OpenTelemetry's current span, is therefore visible to everything inside the operation, including the tool's function.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, runtime_checkable
+from contextvars import ContextVar
+from types import TracebackType
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
+from msgspec.structs import replace
+
+from ..ir.losses import Loss, Losses
 from ..ir.parts import ToolCall, ToolResult
+from ..ir.pointer import Object
 from ..ir.request import Request
-from ..ir.response import Response
-from ..ir.tools import Tool
+from ..ir.response import Response, Usage
+from ..ir.tools import Effect, Tool
+from ..ir.value import Value
 from .context import CallContext, ProgressSink
 
 __all__ = [
+    "AgentOperation",
+    "ApprovalOperation",
+    "EndOperation",
+    "ModelOperation",
+    "Observation",
+    "ObservedOperation",
     "Observer",
+    "OperationOutcome",
     "ProgressObserver",
     "Retriever",
+    "ToolOperation",
     "combine_sinks",
-    "notify_call",
-    "notify_response",
+    "observed_losses",
     "progress_sink",
 ]
 
 _log = logging.getLogger("toolwire.run")
 
 
+class AgentOperation(Value, frozen=True):
+    """A run of an agent. `parent` is the id of the call whose tool runs this agent; empty for an outermost run."""
+
+    run_id: str
+    request: Request
+    agent: str = ""
+    parent: str = ""
+
+
+class ModelOperation(Value, frozen=True):
+    """A request to a model."""
+
+    request: Request
+    run_id: str = ""
+    stream: bool = False
+
+
+class ToolOperation(Value, frozen=True):
+    """A tool call. `effect` is None for an unknown tool.
+
+    `speculative`: the call was started on its first argument. It ends as cancelled if more arguments arrive.
+    """
+
+    call: ToolCall
+    effect: Effect | None = None
+    run_id: str = ""
+    speculative: bool = False
+
+
+class ApprovalOperation(Value, frozen=True):
+    """A question to a person inside a tool call: may it run?"""
+
+    tool: str
+    arguments: Object
+    reason: str
+
+
+ObservedOperation: TypeAlias = AgentOperation | ModelOperation | ToolOperation | ApprovalOperation
+
+
+class OperationOutcome(Value, frozen=True):
+    """The end of an operation. Fields of other kinds of operations keep their defaults.
+
+    `error` is the exception that ended the operation, including a cancellation. `reason` is why an agent gave up.
+    `decision` of an approval is "approved", "denied" or "suspended". `usage` and `cost` of an agent are totals. `losses`
+    are those of the request, as far as the model reports them.
+    """
+
+    response: Response | None = None
+    result: ToolResult | None = None
+    error: BaseException | None = None
+    reason: str = ""
+    decision: str = ""
+    usage: Usage | None = None
+    cost: float | None = None
+    losses: tuple[Loss, ...] = ()
+    first_event_seconds: float | None = None
+
+
+EndOperation: TypeAlias = Callable[[OperationOutcome], None]
+
+
 class Observer(Protocol):
-    """Receives completed calls and model responses. An exception in an observer is logged and has no other effect."""
+    """Is notified of operations. An exception in an observer is logged and has no other effect."""
 
-    def called(self, call: ToolCall, result: ToolResult, seconds: float) -> None: ...
-
-    def asked(self, request: Request, response: Response, seconds: float) -> None: ...
+    def start(self, operation: ObservedOperation, /) -> EndOperation | None:
+        """Start observing an operation. Return the function to call at its end, or None."""
 
 
 @runtime_checkable
@@ -46,16 +133,55 @@ class Retriever(Protocol):
     def choose(self, request: Request, tools: Sequence[Tool]) -> Sequence[Tool]: ...
 
 
-def notify_call(observers: Sequence[Observer], call: ToolCall, result: ToolResult, seconds: float) -> None:
-    """Notify all observers of a completed call."""
-    for observer in observers:
-        _call_safely(lambda target=observer: target.called(call, result, seconds))  # type: ignore[misc]
+observed_losses: ContextVar[Losses | None] = ContextVar("toolwire_losses", default=None)
+"""Collects the losses of the current model request; None if it is not observed. A model client adds to it."""
 
 
-def notify_response(observers: Sequence[Observer], request: Request, response: Response, seconds: float) -> None:
-    """Notify all observers of a model response."""
-    for observer in observers:
-        _call_safely(lambda target=observer: target.asked(request, response, seconds))  # type: ignore[misc]
+class Observation:
+    """An operation in progress, as a context manager. Set `outcome` before the end; an exception is an outcome, too.
+
+    Observers end in the reverse order of their start, so that each restores the context that it found.
+    """
+
+    __slots__ = ("_ends", "_losses", "_observers", "_operation", "_outer_losses", "outcome")
+
+    def __init__(self, observers: Sequence[Observer], operation: ObservedOperation) -> None:
+        self._observers = observers
+        self._operation = operation
+        self._ends: list[EndOperation] = []
+        self._losses: Losses | None = None
+        self._outer_losses: Losses | None = None
+        self.outcome = _NOTHING
+
+    def __enter__(self) -> Observation:
+        for observer in self._observers:
+            try:
+                end = observer.start(self._operation)
+            except Exception:  # noqa: BLE001  # a failing observer must not fail the operation
+                _log.exception("an observer raised an exception")
+            else:
+                if end is not None:
+                    self._ends.append(end)
+        if self._ends and isinstance(self._operation, ModelOperation):
+            self._losses, self._outer_losses = Losses(), observed_losses.get()
+            observed_losses.set(self._losses)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        outcome = self.outcome if error is None else OperationOutcome(error=error)
+        if self._losses is not None:
+            outcome = replace(outcome, losses=tuple(self._losses))
+            observed_losses.set(self._outer_losses)
+        for end in reversed(self._ends):
+            try:
+                end(outcome)
+            except Exception:  # noqa: BLE001
+                _log.exception("an observer raised an exception")
+
+
+_NOTHING = OperationOutcome()
 
 
 def progress_sink(observers: Sequence[Observer]) -> ProgressSink | None:

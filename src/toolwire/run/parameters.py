@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..ir.pointer import Object
 from ..ir.tools import Tool
 from ..schema.validate import Problem, validator
@@ -30,6 +32,11 @@ class Parameters:
     def accept(self, arguments: Object) -> bool:
         """Return True if the arguments are valid for the tool."""
         return (self.names is None or self.names.issuperset(arguments)) and self._validator.accepts(arguments)
+
+    @property
+    def accept_scalars(self) -> Callable[[Object], bool]:
+        """`accept` for arguments that are all scalars and known by name."""
+        return self._validator.accepts_scalars
 
     def unknown_names(self, arguments: Object) -> list[str]:
         """List the arguments that the function does not take, even if the schema allows additional ones."""

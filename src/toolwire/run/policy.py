@@ -16,22 +16,19 @@ from __future__ import annotations
 
 import re
 from fnmatch import fnmatchcase
-from hashlib import sha256
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, get_args
 from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
 from ..ir.errors import ConfigError
-from ..ir.pointer import Object
 from ..ir.tools import Effect
 from ..ir.value import Value
-from .gates import Pending
 from .jail import PathJail
-from .keys import canonical_json
+from .pending import Pending, PolicyCheck, Taint
 from .values import Uncheckable, format_value, received
-from .verdicts import Ask, Deny, PolicyCheck
+from .verdicts import Ask, Deny
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -42,7 +39,6 @@ __all__ = [
     "Policy",
     "PolicyCheck",
     "allow",
-    "approval_hash",
     "at_most",
     "deny",
     "hosts",
@@ -64,13 +60,13 @@ class Policy(Value, frozen=True):
 
     checks: tuple[PolicyCheck, ...] = ()
     approve: tuple[Effect, ...] = ()
-    taint: Literal["off", "warn", "enforce"] = "off"
+    taint: Taint = "off"
 
     def __post_init__(self) -> None:
         for effect in self.approve:
             if effect not in get_args(Effect):
                 raise ConfigError(f"unknown effect {effect!r}", hint=f"use one of {', '.join(get_args(Effect))}")
-        if self.taint not in ("off", "warn", "enforce"):
+        if self.taint not in get_args(Taint):
             raise ConfigError(f"taint must be off, warn or enforce, got {self.taint!r}")
 
     def verdict(self, pending: Pending) -> Deny | Ask | None:
@@ -110,11 +106,6 @@ class Policy(Value, frozen=True):
         if self.taint == "enforce" and pending.tainted and effect in ("write", "idempotent"):
             found.append(Ask("the conversation contains untrusted tool output, which may have caused this call"))
         return found[0] if found else None
-
-
-def approval_hash(tool: str, arguments: Object) -> str:
-    """Hash the tool and the arguments. An approval is valid for this hash only."""
-    return sha256(tool.encode() + b"\x00" + canonical_json(arguments)).hexdigest()
 
 
 def allow(*patterns: str) -> PolicyCheck:

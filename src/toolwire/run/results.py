@@ -49,10 +49,11 @@ Code: TypeAlias = Literal[
     "cancelled",
     "over_budget",
 ]
+_MAX_INTEGER = 10**15
+_MAX_INTEGER_DIGITS = 16  # with the sign
 RESULT_METHOD = "__toolwire_result__"
 """A method of a return value that builds the result of the call, such as that of an agent that takes over."""
 
-_SCALARS = frozenset({int, float, bool, type(None)})
 _decode = msgspec.json.Decoder(ToolResult).decode
 
 
@@ -107,7 +108,11 @@ def sized_result(call: ToolCall, value: Any) -> tuple[ToolResult, int | None]:
     """Build a result from a value, with the upper bound of its length in characters; None if not known."""
     if type(value) is str:
         return call.result(_replace_surrogates(value)), len(value)
-    if type(value) in _SCALARS:
+    if value is None:
+        return call.result(), 0
+    if type(value) is bool or (type(value) is int and -_MAX_INTEGER < value < _MAX_INTEGER):
+        return ToolResult(call.id, call.name, (), value, False, call.kind, call.namespace), _MAX_INTEGER_DIGITS
+    if type(value) in (int, float):
         json_value = value
     elif (build := getattr(type(value), RESULT_METHOD, None)) is not None:
         return build(value, call), None

@@ -287,7 +287,7 @@ class Session:
         """Take the model's response to the last AskModel."""
         self._expect("ask")
         state, budget = self.state, self.budget
-        cost = 0.0 if self._price is None else self._price(response)
+        cost = self.price(response) or 0.0
         if self._parent is not None:
             self._parent.add_usage(response.usage, cost)
         calls = response.calls if self.output is None else self.output.pending_calls(response)
@@ -313,6 +313,10 @@ class Session:
             self._give_up(updated_state, f"the model repeated the same call more than {budget.same_call} times")
         else:
             self.state = replace(updated_state, phase="run", pending=calls)
+
+    def price(self, response: Response) -> float | None:
+        """Return the cost of a response; None if there is no price."""
+        return None if self._price is None else self._price(response)
 
     def _end_turn(self, updated_state: RunState, response: Response) -> None:
         """End the run with a response without calls, unless its output is invalid and the model is asked again."""

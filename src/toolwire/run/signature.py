@@ -14,11 +14,13 @@ from typing import Any
 
 from ..ir.pointer import Object
 from ..schema.context_marker import is_context
+from .arguments import copy_json
 from .context import CallContext
 
 __all__ = ["FunctionSignature", "function_signature"]
 
 _PLAIN_TYPES = frozenset({str, int, float, bool, list, dict, object, Any, None, type(None), inspect.Parameter.empty})
+_IMMUTABLE = frozenset({str, int, float, bool, type(None)})  # JSON types that need no copy
 
 
 class FunctionSignature:
@@ -27,9 +29,10 @@ class FunctionSignature:
     `names` is None if the function takes any argument. `adapters` build types that JSON does not have. `defaults` are
     the values that the function uses for omitted arguments. `integers` are the parameters annotated as `int`.
     `context_names` are the parameters for the context of the call; the other attributes do not contain them.
+    `plain_types` are the types of values that need neither conversion nor a copy; None if arguments are always converted.
     """
 
-    __slots__ = ("_fields", "adapters", "context_names", "defaults", "integers", "is_async", "names")
+    __slots__ = ("_fields", "adapters", "context_names", "defaults", "integers", "is_async", "names", "plain_types")
 
     def __init__(self, function: Callable[..., Any]) -> None:
         """Inspect a function. One that cannot be inspected keeps the initial values: any argument, no conversion."""
@@ -40,6 +43,7 @@ class FunctionSignature:
         self.adapters: dict[str, Any] = {}
         self.defaults: Mapping[str, Any] = {}
         self._fields: dict[str, Any] = {}
+        self.plain_types: frozenset[type] | None = _IMMUTABLE
         with suppress(Exception):  # a function that cannot be inspected takes its arguments as they are
             self._inspect(inspect.signature(function, eval_str=True).parameters)
 
@@ -57,6 +61,10 @@ class FunctionSignature:
         self.defaults = {name: default for name, default in defaults.items() if name not in self._fields}
         self.adapters = _make_adapters(parameters)
         self.integers = frozenset(name for name, parameter in parameters.items() if parameter.annotation is int)
+        if self.adapters or self._fields:
+            self.plain_types = None
+        elif self.integers:
+            self.plain_types = _IMMUTABLE.difference((float,))  # in JSON, 3.0 is an integer
         if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
             self.names = frozenset(parameters)
 
@@ -78,20 +86,13 @@ class FunctionSignature:
 
     def convert(self, arguments: Object) -> Object:
         """Convert like `bind_arguments`, but also pass on arguments that the function does not take."""
-        return arguments if self.is_plain(arguments) else self._convert_values(arguments)
-
-    def is_plain(self, arguments: Object) -> bool:
-        """Return True if no value needs conversion. In JSON, 3.0 is an integer; in Python it is not."""
-        if self.adapters or self._fields:
-            return False
-        if self.integers:
-            for value in arguments.values():
-                if type(value) is float:
-                    return False
-        return True
+        plain = self.plain_types
+        is_plain = plain is not None and plain.issuperset(map(type, arguments.values()))
+        return arguments if is_plain else self._convert_values(arguments)
 
     def _convert_values(self, arguments: Object) -> Object:
-        values = {name: self._convert_value(name, value) for name, value in arguments.items()}
+        """Convert the values. The function receives its own lists and objects, and may change them."""
+        values = {name: self._convert_value(name, copy_json(value)) for name, value in arguments.items()}
         for name, field in self._fields.items():
             if name not in values and not field.is_required():  # Python would pass the FieldInfo itself
                 values[name] = field.get_default(call_default_factory=True)

@@ -8,9 +8,11 @@ import msgspec
 
 from ..ir.parts import ToolResult
 from ..ir.pointer import Object
+from ..ir.tools import Effect
 from ..ir.value import Value
 from .context import CallContext
 from .records import Claim, RecordState
+from .signature import FunctionSignature
 from .toolbox import Entry
 
 __all__ = [
@@ -20,6 +22,7 @@ __all__ = [
     "CompleteClaim",
     "Failed",
     "Finished",
+    "GetRecord",
     "Invoke",
     "Reconcile",
     "ReleaseClaim",
@@ -32,12 +35,23 @@ __all__ = [
 
 
 class Approve(Value, frozen=True):
-    """Ask for approval → bool. The approval is valid for `hash` only."""
+    """Ask for approval → bool | Approved | Denied.
+
+    The approval is valid for `hash` only: for this definition of the tool and these arguments.
+    """
 
     tool: str
     arguments: Object
     why: str
     hash: str
+    call_id: str = ""
+    effect: Effect = "write"
+
+
+class GetRecord(Value, frozen=True):
+    """Read the record of a key → Record, None, or StoreError as a value."""
+
+    key: str
 
 
 class ClaimKey(Value, frozen=True):
@@ -69,24 +83,22 @@ class Wait(Value, frozen=True):
     seconds: float
 
 
-class StartDecision:
+class StartDecision(dict[str, bool]):
     """A one-time decision between begin and stop: the first call wins.
 
-    One thread may stop a call while another one is about to run it.
+    One thread may stop a call while another one is about to run it. A dict, because `setdefault` is atomic between
+    threads.
     """
 
-    __slots__ = ("_decision",)
-
-    def __init__(self) -> None:
-        self._decision: dict[str, bool] = {}
+    __slots__ = ()
 
     def begin(self) -> bool:
         """Begin. Return False if the call was stopped: the function must not run then."""
-        return self._decision.setdefault("begins", True)  # setdefault is atomic between threads
+        return self.setdefault("begins", True)
 
     def stop(self) -> bool:
         """Stop. Return False if the function has begun: it must be awaited then."""
-        return not self._decision.setdefault("begins", False)
+        return not self.setdefault("begins", False)
 
 
 class Invoke(Value, frozen=True, gc=False):
@@ -103,6 +115,7 @@ class Invoke(Value, frozen=True, gc=False):
     token: str | None = None
     lease: float = 60.0
     start: StartDecision = msgspec.field(default_factory=StartDecision)
+    signature: FunctionSignature | None = None  # of the function, if the caller has looked it up
 
 
 class Reconcile(Value, frozen=True):
@@ -144,4 +157,4 @@ class TimedOut(Value, frozen=True):
     stopped: bool = False
 
 
-Step: TypeAlias = Approve | ClaimKey | CompleteClaim | ReleaseClaim | Wait | Invoke | Reconcile | Finished
+Step: TypeAlias = Approve | GetRecord | ClaimKey | CompleteClaim | ReleaseClaim | Wait | Invoke | Reconcile | Finished

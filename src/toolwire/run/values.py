@@ -11,7 +11,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 from ..ir.pointer import split
-from .gates import Pending
+from .pending import Pending
 from .signature import function_signature
 
 __all__ = ["ABSENT", "Uncheckable", "argument_default", "format_value", "received", "split_argument"]

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
-
 from ..ir.value import Value
-from .gates import Pending
 
-__all__ = ["Ask", "Deny", "PolicyCheck"]
+__all__ = ["Ask", "Deny"]
 
 
 class Deny(Value, frozen=True):
@@ -21,6 +17,3 @@ class Ask(Value, frozen=True):
     """Run the call only if a person approves it."""
 
     why: str
-
-
-PolicyCheck: TypeAlias = Callable[[Pending], Deny | Ask | None]

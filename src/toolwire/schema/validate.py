@@ -8,6 +8,7 @@ error of the arguments.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -59,9 +60,13 @@ class Problem(Value, frozen=True):
 
 
 class Validator:
-    """A compiled validator for one schema. `findings`: the patterns that are not checked, with pointer and reason."""
+    """A compiled validator for one schema.
 
-    __slots__ = ("_check", "_cost", "_matching", "_multiplies", "_refers", "_size", "findings")
+    `findings`: the patterns that are not checked, with pointer and reason. `accepts_scalars`: `accepts` for an object
+    whose values are scalars, as in most calls; there is no depth to check.
+    """
+
+    __slots__ = ("_check", "_cost", "_matching", "_multiplies", "_refers", "_size", "accepts_scalars", "findings")
 
     def __init__(self, schema: JSON) -> None:
         """Compile the schema without refused patterns, and prepare the cost estimates that bound each check."""
@@ -80,6 +85,7 @@ class Validator:
         self._multiplies = self._refers and self._cost.has_many_paths()
         self._matching = PatternCost(schema) if b'"pattern' in text else None
         self._check = _compile(schema)
+        self.accepts_scalars = _scalar_check(self._check.is_valid, self._matching)
 
     def accepts(self, value: JSON) -> bool:
         """Return True if the value is valid; False also if it is too deep or too expensive to check."""
@@ -87,9 +93,8 @@ class Validator:
             for inner in value.values():
                 if type(inner) is dict or type(inner) is list:
                     break
-            else:  # an object of scalars, as in most calls
-                too_long = self._matching is not None and self._matching.exceeds_budget(value)
-                return not too_long and self._check.is_valid(value)
+            else:
+                return self.accepts_scalars(value)
         return nesting_depth(value) <= DEPTH and self._refusal_reason(value) is None and self._check.is_valid(value)
 
     def _refusal_reason(self, value: JSON) -> str | None:
@@ -150,6 +155,12 @@ def _validator_cached(content: bytes) -> Validator:
 
 
 _validator_cached_large = lru_cache(16)(_validator_cached.uncached)
+
+
+def _scalar_check(is_valid: Callable[[JSON], bool], matching: PatternCost | None) -> Callable[[JSON], bool]:
+    if matching is None:
+        return is_valid
+    return lambda value: not matching.exceeds_budget(value) and is_valid(value)
 
 
 def _compile(schema: JSON) -> jsonschema_rs.Validator:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .preservation import check_preservation
     from .text_suite import text_checks
     from .text_vectors import ExpectedCall, TextVector, load_text_vectors
-    from .traces import Trace, load_trace, script_of
+    from .traces import ExchangeTrace, load_trace, script_of
     from .upstream import PartialReply, RawReply, Recorded, Upstream
     from .vectors import Vector, load_vectors
     from .wire_suite import Check, wire_checks
@@ -38,20 +38,20 @@ else:
             "vectors": ("Vector", "load_vectors"),
             "preservation": ("check_preservation",),
             "wire_suite": ("Check", "wire_checks"),
-            "traces": ("Trace", "load_trace", "script_of"),
+            "traces": ("ExchangeTrace", "load_trace", "script_of"),
             "upstream": ("PartialReply", "RawReply", "Recorded", "Upstream"),
         },
     )
 
 __all__ = [
     "Check",
+    "ExchangeTrace",
     "ExpectedCall",
     "PartialReply",
     "RawReply",
     "Recorded",
     "ScriptedModel",
     "TextVector",
-    "Trace",
     "Upstream",
     "Vector",
     "Violation",

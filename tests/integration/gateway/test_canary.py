@@ -20,11 +20,11 @@ from toolwire import Response, Text, ToolCall
 from toolwire.gateway.answer.request_handler import RequestHandler
 from toolwire.gateway.app import Gateway
 from toolwire.gateway.observe.otel import OtelSink
-from toolwire.gateway.observe.redact import Redactor
 from toolwire.gateway.observe.telemetry import open_telemetry
 from toolwire.gateway.settings import parse_settings
 from toolwire.gateway.shared.keys import hash_key
 from toolwire.ir.response import Fault, Stop
+from toolwire.run.redact import Redactor
 from toolwire.testing import PartialReply, RawReply, Upstream
 
 UPSTREAM = "canary7upstream7key7abcdefgh"  # looks like nothing: it must be known

@@ -61,25 +61,29 @@ def record(tmp_path, *script, front="anthropic", wire="openai_chat", upstream_op
             return await post(url, path, body, {"anthropic-version": "2023-06-01", "x-request-id": "r-7"})
 
     answer = asyncio.run(scene())
-    (file,) = tmp_path.glob("*.json")
+    (file,) = tmp_path.glob("*.jsonl")
     return answer, file
 
 
 def test_recording_contains_both_sides_of_the_exchange(tmp_path):
     _, file = record(tmp_path, HELLO)
     trace = load_trace(file)
-    assert re.fullmatch(r"[\dT-]+Z-anthropic-openai_chat-r-7.json", file.name)
+    assert re.fullmatch(r"[\dT-]+Z-anthropic-openai_chat-r-7\.jsonl", file.name)
     assert file.stat().st_mode & 0o077 == 0
-    assert (trace.id, trace.ingress.wire, trace.ingress.path) == ("r-7", "anthropic", "/v1/messages")
-    assert trace.ingress.body["metadata"] == {"user_id": "[removed]"}
+    assert (trace.id, trace.ingress.request.wire, trace.ingress.request.path) == ("r-7", "anthropic", "/v1/messages")
+    assert trace.ingress.request.body["metadata"] == {"user_id": "[removed]"}
     (there,) = trace.upstreams
-    assert (there.upstream, there.wire, there.path) == ("openai_chat", "openai_chat", "/chat/completions")
-    assert there.body["messages"] == ASK["messages"]
-    assert there.answer.body["choices"][0]["message"]["content"] == "Hello"
-    assert trace.ingress.answer.body["content"][0] == {"type": "text", "text": "Hello"}
+    assert (there.request.upstream, there.request.wire, there.request.path) == (
+        "openai_chat",
+        "openai_chat",
+        "/chat/completions",
+    )
+    assert there.request.body["messages"] == ASK["messages"]
+    assert there.answer.head.body["choices"][0]["message"]["content"] == "Hello"
+    assert trace.ingress.answer.head.body["content"][0] == {"type": "text", "text": "Hello"}
     assert trace.outcome.calls == ("look",)
-    assert "top_k" in {loss.concept for loss in trace.outcome.losses}
-    assert 0 <= there.ms <= there.answer.ms <= trace.ingress.answer.ms <= trace.outcome.ms
+    assert "top_k" in {loss.concept for loss in trace.losses}
+    assert 0 <= there.request.ms <= there.answer.head.ms <= trace.ingress.answer.head.ms <= trace.outcome.ms
 
 
 def test_recorded_stream_keeps_its_pieces_and_times(tmp_path):
@@ -103,10 +107,10 @@ def test_recording_can_be_replayed_as_a_script(tmp_path, stream, in_time):
 
 def test_failures_are_recorded_and_replayed(tmp_path):
     _, file = record(tmp_path / "fault", Fault("rate_limit", "slow down", 429))
-    assert load_trace(file).upstreams[0].answer.status == 429
+    assert load_trace(file).upstreams[0].answer.head.status == 429
     _, file = record(tmp_path / "reset", PartialReply(then="reset"))
     trace = load_trace(file)
-    assert trace.upstreams[0].answer.error.startswith("ConnectionError")
+    assert trace.upstreams[0].answer.head.error.startswith("ConnectionError")
     assert (trace.outcome.status, trace.outcome.error) == (502, "server")
     (status, _, _), _ = record(tmp_path / "again", *script_of(trace))
     assert status == 502
@@ -148,7 +152,7 @@ def test_show(tmp_path, capsys):
     assert main(["trace", "show", str(file)]) == 0
     out = capsys.readouterr().out
     assert out.startswith("anthropic openai_chat/m → openai_chat/m   200   tool_calls")
-    for words in ("POST /v1/messages", "request to openai_chat", "first of", "a door", '{"a":1}', "top_k dropped"):
+    for words in ("POST /v1/messages", "openai_chat (openai_chat)", "stream, ", "a door", '{"a":1}', "top_k dropped"):
         assert words in out
     assert "\x1b" not in out
     assert main(["trace", "show", str(file), "--bodies"]) == 0
@@ -211,7 +215,7 @@ def test_replay_with_a_url_sends_the_request_and_compares_the_calls(tmp_path, ca
     ("arguments", "words"),
     [
         (["show", "nowhere.json"], "cannot read nowhere.json"),
-        (["show", "other.json"], "is not a recorded exchange"),
+        (["show", "other.json"], "is not a trace: line 1"),
         (["record", "--to", "x"], "give either --config or --upstream"),
         (["record", "--to", "x", "--upstream", "nobody"], "unknown upstream 'nobody'"),
         (
@@ -229,8 +233,8 @@ def test_wrong_usage(tmp_path, monkeypatch, capsys, arguments, words):
 
 def test_newer_trace_version_is_rejected(tmp_path):
     _, file = record(tmp_path, HELLO)
-    file.write_text(file.read_text().replace('"toolwire_trace": 1', '"toolwire_trace": 2'))
-    with pytest.raises(ConfigError, match="version 2"):
+    file.write_text(file.read_text().replace('"toolwire_trace":2', '"toolwire_trace":3'))
+    with pytest.raises(ConfigError, match="version 3"):
         load_trace(file)
 
 
@@ -267,8 +271,8 @@ def test_the_command_records_until_it_is_stopped(tmp_path):
     code, errors, heard = asyncio.run(scene())
     assert code == 0, errors
     assert heard[0].headers["authorization"] == "Bearer sk-canary-0123456789"
-    (file,) = (tmp_path / "traces").glob("*.json")
+    (file,) = (tmp_path / "traces").glob("*.jsonl")
     assert "sk-canary" not in file.read_text() + errors
     trace = load_trace(file)
-    assert trace.upstreams[0].body["messages"] == [{"role": "user", "content": "[removed]"}]
+    assert trace.upstreams[0].request.body["messages"] == [{"role": "user", "content": "[removed]"}]
     assert json.loads(errors.splitlines()[-1])["model"] == "gpt"

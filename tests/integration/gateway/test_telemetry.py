@@ -19,7 +19,7 @@ from toolwire.gateway.settings import parse_settings
 from toolwire.ir.errors import ConfigError, MissingExtra
 from toolwire.net.h1 import H1Transport
 from toolwire.net.http import HttpTransport
-from toolwire.testing import Upstream
+from toolwire.testing import Upstream, load_trace
 
 
 @asynccontextmanager
@@ -110,8 +110,9 @@ def test_bodies_are_logged_only_when_enabled(tmp_path):
     request, exchange = map(json.loads, (tmp_path / "log").read_text().splitlines())
     assert (request["event"], exchange["event"]) == ("request", "exchange")
     assert request["request_id"] == exchange["request_id"]
-    assert exchange["ingress"]["body"]["messages"] == [{"role": "user", "content": "[removed]"}]
-    assert exchange["upstreams"][0]["answer"]["body"]["content"][0]["text"] == "Hello"
+    assert exchange["events"][0]["body"]["messages"] == [{"role": "user", "content": "[removed]"}]
+    answer = next(event for event in exchange["events"] if event["event"] == "http_response" and event["span"] == 2)
+    assert answer["body"]["content"][0]["text"] == "Hello"
 
 
 def test_other_log_records_are_written_as_json_lines(capsys):
@@ -220,5 +221,5 @@ def test_upstream_added_by_new_settings_is_recorded(tmp_path):
             await telemetry.aclose()
 
     asyncio.run(run())
-    [file] = tmp_path.glob("*.json")
-    assert [one["upstream"] for one in json.loads(file.read_text())["upstreams"]] == ["new"]
+    [file] = tmp_path.glob("*.jsonl")
+    assert [one.request.upstream for one in load_trace(file).upstreams] == ["new"]

@@ -158,9 +158,7 @@ class Listener:
     def __init__(self) -> None:
         self.heard = []
 
-    def called(self, call, result, seconds): ...
-
-    def asked(self, request, response, seconds): ...
+    def start(self, operation): ...
 
     def progressed(self, context, message, fraction):
         self.heard.append((context.tool, message, fraction))

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from toolwire import Response, Text, ToolCall
+from toolwire.cli.main import main
 from toolwire.ir.response import Stop
 from toolwire.testing import Upstream, says
 from toolwire.testing.upstream import RawReply
@@ -61,11 +62,28 @@ def test_run_prints_the_answer_and_writes_the_trace(tmp_path):
     assert "✓ get_weather sun in Paris" in err
     assert [tool.name for tool in heard[0].request.tools] == ["get_weather", "send_mail"]
     lines = [json.loads(line) for line in trace.read_text().splitlines()]
-    assert [sorted(line) for line in lines] == [
-        ["request", "response", "seconds"],
-        ["call", "result", "seconds"],
-        ["request", "response", "seconds"],
-    ]
+    assert (lines[0]["toolwire_trace"], lines[0]["kind"]) == (2, "run")
+    events = [line["event"] for line in lines[1:]]
+    assert events == ["run", "request", "response", "call", "result", "request", "response", "end"]
+
+
+@pytest.mark.finding("U15")
+def test_trace_of_a_run_can_be_shown(tmp_path, capsys):
+    trace = tmp_path / "trace.jsonl"
+    toolwire_run(tmp_path, [WEATHER, DONE], "Weather?", "--store", "none", "--trace", str(trace))
+    assert main(["trace", "show", str(trace)]) == 0
+    out = capsys.readouterr().out
+    for text in ("2 requests", "1 call", "get_weather (read)", '{"city":"Paris"}', "sun in Paris", "All done."):
+        assert text in out
+    assert main(["trace", "show", str(trace), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [row["depth"] for row in document["timeline"]] == [0, 1, 1, 1]
+
+
+def test_trace_in_a_folder_that_does_not_exist_is_an_error(tmp_path):
+    code, _, err, heard = toolwire_run(tmp_path, [DONE], "Hi.", "--trace", str(tmp_path / "none" / "trace.jsonl"))
+    assert (code, heard) == (2, [])
+    assert "cannot write" in err
 
 
 def test_json_output_contains_the_answer_and_messages(tmp_path):

@@ -14,8 +14,9 @@ from toolwire.ir.tools import Tool
 from toolwire.net.jail import disk_jail
 from toolwire.net.runner import Runner
 from toolwire.net.stores.memory import MemoryStore
+from toolwire.run.approval import approval_hash
 from toolwire.run.failures import Transient
-from toolwire.run.policy import Deny, Policy, approval_hash, at_most, path_jail
+from toolwire.run.policy import Deny, Policy, at_most, path_jail
 from toolwire.run.results import NOTES_KEY, result_code
 from toolwire.run.toolbox import Entry
 
@@ -332,7 +333,9 @@ def test_approval_request_contains_the_absolute_path(jail, files):
     result = asyncio.run(run_async(read_text, policy, arguments={"path": ".env"}, options=options))
     absolute = {"path": str(files / ".env")}
     assert result.text == "harmless"
-    assert [(step.arguments, step.hash) for step in steps] == [(absolute, approval_hash("read_text", absolute))]
+    assert [(step.arguments, step.hash) for step in steps] == [
+        (absolute, approval_hash(tool(effect="read")(read_text), absolute))
+    ]
     assert result.extra[NOTES_KEY]["repaired"] == [f"path: made absolute below {files}"]
 
 
@@ -379,7 +382,7 @@ def test_retry_receives_the_original_arguments():
 
 
 @pytest.mark.finding("Z5")
-def test_call_is_not_retried_after_it_mutated_an_untyped_list():
+def test_call_that_mutated_an_untyped_list_is_retried_with_its_arguments():
     def eat(amounts: list) -> str:
         """Change the arguments, and fail."""
         tool_got.append(list(amounts))
@@ -387,7 +390,7 @@ def test_call_is_not_retried_after_it_mutated_an_untyped_list():
         raise Transient("busy", retry_after=0.0)
 
     assert "busy" in run(eat, Policy(checks=(at_most("amounts", 100),)), amounts=[1, 2]).text
-    assert tool_got == [[1, 2]]
+    assert tool_got == [[1, 2]] * 3
 
 
 @pytest.mark.finding("Z5")

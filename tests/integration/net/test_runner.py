@@ -457,15 +457,18 @@ def test_a_check_that_crashes_fails_its_call_only():
 
 
 def test_observer_exception_does_not_affect_the_result(caplog):
-    class Broken:
-        def called(self, call, result, seconds):
+    class BrokenStart:
+        def start(self, operation):
             raise RuntimeError("bug")
 
-        def asked(self, request, response, seconds): ...
+    class BrokenEnd:
+        def start(self, operation):
+            return lambda outcome: 1 / 0
 
-    (result,) = run(nap, calls=[call("nap", seconds=0.0, name="x")], observers=[Broken()])
+    observers = [BrokenStart(), BrokenEnd()]
+    (result,) = run(nap, calls=[call("nap", seconds=0.0, name="x")], observers=observers)
     assert result.text == "x"
-    assert "an observer raised an exception" in caplog.text
+    assert caplog.text.count("an observer raised an exception") == 2
 
 
 def test_unexpected_argument_is_rejected_before_the_tool_runs():

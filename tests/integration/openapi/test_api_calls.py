@@ -335,6 +335,32 @@ def test_server_that_does_not_answer_ends_at_the_timeout():
     assert "within 0.2 seconds" in result.text
 
 
+def test_headers_of_the_operator_are_not_arguments(server):
+    source = document()
+    source["paths"]["/status"]["get"]["parameters"] = [
+        {"name": "X-Version", "in": "header", "required": True, "schema": {"type": "string"}}
+    ]
+    box = toolbox(
+        source,
+        base_url=server.url,
+        headers={"x-version": "2", "X-Team": "${TEAM}"},
+        environment={"TEAM": "secret-team"},
+    )
+    assert box.find("status").tool.input_schema["properties"] == {}
+    result = call(box, "status")
+    assert server.last.headers["x-version"] == "2"
+    assert server.last.headers["x-team"] == "secret-team"
+    assert "secret-team" not in result.text
+
+
+def test_preview_describes_the_request_without_sending_it(server):
+    box = make(server, auth="secret-token")
+    preview = box.find("createPet").options.preview(body={"name": "Rex"})
+    assert preview == f"POST {server.url}/v1/pets, 14 bytes of application/json"
+    assert box.find("getPet").options.preview(id="a b") == f"GET {server.url}/v1/pets/a%20b"
+    assert server.requests == []
+
+
 def test_selection_by_tag_and_by_name(server):
     assert [entry.name for entry in make(server, tags=["read"])] == ["listPets", "getPet"]
     assert [entry.name for entry in make(server, operations=["*Pet", "GET /status"])] == [
@@ -380,7 +406,7 @@ def test_servers_of_the_document_are_used_only_if_trusted():
 def test_operation_with_a_server_on_another_host_is_not_offered(server):
     source = document()
     source["paths"]["/status"]["get"]["servers"] = [{"url": "https://evil.example"}]
-    source["paths"]["/pets"]["get"]["servers"] = [{"url": "/v2"}]
+    source["paths"]["/pets"]["get"]["servers"] = [{"url": "/{version}", "variables": {"version": {"default": "v2"}}}]
     box = toolbox(source, base_url=f"{server.url}/v1")
     assert [str(problem) for problem in box.problems] == [
         "GET /status: the operation has a server on another host than base_url"

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from toolwire.gateway.observe.log import AccessLog, JsonLogHandler, LogFile, to_logger
-from toolwire.gateway.observe.redact import Redactor
+from toolwire.run.redact import Redactor
 from toolwire.gateway.observe.request_log import RequestLog
 from toolwire.ir.errors import ConfigError
 from toolwire.ir.losses import Loss

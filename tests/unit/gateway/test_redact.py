@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from toolwire.gateway.observe.redact import Redactor
+from toolwire.run.redact import Redactor
 from waiting import cpu_guard
 
 KEYS = [

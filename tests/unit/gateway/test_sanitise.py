@@ -6,8 +6,8 @@ from random import Random
 import pytest
 
 from toolwire import Response, Text, ToolCall
-from toolwire.gateway.observe.redact import Redactor
-from toolwire.gateway.observe.sanitise import Sanitiser
+from toolwire.run.redact import Redactor
+from toolwire.run.sanitise import Sanitiser
 from toolwire.ir.events import CallDelta, TextDelta
 from toolwire.ir.folding import fold, unfold
 from toolwire.ir.response import Stop

@@ -1,6 +1,12 @@
 """Spans and histograms of the runtime, judged by the SDK's own exporters in memory."""
 
+import asyncio
+import re
+from contextlib import aclosing, suppress
+from pathlib import Path
+
 import pytest
+from opentelemetry import trace
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
@@ -8,9 +14,11 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
+import toolwire
 from toolwire import Request, ToolCall, tool
-from toolwire.ir.request import Params
-from toolwire.ir.response import Fault, Response, Usage
+from toolwire.ir.request import Params, ReasoningConfig
+from toolwire.ir.response import Fault, Response, Stop, UpstreamError, Usage
+from toolwire.net import otel_names
 from toolwire.net.agent import Agent
 from toolwire.net.otel import OtelObserver, is_content_captured
 from toolwire.testing import ScriptedModel, says
@@ -53,19 +61,155 @@ def run(backend, **options):
     model = ScriptedModel([says("Looking.", *calls), says("Sun.")])
     observer = OtelObserver(backend.tracers, backend.meters, provider="openai", **options)
     with backend.tracers.get_tracer("app").start_as_current_span("the program"):
-        Agent(model, [weather], observers=[observer]).run_sync("Weather?")
+        Agent(model, [weather], name="helper", observers=[observer]).run_sync("Weather?")
 
 
-def test_agent_spans_are_children_of_the_program_span():
+def children(backend, parent):
+    """Return the sorted names of the spans below `parent`; an agent may have no name."""
+    return sorted(
+        "invoke_agent" if span.name.startswith("invoke_agent") else span.name
+        for span in backend.spans
+        if span.parent and span.parent.span_id == parent.context.span_id
+    )
+
+
+def only(backend, name):
+    (span,) = [span for span in backend.spans if f"{span.name} ".startswith(f"{name} ")]
+    return span
+
+
+@pytest.mark.finding("X12")
+def test_run_is_one_span_with_requests_and_calls_below_it():
     backend = Backend()
     run(backend)
-    program = backend.spans[-1]
-    inner = backend.spans[:-1]
-    assert sorted(span.name.split()[0] for span in inner) == ["chat", "chat", "execute_tool", "execute_tool"]
-    assert {span.parent.span_id for span in inner} == {program.context.span_id}
-    assert all(program.start_time <= span.start_time <= span.end_time <= program.end_time for span in inner)
+    assert children(backend, only(backend, "the program")) == ["invoke_agent"]
+    agent = only(backend, "invoke_agent")
+    assert (agent.name, agent.attributes["gen_ai.agent.name"]) == ("invoke_agent helper", "helper")
+    assert children(backend, agent) == ["chat scripted"] * 2 + ["execute_tool weather"] * 2
+    assert len({span.context.trace_id for span in backend.spans}) == 1
+    assert all(agent.start_time <= span.start_time <= span.end_time <= agent.end_time for span in backend.spans[:-2])
 
 
+@tool(effect="read")
+async def waits(name: str) -> str:
+    """Wait."""
+    with TRACER.get_tracer("tool").start_as_current_span(f"inside {name}"):
+        await asyncio.sleep(0)
+        return name
+
+
+@tool(effect="pure")
+async def returns(name: str) -> str:
+    """Return at once."""
+    with TRACER.get_tracer("tool").start_as_current_span(f"inside {name}"):
+        return name
+
+
+@tool(effect="read")
+def blocks(name: str) -> str:
+    """Run in a thread."""
+    with TRACER.get_tracer("tool").start_as_current_span(f"inside {name}"):
+        return name
+
+
+@tool(effect="write")
+async def writes(name: str) -> str:
+    """Write."""
+    with TRACER.get_tracer("tool").start_as_current_span(f"inside {name}"):
+        return name
+
+
+class CurrentTracer:
+    """The tracer of the current test, for the tools above."""
+
+    def __init__(self):
+        self.provider = None
+
+    def get_tracer(self, name):
+        return self.provider.get_tracer(name)
+
+
+TRACER = CurrentTracer()
+TOOLS = [waits, returns, blocks, writes]
+
+
+async def collect(agent, prompt):
+    return [item async for item in agent.stream(prompt)]
+
+
+@pytest.mark.finding("X12")
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("names", [("waits",), ("returns",), ("blocks",), ("writes",), tuple(t.name for t in TOOLS)])
+def test_span_inside_a_tool_is_a_child_of_its_call(names, streamed):
+    backend = Backend()
+    TRACER.provider = backend.tracers
+    calls = [ToolCall(name, name, {"name": name}) for name in names]
+    model = ScriptedModel([says(*calls), says("Done.")])
+    agent = Agent(model, TOOLS, observers=[OtelObserver(backend.tracers, backend.meters)])
+    if streamed:
+        asyncio.run(collect(agent, "Go."))
+    else:
+        agent.run_sync("Go.")
+    assert children(backend, only(backend, "invoke_agent")) == sorted(
+        ["chat scripted", "chat scripted", *(f"execute_tool {name}" for name in names)]
+    )
+    for name in names:
+        assert children(backend, only(backend, f"execute_tool {name}")) == [f"inside {name}"]
+
+
+@pytest.mark.finding("X12")
+def test_agent_inside_a_tool_is_a_child_of_its_call():
+    backend = Backend()
+    observers = [OtelObserver(backend.tracers, backend.meters)]
+
+    @tool(effect="read")
+    async def research(topic: str) -> str:
+        """Run another agent."""
+        return (await Agent(ScriptedModel([says("Found.")]), observers=observers).run(topic)).text
+
+    model = ScriptedModel([says(ToolCall("c1", "research", {"topic": "x"})), says("Done.")])
+    asyncio.run(collect(Agent(model, [research], observers=observers), "Go."))
+    assert children(backend, only(backend, "execute_tool research")) == ["invoke_agent"]
+    assert len({span.context.trace_id for span in backend.spans}) == 1
+
+
+@pytest.mark.finding("X12")
+@pytest.mark.parametrize("end", ["break", "error", "other tasks"])
+def test_stream_does_not_change_the_context_of_its_consumer(end, caplog):
+    backend = Backend()
+
+    async def consume():
+        model = ScriptedModel([says("One.", ToolCall("c1", "weather", {"city": "Paris"})), says("Two.")])
+        agent = Agent(model, [weather], observers=[OtelObserver(backend.tracers, backend.meters)])
+        seen = []
+        stream = agent.stream("Go.")
+        async with aclosing(stream) as items:
+            if end == "other tasks":  # each item is awaited in a task and a context of its own
+                while (item := await asyncio.create_task(next_item(items))) is not None:
+                    seen.append(trace.get_current_span())
+                    last = item
+                assert last.text == "Two."
+            else:
+                with suppress(RuntimeError):
+                    async for _ in items:
+                        seen.append(trace.get_current_span())
+                        if end == "break":
+                            break
+                        raise RuntimeError
+        assert {span.get_span_context().is_valid for span in seen} == {False}
+        assert not trace.get_current_span().get_span_context().is_valid
+
+    asyncio.run(consume())
+    assert all(span.end_time for span in backend.spans)
+    assert only(backend, "invoke_agent").parent is None
+    assert not caplog.records
+
+
+async def next_item(items):
+    return await anext(items, None)
+
+
+@pytest.mark.finding("X12")
 def test_tool_call_spans_follow_the_semantic_conventions():
     backend = Backend()
     run(backend)
@@ -79,21 +223,51 @@ def test_tool_call_spans_follow_the_semantic_conventions():
         "gen_ai.tool.name": "weather",
         "gen_ai.tool.call.id": "c1",
         "gen_ai.tool.type": "function",
+        "toolwire.tool.effect": "read",
     }
-    assert (bad.attributes["error.type"], bad.status.status_code) == ("tool_error", StatusCode.ERROR)
-    assert sum(point.count for point in backend.points("gen_ai.execute_tool.duration")) == 2
+    assert (bad.attributes["error.type"], bad.status.status_code) == ("failed", StatusCode.ERROR)
+    counts = {
+        (point.attributes["gen_ai.operation.name"], point.attributes.get("error.type")): point.count
+        for point in backend.points("gen_ai.client.operation.duration")
+    }
+    assert counts == {
+        ("invoke_agent", None): 1,
+        ("chat", None): 2,
+        ("execute_tool", None): 1,
+        ("execute_tool", "failed"): 1,
+    }
+
+
+class Responder:
+    """A model with one response, or one error."""
+
+    model = "gemini/gemini-3"
+
+    def __init__(self, response):
+        self._response = response
+
+    async def ask(self, request):
+        if isinstance(self._response, Exception):
+            raise self._response
+        return self._response
+
+
+def ask(backend, response):
+    request = Request(
+        "gemini/gemini-3", params=Params(temperature=0.5, max_tokens=9), reasoning=ReasoningConfig(effort="high")
+    )
+    agent = Agent(Responder(response), observers=[OtelObserver(backend.tracers, backend.meters)])
+    with suppress(UpstreamError, TimeoutError):
+        agent.run_sync(request)
+    return only(backend, "chat gemini/gemini-3")
 
 
 def test_response_spans_follow_the_semantic_conventions():
     backend = Backend()
-    observer = OtelObserver(backend.tracers, backend.meters)
-    request = Request("gemini/gemini-3", params=Params(temperature=0.5, max_tokens=9))
-    response = Response("r1", "gemini-3-pro", (), usage=Usage(10, 5, cached=3, reasoning=2))
-    observer.asked(request, response, 0.3)
-    observer.asked(request, Response(fault=Fault("overloaded", "busy")), 0.1)
-    good, bad = backend.spans
-    assert (good.name, good.kind) == ("chat gemini/gemini-3", SpanKind.CLIENT)
-    assert dict(good.attributes) == {
+    usage = Usage(10, 5, cached=3, cache_write=1, reasoning=2)
+    span = ask(backend, Response("r1", "gemini-3-pro", (), Stop("stop"), usage))
+    assert span.kind is SpanKind.CLIENT
+    assert dict(span.attributes) == {
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": "gcp.gemini",
         "gen_ai.request.model": "gemini/gemini-3",
@@ -101,18 +275,60 @@ def test_response_spans_follow_the_semantic_conventions():
         "gen_ai.request.max_tokens": 9,
         "gen_ai.response.id": "r1",
         "gen_ai.response.model": "gemini-3-pro",
+        "gen_ai.response.finish_reasons": ("stop",),
         "gen_ai.usage.input_tokens": 10,
         "gen_ai.usage.output_tokens": 5,
         "gen_ai.usage.cache_read.input_tokens": 3,
+        "gen_ai.usage.cache_creation.input_tokens": 1,
         "gen_ai.usage.reasoning.output_tokens": 2,
+        "toolwire.request.reasoning.effort": "high",
     }
-    assert good.end_time - good.start_time == pytest.approx(0.3e9, rel=0.01)
-    assert bad.attributes["error.type"] == "overloaded"
     tokens = {point.attributes["gen_ai.token.type"]: point.sum for point in backend.points("gen_ai.client.token.usage")}
     assert tokens == {"input": 10, "output": 5}
-    (first, second) = backend.points("gen_ai.client.operation.duration")
-    assert first.explicit_bounds[:3] == (0.01, 0.02, 0.04)
-    assert {first.attributes.get("error.type"), second.attributes.get("error.type")} == {None, "overloaded"}
+    assert backend.points("gen_ai.client.operation.duration")[0].explicit_bounds[:3] == (0.01, 0.02, 0.04)
+
+
+@pytest.mark.parametrize(
+    ("response", "error_type"),
+    [
+        (Response(fault=Fault("overloaded", "busy")), "overloaded"),
+        (UpstreamError(Fault("rate_limit", "slow down")), "rate_limit"),
+        (TimeoutError(), "TimeoutError"),
+    ],
+)
+def test_failed_request_has_an_error_type_on_span_and_metric(response, error_type):
+    backend = Backend()
+    span = ask(backend, response)
+    assert (span.attributes["error.type"], span.status.status_code) == (error_type, StatusCode.ERROR)
+    assert only(backend, "invoke_agent").status.status_code is StatusCode.ERROR
+    points = backend.points("gen_ai.client.operation.duration")
+    assert error_type in {point.attributes.get("error.type") for point in points}
+
+
+@pytest.mark.finding("X12")
+def test_every_name_is_in_the_package_of_the_conventions():
+    from opentelemetry.semconv._incubating.attributes import error_attributes, gen_ai_attributes, http_attributes
+    from opentelemetry.semconv._incubating.metrics import gen_ai_metrics
+
+    def texts(*modules):
+        return {value for module in modules for value in vars(module).values() if isinstance(value, str)}
+
+    conventional = texts(error_attributes, gen_ai_attributes, http_attributes, gen_ai_metrics)
+    ours = {value for name, value in vars(otel_names).items() if name.isupper()}
+    assert {name for name in ours if not name.startswith("toolwire.")} <= conventional
+    emitted = (Path(toolwire.__file__).parent).rglob("*.py")
+    literals = [path.name for path in emitted if re.search(r"[\"']gen_ai\.", path.read_text(encoding="utf-8"))]
+    assert literals == ["otel_names.py"]
+
+
+@pytest.mark.finding("X12")
+def test_operation_names_and_providers_are_values_of_the_conventions():
+    from opentelemetry.semconv._incubating.attributes.gen_ai_attributes import GenAiOperationNameValues
+
+    backend = Backend()
+    run(backend)
+    used = {span.attributes["gen_ai.operation.name"] for span in backend.spans if span.name != "the program"}
+    assert used <= {value.value for value in GenAiOperationNameValues}
 
 
 @pytest.mark.parametrize("content", [False, True])

@@ -113,6 +113,8 @@ def test_limits_of_size_and_depth(monkeypatch):
     cycle["self"] = cycle
     with pytest.raises(SchemaError, match="levels deep"):
         load_document(cycle)
+    with pytest.raises(SchemaError, match="load_document"):
+        load_document({"openapi": "3.1.0", "paths": {}, 200: {}})
     with pytest.raises(SchemaError, match="type object"):
         load_document({"openapi": "3.1.0", "paths": {}, "x": object()})
 
@@ -141,7 +143,7 @@ def test_many_definitions_are_limited():
 def test_total_definitions_are_limited(monkeypatch):
     from toolwire.openapi import schemas as schema_limits
 
-    monkeypatch.setattr(schema_limits, "MAX_TOTAL_DEFS", 10)
+    monkeypatch.setattr(schema_limits, "MAX_TOTAL_NODES", 10)
     body = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/A"}}}}
     paths = {f"/{n}": {"post": {"requestBody": body}} for n in range(11)}
     with pytest.raises(SchemaError, match="select some with tags"):

@@ -104,10 +104,15 @@ def test_invalid_arguments_are_rejected(arguments, words):
         get.request(arguments)
 
 
-@pytest.mark.parametrize("document", [{}, {"swagger": "2.0", "paths": {}}, {"openapi": "3.1.0"}, []])
+@pytest.mark.parametrize("document", [{}, {"swagger": "2.0", "paths": {}}, {"openapi": "3.1.0", "paths": []}, []])
 def test_document_that_is_not_openapi_is_rejected(document):
     with pytest.raises(SchemaError, match="not an OpenAPI 3 document"):
         read_operations(document)
+
+
+def test_document_with_only_webhooks_is_rejected():
+    with pytest.raises(SchemaError, match="has no paths"):
+        read_operations({"openapi": "3.1.0", "webhooks": {}})
 
 
 def operations(**paths):
@@ -127,7 +132,8 @@ def operations(**paths):
         ({"parameters": [{"name": "a", "in": "query", "style": "matrix"}]}, "style 'matrix' is not valid"),
         ({"parameters": [{"name": f"p{n}", "in": "query"} for n in range(501)]}, "more than 500 parameters"),
         ({"requestBody": {"content": {"a\r\nb": {}}}}, "not a valid media type"),
-        ({"servers": [{"url": "https://{tenant}.example.com"}]}, "no fixed URL"),
+        ({"parameters": [{"name": "a", "in": "query", "schema": {"type": "text"}}]}, "text"),
+        ({"servers": [{"url": "https://{tenant}.example.com"}]}, "no valid URL"),
     ],
 )
 def test_broken_operation_removes_only_itself(fields, message):

@@ -10,16 +10,16 @@ from msgspec.structs import replace
 from toolwire import ToolCall, tool
 from toolwire.ir.errors import StoreError
 from toolwire.run.cache import ResultCache
-from toolwire.run.call_run import CallRun, RunSettings
+from toolwire.run.call_run import CallRun
 from toolwire.run.failures import NotExecuted, ToolError, Transient
 from toolwire.run.keys import fingerprint
 from toolwire.run.options import Options
 from toolwire.run.output import TruncatedOutputs, cap_result
-from toolwire.run.policy import Policy, approval_hash, deny
+from toolwire.run.policy import Policy, deny
 from toolwire.run.records import Record
 from toolwire.run.results import NOTES_KEY, result_code, to_record
+from toolwire.run.settings import RunSettings
 from toolwire.run.steps import (
-    Approve,
     ArgumentMismatch,
     ClaimKey,
     CompleteClaim,
@@ -257,17 +257,6 @@ def test_retry_after_is_honoured_and_bounded():
     assert drive(run, Failed(Transient("429", retry_after=7.5)))[-1] == Wait(7.5)
     run = CallRun(CALL, settings(made("read")))
     assert isinstance(drive(run, Failed(Transient("429", retry_after=9999.0)))[-1], Finished), "nobody waits that long"
-
-
-def test_approval_is_bound_to_tool_and_arguments():
-    policy = Policy(approve=("write",))
-    steps = drive(CallRun(CALL, settings(made("write"), policy=policy)), False)
-    assert isinstance(steps[0], Approve)
-    assert steps[0].hash == approval_hash("pay", ARGUMENTS)
-    assert steps[0].hash != approval_hash("pay", {"amount": 4})
-    assert result_code(steps[-1].result) == "needs_approval"
-    steps = drive(CallRun(CALL, settings(made("write"), policy=policy)), True, granted, Returned("x"), True)
-    assert kinds(steps) == [Approve, ClaimKey, Invoke, CompleteClaim, Finished]
 
 
 def test_denied_call_is_not_run():

@@ -6,8 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from toolwire import ToolCall, ToolResult, tool
-from toolwire.run.gates import GATES, Pending, pass_gates
+from toolwire.run.gates import GATES, pass_gates
 from toolwire.run.options import Options
+from toolwire.run.pending import Pending
 from toolwire.run.policy import Ask, Deny, Policy, allow, at_most, deny, hosts, only_effects, path_jail
 from toolwire.run.results import result_code
 from toolwire.run.toolbox import Entry, Toolbox
@@ -99,8 +100,8 @@ def test_arguments_changed_by_a_gate_are_validated():
     def spoil(pending):
         return replace(pending, arguments={"city": 7})
 
-    *first, last = GATES
-    result = pass_gates(Pending(ToolCall("1", "forecast", {"city": "Paris"}), BOX), (*first, spoil, last))
+    *first, last, policy_gate = GATES
+    result = pass_gates(Pending(ToolCall("1", "forecast", {"city": "Paris"}), BOX), (*first, spoil, last, policy_gate))
     assert isinstance(result, ToolResult)
     assert result_code(result) == "invalid_arguments"
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ...ir.errors import MissingExtra, ToolwireError
 from ...ir.request import Request
+from ...net import otel_names as names
 from ...net.otel import Instruments, OtelObserver, request_attributes, usage_attributes
 from ..answer.client_request import ClientRequest
 from .request_log import RequestLog
@@ -53,9 +54,9 @@ class OtelSink:
             propagator.extract(headers, Nothing()),
             SpanKind.CLIENT,
             {
-                "gen_ai.operation.name": "chat",
+                names.OPERATION: "chat",
                 **request_attributes(_request_or_fallback(client_request), ""),
-                "gen_ai.request.model": model,
+                names.REQUEST_MODEL: model,
             },
             start_time=round(request_log.started * 1e9),
         )
@@ -75,13 +76,11 @@ class OtelSink:
         detach(token)
         model = self._clean(request_log.model[:200])
         attributes = request_attributes(Request(model if request_log.upstream else ""), request_log.provider)
-        attributes["gen_ai.operation.name"] = "chat"
+        attributes[names.OPERATION] = "chat"
         if request_log.error is not None:
-            attributes["error.type"] = request_log.error
+            attributes[names.ERROR_TYPE] = request_log.error
         self._end_span(span, request_log, attributes)
-        self._instruments.record_answer(
-            attributes, request_log.seconds, request_log.usage, request_log.first_chunk_seconds
-        )
+        self._instruments.record(attributes, request_log.seconds, request_log.usage, request_log.first_chunk_seconds)
 
     def _end_span(self, span: Span, request_log: RequestLog, attributes: Mapping[str, Any]) -> None:
         """Add the outcome of the request to the span and end it at the time of the request's end."""
@@ -92,23 +91,26 @@ class OtelSink:
         span.set_attributes(
             {
                 **attributes,
-                "gen_ai.request.model": self._clean(request_log.model[:200]),
+                names.REQUEST_MODEL: self._clean(request_log.model[:200]),
                 **usage_attributes(request_log.usage),
-                "toolwire.ingress": request_log.ingress,
-                "toolwire.upstream": request_log.upstream,
-                "toolwire.request.id": self._clean(request_log.id),
-                "toolwire.attempts": request_log.attempts,
-                "toolwire.losses": len(request_log.losses),
-                "http.response.status_code": request_log.status,
+                names.INGRESS: request_log.ingress,
+                names.UPSTREAM: request_log.upstream,
+                names.REQUEST_ID: self._clean(request_log.id),
+                names.ATTEMPTS: request_log.attempts,
+                names.LOSSES: len(request_log.losses),
+                names.HTTP_STATUS: request_log.status,
             }
         )
-        for name, value in (("id", request_log.answer_id), ("model", request_log.answer_model)):
+        for name, value in (
+            (names.RESPONSE_ID, request_log.answer_id),
+            (names.RESPONSE_MODEL, request_log.answer_model),
+        ):
             if value:
-                span.set_attribute(f"gen_ai.response.{name}", self._clean(value[:200]))
+                span.set_attribute(name, self._clean(value[:200]))
         if request_log.stop is not None:
-            span.set_attribute("gen_ai.response.finish_reasons", (request_log.stop,))
+            span.set_attribute(names.FINISH_REASONS, (request_log.stop,))
         if request_log.first_chunk_seconds is not None:
-            span.set_attribute("gen_ai.response.time_to_first_chunk", request_log.first_chunk_seconds)
+            span.set_attribute(names.TIME_TO_FIRST_CHUNK, request_log.first_chunk_seconds)
         if request_log.error is not None:
             span.set_status(Status(StatusCode.ERROR))
         span.end(round((request_log.started + request_log.seconds) * 1e9))

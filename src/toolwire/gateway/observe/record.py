@@ -10,31 +10,29 @@ The parts of an exchange are matched by the task that handles it. Everything is 
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from itertools import count
 from logging import getLogger
 from pathlib import Path
-from typing import BinaryIO
 from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
 from ...asgi.offload import Offload
 from ...asgi.types import AsgiApp, AsgiMessage, Receive, Scope, Send
-from ...ir.errors import ConfigError
 from ...ir.losses import Loss
 from ...ir.pointer import JSON
 from ...net.http import Reply, Transport
+from ...net.trace_file import trace_folder
+from ...run.sanitise import Sanitiser
+from ...run.trace import AnswerHead, ExchangeEnded, ExchangeStarted
+from ...run.trace_exchange import ExchangeTrace, RecordedAnswer, RecordedExchange, record_pieces
 from ..routes import guess_ingress
 from ..shared.keys import keys_in_request
 from .request_log import RequestLog
-from .sanitise import Sanitiser
-from .trace import VERSION, RecordedAnswer, RecordedExchange, RecordedOutcome, Trace, record_chunks
 
 __all__ = ["Recorder", "trace_writer"]
 
@@ -47,11 +45,11 @@ class _SideRecording:
     """One side of an exchange in progress."""
 
     def __init__(
-        self, recording_start: float, wire: str, path: str, headers: Mapping[str, str], **extra_fields: str
+        self, recording_start: float, wire: str, path: str, headers: Mapping[str, str], upstream: str = ""
     ) -> None:
         self.recording_start = recording_start  # `time.perf_counter` at the client's request
         self.offset_seconds = time.perf_counter() - recording_start
-        self.wire, self.path, self.headers, self.extra_fields = wire, path, dict(headers), extra_fields
+        self.wire, self.path, self.headers, self.upstream = wire, path, dict(headers), upstream
         self.query: dict[str, str] = {}
         self.request_chunks: list[bytes] = []
         self.status = 0
@@ -77,6 +75,11 @@ class _SideRecording:
             time.perf_counter() - self.recording_start,
         )
 
+    def record_error(self, error: Exception) -> None:
+        """Record a network error; if no head arrived, it has the time of the error."""
+        self.error = f"{type(error).__name__}: {error}"
+        self.head_at = self.head_at or time.perf_counter() - self.recording_start
+
     def record_answer_data(self, data: bytes) -> None:
         if data and self._reserve(data):
             self.answer_chunks.append((time.perf_counter() - self.recording_start, data))
@@ -87,34 +90,36 @@ class _SideRecording:
             self.error = "too large to be recorded"
         return self._remaining_bytes >= 0
 
-    def sanitise(self, sanitiser: Sanitiser) -> RecordedExchange:
-        """Convert this side to its recorded form, without secrets."""
-        path = sanitiser.sanitise_text(self.path)
-        return RecordedExchange(
-            self.wire,
-            path,
+    def sanitise(self, sanitiser: Sanitiser, span: int) -> RecordedExchange:
+        """Convert this side to its recorded form, without secrets. Span 1 is the client's side."""
+        request = ExchangeStarted(
             ms=round(self.offset_seconds * 1000, 3),
+            span=span,
+            parent=min(span - 1, 1),
+            wire=self.wire,
+            path=sanitiser.sanitise_text(self.path),
+            upstream=self.upstream,
             query=sanitiser.sanitise_query(self.query),
             headers=sanitiser.sanitise_headers(self.headers),
             body=_sanitise_body(b"".join(self.request_chunks), sanitiser),
-            answer=self._make_answer(sanitiser),
-            **self.extra_fields,
         )
+        return RecordedExchange(request, self._make_answer(sanitiser, span))
 
-    def _make_answer(self, sanitiser: Sanitiser) -> RecordedAnswer:
+    def _make_answer(self, sanitiser: Sanitiser, span: int) -> RecordedAnswer:
         """Convert the answer: a stream to chunks with their times, anything else to one body."""
         kind = self.answer_headers.get("content-type", "").partition(";")[0]
         streamed = kind in _STREAM_TYPES
-        return RecordedAnswer(
-            self.status,
-            round(self.head_at * 1000, 3),
-            sanitiser.sanitise_headers(self.answer_headers),
-            None if streamed else _sanitise_body(b"".join(data for _, data in self.answer_chunks), sanitiser),
-            record_chunks(sanitiser.sanitise_pieces(self.answer_chunks, self.wire))
-            if streamed and self.answer_chunks
-            else (),
-            None if self.error is None else sanitiser.sanitise_text(self.error),
+        head = AnswerHead(
+            ms=round(max(self.head_at, self.offset_seconds) * 1000, 3),
+            span=span,
+            status=self.status,
+            headers=sanitiser.sanitise_headers(self.answer_headers),
+            body=None if streamed else _sanitise_body(b"".join(data for _, data in self.answer_chunks), sanitiser),
+            error=None if self.error is None else sanitiser.sanitise_text(self.error),
         )
+        if not streamed or not self.answer_chunks:
+            return RecordedAnswer(head)
+        return RecordedAnswer(head, record_pieces(span, sanitiser.sanitise_pieces(self.answer_chunks, self.wire)))
 
 
 class _Recording:
@@ -135,7 +140,7 @@ class _Recording:
 class Recorder:
     """A recorder, which is also a sink. `save_trace` gets every exchange with a model when it is over."""
 
-    def __init__(self, save_trace: Callable[[Trace], None], sanitiser: Sanitiser) -> None:
+    def __init__(self, save_trace: Callable[[ExchangeTrace], None], sanitiser: Sanitiser) -> None:
         self._save_trace = save_trace
         self._sanitiser = sanitiser
         self._offload = Offload(threads=1)
@@ -184,13 +189,13 @@ class Recorder:
         recording.client_side.wire = request_log.ingress
         recorded = datetime.fromtimestamp(request_log.started, UTC).isoformat(timespec="milliseconds")
         self._save_trace(
-            Trace(
-                VERSION,
+            ExchangeTrace(
                 sanitiser.sanitise_text(request_log.id),
                 recorded.replace("+00:00", "Z"),
-                recording.client_side.sanitise(sanitiser),
-                tuple(side.sanitise(sanitiser) for side in recording.upstreams),
+                recording.client_side.sanitise(sanitiser, 1),
+                tuple(side.sanitise(sanitiser, span) for span, side in enumerate(recording.upstreams, 2)),
                 _make_outcome(request_log, sanitiser),
+                tuple(_sanitise_loss(loss, sanitiser) for loss in request_log.losses),
             )
         )
 
@@ -240,7 +245,7 @@ async def _record_post(pending_reply: AbstractAsyncContextManager[Reply], side: 
             side.record_head(reply.status, reply.headers)
             yield _RecordingReply(reply, side)
     except (TimeoutError, ConnectionError) as error:
-        side.error = f"{type(error).__name__}: {error}"
+        side.record_error(error)
         raise
 
 
@@ -304,58 +309,40 @@ def _sanitise_body(data: bytes, sanitiser: Sanitiser) -> JSON:
         return sanitiser.sanitise_non_json(data)
 
 
-def _make_outcome(request_log: RequestLog, sanitiser: Sanitiser) -> RecordedOutcome:
+def _make_outcome(request_log: RequestLog, sanitiser: Sanitiser) -> ExchangeEnded:
     """Convert the request log to the recorded outcome; texts from outside are sanitised."""
-    return RecordedOutcome(
-        sanitiser.sanitise_text(request_log.model),
-        request_log.upstream,
-        sanitiser.sanitise_text(request_log.upstream_model),
-        request_log.status,
-        request_log.error,
-        request_log.stream,
-        request_log.passed_through,
-        request_log.attempts,
-        round(request_log.seconds * 1000, 3),
-        None if request_log.first_chunk_seconds is None else round(request_log.first_chunk_seconds * 1000, 3),
-        round(request_log.overhead * 1000, 3),
-        request_log.stop,
-        request_log.usage,
-        tuple(sanitiser.sanitise_text(name) for name in request_log.calls),
-        tuple(
-            msgspec.convert(sanitiser.sanitise_document(msgspec.to_builtins(loss)), Loss) for loss in request_log.losses
-        ),
-        tuple(str(step) for repair in request_log.repairs for step in repair.steps),
+    first_chunk = request_log.first_chunk_seconds
+    return ExchangeEnded(
+        ms=round(request_log.seconds * 1000, 3),
+        span=1,
+        model=sanitiser.sanitise_text(request_log.model),
+        upstream=request_log.upstream,
+        upstream_model=sanitiser.sanitise_text(request_log.upstream_model),
+        status=request_log.status,
+        error=request_log.error,
+        stream=request_log.stream,
+        passed=request_log.passed_through,
+        attempts=request_log.attempts,
+        ttfc_ms=None if first_chunk is None else round(first_chunk * 1000, 3),
+        overhead_ms=round(request_log.overhead * 1000, 3),
+        stop=request_log.stop,
+        usage=request_log.usage,
+        calls=tuple(sanitiser.sanitise_text(name) for name in request_log.calls),
+        repairs=tuple(str(step) for repair in request_log.repairs for step in repair.steps),
     )
 
 
-def trace_writer(folder: Path) -> Callable[[Trace], None]:
+def _sanitise_loss(loss: Loss, sanitiser: Sanitiser) -> Loss:
+    return msgspec.convert(sanitiser.sanitise_document(msgspec.to_builtins(loss)), Loss)
+
+
+def trace_writer(folder: Path) -> Callable[[ExchangeTrace], None]:
     """Write each exchange to a file of its own, readable only by its owner."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"cannot write to {folder}: {error.strerror}") from None
+    write = trace_folder(folder)
 
-    numbers = count(2)
-
-    def write_trace(trace: Trace) -> None:
-        """Write the file under a temporary name first, so that a reader never sees an incomplete one."""
+    def write_trace(trace: ExchangeTrace) -> None:
         when = trace.recorded.replace(":", "").replace(".", "-")
-        stem = f"{when}-{trace.ingress.wire}-{trace.outcome.upstream or 'nowhere'}-{trace.id}".replace("[removed]", "x")
-        data = msgspec.json.format(msgspec.json.encode(trace), indent=2)
-        path = folder / f"{stem}.json"
-        # a client may give several requests the same id, and two threads may write at the same time
-        while path.exists() or (out := _create_exclusively(path.with_suffix(".part"))) is None:
-            path = folder / f"{stem}-{next(numbers)}.json"
-        with out:
-            out.write(data + b"\n")
-        path.with_suffix(".part").replace(path)
+        wire, upstream = trace.ingress.request.wire, trace.outcome.upstream or "nowhere"
+        write(f"{when}-{wire}-{upstream}-{trace.id}".replace("[removed]", "x"), trace.header, trace.events)
 
     return write_trace
-
-
-def _create_exclusively(path: Path) -> BinaryIO | None:
-    """Create a file that only its owner can read; None if it exists."""
-    try:
-        return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
-    except FileExistsError:
-        return None

@@ -24,16 +24,16 @@ from ...ir.errors import ConfigError, MissingExtra
 from ...net.http import Transport
 from ...net.transports import open_transport
 from ...run.observe import Observer
+from ...run.redact import Redactor
+from ...run.sanitise import Sanitiser
+from ...run.trace_exchange import ExchangeTrace
 from ...wire.vendors import find, vendor_codec
 from ..settings import Settings, UpstreamRow
 from ..upstreams import known_keys, upstreams_from_environment
 from .log import AccessLog, JsonLogHandler, LogFile, Write, to_logger, to_stderr
 from .metrics import Metrics
 from .record import Recorder, trace_writer
-from .redact import Redactor
 from .request_log import Sink
-from .sanitise import Sanitiser
-from .trace import Trace
 
 __all__ = ["Telemetry", "open_telemetry"]
 
@@ -159,7 +159,7 @@ class Telemetry:
 
         Media are shortened unless full files are wanted.
         """
-        writers: list[Callable[[Trace], None]] = []
+        writers: list[Callable[[ExchangeTrace], None]] = []
         row = self._settings.trace
         if row.record is not None:
             writers.append(trace_writer(Path(row.record)))
@@ -168,7 +168,7 @@ class Telemetry:
         if not writers:
             return None
 
-        def write_all(trace: Trace) -> None:
+        def write_all(trace: ExchangeTrace) -> None:
             for writer in writers:
                 writer(trace)
 
@@ -223,6 +223,6 @@ def _wire_name(row: UpstreamRow) -> str:
     return "openai_chat" if row.provider is None else vendor_codec(find(row.provider), None).name
 
 
-def _format_line(trace: Trace) -> str:
+def _format_line(trace: ExchangeTrace) -> str:
     document = {"ts": trace.recorded, "level": "info", "event": "exchange", "request_id": trace.id}
-    return msgspec.json.encode({**document, **msgspec.to_builtins(trace)}).decode()
+    return msgspec.json.encode({**document, "events": trace.events}).decode()

@@ -12,13 +12,13 @@ from typing import TypeAlias
 
 import msgspec
 
-from ...ir.errors import ToolwireError
-from ...ir.events import CallDelta, CallEnd, Event, PartStart, ReasoningDelta, TextDelta, WholePart
-from ...ir.folding import fold, unfold
-from ...ir.pointer import JSON
-from ...ir.response import Response
-from ...ir.text import dumps, to_bytes
-from ...wire import get
+from ..ir.errors import ToolwireError
+from ..ir.events import CallDelta, CallEnd, Event, PartStart, ReasoningDelta, TextDelta, WholePart
+from ..ir.folding import fold, unfold
+from ..ir.pointer import JSON
+from ..ir.response import Response
+from ..ir.text import dumps, to_bytes
+from ..wire import get
 from .redact import REMOVED, Redactor
 
 __all__ = ["Sanitiser", "TimedChunk"]
@@ -34,6 +34,7 @@ _PERSONAL_FIELDS = (
     "user",
     "safety_identifier",
     "prompt_cache_key",
+    "cache_key",
     "metadata",
     "labels",
 )  # top-level fields of a request
@@ -87,6 +88,13 @@ class Sanitiser:
         if isinstance(cleaned, dict):
             _drop_personal_fields(cleaned)
             _drop_personal_fields(cleaned.get("response"))
+        return cleaned
+
+    def sanitise_request(self, document: JSON) -> JSON:
+        """Sanitise a request in canonical form."""
+        cleaned = self.sanitise_body(document)
+        if isinstance(cleaned, dict):
+            _drop_personal_fields(cleaned.get("params"))
         return cleaned
 
     def sanitise_document(self, value: JSON) -> JSON:

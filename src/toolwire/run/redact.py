@@ -14,17 +14,20 @@ import logging
 import re
 import traceback
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
 
-__all__ = ["REMOVED", "Redactor"]
+__all__ = ["REMOVED", "Redactor", "environment_secrets"]
 
 REMOVED = "[removed]"
 _SERVER_LOGGERS = ("uvicorn.access", "uvicorn.error", "uvicorn.asgi", "asyncio")
 _MIN_SECRET_LENGTH = 8  # characters; a shorter text is not a secret, and is part of many other texts
 _MAX_TEMPORARY = 64  # access tokens; each is valid for an hour or so
 _WORD = "[A-Za-z0-9_-]"
+_SECRET_VARIABLE = re.compile(
+    r"(?:^|_)(?:KEY|APIKEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?)(?:_|$)"
+).search
 
 
 class _SecretPattern(NamedTuple):
@@ -149,6 +152,11 @@ class Redactor:
             record.exc_info = None
         record.clean = True
         return True
+
+
+def environment_secrets(environment: Mapping[str, str]) -> list[str]:
+    """Return the values of environment variables whose names mark a secret, such as `OPENAI_API_KEY`."""
+    return [value for name, value in environment.items() if _SECRET_VARIABLE(name.upper())]
 
 
 class _RedactingHandler(logging.Handler):

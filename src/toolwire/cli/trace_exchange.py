@@ -1,0 +1,194 @@
+"""Show a recorded exchange of the gateway: a timeline of both sides, calls, results and losses."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from ..ir.errors import ToolwireError
+from ..ir.parts import ToolCall, ToolResult
+from ..ir.terminal import neutralise_line
+from ..ir.text import dumps
+from .show import columns, json_text, losses_table, paint, table
+from .timeline import TimelineRow, draw_timeline, format_ms
+
+if TYPE_CHECKING:
+    from ..ir.parts import Part
+    from ..ir.request import Request
+    from ..ir.response import Response
+    from ..run.trace_exchange import ExchangeTrace, RecordedAnswer, RecordedExchange
+
+__all__ = ["decode_answer", "decode_client_request", "exchange_as_json", "print_exchange", "shorten"]
+
+_MAX_WIDTH = 80  # characters shown of arguments and results
+
+
+def print_exchange(trace: ExchangeTrace, *, bodies: bool) -> None:
+    """Print the timeline, calls, results and losses, and with `bodies` the bodies."""
+    print(paint(_format_title(trace), "bold"))
+    print()
+    print("\n".join(draw_timeline(_rows(trace), trace.outcome.ms)))
+    print(f"gateway overhead {format_ms(trace.outcome.overhead_ms)}")
+    _print_calls(decode_client_request(trace), decode_answer(trace.ingress))
+    if trace.losses:
+        print(f"\n{paint('losses', 'bold')}")
+        print("\n".join(losses_table(trace.losses, sys.stdout)))
+    if bodies:
+        _print_bodies(trace)
+
+
+def decode_client_request(trace: ExchangeTrace) -> Request | None:
+    """Decode the client's request; return None if it is not valid."""
+    from msgspec.structs import replace
+
+    from ..gateway.routes import match_route
+    from ..stream.strict import parse_object
+    from ..wire import get
+
+    recorded = trace.ingress.request
+    try:
+        request = get(recorded.wire).decode_request(parse_object(trace.ingress.data))
+    except ToolwireError:
+        return None
+    place = match_route("POST", recorded.path, {})
+    return replace(request, model=place.model) if place is not None and place.model else request
+
+
+def decode_answer(exchange: RecordedExchange) -> Response | None:
+    """Decode the response; return None for an error or a truncated response."""
+    from ..ir.folding import fold
+    from ..stream.strict import parse_object
+    from ..wire import get
+
+    answer = exchange.answer
+    if answer is None or not 200 <= answer.head.status < 300:
+        return None
+    wire = get(exchange.request.wire)
+    try:
+        if not answer.pieces:
+            return wire.decode_response(parse_object(answer.data))
+        decoder = wire.stream_decoder()
+        return fold([*decoder.feed(answer.data), *decoder.close()])
+    except ToolwireError:
+        return None
+
+
+def _format_title(trace: ExchangeTrace) -> str:
+    """Summarise the exchange in one line: wire, model, upstream, status, error or stop reason, tokens."""
+    outcome = trace.outcome
+    there = f"{outcome.upstream}/{outcome.upstream_model}" if outcome.upstream else "no upstream"
+    how = " unchanged" if outcome.passed else ""
+    fields = [f"{trace.ingress.request.wire} {outcome.model} → {there}{how}", str(outcome.status)]
+    fields += [outcome.error] if outcome.error else [outcome.stop] if outcome.stop else []
+    if outcome.usage is not None:
+        fields.append(f"{outcome.usage.input} + {outcome.usage.output} tokens")
+    return neutralise_line("   ".join(fields))
+
+
+def _rows(trace: ExchangeTrace) -> list[TimelineRow]:
+    """Return the client's side, each attempt on an upstream with its stream, and the answer to the client."""
+    client = trace.ingress
+    size = f"{len(client.data)} bytes"
+    status = "" if client.answer is None else f"{client.answer.head.status}, "
+    rows = [
+        TimelineRow(f"{client.request.method} {client.request.path}", 0.0, trace.outcome.ms, status + size, "green")
+    ]
+    for exchange in trace.upstreams:
+        rows += _side_rows(exchange, f"{exchange.request.upstream} ({exchange.request.wire})", exchange.request.ms)
+    if client.answer is not None and client.answer.pieces:
+        rows.append(_stream_row(client.answer, 1))
+    return rows
+
+
+def _side_rows(exchange: RecordedExchange, label: str, start: float) -> list[TimelineRow]:
+    answer = exchange.answer
+    if answer is None:
+        return [TimelineRow(label, start, None, "no response", "red", 1)]
+    head, colour = answer.head, "blue" if 200 <= answer.head.status < 300 and not answer.head.error else "red"
+    note = f"{head.status}, {len(answer.data)} bytes" if head.status else ""
+    note = ", ".join(filter(None, (note, head.error)))
+    if not answer.pieces:
+        return [TimelineRow(label, start, head.ms, note, colour, 1)]
+    return [TimelineRow(label, start, answer.pieces[-1].ms, note, colour, 1), _stream_row(answer, 2)]
+
+
+def _stream_row(answer: RecordedAnswer, depth: int) -> TimelineRow:
+    first, last, count = answer.pieces[0].ms, answer.pieces[-1].ms, len(answer.pieces)
+    return TimelineRow(f"stream, {count} pieces", first, last, f"first at {format_ms(first)}", "dim", depth)
+
+
+def _print_calls(request: Request | None, response: Response | None) -> None:
+    """Print the results in the request, then the calls and the text of the response."""
+    rows: list[tuple[str, str, str]] = []
+    names = {part.id: part.name for part in _request_parts(request) if isinstance(part, ToolCall)}
+    for result in _last_results(request):
+        rows.append(("result", result.name or names.get(result.call_id, result.call_id), shorten(result.text)))
+    for call in response.calls if response is not None else ():
+        rows.append(("call", call.name, shorten(_format_arguments(call))))
+    if response is not None and response.text:
+        rows.append(("text", "", shorten(response.text)))
+    if rows:
+        print()
+        print("\n".join(table(rows, ("", "tool", "content"))))
+
+
+def _request_parts(request: Request | None) -> list[Part]:
+    return [part for message in request.messages for part in message.parts] if request is not None else []
+
+
+def _last_results(request: Request | None) -> list[ToolResult]:
+    return [part for part in _request_parts(request) if isinstance(part, ToolResult)]
+
+
+def _format_arguments(call: ToolCall) -> str:
+    return dumps(call.arguments) if call.arguments is not None else call.raw or ""
+
+
+def shorten(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _MAX_WIDTH else text[: _MAX_WIDTH - 1] + "…"
+
+
+def _print_bodies(trace: ExchangeTrace) -> None:
+    """Print the requests of both sides next to each other, then the answers."""
+    wire = trace.ingress.request.wire
+    requests = {f"{wire} request": _format_body(trace.ingress.request.body)}
+    answers = {f"{wire} answer": _answer_text(trace.ingress.answer)}
+    for number, exchange in enumerate(trace.upstreams, 1):
+        start = exchange.request
+        name = f"{start.upstream} {number}" if len(trace.upstreams) > 1 else start.upstream
+        requests[f"{name} ({start.wire}) request"] = _format_body(start.body)
+        answers[f"{name} ({start.wire}) answer"] = _answer_text(exchange.answer)
+    for side in (requests, answers):
+        print()
+        print("\n".join(columns(side)).rstrip())
+
+
+def _format_body(body: Any) -> str:
+    return body if isinstance(body, str) else json_text(body)
+
+
+def _answer_text(answer: RecordedAnswer | None) -> str:
+    if answer is None:
+        return ""
+    if answer.pieces:
+        return answer.data.decode("utf-8", "replace")
+    return _format_body(answer.head.body)
+
+
+def exchange_as_json(trace: ExchangeTrace) -> dict[str, Any]:
+    import msgspec
+
+    response = decode_answer(trace.ingress)
+    return {
+        "kind": "exchange",
+        "id": trace.id,
+        "recorded": trace.recorded,
+        "ingress": trace.ingress.request.wire,
+        "outcome": msgspec.to_builtins(trace.outcome),
+        "losses": msgspec.to_builtins(trace.losses),
+        "calls": msgspec.to_builtins(response.calls) if response is not None else [],
+        "results": msgspec.to_builtins(_last_results(decode_client_request(trace))),
+        "text": response.text if response is not None else "",
+        "timeline": [row._asdict() for row in _rows(trace)],
+    }

@@ -1,0 +1,107 @@
+"""Files of traces (`toolwire.run.trace`), readable only by their owner."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable
+from itertools import count
+from pathlib import Path
+from typing import BinaryIO
+
+from ..ir.errors import ConfigError
+from ..run.trace import RecordingCut, TraceEvent, TraceHeader, decode_trace, encode_event, encode_header
+
+__all__ = ["SUFFIX", "TraceWriter", "read_trace", "trace_folder"]
+
+SUFFIX = ".jsonl"
+_MAX_BYTES = 64 * 1024 * 1024  # of one file
+_MAX_READ = 2 * _MAX_BYTES
+
+
+def read_trace(path: Path) -> tuple[TraceHeader, tuple[TraceEvent, ...]]:
+    """Read a trace; ConfigError if the file is not one."""
+    try:
+        with path.open("rb") as lines:
+            size = os.fstat(lines.fileno()).st_size
+            if size > _MAX_READ:
+                raise ConfigError(f"{path.name} is too large for a trace: {size} bytes, at most {_MAX_READ}")
+            return decode_trace(lines, path.name)
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+
+
+class TraceWriter:
+    """Writes the events of a trace to a file while they happen. The size of the file is bounded."""
+
+    def __init__(self, out: BinaryIO, header: TraceHeader) -> None:
+        self._out = out
+        self._lock = threading.Lock()  # a tool in a thread may run another agent
+        self._remaining = _MAX_BYTES
+        self._write(encode_header(header))
+
+    @classmethod
+    def create(cls, path: Path, header: TraceHeader) -> TraceWriter:
+        """Create or replace a file."""
+        try:
+            return cls(os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb"), header)
+        except OSError as error:
+            raise ConfigError(f"cannot write {path}: {error.strerror}") from None
+
+    def write(self, event: TraceEvent) -> None:
+        """Write an event. At the size limit, the recording ends with an event that reports it."""
+        line = encode_event(event)
+        with self._lock:
+            if self._remaining <= 0 or self._out.closed:
+                return
+            if len(line) > self._remaining:
+                line, self._remaining = encode_event(_cut_event(event)), 0
+            self._write(line)
+
+    def _write(self, line: bytes) -> None:
+        self._remaining -= len(line)
+        self._out.write(line)
+        self._out.flush()  # a process that is killed leaves all events so far
+
+    def close(self) -> None:
+        with self._lock:
+            self._out.close()
+
+
+def _cut_event(event: TraceEvent) -> RecordingCut:
+    return RecordingCut(ms=event.ms, span=event.span, message=f"the recording reached {_MAX_BYTES} bytes")
+
+
+def trace_folder(folder: Path) -> Callable[[str, TraceHeader, Iterable[TraceEvent]], Path]:
+    """Return a function that writes a finished trace to a file of its own, with the given stem."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"cannot write to {folder}: {error.strerror}") from None
+
+    numbers = count(2)
+
+    def write_trace(stem: str, header: TraceHeader, events: Iterable[TraceEvent]) -> Path:
+        """Write the file under a temporary name first, so that a reader never sees an incomplete one."""
+        path = folder / f"{stem}{SUFFIX}"
+        # several traces may have the same id, and two threads may write at the same time
+        while path.exists() or (out := _create_exclusively(path.with_suffix(".part"))) is None:
+            path = folder / f"{stem}-{next(numbers)}{SUFFIX}"
+        writer = TraceWriter(out, header)
+        try:
+            for event in events:
+                writer.write(event)
+        finally:
+            writer.close()
+        path.with_suffix(".part").replace(path)
+        return path
+
+    return write_trace
+
+
+def _create_exclusively(path: Path) -> BinaryIO | None:
+    """Create a file that only its owner can read; None if it exists."""
+    try:
+        return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+    except FileExistsError:
+        return None

@@ -1,0 +1,223 @@
+"""Record agent runs in trace files (`toolwire.run.trace`).
+
+    agent = Agent("openai/gpt-5.6", [get_weather], observers=[TraceObserver("runs/")])
+
+Keys, values under names such as `password`, and secrets of the environment are removed before anything is written.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ..ir.errors import ConfigError
+from ..ir.pointer import Object
+from ..ir.request import Request
+from ..run.observe import (
+    AgentOperation,
+    EndOperation,
+    ModelOperation,
+    ObservedOperation,
+    OperationOutcome,
+    ToolOperation,
+)
+from ..run.redact import Redactor, environment_secrets
+from ..run.results import result_code
+from ..run.sanitise import Sanitiser
+from ..run.trace import (
+    VERSION,
+    ApprovalAsked,
+    ApprovalDecided,
+    CallStarted,
+    LossReported,
+    OperationFailed,
+    RequestSent,
+    ResponseReceived,
+    ResultReturned,
+    RunEnded,
+    RunStarted,
+    TraceEvent,
+    TraceHeader,
+)
+from .trace_file import SUFFIX, TraceWriter
+
+__all__ = ["TraceObserver"]
+
+
+class TraceObserver:
+    """An observer that writes each run to a file: to `target`, or to a file of its own if `target` is a folder.
+
+    Operations inside a run, such as those of subagents, are in the same file. A later run replaces the file of an earlier
+    process; a second run of the same observer gets a number. `secrets`: more texts to remove.
+    """
+
+    def __init__(self, target: str | Path, *, secrets: Iterable[str] = ()) -> None:
+        self._folder = Path(target) if str(target).endswith("/") or Path(target).is_dir() else None
+        self._file = Path(target)
+        self._numbers = count(1)
+        self._sanitiser = Sanitiser(Redactor([*environment_secrets(os.environ), *secrets]))
+        self._current: ContextVar[_TraceSpan | None] = ContextVar("toolwire_trace", default=None)
+        _check_writable(self._file, is_folder=self._folder is not None)
+
+    def start(self, operation: ObservedOperation, /) -> EndOperation | None:
+        outer = self._current.get()
+        recording = self._open_recording(operation) if outer is None else outer.recording
+        span = _TraceSpan(recording, next(recording.numbers), 0 if outer is None else outer.number, outer)
+        self._current.set(span)
+        try:
+            recording.write(self._start_event(operation, span))
+        except Exception:
+            self._current.set(outer)
+            raise
+
+        def end(outcome: OperationOutcome) -> None:
+            if self._current.get() is span:
+                self._current.set(outer)
+            try:
+                for event in self._end_events(operation, outcome, span):
+                    recording.write(event)
+            finally:
+                if outer is None:
+                    recording.writer.close()
+
+        return end
+
+    def _open_recording(self, operation: ObservedOperation) -> _RunRecording:
+        started = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        run_id = getattr(operation, "run_id", "")
+        header = TraceHeader(VERSION, run_id, "run", started)
+        return _RunRecording(TraceWriter.create(self._next_path(header), header))
+
+    def _next_path(self, header: TraceHeader) -> Path:
+        if self._folder is not None:
+            when = header.recorded.replace(":", "").replace(".", "-")
+            return self._folder / f"{when}-run-{header.id or next(self._numbers)}{SUFFIX}"
+        number = next(self._numbers)
+        return self._file if number == 1 else self._file.with_stem(f"{self._file.stem}-{number}")
+
+    def _start_event(self, operation: ObservedOperation, span: _TraceSpan) -> TraceEvent:
+        where = span.position()
+        if isinstance(operation, AgentOperation):
+            span.latest_request = span.number, operation.request
+            request = self._clean_request(msgspec.to_builtins(operation.request))
+            agent, call = operation.agent, operation.parent
+            return RunStarted(**where, run_id=operation.run_id, agent=agent, call=call, request=request)
+        if isinstance(operation, ModelOperation):
+            return self._request_event(operation, span)
+        if isinstance(operation, ToolOperation):
+            return CallStarted(**where, call=self._clean(operation.call), effect=operation.effect)
+        reason = self._sanitiser.sanitise_text(operation.reason)
+        return ApprovalAsked(**where, tool=operation.tool, arguments=self._clean(operation.arguments), reason=reason)
+
+    def _request_event(self, operation: ModelOperation, span: _TraceSpan) -> RequestSent:
+        """Record a request without the messages and tools that an earlier request of the same run had already."""
+        request, holder = operation.request, span.outer or span
+        base, earlier = holder.latest_request
+        holder.latest_request = span.number, request
+        kept = 0 if earlier is None else _shared_messages(earlier, request)
+        body = msgspec.to_builtins(msgspec.structs.replace(request, messages=request.messages[kept:]))
+        if earlier is not None:
+            if earlier.tools == request.tools:
+                body.pop("tools", None)
+            else:
+                body.setdefault("tools", [])
+        return RequestSent(
+            **span.position(),
+            model=request.model,
+            body=self._clean_request(body),
+            base=base,
+            kept=kept,
+            stream=operation.stream,
+        )
+
+    def _end_events(
+        self, operation: ObservedOperation, outcome: OperationOutcome, span: _TraceSpan
+    ) -> Iterable[TraceEvent]:
+        where: dict[str, Any] = {"ms": span.recording.ms(), "span": span.number}
+        for loss in outcome.losses:
+            yield LossReported(**where, loss=loss)
+        if outcome.error is not None:
+            message = self._sanitiser.sanitise_text(str(outcome.error))
+            yield OperationFailed(**where, type=type(outcome.error).__qualname__, message=message)
+        elif isinstance(operation, AgentOperation):
+            yield RunEnded(**where, reason=outcome.reason, usage=outcome.usage, cost=outcome.cost)
+        elif isinstance(operation, ModelOperation):
+            first = outcome.first_event_seconds
+            yield ResponseReceived(
+                **where,
+                body=None if outcome.response is None else self._clean(outcome.response),
+                first_ms=None if first is None else round(first * 1000, 3),
+                cost=outcome.cost,
+            )
+        elif isinstance(operation, ToolOperation):
+            result = outcome.result
+            code = "ok" if result is None else result_code(result)
+            yield ResultReturned(**where, result=None if result is None else self._clean(result), code=code)
+        else:
+            yield ApprovalDecided(**where, decision=outcome.decision)
+
+    def _clean(self, value: Any) -> Any:
+        return self._sanitiser.sanitise_document(msgspec.to_builtins(value))
+
+    def _clean_request(self, document: Object) -> Any:
+        return self._sanitiser.sanitise_request(document)
+
+
+def _check_writable(target: Path, *, is_folder: bool) -> None:
+    """Raise ConfigError for a target that cannot be written: later, an error is only logged."""
+    try:
+        if is_folder:
+            target.mkdir(parents=True, exist_ok=True)
+        else:
+            os.close(os.open(target, os.O_WRONLY | os.O_CREAT, 0o600))
+    except OSError as error:
+        raise ConfigError(f"cannot write {target}: {error.strerror}") from None
+
+
+class _RunRecording:
+    """A trace that is being written."""
+
+    def __init__(self, writer: TraceWriter) -> None:
+        self.writer = writer
+        self.numbers = count(1)
+        self._started_at = time.perf_counter()
+
+    def ms(self) -> float:
+        return round((time.perf_counter() - self._started_at) * 1000, 3)
+
+    def write(self, event: TraceEvent) -> None:
+        self.writer.write(event)
+
+
+class _TraceSpan:
+    """An operation in progress. `latest_request` is the latest model request inside it, with its span."""
+
+    __slots__ = ("latest_request", "number", "outer", "parent", "recording")
+
+    def __init__(self, recording: _RunRecording, number: int, parent: int, outer: _TraceSpan | None) -> None:
+        self.recording = recording
+        self.number = number
+        self.parent = parent
+        self.outer = outer
+        self.latest_request: tuple[int, Request | None] = (0, None)
+
+    def position(self) -> dict[str, Any]:
+        return {"ms": self.recording.ms(), "span": self.number, "parent": self.parent}
+
+
+def _shared_messages(earlier: Request, request: Request) -> int:
+    """Return the number of leading messages that two requests share. They are usually the same objects."""
+    shared = 0
+    for one, other in zip(earlier.messages, request.messages, strict=False):
+        if one is not other and one != other:
+            break
+        shared += 1
+    return shared

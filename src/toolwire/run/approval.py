@@ -1,0 +1,44 @@
+"""The approval of a call by a person: the possible replies, and the hash to which an approval is bound."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TypeAlias
+
+from ..ir.pointer import Object
+from ..ir.tools import Tool
+from ..ir.value import Value
+from .keys import canonical_json
+
+__all__ = ["ApprovalReply", "Approved", "Denied", "approval_hash", "definition_hash"]
+
+
+class Approved(Value, frozen=True):
+    """The call may run. With `arguments`, it runs with these instead, if they pass all gates."""
+
+    arguments: Object | None = None
+
+
+class Denied(Value, frozen=True):
+    """The call must not run. The model reads the reason."""
+
+    reason: str = ""
+
+
+ApprovalReply: TypeAlias = bool | Approved | Denied
+
+
+def definition_hash(tool: Tool) -> str:
+    """Hash the name, the description, the schema and the effect of a tool."""
+    definition = {
+        "name": tool.name,
+        "description": tool.description,
+        "schema": tool.input_schema,
+        "effect": tool.effect,
+    }
+    return sha256(canonical_json(definition)).hexdigest()
+
+
+def approval_hash(tool: Tool, arguments: Object) -> str:
+    """Hash the definition of the tool and the arguments. An approval is valid for this hash only."""
+    return sha256(definition_hash(tool).encode() + b"\x00" + canonical_json(arguments)).hexdigest()

@@ -1,0 +1,92 @@
+"""The settings of a run, and the gates of each tool under them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec.structs import force_setattr
+
+from ..ir.parts import ToolCall
+from ..ir.pointer import Object
+from ..ir.value import Value
+from .cache import ResultCache
+from .context import ProgressSink
+from .gates import GATES, Gate, build_gates, fuse_gates
+from .output import LIMIT, TruncatedOutputs
+from .policy import Policy
+from .records import DAY
+from .session import Session
+from .signature import function_signature
+from .toolbox import Entry, Toolbox
+
+__all__ = ["RunSettings", "ToolGates"]
+
+
+class ToolGates:
+    """The gates of one tool. `take_values`: see `fuse_gates`."""
+
+    __slots__ = ("entry", "gates", "signature", "take_values")
+
+    def __init__(self, entry: Entry | None, settings: RunSettings) -> None:
+        self.entry = entry
+        self.gates = build_gates(entry, settings.gates, settings.policy)
+        self.signature = None if entry is None else function_signature(entry.function)
+        self.take_values: Callable[[ToolCall], Object | None] | None = None
+        if entry is not None and entry.tool.effect in ("pure", "read") and entry.options.cache is None:
+            self.take_values = fuse_gates(self.gates, entry, settings.box)
+
+
+class _GatesByTool(dict[str, ToolGates]):
+    """The gates of each tool, for one policy and one list of gates."""
+
+    def __init__(self, gates: tuple[Gate, ...], policy: Policy | None) -> None:
+        super().__init__()
+        self.gates = gates
+        self.policy = policy
+
+
+class RunSettings(Value, frozen=True):
+    """Settings of all calls of a run. `now` and `token` are passed in: this code has no clock and no random numbers."""
+
+    box: Toolbox
+    now: Callable[[], float]
+    token: Callable[[], str]
+    jitter: Callable[[float], float] = float
+    run_id: str = ""
+    caller: str = ""
+    tenant: str = ""
+    policy: Policy | None = None
+    gates: tuple[Gate, ...] = GATES
+    has_store: bool = False
+    keeps_keyless: bool = True  # False: no client can present a derived key again, so its result is not stored
+    lease: float = 60.0
+    ttl: float = DAY
+    while_running: str = "wait"  # or "refuse"
+    wait_timeout: float = 30.0
+    output_limit: int = LIMIT
+    cache: ResultCache | None = None
+    truncated_outputs: TruncatedOutputs | None = None
+    tainted: bool = False
+    deps: Any = None  # the caller's object, for `CallContext.deps`
+    on_progress: ProgressSink | None = None
+    session: Session | None = None  # the run of the agent that makes the calls
+    gates_by_tool: _GatesByTool = _GatesByTool((), None)  # shared by the runs of a runner
+
+    def __post_init__(self) -> None:
+        known = self.gates_by_tool
+        if known.gates is not self.gates or known.policy is not self.policy:
+            force_setattr(self, "gates_by_tool", _GatesByTool(self.gates, self.policy))
+
+    def gates_for(self, name: str) -> ToolGates:
+        """Return the gates for the calls of a tool. They are built once per tool.
+
+        The gates of an unknown tool are not kept: a model can invent any number of names.
+        """
+        entry = self.box.find(name)
+        found = self.gates_by_tool.get(name)
+        if found is None or found.entry is not entry:
+            found = ToolGates(entry, self)
+            if entry is not None:
+                self.gates_by_tool[name] = found
+        return found

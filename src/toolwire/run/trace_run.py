@@ -1,0 +1,165 @@
+"""A recorded agent run: its operations as spans, and its requests, responses and results as canonical values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+import msgspec
+
+from ..ir.errors import ConfigError
+from ..ir.losses import Loss
+from ..ir.parts import ToolCall, ToolResult
+from ..ir.pointer import JSON, Object
+from ..ir.request import Request
+from ..ir.response import Response
+from ..ir.value import Value
+from .trace import (
+    ApprovalAsked,
+    ApprovalDecided,
+    CallStarted,
+    LossReported,
+    OperationFailed,
+    RequestSent,
+    ResponseReceived,
+    ResultReturned,
+    RunEnded,
+    RunStarted,
+    TraceEvent,
+    TraceHeader,
+    is_cut,
+)
+
+__all__ = ["RecordedCall", "RecordedSpan", "RecordedTurn", "RunTrace", "run_of"]
+
+SpanStart: TypeAlias = RunStarted | RequestSent | CallStarted | ApprovalAsked
+SpanEnd: TypeAlias = RunEnded | ResponseReceived | ResultReturned | ApprovalDecided | OperationFailed
+T = TypeVar("T")
+
+
+class RecordedSpan(Value, frozen=True):
+    """An operation of a run. `end` is None if the recording was interrupted before; `depth` is 0 for the run itself."""
+
+    start: SpanStart
+    end: SpanEnd | None = None
+    depth: int = 0
+
+
+class RecordedTurn(Value, frozen=True):
+    """A model request and its response; None if it failed. `request` is the whole document, nothing left out."""
+
+    span: int
+    request: Object
+    response: Response | None
+    error: str = ""
+
+
+class RecordedCall(Value, frozen=True):
+    """A call and its result; None if it has none, such as a cancelled one."""
+
+    span: int
+    call: ToolCall
+    result: ToolResult | None
+    code: str = "ok"
+    effect: str | None = None
+
+
+class RunTrace(Value, frozen=True):
+    """A recorded run. `spans` are in the order of their start, `losses` those of all requests."""
+
+    header: TraceHeader
+    spans: tuple[RecordedSpan, ...]
+    losses: tuple[Loss, ...] = ()
+
+    @property
+    def root(self) -> RecordedSpan:
+        return self.spans[0]
+
+    @property
+    def duration_ms(self) -> float:
+        return max(max(span.start.ms, 0.0 if span.end is None else span.end.ms) for span in self.spans)
+
+    def request(self) -> Request:
+        """Return the first request of the outermost run, with all its tools."""
+        start = self.root.start
+        if not isinstance(start, RunStarted):
+            raise ConfigError(
+                "the trace does not start with an agent run", hint="record it with observers of the Agent"
+            )
+        return _convert(start.request, Request, start)
+
+    def turns(self) -> list[RecordedTurn]:
+        """Return the model requests of the outermost run, in order; those of subagents are left out."""
+        documents = _request_documents(self.spans)
+        return [_make_turn(span, documents[span.start.span]) for span in self._children(RequestSent)]
+
+    def calls(self) -> list[RecordedCall]:
+        """Return the tool calls of the outermost run, in the order of their start."""
+        return [
+            _make_call(span, span.start) for span in self._children(CallStarted) if isinstance(span.start, CallStarted)
+        ]
+
+    def _children(self, kind: type[SpanStart]) -> Iterator[RecordedSpan]:
+        root = self.root.start.span
+        return (span for span in self.spans if span.start.parent == root and isinstance(span.start, kind))
+
+
+def run_of(header: TraceHeader, events: Sequence[TraceEvent], name: str) -> RunTrace:
+    """Build a run from the events of a trace; ConfigError for a trace of another kind."""
+    if header.kind != "run":
+        raise ConfigError(f"{name} is the trace of an {header.kind}, not of a run")
+    ends = {event.span: event for event in events if isinstance(event, SpanEnd)}
+    depths: dict[int, int] = {}
+    spans: list[RecordedSpan] = []
+    for event in events:
+        if isinstance(event, SpanStart):
+            depths[event.span] = depths.get(event.parent, -1) + 1
+            spans.append(RecordedSpan(event, ends.get(event.span), depths[event.span]))
+    if not spans:
+        raise ConfigError(f"{name} has no operations", hint="the recording was interrupted; record it again")
+    losses = dict.fromkeys(event.loss for event in events if isinstance(event, LossReported))
+    return RunTrace(header, tuple(spans), tuple(losses))
+
+
+def _request_documents(spans: Sequence[RecordedSpan]) -> dict[int, Object]:
+    """Return the whole request of each span: the recorded part after the messages that it shares with its base."""
+    documents: dict[int, Object] = {}
+    for span in spans:
+        start = span.start
+        if isinstance(start, RunStarted):
+            documents[start.span] = start.request if isinstance(start.request, dict) else {}
+        elif isinstance(start, RequestSent):
+            documents[start.span] = _complete_request(start, documents.get(start.base, {}))
+    return documents
+
+
+def _complete_request(start: RequestSent, base: Object) -> Object:
+    body: Object = start.body if isinstance(start.body, dict) else {}
+    messages = [*base.get("messages", [])[: start.kept], *body.get("messages", [])]
+    tools = body.get("tools", base.get("tools", []))
+    return {**body, "messages": messages, "tools": tools}
+
+
+def _make_turn(span: RecordedSpan, document: Object) -> RecordedTurn:
+    end = span.end
+    if isinstance(end, ResponseReceived) and end.body is not None:
+        return RecordedTurn(span.start.span, document, _convert(end.body, Response, end))
+    error = f"{end.type}: {end.message}" if isinstance(end, OperationFailed) else "no response was recorded"
+    return RecordedTurn(span.start.span, document, None, error)
+
+
+def _make_call(span: RecordedSpan, start: CallStarted) -> RecordedCall:
+    end = span.end
+    call = _convert(start.call, ToolCall, start)
+    if isinstance(end, ResultReturned) and end.result is not None:
+        return RecordedCall(start.span, call, _convert(end.result, ToolResult, end), end.code, start.effect)
+    return RecordedCall(start.span, call, None, "cancelled", start.effect)
+
+
+def _convert(document: JSON, kind: type[T], event: Any) -> T:
+    """Convert a recorded document; ConfigError if it does not fit, as after a cut."""
+    try:
+        return msgspec.convert(document, kind)
+    except (msgspec.ValidationError, RecursionError) as error:
+        reason = "it was cut, because it was too long" if is_cut(document) else str(error)
+        raise ConfigError(f"the {kind.__name__} of span {event.span} cannot be read: {reason}") from None
