@@ -284,3 +284,17 @@ async def test_large_output_is_read_outside_the_event_loop(streamed):
 async def test_union_and_schema_may_be_passed_without_options(output_type):
     model = ScriptedModel([final({"result": [] if isinstance(output_type, dict) else {"reason": "fog"}})])
     assert (await Agent(model, output_type=output_type).run("?")).output in ([], Unknown(reason="fog"))
+
+
+@pytest.mark.parametrize(("support", "mode"), [("enforced", "native"), ("accepted", "native"), ("stated", "tool")])
+@in_a_loop
+async def test_model_class_may_declare_its_support(support, mode):
+    class OwnModel(ScriptedModel):
+        def output_support(self, request):
+            return support if request.output.kind == "json_schema" else "stated"
+
+    model = OwnModel([says("no"), says(JSON), says(JSON)])
+    agent = Agent(model, output_type=City)
+    assert (await agent.session("?")).output.mode == mode
+    assert (await agent.run("?")).output == OSLO
+    assert len(model.heard[1].messages) == (1 if support == "accepted" else 3)  # sampled again, or asked again
