@@ -326,6 +326,9 @@ FAILURES = {
 
 FINDINGS = {
     "R": Entry("slips of models are read right if one reading fits the schema; drafts in reasoning never are"),
+    "X7": Entry(
+        "an approval can wait: another process approves it hours later, bound to the call, once, until it expires"
+    ),
     "Z1": Entry("intersections, unions, references and inlined text of a schema cost steps in proportion to its size"),
     "Z2": Entry("patterns of schemas run on a linear engine only; those that it refuses are reported"),
     "Z3": Entry("the search for the place of an error in large JSON is bounded"),

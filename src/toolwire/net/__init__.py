@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from .agent import Agent
     from .agent_loop import StreamItem
     from .answers import Answer, NoAnswer
+    from .approvals import approve_call, deny_call, supply_result
     from .auxiliary import Auxiliary
     from .client import ModelClient
     from .conversation import AgentConversation
@@ -32,6 +33,7 @@ else:
             "auxiliary": ("Auxiliary",),
             "conversation": ("AgentConversation",),
             "model_protocol": ("Model",),
+            "approvals": ("approve_call", "deny_call", "supply_result"),
             "runner": ("Runner",),
             "client": ("ModelClient",),
             "stores": ("open_store",),
@@ -60,6 +62,9 @@ __all__ = [
     "Runner",
     "StreamItem",
     "TraceObserver",
+    "approve_call",
+    "deny_call",
     "disk_jail",
     "open_store",
+    "supply_result",
 ]

@@ -35,12 +35,13 @@ from ..run.output_plan import OutputPlan
 from ..run.output_type import StructuredOutput
 from ..run.policy import Policy
 from ..run.records import Store
-from ..run.session import Budget, Session
+from ..run.session import AskModel, Budget, RunTools, Session
 from ..run.toolbox import Source
 from .agent_loop import AgentLoop, StreamItem, transfer_result
 from .answers import Answer, Deps, Output
 from .auxiliary import Auxiliary, AuxiliaryModel
 from .blocking import iterate_blocking, run_blocking
+from .checkpoints import Checkpoints
 from .conversation import AgentConversation
 from .model_protocol import Model
 from .output_mode import plan_output
@@ -83,7 +84,7 @@ class Agent(Generic[Deps, Output]):
         budget: Budget | None = None,
         policy: Policy | None = None,
         store: Store | None = None,
-        approve: Approver | None = None,
+        approve: Approver | Literal["suspend"] | None = None,
         retriever: Retriever | None = None,
         auxiliary: Auxiliary | Model | str | None = None,
         compaction: Compaction | None = None,
@@ -236,6 +237,35 @@ class Agent(Generic[Deps, Output]):
         """Like `stream`, for synchronous code; also in a notebook."""
         return iterate_blocking(self.stream(prompt, history=history, deps=deps, settings=settings))
 
+    async def resume(
+        self,
+        run_id: str,
+        *,
+        deps: Deps = None,  # type: ignore[assignment]  # optional if Deps is None
+    ) -> Answer[Output]:
+        """Continue a run from the store: one that waited for approval, or whose process ended.
+
+        Calls that ran do not run again. Raises RunConflict while another process continues the run.
+        """
+        self._check_deps(deps)
+        checkpoints = self._make_checkpoints()
+        if checkpoints is None:
+            raise ConfigError("an agent without a store has no runs to continue", hint="pass store=open_store(…)")
+        async with checkpoints:
+            session = await self.session(Session.load(await checkpoints.load(run_id), now=time.time))
+            if isinstance(session.next(), (AskModel, RunTools)):
+                await checkpoints.save(session)
+            return await AgentLoop(self, session, deps=deps, checkpoints=checkpoints).run()
+
+    def resume_sync(
+        self,
+        run_id: str,
+        *,
+        deps: Deps = None,  # type: ignore[assignment]  # optional if Deps is None
+    ) -> Answer[Output]:
+        """Like `resume`, for synchronous code; also in a notebook."""
+        return run_blocking(self.resume(run_id, deps=deps))
+
     def conversation(
         self,
         history: Sequence[Message] | Answer[Any] = (),
@@ -327,7 +357,14 @@ class Agent(Generic[Deps, Output]):
     ) -> AgentLoop:
         self._check_deps(deps)
         session = await self.session(prompt, history=history, deps=deps, settings=settings)
-        return AgentLoop(self, session, deps=deps)
+        checkpoints = self._make_checkpoints()
+        if checkpoints is not None and isinstance(prompt, Session):
+            await checkpoints.take_over(session)
+        return AgentLoop(self, session, deps=deps, checkpoints=checkpoints)
+
+    def _make_checkpoints(self) -> Checkpoints | None:
+        store = self.runner.store
+        return None if store is None else Checkpoints(store.runs, self.runner, record_ttl=self.runner.record_ttl)
 
     async def _make_request(
         self, prompt: UserPrompt | Request, history: Sequence[Message] | Answer[Any], deps: Deps

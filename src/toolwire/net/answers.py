@@ -10,6 +10,7 @@ from ..ir.request import Message
 from ..ir.response import Response, Usage
 from ..ir.value import Value
 from ..run.compaction import CompactedPrefix
+from ..run.waiting import WaitingCall
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -38,6 +39,7 @@ class Answer(Value, Generic[Output], frozen=True):
     calls are part of the messages, but not of `calls` and `results`. `compacted`: the form of the first messages that
     was sent to the model.
     `auxiliary_usage`: the part of `usage` that an auxiliary model used.
+    `pending`: the calls that wait for approval or for a result.
     """
 
     text: str
@@ -52,10 +54,16 @@ class Answer(Value, Generic[Output], frozen=True):
     output_tool: str | None = None
     compacted: CompactedPrefix | None = None
     auxiliary_usage: Usage = Usage()
+    pending: tuple[WaitingCall, ...] = ()
 
     @property
     def finished(self) -> bool:
         return not self.reason
+
+    @property
+    def suspended(self) -> bool:
+        """True if the run waits for decisions about `pending`, and can be continued after them."""
+        return bool(self.pending)
 
     @property
     def output(self) -> Output:

@@ -25,12 +25,12 @@ from ..run.auxiliary import (
 )
 from ..run.compaction import Compaction, CompactionPlan
 from ..run.duplicates import replace_duplicate
-from ..run.observe import ModelOperation, Observation, Observer, OperationOutcome
+from ..run.observe import Observation, Observer, OperationOutcome
 from ..run.output import how_to_read
 from ..run.repaired_calls import is_suggestion, repairing_model
 from ..run.results import NOTES_KEY, annotate, result_code
 from ..run.session import Session
-from .model_protocol import Model
+from .model_protocol import Model, model_operation
 from .runner import Runner
 
 __all__ = ["Auxiliary", "AuxiliaryModel", "AuxiliaryWork"]
@@ -177,9 +177,11 @@ class AuxiliaryWork:
             return None
         session = self._session
         try:
-            with Observation(self._observers, ModelOperation(request, session.state.run_id)) as observation:
+            model, run_id = self._auxiliary.model, session.state.run_id
+            operation = model_operation(model, request, run_id, purpose="auxiliary")
+            with Observation(self._observers, operation) as observation:
                 async with asyncio.timeout(session.remaining_seconds):
-                    response = await self._auxiliary.model.ask(request)
+                    response = await model.ask(request)
                 observation.outcome = OperationOutcome(response, cost=session.price(response))
         except (ToolwireError, TimeoutError, OSError) as error:
             _log.warning("the auxiliary model %s failed: %s", self._auxiliary.name, error)

@@ -13,6 +13,7 @@ from ..run.keys import canonical_json
 from ..run.results import exception_result, refusal
 from ..run.schedule import Schedule
 from ..run.settings import RunSettings
+from ..run.waiting import Approval
 
 __all__ = ["CallPerformer", "Dispatch", "failed_result"]
 
@@ -78,12 +79,19 @@ class Dispatch:
             work = asyncio.create_task(self._performer.perform(CallRun(call, self._settings), speculative=True))
             self._speculative[call.id] = (call, work)
 
-    def add(self, call: ToolCall) -> None:
-        """Add a call, and start it if it may start now."""
-        run = CallRun(call, self._settings, occurrence=self._occurrence(call), key=self._keys.get(call.id))
+    def add(self, call: ToolCall, *, result: ToolResult | None = None, approval: Approval | None = None) -> None:
+        """Add a call, and start it if it may start now.
+
+        `result`: its result from an earlier attempt at this turn; the call does not run then. `approval`: the decision
+        about the call, if it was asked about before.
+        """
+        occurrence, key = self._occurrence(call), self._keys.get(call.id)
+        run = CallRun(call, self._settings, occurrence=occurrence, key=key, approval=approval)
         number = self._schedule.add(call)
         self._runs.append(run)
-        if number >= self._max_calls:
+        if result is not None:
+            self._results[number] = result
+        elif number >= self._max_calls:
             message = (
                 f"More than {self._max_calls} calls in one turn. This call was not run; make fewer calls at a time."
             )

@@ -36,15 +36,18 @@ from ..run.session import Budget
 from ..run.steps import Approve
 from ..run.toolbox import Entry, Toolbox
 from ..run.trace import RunEnded
-from ..run.trace_run import RunTrace, run_of
-from .agent import Agent
-from .answers import Answer
+from ..run.trace_run import RecordedTurn, RunTrace, run_of
+from .agent import Agent, make_client
+from .answers import Answer, Deps, Output
+from .auxiliary import AuxiliaryModel
 from .trace_file import read_trace
 
 __all__ = ["ReplayTools", "load_run", "replay_run"]
 
 ReplayTools: TypeAlias = Literal["recorded", "read"]
 _NO_LIMITS = Budget(iterations=1_000_000, calls=None, same_call=1_000_000, failures=1_000_000)
+_NOT_INVOKED = frozenset({"invalid_arguments", "truncated", "unknown_tool"})  # codes that the gates produce again
+_MODEL_FACTS = ("emulates_calls", "endpoint", "output_support")
 _NEEDS_AGENT = "pass the agent: compaction, output types and transfers are not a part of the recording"
 
 
@@ -55,19 +58,19 @@ def load_run(path: str | Path) -> RunTrace:
 
 async def replay_run(
     trace: RunTrace,
-    agent: Agent[Any, Any] | None = None,
+    agent: Agent[Deps, Output] | None = None,
     *,
     tools: ReplayTools = "recorded",
-    deps: Any = None,
+    deps: Deps | None = None,
     box: Toolbox | None = None,
-) -> Answer[Any] | None:
+) -> Answer[Output] | None:
     """Repeat a run and raise ReplayDifference at the first difference. Return the answer; None if the run had none.
 
     With an `agent`, its system prompt, tools, policy and budget are under test. Without one, the recorded request and
     tools are used. `tools="read"` really runs pure and read tools, of the agent or of `box`; results of all other tools
     are the recorded ones.
     """
-    replay = _Replay(trace, compares_tools=agent is not None)
+    replay = _Replay(trace, agent)
     recorded = replay.toolbox(agent.runner.box if agent is not None else box, tools)
     if agent is None:
         twin: Agent[Any, Any] = Agent(replay, recorded, budget=_NO_LIMITS)
@@ -76,7 +79,12 @@ async def replay_run(
         twin = copy(agent)
         twin.runner = agent.runner.with_tools(recorded, approve=replay.approve)
         twin.observers = ()
+        if agent.auxiliary is not None:
+            recorded_model = _RecordedAuxiliary(agent.auxiliary.name, replay)
+            twin.auxiliary = AuxiliaryModel(replace(agent.auxiliary.settings, model=recorded_model), make_client)
         messages = [message for message in trace.request().messages if message.role not in ("system", "developer")]
+        if not messages:
+            raise ConfigError("the recorded run has no prompt", hint="record a run that starts with a prompt")
         with twin.override(model=replay):
             answer = await replay.perform(twin, messages[-1], {"history": messages[:-1], "deps": deps})
     replay.check_end(answer)
@@ -90,11 +98,13 @@ class _RecordedFailure(ToolwireError):
 class _Replay:
     """A recording as a model and as tools."""
 
-    def __init__(self, trace: RunTrace, *, compares_tools: bool) -> None:
+    def __init__(self, trace: RunTrace, agent: Agent[Any, Any] | None) -> None:
+        self._agent = agent
         self.model = trace.request().model
-        self.turns = trace.turns()
-        self._position = 0
-        self._compares_tools = compares_tools
+        self.turns = deque(trace.turns())
+        self._number = 0  # of the next request
+        self.auxiliary_turns = deque(trace.turns("auxiliary"))
+        self._compares_tools = agent is not None
         self._end = trace.root.end
         self._sanitiser = Sanitiser(Redactor())
         self._tools = trace.request().tools
@@ -104,13 +114,28 @@ class _Replay:
         for call in trace.calls():
             if call.span in subagent_calls:
                 self._subagents.add(call.call.name)
-            if call.result is not None:
+            if call.result is not None and call.code not in _NOT_INVOKED:
                 _refuse_transfer(call.result)
                 self._results[call.call.id].append(call.result)
         self._decisions: defaultdict[tuple[str, bytes], deque[str]] = defaultdict(deque)
         for tool, arguments, decision in trace.decisions():
             self._decisions[tool, canonical_json(arguments)].append(decision)
         self._problem: Difference | None = None  # a call without a recorded result
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the agent's own model says about itself; it decides the form of structured outputs."""
+        if name in _MODEL_FACTS and self._agent is not None:
+            return getattr(self._describe_model(self._agent), name)
+        raise AttributeError(name)
+
+    def _describe_model(self, agent: Agent[Any, Any]) -> object:
+        """Return the agent's own model, which is never asked. Without a key for it, a client without one serves, too."""
+        try:
+            return agent.model
+        except ConfigError:
+            from .client import ModelClient
+
+            return ModelClient(self.model, key="unused")  # a replay sends nothing
 
     async def perform(self, agent: Agent[Any, Any], prompt: Any, options: Mapping[str, Any]) -> Answer[Any] | None:
         try:
@@ -120,15 +145,26 @@ class _Replay:
 
     async def ask(self, request: Request) -> Response:
         """Return the recorded response if the request is the recorded one."""
-        step = f"request {self._position + 1}"
+        self._number += 1
+        step = f"request {self._number}"
         if self._problem is not None:
             raise self._difference(self._problem)
-        if self._position == len(self.turns):
-            if isinstance(self._end, RunEnded) and not self._end.reason:
-                raise self._difference(Difference(step, "", "the end of the run", "another request"))
+        if not self.turns and not (isinstance(self._end, RunEnded) and not self._end.reason):
             raise _RecordedFailure("the recorded run ended here")
-        turn = self.turns[self._position]
-        self._position += 1
+        return self._answer(step, request, self.turns)
+
+    def ask_auxiliary(self, request: Request) -> Response:
+        """Return the recorded response of the auxiliary model. The agent ignores its errors, so they are kept."""
+        try:
+            return self._answer("a request to the auxiliary model", request, self.auxiliary_turns)
+        except ReplayDifference as error:
+            self._problem = self._problem or error.difference
+            raise
+
+    def _answer(self, step: str, request: Request, turns: deque[RecordedTurn]) -> Response:
+        if not turns:
+            raise self._difference(Difference(step, "", "no such request", "another request"))
+        turn = turns.popleft()
         found = first_difference(step, self._comparable(turn.request), self._comparable(self._document(request)))
         if found is not None:
             raise self._difference(found)
@@ -188,8 +224,8 @@ class _Replay:
         """Compare the end: all requests were made, and the run has the recorded reason."""
         if self._problem is not None:
             raise self._difference(self._problem)
-        if self._position < len(self.turns):
-            step = f"request {self._position + 1}"
+        if self.turns:
+            step = f"request {self._number + 1}"
             got = (
                 "the end of the run" if answer is None or not answer.reason else f"the end of the run: {answer.reason}"
             )
@@ -198,6 +234,21 @@ class _Replay:
             found = first_difference("end of the run", {"reason": self._end.reason}, {"reason": answer.reason})
             if found is not None:
                 raise self._difference(found)
+
+
+class _RecordedAuxiliary:
+    """The auxiliary model of a recorded run."""
+
+    def __init__(self, name: str, replay: _Replay) -> None:
+        self.name = name
+        self._replay = replay
+
+    async def ask(self, request: Request) -> Response:
+        return self._replay.ask_auxiliary(request)
+
+    async def stream(self, request: Request) -> AsyncGenerator[Event, None]:
+        for event in unfold(self._replay.ask_auxiliary(request)):
+            yield event
 
 
 def _refuse_transfer(result: ToolResult) -> None:

@@ -17,7 +17,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextvars import copy_context
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias
 
 from msgspec.structs import replace
 
@@ -61,6 +61,7 @@ from ..run.steps import (
     Wait,
 )
 from ..run.toolbox import Source, Toolbox
+from ..run.waiting import Suspend
 from .blocking import run_blocking
 from .call_size import is_large
 from .dispatch import Dispatch, failed_result
@@ -70,7 +71,6 @@ from .threads import ThreadPool
 __all__ = ["Approver", "Runner"]
 
 Approver: TypeAlias = Callable[[Approve], "ApprovalReply | Awaitable[ApprovalReply]"]
-_T = TypeVar("_T")
 _SAVE_ATTEMPTS = 3
 _MAX_TAINTED_RUNS = 4096
 _STORE_THREADS = 8
@@ -80,10 +80,10 @@ _CHECK_THREADS = 4  # few, because each of them delays the event loop by one swi
 class Runner:
     """Runs the calls of a toolbox.
 
-    `approve` is called if the policy requires approval; without it, no call is approved. `keeps_keyless`: the store
-    also keeps calls without a key, for a process that continues their run. `ttl`: seconds that the store keeps the
-    result of a call, unless its tool has a `ttl` of its own. `dry_run`: no function is called and no key is claimed;
-    the result of a call is its plan (`toolwire.run.plan_of`).
+    `approve` is called if the policy requires approval; without it, no call is approved. `"suspend"`: the call waits, and
+    a person decides later. `keeps_keyless`: the store also keeps calls without a key, for a process that continues their
+    run. `ttl`: seconds that the store keeps the result of a call, unless its tool has a `ttl` of its own. `dry_run`: no
+    function is called and no key is claimed; the result of a call is its plan (`toolwire.run.plan_of`).
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Runner:
         store: Store | None = None,
         policy: Policy | None = None,
         gates: tuple[Gate, ...] = GATES,
-        approve: Approver | None = None,
+        approve: Approver | Literal["suspend"] | None = None,
         observers: Sequence[Observer] = (),
         max_parallel: int = 16,
         max_per_turn: int = 256,
@@ -110,8 +110,8 @@ class Runner:
         self.box = Toolbox(*sources)
         self._outputs = StoredOutputs()
         self._output_tools = self._add_output_tools()
-        self._store = store
-        self._approve = approve
+        self.store = store
+        self._approve: Approver | None = (lambda _: Suspend()) if approve == "suspend" else approve
         self._observers = tuple(observers)
         self._max_parallel = max_parallel
         self._max_per_turn = max_per_turn
@@ -157,7 +157,14 @@ class Runner:
             max_per_turn=self._max_per_turn,
             caller=settings.caller,
             tenant=settings.tenant,
+            dry_run=settings.dry_run,
         )
+
+    @property
+    def record_ttl(self) -> float:
+        """The shortest time for which the store keeps the result of a call."""
+        own = [entry.options.ttl for entry in self.box if entry.options.ttl is not None]
+        return min([self._settings.ttl, *own])
 
     def close(self) -> None:
         self._invoker.close()
@@ -346,8 +353,8 @@ class Runner:
 
     def _release(self, key: str, token: str) -> None:
         """Release a claim in the background; if that fails, its lease expires."""
-        assert self._store is not None
-        self._store_threads.submit(partial(self._store.release, key, token))
+        assert self.store is not None
+        self._store_threads.submit(partial(self.store.release, key, token))
 
     async def _perform_step(self, step: Step) -> Any:
         """Perform a step that is not `Invoke`: wait, ask for approval, reconcile, or use the store."""
@@ -366,8 +373,7 @@ class Runner:
         with Observation(self._observers, ApprovalOperation(step.tool, step.arguments, step.why)) as observation:
             decision = self._approve(step)
             reply = await decision if inspect.isawaitable(decision) else decision
-            is_approved = reply is True or isinstance(reply, Approved)
-            observation.outcome = OperationOutcome(decision="approved" if is_approved else "denied")
+            observation.outcome = OperationOutcome(decision=_decision_name(reply))
         return reply
 
     async def _with_lease_renewal(self, step: Invoke, work: Awaitable[InvokeOutcome]) -> InvokeOutcome:
@@ -382,31 +388,29 @@ class Runner:
 
     async def _renew(self, key: str, token: str, lease: float) -> None:
         """Renew a lease until cancelled. A failure is ignored: the next attempt comes before the lease expires."""
-        assert self._store is not None
+        assert self.store is not None
         while True:
             await asyncio.sleep(lease / 3)
             try:
-                await self._on_store_thread(self._store.renew, key, token, lease)
+                await self.use_store(self.store.renew, key, token, lease)
             except StoreError:
                 continue
 
     async def _perform_store_step(self, step: Step) -> Any:
         """Perform a store operation; return a StoreError as a value. Storing a result is tried several times."""
-        store = self._store
+        store = self.store
         assert store is not None
         attempts = _SAVE_ATTEMPTS if isinstance(step, CompleteClaim) else 1
         for remaining in reversed(range(attempts)):
             try:
                 if isinstance(step, GetRecord):
-                    return await self._on_store_thread(store.get, step.key)
+                    return await self.use_store(store.get, step.key)
                 if isinstance(step, ClaimKey):
                     return await self._claim(step.claim)
                 if isinstance(step, CompleteClaim):
-                    return await self._on_store_thread(
-                        store.complete, step.key, step.token, step.result, step.ttl, step.state
-                    )
+                    return await self.use_store(store.complete, step.key, step.token, step.result, step.ttl, step.state)
                 assert isinstance(step, ReleaseClaim)
-                return await self._on_store_thread(store.release, step.key, step.token)
+                return await self.use_store(store.release, step.key, step.token)
             except StoreError as error:
                 if not remaining:
                     return error
@@ -415,16 +419,17 @@ class Runner:
 
     async def _claim(self, claim: Claim) -> Record:
         """Claim a key on a thread. If this task is cancelled meanwhile, the claim is released once it is made."""
-        assert self._store is not None
-        pending_claim = self._store_threads.submit(partial(self._store.claim, claim))
+        assert self.store is not None
+        pending_claim = self._store_threads.submit(partial(self.store.claim, claim))
         try:
             return await asyncio.wrap_future(pending_claim)
         except asyncio.CancelledError:  # the claim may still succeed, and the call will not run
             pending_claim.add_done_callback(lambda _: self._release(claim.key, claim.token))
             raise
 
-    async def _on_store_thread(self, work: Callable[..., _T], *arguments: Any) -> _T:
-        return await asyncio.wrap_future(self._store_threads.submit(partial(work, *arguments)))
+    async def use_store(self, work: Callable[..., Any], /, *arguments: Any, **options: Any) -> Any:
+        """Run an operation of the store on one of the threads that are reserved for it."""
+        return await asyncio.wrap_future(self._store_threads.submit(partial(work, *arguments, **options)))
 
     def _taint(self, run_id: str) -> None:
         """Mark a run as tainted by untrusted output. The number of runs kept is bounded, except for "", which stays."""
@@ -442,6 +447,12 @@ class Runner:
         """
         if call.name in self._untrusted:
             self._taint(run_id)
+
+
+def _decision_name(reply: ApprovalReply) -> str:
+    if isinstance(reply, Suspend):
+        return "suspended"
+    return "approved" if reply is True or isinstance(reply, Approved) else "denied"
 
 
 async def _reconcile(step: Reconcile) -> Returned | Failed:

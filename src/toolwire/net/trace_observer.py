@@ -135,7 +135,7 @@ class TraceObserver:
                 body.setdefault("tools", [])
         return RequestSent(
             **span.position(),
-            model=request.model,
+            model=operation.model or request.model,
             body=self._clean_request(body),
             base=base,
             kept=kept,

@@ -12,7 +12,7 @@ from ..ir.pointer import JSON, Object
 from .api_tools import BODY, ApiParameter
 from .bodies import ApiBody, FieldEncoding, body_kind
 from .references import References
-from .schemas import SchemaReader
+from .schemas import DocumentLimit, SchemaReader
 from .security import SecurityScheme
 
 __all__ = ["ArgumentReader", "OperationArguments"]
@@ -31,6 +31,8 @@ _EXCLUDED_HEADERS = frozenset(
 _PREFERENCE = ("json", "form", "multipart", "text", "bytes")
 _CONCRETE = {"json": "application/json", "text": "text/plain", "bytes": "application/octet-stream"}  # for wildcards
 _MAX_PARAMETERS = 500
+MAX_TOTAL_PARAMETERS = 200_000
+"""Maximum number of parameters of all operations together; operations may share them."""
 _MAX_MEDIA_TYPES = 50
 _MAX_MEDIA_TYPE = 200  # characters
 _ANY: Object = {}
@@ -60,12 +62,17 @@ class ArgumentReader:
     ) -> None:
         self._references = references
         self._schemas = schemas
+        self._total = 0  # parameters of all operations
         self._excluded = {(scheme.kind, scheme.parameter.lower()) for scheme in schemes.values()}
         self._excluded |= {("header", name.lower()) for name in (*_EXCLUDED_HEADERS, *preset_headers)}
 
     def read(self, method: str, path: str, item: Object, fields: Object) -> OperationArguments:
         """Read the arguments of one operation. `item` is its path item, whose parameters apply to every method."""
         declared = self._declared(item, fields)
+        self._total += len(declared)
+        if self._total > MAX_TOTAL_PARAMETERS:
+            hint = "select some operations with tags= or operations="
+            raise DocumentLimit(f"the operations have more than {MAX_TOTAL_PARAMETERS:,} parameters", hint=hint)
         needs_key = ("header", "idempotency-key") in declared
         properties: Object = {}
         required: list[str] = []

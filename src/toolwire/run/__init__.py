@@ -34,8 +34,10 @@ if TYPE_CHECKING:
     from .records import DAY, Claim, Record, Store
     from .session import Budget, Session
     from .steps import Approve
+    from .stored_runs import WEEK, RunConflict, RunStore, StoredRun
     from .toolbox import Entry, LiveSource, Source, Toolbox
     from .values import received
+    from .waiting import ApprovalExpired, Suspend, Suspended, WaitingCall
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
@@ -53,6 +55,7 @@ else:
             "plan": ("CallPlan", "plan_of"),
             "failures": ("ToolError", "Transient"),
             "steps": ("Approve",),
+            "stored_runs": ("WEEK", "RunConflict", "RunStore", "StoredRun"),
             "records": ("DAY", "Claim", "Record", "Store"),
             "model_settings": ("ModelSettings",),
             "observe": (
@@ -69,11 +72,13 @@ else:
             "output_type": ("StructuredOutput",),
             "partial_output": ("PartialOutput",),
             "values": ("received",),
+            "waiting": ("ApprovalExpired", "Suspend", "Suspended", "WaitingCall"),
         },
     )
 
 __all__ = [
     "AgentOperation",
+    "ApprovalExpired",
     "ApprovalOperation",
     "Approve",
     "Approved",
@@ -104,14 +109,21 @@ __all__ = [
     "Pending",
     "Policy",
     "Record",
+    "RunConflict",
+    "RunStore",
     "Session",
     "Source",
     "Store",
+    "StoredRun",
     "StructuredOutput",
+    "Suspend",
+    "Suspended",
     "ToolError",
     "ToolOperation",
     "Toolbox",
     "Transient",
+    "WEEK",
+    "WaitingCall",
     "allow",
     "at_most",
     "current_call",

@@ -61,12 +61,17 @@ class AgentOperation(Value, frozen=True):
 
 
 class ModelOperation(Value, frozen=True):
-    """A request to a model. `purpose` is empty for a turn of the run, "auxiliary" for other work, such as summaries."""
+    """A request to a model. `purpose` is empty for a turn of the run, "auxiliary" for other work, such as summaries.
+
+    `model` and `provider` are names; `provider` is empty if it is not known.
+    """
 
     request: Request
     run_id: str = ""
     stream: bool = False
     purpose: Literal["", "auxiliary"] = ""
+    model: str = ""
+    provider: str = ""
 
 
 class ToolOperation(Value, frozen=True):

@@ -88,13 +88,16 @@ class RunTrace(Value, frozen=True):
             )
         return _convert(start.request, Request, start)
 
-    def turns(self) -> list[RecordedTurn]:
-        """Return the model requests of the outermost run, in order; those of subagents are left out."""
+    def turns(self, purpose: str = "") -> list[RecordedTurn]:
+        """Return the model requests of the outermost run, in order; those of subagents are left out.
+
+        `purpose`: "auxiliary" for the requests to the auxiliary model.
+        """
         documents = _request_documents(self.spans)
         return [
             _make_turn(span, documents[span.start.span])
             for span in self._children(RequestSent)
-            if isinstance(span.start, RequestSent) and not span.start.purpose
+            if isinstance(span.start, RequestSent) and span.start.purpose == purpose
         ]
 
     def calls(self) -> list[RecordedCall]:

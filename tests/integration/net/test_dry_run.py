@@ -16,7 +16,7 @@ from dry_run_counter import Counts, install
 from run_program import run_program
 from scripted_answers import SCENARIOS
 from toolwire import Agent, Policy, Runner, ToolCall, open_store, tool
-from toolwire.run import plan_of
+from toolwire.run import Toolbox, plan_of
 from toolwire.testing import ScriptedModel, Upstream, says
 
 ROOT = Path(__file__).parents[3]
@@ -86,12 +86,32 @@ def test_recorded_call_is_planned_as_replayed():
 
 
 @pytest.mark.finding("X9")
+def test_cached_call_is_planned_as_replayed():
+    called = []
+    look, _ = tools(called)
+    runner = Runner(Toolbox(look).with_options(cache=60))
+    verdicts_in_order = []
+    for dry in (True, False, True):
+        (result,) = runner.run_sync(CALLS[:1], dry_run=dry)
+        verdicts_in_order.append(plan_of(result).verdict if dry else result.text)
+    assert (verdicts_in_order, called) == (["would_run", "a", "replayed"], ["look"])
+
+
+@pytest.mark.finding("X9")
 def test_one_dry_run_does_not_affect_the_other_runs_of_a_runner():
     called = []
     runner = Runner(*tools(called))
     for dry in (True, False, True):
         runner.run_sync(CALLS[:1], run_id="r", dry_run=dry)
     assert called == ["look"]
+
+
+@pytest.mark.finding("X9")
+def test_runner_for_other_tools_is_a_dry_run_too():
+    called = []
+    look, delete = tools(called)
+    (result,) = Runner(look, dry_run=True).with_tools(delete).run_sync(CALLS[1:])
+    assert (plan_of(result).verdict, called) == ("would_run", [])
 
 
 @pytest.mark.finding("X9")

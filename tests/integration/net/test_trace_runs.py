@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from toolwire import Agent, ModelClient, Policy, ToolCall, ToolError, tool
 from toolwire.cli.main import main
 from toolwire.ir.errors import ConfigError
 from toolwire.ir.response import Fault, UpstreamError, Usage
-from toolwire.net import TraceObserver
+from toolwire.net import Auxiliary, TraceObserver
 from toolwire.run import Budget, deny
 from toolwire.run.redact import environment_secrets
 from toolwire.testing import ReplayDifference, ScriptedModel, Upstream, load_run, load_trace, replay_run, says
@@ -328,7 +329,7 @@ def test_trace_of_a_killed_process_is_shown(tmp_path, capsys):
         """
 import time
 from toolwire import Agent, ToolCall, tool
-from toolwire.net import TraceObserver
+from toolwire.net import Auxiliary, TraceObserver
 from toolwire.testing import ScriptedModel, says
 
 @tool(effect="read")
@@ -446,3 +447,53 @@ def test_usage_is_in_the_title(tmp_path, capsys):
     title = capsys.readouterr().out.splitlines()[0]
     for text in ("run trip", "2 requests", "2 calls", "250 + 25 tokens"):
         assert text in title
+
+
+@dataclass
+class City:
+    name: str
+
+
+def test_run_with_a_structured_output_is_replayed_in_its_native_form(tmp_path, monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    file = tmp_path / "run.jsonl"
+
+    async def run():
+        async with Upstream(says('{"name": "Rome"}')) as upstream:
+            client = ModelClient("openai-chat/gpt-5.6", base_url=upstream.url, key="a-key")
+            agent = Agent(client, output_type=City, observers=[TraceObserver(file)])
+            async with client:
+                await agent.run("Which city?")
+                return agent, upstream.heard
+
+    agent, heard = asyncio.run(run())
+    assert heard[0].request.output is not None
+    assert replay(file, agent).output == City("Rome")
+    file.write_text(file.read_text().replace('"request":{', '"request":{"model":"openai-chat/gpt-5.6",'))
+    file.write_text(file.read_text().replace('"body":{"output"', '"body":{"model":"openai-chat/gpt-5.6","output"'))
+    named = Agent("openai-chat/gpt-5.6", output_type=City)  # there is no key for it
+    assert replay(file, named).output == City("Rome")
+    with pytest.raises(ReplayDifference, match="/output"):
+        replay(file, Agent("openai-chat/gpt-5.6"))
+
+
+def test_auxiliary_model_is_replayed_from_the_recording(tmp_path):
+    @tool(effect="read")
+    async def read() -> str:
+        """Read a long text."""
+        return "long " * 2000
+
+    def make(models, **options):
+        model, auxiliary = (ScriptedModel(script) for script in models)
+        settings = Auxiliary(auxiliary, summarise_above=1000)
+        return Agent(model, [read], auxiliary=settings, **options)
+
+    file = tmp_path / "run.jsonl"
+    scripts = [[says(ToolCall("c1", "read", {})), says("Done.")], [says("A short summary.")]]
+    make(scripts, observers=[TraceObserver(file)]).run_sync("Go.")
+    trace = load_run(file)
+    assert (len(trace.turns()), len(trace.turns("auxiliary"))) == (2, 1)
+    assert "A short summary." in json.dumps(trace.turns()[1].request)
+    assert replay(file, make([[], []])).text == "Done."
+    with pytest.raises(ReplayDifference):
+        replay(file, Agent(ScriptedModel([]), [read]))

@@ -310,6 +310,14 @@ def test_large_output_is_truncated_in_the_middle():
     assert cap_result(CALL.result("short"), 1000) == CALL.result("short")
 
 
+def test_shortened_result_has_three_quarters_of_its_beginning_and_one_quarter_of_its_end():
+    text = "a" * 75 + "b" * 10 + "c" * 25
+    assert cap_result(CALL.result(text[:100]), 100, None) == CALL.result(text[:100])
+    short = cap_result(CALL.result(text), 100, None)
+    assert short.text == "a" * 75 + "\n\n[… 10 of 110 characters omitted …]\n\n" + "c" * 25
+    assert short.extra[NOTES_KEY]["left_out"] == 10
+
+
 def test_repairs_are_listed_in_the_result():
     broken = ToolCall("c1", "pay", None, '{"amount": 3,}', "invalid")
     steps = drive(CallRun(broken, settings(made("write"))), granted, Returned("x"), True)
