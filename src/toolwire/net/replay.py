@@ -70,6 +70,9 @@ async def replay_run(
     tools are used. `tools="read"` really runs pure and read tools, of the agent or of `box`; results of all other tools
     are the recorded ones.
     """
+    if trace.request().messages and trace.request().messages[-1].role == "assistant":
+        hint = "replay the trace of the run before it was suspended"
+        raise ConfigError("the trace continues a run in the middle of a turn and cannot be replayed", hint=hint)
     replay = _Replay(trace, agent)
     recorded = replay.toolbox(agent.runner.box if agent is not None else box, tools)
     if agent is None:
