@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from .agent import Agent
     from .agent_loop import StreamItem
     from .answers import Answer, NoAnswer
+    from .approvals import approve_call, deny_call, supply_result
     from .auxiliary import Auxiliary
     from .client import ModelClient
     from .conversation import AgentConversation
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from .model_protocol import Model
     from .otel import OtelObserver
     from .runner import Runner
+    from .stored_approvals import StoredApprovals
     from .stores import open_store
     from .trace_observer import TraceObserver
 else:
@@ -32,8 +34,10 @@ else:
             "auxiliary": ("Auxiliary",),
             "conversation": ("AgentConversation",),
             "model_protocol": ("Model",),
+            "approvals": ("approve_call", "deny_call", "supply_result"),
             "runner": ("Runner",),
             "client": ("ModelClient",),
+            "stored_approvals": ("StoredApprovals",),
             "stores": ("open_store",),
             "jail": ("disk_jail",),
             "key_command": ("KeyCommand", "KeyCommandError"),
@@ -58,8 +62,12 @@ __all__ = [
     "NoAnswer",
     "OtelObserver",
     "Runner",
+    "StoredApprovals",
     "StreamItem",
     "TraceObserver",
+    "approve_call",
+    "deny_call",
     "disk_jail",
     "open_store",
+    "supply_result",
 ]

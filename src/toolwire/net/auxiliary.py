@@ -25,11 +25,12 @@ from ..run.auxiliary import (
 )
 from ..run.compaction import Compaction, CompactionPlan
 from ..run.duplicates import replace_duplicate
-from ..run.observe import ModelOperation, Observation, Observer, OperationOutcome
+from ..run.observe import Observation, Observer, OperationOutcome
+from ..run.output import how_to_read
 from ..run.repaired_calls import is_suggestion, repairing_model
-from ..run.results import annotate, result_code
+from ..run.results import NOTES_KEY, annotate, result_code
 from ..run.session import Session
-from .model_protocol import Model
+from .model_protocol import Model, model_operation
 from .runner import Runner
 
 __all__ = ["Auxiliary", "AuxiliaryModel", "AuxiliaryWork"]
@@ -153,20 +154,22 @@ class AuxiliaryWork:
         return note_repair(repeated, repaired)
 
     async def _summarise(self, call: ToolCall, result: ToolResult) -> ToolResult:
-        """Summarise a result. Its text stays readable under the handle in its notes."""
+        """Summarise a result. Its text stays readable with the id in its notes."""
         settings, text = self._settings, result.text
         request = make_result_summary_request(
             call, text, max_input=settings.max_input, max_summary=settings.max_summary
         )
         response = await self._ask(request)
         summary = "" if response is None else response.text
-        summarised = summarise_result(result, summary, max_summary=settings.max_summary)
-        if summarised is result:
+        if summarise_result(result, summary, max_summary=settings.max_summary) is result:
             return result
-        handle = f"output:{result.call_id}"
-        if self._runner.truncated_outputs.read(handle, length=1) is None:
-            self._runner.truncated_outputs.store(text, handle)
-        return annotate(summarised, handle=handle)
+        known: str | None = result.extra.get(NOTES_KEY, {}).get("output")
+        output_id = known or self._runner.store_output(self._session.state.run_id, text)
+        if output_id is None:
+            return summarise_result(result, summary, max_summary=settings.max_summary)
+        instruction = f"; {how_to_read(output_id)}"
+        summarised = summarise_result(result, summary, max_summary=settings.max_summary, instruction=instruction)
+        return annotate(summarised, output=output_id)
 
     async def _ask(self, request: Request) -> Response | None:
         """Send one request within the limits of the run; None if it is not allowed or fails."""
@@ -174,9 +177,11 @@ class AuxiliaryWork:
             return None
         session = self._session
         try:
-            with Observation(self._observers, ModelOperation(request, session.state.run_id)) as observation:
+            model, run_id = self._auxiliary.model, session.state.run_id
+            operation = model_operation(model, request, run_id, purpose="auxiliary")
+            with Observation(self._observers, operation) as observation:
                 async with asyncio.timeout(session.remaining_seconds):
-                    response = await self._auxiliary.model.ask(request)
+                    response = await model.ask(request)
                 observation.outcome = OperationOutcome(response, cost=session.price(response))
         except (ToolwireError, TimeoutError, OSError) as error:
             _log.warning("the auxiliary model %s failed: %s", self._auxiliary.name, error)

@@ -84,10 +84,15 @@ def note_repair(result: ToolResult, call: ToolCall) -> ToolResult:
     return replace(result, parts=(Text(f"{note}\n{result.text}"), *media), structured=None)
 
 
-def summarise_result(result: ToolResult, summary: str, *, max_summary: int) -> ToolResult:
-    """Replace the text of a result by a summary; media are kept. The same result if the summary is not shorter."""
+def summarise_result(result: ToolResult, summary: str, *, max_summary: int, instruction: str = "") -> ToolResult:
+    """Replace the text of a result by a summary; media are kept. The same result if the summary is not shorter.
+
+    `instruction`: how the model can read the full text.
+    """
     text, summary = result.text, summary.strip()[:max_summary]
-    head = f"[Summary of {len(text):,} characters of output, written by another model; it may be incomplete]"
+    head = (
+        f"[Summary of {len(text):,} characters of output, written by another model; it may be incomplete{instruction}]"
+    )
     if not summary or len(head) + len(summary) >= len(text):
         return result
     media = tuple(part for part in result.parts if not isinstance(part, Text))
