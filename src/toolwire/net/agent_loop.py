@@ -29,6 +29,7 @@ from ..run.session import AskModel, AwaitApproval, Done, GiveUp, NextStep, RunTo
 from ..stream.arguments import ArgumentWatch
 from .answers import Answer
 from .auxiliary import AuxiliaryModel, AuxiliaryWork
+from .call_size import is_large
 from .checkpoints import Checkpoints
 from .dispatch import Dispatch
 from .model_protocol import Model, model_operation
@@ -38,6 +39,9 @@ from .runner import Runner
 __all__ = ["AgentLoop", "LoopAgent", "StreamItem", "find_successor", "transfer_result"]
 
 StreamItem: TypeAlias = Event | ToolCall | ToolResult | PartialOutput
+
+
+_MAX_CHARACTERS = 32 * 1024  # of a structured output that is read on the event loop
 
 
 class LoopAgent(Protocol):
@@ -100,7 +104,7 @@ class AgentLoop:
                         raise  # a timeout of the model, not of the run
                     session.give_up_on_time_limit()
                 else:
-                    session.add_response(response)
+                    await self._add_response(response)
             elif isinstance(step, RunTools):
                 await self._add_results(await self._improve_results(step.calls, await self._run_tools(step)))
             else:
@@ -236,7 +240,15 @@ class AgentLoop:
                 for call in calls:
                     yield call
         if not isinstance(session.next(), GiveUp):
-            session.add_response(collector.folder.response())
+            await self._add_response(collector.folder.response())
+
+    async def _add_response(self, response: Response) -> None:
+        """Add a response. A large structured output is read in a thread, so that it does not delay the event loop."""
+        plan = self.session.output
+        if plan is not None and not plan.pending_calls(response):
+            if len(response.text) > _MAX_CHARACTERS or any(is_large(call) for call in response.calls):
+                await asyncio.to_thread(plan.read, response)
+        self.session.add_response(response)
 
     def _open_stream(self, request: Request, folder: Folder) -> AsyncGenerator[Event, None]:
         """Return the events of a response. `folder` is fed by the consumer.
