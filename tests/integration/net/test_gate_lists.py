@@ -147,6 +147,7 @@ RUNS = st.fixed_dictionaries(
     {
         "run_id": st.sampled_from(["r", "other"]),
         "tainted": st.booleans(),
+        "dry_run": st.sampled_from([False, False, False, True]),
         "keys": st.sampled_from([None, None, {"c1": "given"}]),
     }
 )

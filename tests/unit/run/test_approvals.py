@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from toolwire import Policy, ToolCall, tool
+from toolwire import Policy, Runner, ToolCall, tool
 from toolwire.ir.errors import StoreError
 from toolwire.run import Approved, Denied, Entry, Options, Toolbox, at_most
 from toolwire.run.approval import approval_hash
@@ -229,6 +229,22 @@ def test_tool_can_require_approval_itself(rule, why):
     (step,) = drive(CallRun(CALL, settings(entry, policy=None)))
     assert isinstance(step, Invoke if why is None else Approve)
     assert why is None or step.why == why
+
+
+def test_approval_rule_that_raises_stops_the_call():
+    called = []
+
+    def rule(arguments):
+        raise KeyError("amount")
+
+    def note(items: list[str]) -> str:
+        """Note."""
+        called.append(items)
+        return "noted"
+
+    runner = Runner(tool(approve=rule)(note), approve=lambda step: True)
+    (result,) = runner.run_sync([ToolCall("c", "note", {"items": []})])
+    assert (result_code(result), called) == ("failed", [])
 
 
 def test_abandoned_call_releases_its_claim_after_an_approval():
