@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from toolwire import Policy, Runner, ToolCall, tool
 from toolwire.ir.errors import StoreError
-from toolwire.run import Approved, Denied, Entry, Options, Toolbox, at_most
+from toolwire.run import Approved, Denied, Entry, Options, Toolbox, at_most, path_jail
 from toolwire.run.approval import approval_hash
 from toolwire.run.call_run import CallRun
 from toolwire.run.failures import NotExecuted
@@ -194,6 +194,22 @@ def test_edited_call_keeps_the_key_of_the_request():
     first = claim_of(CALL)
     steps = drive(CallRun(CALL, settings(has_store=True)), None, Approved({"items": ["b"]}))
     assert (steps[-1].claim.key, steps[-1].claim.fingerprint) == (first.key, first.fingerprint)
+
+
+def test_key_of_an_approved_call_does_not_depend_on_the_rewritten_path():
+    @tool
+    def save(path: str) -> str:
+        """Save."""
+        return path
+
+    keys = []
+    for root in ("/files", "/other"):
+        policy = Policy(checks=(path_jail("path", root),), approve=("write",))
+        given = settings(Entry(save, save.function), policy, has_store=True)
+        steps = drive(CallRun(ToolCall("c", "save", {"path": "a.txt"}), given), None, True)
+        assert steps[1].arguments == {"path": f"{root}/a.txt"}
+        keys += [steps[0].key, steps[2].claim.key]
+    assert len(set(keys)) == 1
 
 
 def test_edited_call_has_the_tool_key_of_the_edited_arguments():
