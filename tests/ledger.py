@@ -326,6 +326,9 @@ FAILURES = {
 
 FINDINGS = {
     "R": Entry("slips of models are read right if one reading fits the schema; drafts in reasoning never are"),
+    "X7": Entry(
+        "an approval can wait: another process approves it hours later, bound to the call, once, until it expires"
+    ),
     "Z1": Entry("intersections, unions, references and inlined text of a schema cost steps in proportion to its size"),
     "Z2": Entry("patterns of schemas run on a linear engine only; those that it refuses are reported"),
     "Z3": Entry("the search for the place of an error in large JSON is bounded"),
@@ -338,12 +341,17 @@ FINDINGS = {
         "lost connections, timeouts and statuses 429, 502, 503, 504 of common clients are retried where it is safe"
     ),
     "X4": Entry("the time to live of recorded calls can be set per runner, tool, command and gateway settings"),
+    "X8": Entry(
+        "suggestions come from an index of trigrams, off the event loop, at a bounded cost for any number of names"
+    ),
     "Z8": Entry("a request for an upgrade, which is ignored, keeps its body"),
     "Z10": Entry("the memory of all requests in flight is bounded; the refusal is a 503 with retry-after"),
     "Z11": Entry("large work leaves the event loop, relays yield, and the number of JSON values is bounded"),
     "Z12": Entry("MCP servers over HTTP have the limits of the gateway for slow clients"),
     "Z14": Entry("OAuth metadata is of the server's origin, no private address is named, secrets go to their issuer"),
     "Z16": Entry("trailers are not headers"),
+    "Z13": Entry("untrusted output taints later calls without a run id"),
+    "Z15": Entry("a sync tool that is stuck does not take the threads of the other tools"),
     "Z17": Entry("a clock that jumps past the time to live does not run a finished write again while the process runs"),
     "Z20": Entry("hosts() refuses URLs that HTTP clients may split in another way"),
     "Z21": Entry("approved arguments are what runs: approver, gates, function and retries cannot change them"),
@@ -414,6 +422,8 @@ FINDINGS = {
     "X5": Entry("a malformed call is requested again in streams and in the gateway too, also from another model"),
     "X6": Entry("tools that appear during a run are offered from the next turn, after the others"),
     "T15": Entry("a missing value closer and a call as a bare object are reported; the line break is not in the value"),
+    "X9": Entry("a dry run evaluates gates, policy and approvals, and calls no function of a tool"),
+    "X13": Entry("limits and notes of calls have tests at their boundaries; sampled mutants of run are killed"),
     "X12": Entry(
         "a run is one trace: observers get start and end, spans inside a tool are its children, names are conventional"
     ),

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 from ..ir.errors import ConfigError
 from ..ir.terminal import neutralise_line
 from ..ir.text import dumps
+from .answer_output import format_time, print_outcome
 from .live import LivePrinter
 from .openapi_options import add_api_options, open_api, refuse_api_options
-from .show import json_text, paint, table
+from .plan_output import plans_of, print_plans
+from .show import paint, table
 from .tools_file import add_ttl_option, load_tools, open_store_at
 
 if TYPE_CHECKING:
@@ -26,11 +28,12 @@ if TYPE_CHECKING:
     from ..net.answers import Answer
     from ..net.client import ModelClient
     from ..run.observe import Observer
+    from ..run.plan import CallPlan
     from ..run.records import Store
     from ..run.steps import Approve
     from ..run.toolbox import Toolbox
 
-__all__ = ["add_text_options", "add_to", "ask_person", "make_client"]
+__all__ = ["add_text_options", "add_to", "ask_person", "make_client", "open_toolboxes"]
 
 _EXAMPLES = """\
 examples:
@@ -41,13 +44,15 @@ examples:
   toolwire run tools.py "…" -m llamacpp/qwen3-8b --text hermes --via completions    if the server's tool parser fails
   toolwire run tools.py "…" -m openai/gpt-5.6 --mcp mcp.json        with the tools of MCP servers
   toolwire run "…" -m openai/gpt-5.6 --openapi pets.json --api-url https://api.example.com --api-auth-env PETS_TOKEN
+  toolwire run tools.py "Clean up the inbox" -m openai/gpt-5.6 --dry-run    show the calls, their effects and approvals
+  toolwire run tools.py "Pay the invoice" -m openai/gpt-5.6 --suspend    calls wait; see `toolwire runs --help`
   toolwire run --list                            recorded calls: running, done or of unknown outcome
   toolwire run --resolve KEY --result '"paid"'   record the outcome that you found out
   toolwire run --resolve KEY --forget            the call had no effect and may run again
 
 tools.py: its functions, or those marked with @toolwire.tool. A tool is assumed to have side effects unless declared
 otherwise (@toolwire.tool(effect="read")). Calls with side effects need your approval, unless --yes is given.
-exit codes: 0 answered   1 no answer (budget exhausted), or not resolved   2 wrong usage, or the model is unreachable
+exit codes: 0 answered   1 no answer (budget exhausted), waiting for approval, or not resolved   2 wrong usage, or the model is unreachable
 """
 
 
@@ -69,6 +74,12 @@ def add_to(commands: Any) -> None:
     add_text_options(parser)
     parser.add_argument("--system", default="", help="the system prompt")
     parser.add_argument("--yes", action="store_true", help="do not ask before calls with side effects")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="call no function; the model receives the plan of each call instead"
+    )
+    parser.add_argument(
+        "--suspend", action="store_true", help="let calls with side effects wait for `toolwire runs approve`"
+    )
     parser.add_argument(
         "--max-iterations", type=int, default=16, metavar="N", help="maximum number of model requests (16)"
     )
@@ -106,6 +117,8 @@ def run(arguments: argparse.Namespace) -> int:
     for name, flag in (*needed, ("prompt", "a prompt"), ("model", "a model (-m)")):
         if not getattr(arguments, name):
             raise ConfigError(f"{flag} is missing", hint="toolwire run TOOLS.py PROMPT -m PROVIDER/MODEL")
+    if arguments.suspend and (arguments.yes or arguments.store == "none"):
+        raise ConfigError("--suspend needs a store, and calls that ask", hint="leave out --yes and --store none")
     return asyncio.run(_run_prompt(arguments))
 
 
@@ -115,16 +128,17 @@ async def _run_prompt(arguments: argparse.Namespace) -> int:
     files = [] if arguments.tools is None else [load_tools(arguments.tools)]
     live = LivePrinter(silent=arguments.json)
     answer: Answer | None = None
-    async with make_client(arguments) as client, _open_toolboxes(arguments) as boxes:
+    plans: list[CallPlan] = []
+    async with make_client(arguments) as client, open_toolboxes(arguments) as boxes:
         tools: list[ModuleType | Toolbox] = [*files, *boxes]
         async for event in _make_agent(client, tools, arguments).stream(prompt):
             answer = live.show(event) or answer
+            plans += plans_of(event)
     assert answer is not None
-    if arguments.json:
-        _print_json(answer)
-    elif not answer.finished:
-        print(paint(neutralise_line(f"no answer: {answer.reason}"), "red", sys.stderr), file=sys.stderr)
-    return 0 if answer.finished else 1
+    exit_code = print_outcome(answer, arguments, plans if arguments.dry_run else None)
+    if arguments.dry_run and not arguments.json:
+        print_plans(plans)
+    return exit_code
 
 
 def add_text_options(parser: argparse.ArgumentParser) -> None:
@@ -160,7 +174,7 @@ def make_client(arguments: argparse.Namespace) -> ModelClient:
 
 
 @asynccontextmanager
-async def _open_toolboxes(arguments: argparse.Namespace) -> AsyncIterator[list[Toolbox]]:
+async def open_toolboxes(arguments: argparse.Namespace) -> AsyncIterator[list[Toolbox]]:
     """Open the MCP servers and the OpenAPI document, if any are given, and report their problems."""
     async with AsyncExitStack() as stack:
         boxes: list[Toolbox] = []
@@ -189,8 +203,9 @@ def _make_agent(client: ModelClient, tools: list[ModuleType | Toolbox], argument
         observers=observers,
         store=None if arguments.store == "none" else open_store_at(arguments.store),
         policy=Policy() if arguments.yes else Policy(approve=("write", "idempotent")),
-        approve=ask_person,
+        approve="suspend" if arguments.suspend else ask_person,
         ttl=arguments.ttl,
+        dry_run=arguments.dry_run,
     )
     budget = Budget(iterations=arguments.max_iterations)
     return Agent(client, runner, system=arguments.system, budget=budget, observers=observers)
@@ -215,18 +230,6 @@ def ask_person(step: Approve) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def _print_json(answer: Answer) -> None:
-    import msgspec
-
-    document = {
-        "text": answer.text,
-        "finished": answer.finished,
-        "reason": answer.reason,
-        "messages": msgspec.to_builtins(answer.messages),
-    }
-    print(json_text(document))
-
-
 def _list_records(store: Store, *, as_json: bool) -> int:
     """Print the recorded calls of the store."""
     import msgspec
@@ -238,15 +241,9 @@ def _list_records(store: Store, *, as_json: bool) -> int:
     if not records:
         print("no recorded calls")
         return 0
-    rows = [(record.key, record.state, _format_time(record.created_at), record.tool) for record in records]
+    rows = [(record.key, record.state, format_time(record.created_at), record.tool) for record in records]
     print("\n".join(table(rows, ("key", "state", "since", "tool"))))
     return 0
-
-
-def _format_time(seconds: float) -> str:
-    from datetime import datetime
-
-    return datetime.fromtimestamp(seconds).astimezone().isoformat(" ", "seconds")
 
 
 def _resolve_record(store: Store, arguments: argparse.Namespace) -> int:

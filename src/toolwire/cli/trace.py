@@ -1,4 +1,4 @@
-"""`toolwire trace`: record the traffic of a gateway, show it, and replay it on another wire or model."""
+"""`toolwire trace`: record the traffic of a gateway; show and replay recorded runs and exchanges."""
 
 from __future__ import annotations
 
@@ -22,22 +22,28 @@ examples:
   toolwire trace record --to traces --upstream openai          then point a client at http://127.0.0.1:4141
   toolwire trace record --to traces --upstream http://localhost:8080/v1 --remove 'ACME-[0-9]+'
   toolwire trace record --to traces --config toolwire.toml --shorten-media
-  toolwire trace show traces/….json                            calls, results, losses, times, both sides
-  toolwire trace replay traces/….json --to gemini              the request on another wire, and its losses
-  toolwire trace replay traces/….json --to openai/gpt-5.6      the same, sent to a model
-  toolwire trace replay traces/….json --to anthropic --url http://127.0.0.1:4141 -m local/smollm2
+  toolwire trace show traces/….jsonl                           a timeline, calls, results and losses
+  toolwire trace replay traces/….jsonl --to gemini             the request on another wire, and its losses
+  toolwire trace replay traces/….jsonl --to openai/gpt-5.6     the same, sent to a model
+  toolwire trace replay traces/….jsonl --to anthropic --url http://127.0.0.1:4141 -m local/smollm2
+
+  toolwire run tools.py "…" -m openai/gpt-5.6 --trace run.jsonl
+  toolwire trace show run.jsonl                                a timeline of requests and parallel calls
+  toolwire trace replay run.jsonl                              repeat the run offline
+  toolwire trace replay run.jsonl --tools tools.py             the same; pure and read tools really run
+  toolwire trace replay run.jsonl --agent app.py:agent         with the system prompt, tools and policy of your agent
 
 Recordings contain no keys, cookies, user ids, or values under names such as `password`. Other private data has no
 recognisable form: remove it with `--remove`. Read a recording before you share it.
-exit codes: 0 done   1 replayed, and the calls differ   2 wrong usage, unreadable input, or the model is unreachable
+exit codes: 0 done   1 the replay differs from the recording   2 wrong usage, unreadable input, or the model is unreachable
 """
 
 
 def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "trace",
-        help="record the traffic of a gateway, show it, replay it on another wire",
-        description="Record the traffic of a gateway in sanitised files, show it, replay it on another wire or model.",
+        help="record the traffic of a gateway; show and replay runs and exchanges",
+        description="Record the traffic of a gateway in sanitised files; show and replay recorded runs and exchanges.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -74,7 +80,7 @@ def _add_record(verbs: Any) -> None:
 
 
 def _add_show(verbs: Any) -> None:
-    parser = verbs.add_parser("show", help="show a recorded exchange")
+    parser = verbs.add_parser("show", help="show a recorded run or exchange")
     parser.add_argument("file", metavar="FILE")
     parser.add_argument("--bodies", action="store_true", help="show the bodies of both sides, too")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -83,13 +89,16 @@ def _add_show(verbs: Any) -> None:
 
 def _add_replay(verbs: Any) -> None:
     parser = verbs.add_parser(
-        "replay", help="translate a recorded request to another wire, or send it to another model"
+        "replay", help="repeat a recorded run offline; send a recorded request to another wire or model"
     )
     parser.add_argument("file", metavar="FILE")
-    parser.add_argument("--to", dest="target", metavar="WIRE|MODEL", required=True, help="a wire, or provider/model")
+    parser.add_argument("--to", dest="target", metavar="WIRE|MODEL", help="of an exchange: a wire, or provider/model")
     parser.add_argument("--url", metavar="URL", help="URL of a gateway or provider to send it to")
     parser.add_argument("-m", "--model", help="the model to request (as recorded)")
     parser.add_argument("--key-env", metavar="NAME", help="environment variable with the key for --url")
+    parser.add_argument("--tools", metavar="TOOLS.py", help="of a run: really run the pure and read tools of this file")
+    parser.add_argument("--agent", metavar="FILE.py:NAME", help="of a run: repeat it with this agent")
+    parser.add_argument("--run-reads", action="store_true", help="with --agent: really run its pure and read tools")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=replay)
 

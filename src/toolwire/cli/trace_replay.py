@@ -1,4 +1,4 @@
-"""`toolwire trace replay`: translate a recorded request to another wire, or send it to another model."""
+"""`toolwire trace replay`: repeat a recorded run; translate a recorded request, or send it to another model."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ..ir.errors import ConfigError
 from ..ir.text import dumps
 from .show import json_text, losses_table, paint, table
 from .trace_exchange import decode_answer, decode_client_request
+from .trace_replay_run import replay_recorded_run
 
 if TYPE_CHECKING:
     from ..ir.losses import Losses
@@ -24,13 +25,24 @@ __all__ = ["replay"]
 
 
 def replay(arguments: argparse.Namespace) -> int:
-    """Translate the recorded request if the target is a wire, or send it if there is a model or a URL."""
+    """Repeat a run, or replay the request of an exchange."""
     from ..net.trace_file import read_trace
     from ..run.trace_exchange import exchange_of
-    from ..wire import names
+    from ..run.trace_run import run_of
 
     path = Path(arguments.file)
-    trace = exchange_of(*read_trace(path), path.name)
+    header, events = read_trace(path)
+    if header.kind == "run":
+        return replay_recorded_run(run_of(header, events, path.name), arguments)
+    if not arguments.target:
+        raise ConfigError("a recorded exchange needs a target", hint="add --to WIRE or --to PROVIDER/MODEL")
+    return _replay_exchange(exchange_of(header, events, path.name), arguments)
+
+
+def _replay_exchange(trace: ExchangeTrace, arguments: argparse.Namespace) -> int:
+    """Translate the recorded request if the target is a wire, or send it if there is a model or a URL."""
+    from ..wire import names
+
     request = decode_client_request(trace)
     if request is None:
         raise ConfigError(f"the request in {arguments.file} is not a valid {trace.ingress.request.wire} request")

@@ -85,7 +85,7 @@ def _kind_and_label(span: RecordedSpan) -> tuple[str, str]:
     if isinstance(start, RunStarted):
         return "run", f"agent {start.agent}".rstrip()
     if isinstance(start, RequestSent):
-        return "request", start.model or "model"
+        return "request", " ".join(filter(None, (start.model or "model", start.purpose)))
     if isinstance(start, CallStarted):
         name = start.call.get("name", "") if isinstance(start.call, dict) else ""
         return "call", f"{name} ({start.effect or 'unknown tool'})"

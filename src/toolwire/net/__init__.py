@@ -8,16 +8,20 @@ TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
     from .agent import Agent
-    from .agent_loop import Model, StreamItem
+    from .agent_loop import StreamItem
     from .answers import Answer, NoAnswer
+    from .approvals import approve_call, deny_call, supply_result
+    from .auxiliary import Auxiliary
     from .client import ModelClient
     from .conversation import AgentConversation
     from .h1 import H1Transport
     from .http import HttpTransport
     from .jail import disk_jail
     from .key_command import KeyCommand, KeyCommandError
+    from .model_protocol import Model
     from .otel import OtelObserver
     from .runner import Runner
+    from .stored_approvals import StoredApprovals
     from .stores import open_store
     from .trace_observer import TraceObserver
 else:
@@ -25,11 +29,15 @@ else:
         __name__,
         {
             "agent": ("Agent",),
-            "agent_loop": ("Model", "StreamItem"),
+            "agent_loop": ("StreamItem",),
             "answers": ("Answer", "NoAnswer"),
+            "auxiliary": ("Auxiliary",),
             "conversation": ("AgentConversation",),
+            "model_protocol": ("Model",),
+            "approvals": ("approve_call", "deny_call", "supply_result"),
             "runner": ("Runner",),
             "client": ("ModelClient",),
+            "stored_approvals": ("StoredApprovals",),
             "stores": ("open_store",),
             "jail": ("disk_jail",),
             "key_command": ("KeyCommand", "KeyCommandError"),
@@ -44,6 +52,7 @@ __all__ = [
     "Agent",
     "AgentConversation",
     "Answer",
+    "Auxiliary",
     "H1Transport",
     "HttpTransport",
     "KeyCommand",
@@ -53,8 +62,12 @@ __all__ = [
     "NoAnswer",
     "OtelObserver",
     "Runner",
+    "StoredApprovals",
     "StreamItem",
     "TraceObserver",
+    "approve_call",
+    "deny_call",
     "disk_jail",
     "open_store",
+    "supply_result",
 ]

@@ -35,12 +35,15 @@ from ..run.output_plan import OutputPlan
 from ..run.output_type import StructuredOutput
 from ..run.policy import Policy
 from ..run.records import Store
-from ..run.session import Budget, Session
+from ..run.session import AskModel, Budget, RunTools, Session
 from ..run.toolbox import Source
-from .agent_loop import AgentLoop, Model, StreamItem, transfer_result
+from .agent_loop import AgentLoop, StreamItem, transfer_result
 from .answers import Answer, Deps, Output
+from .auxiliary import Auxiliary, AuxiliaryModel
 from .blocking import iterate_blocking, run_blocking
+from .checkpoints import Checkpoints
 from .conversation import AgentConversation
+from .model_protocol import Model
 from .output_mode import plan_output
 from .prompts import UserPrompt, prompt_message
 from .runner import Approver, Runner
@@ -62,7 +65,8 @@ class Agent(Generic[Deps, Output]):
     `StructuredOutput` for a union, a JSON Schema or options.
     `deps_type`: the type of the dependencies that `run(deps=…)` passes to tools and to `system`. `settings`: settings of
     the model requests. `budget`: the limits of a run. `policy`, `store` and `approve` as for `Runner`. `retriever` selects
-    the tools that a request offers. `compaction` limits the conversation that is sent to the model. `skills`: a
+    the tools that a request offers. `auxiliary`: another, cheaper model that summarises long results and repairs
+    malformed calls. `compaction` limits the conversation that is sent to the model. `skills`: a
     folder of instructions that the model loads on demand. `cache="auto"` marks the stable prefix of every request for the
     provider's prompt cache. `price`: the cost of a response, for `Answer.cost` and `Budget.cost`.
     """
@@ -80,8 +84,9 @@ class Agent(Generic[Deps, Output]):
         budget: Budget | None = None,
         policy: Policy | None = None,
         store: Store | None = None,
-        approve: Approver | None = None,
+        approve: Approver | Literal["suspend"] | None = None,
         retriever: Retriever | None = None,
+        auxiliary: Auxiliary | Model | str | None = None,
         compaction: Compaction | None = None,
         skills: str | Path | None = None,
         cache: Literal["auto"] | None = None,
@@ -103,6 +108,9 @@ class Agent(Generic[Deps, Output]):
         self._price = price
         self.retriever = retriever
         self.compaction = compaction
+        self.auxiliary = None if auxiliary is None else AuxiliaryModel(auxiliary, make_client)
+        if compaction is not None and compaction.summarise and auxiliary is None:
+            raise ConfigError("summaries need an auxiliary model", hint="set auxiliary=…, or summarise=False")
         self.cache = cache
         self.observers: Sequence[Observer] = tuple(observers)
         if isinstance(tools, Runner):
@@ -149,6 +157,8 @@ class Agent(Generic[Deps, Output]):
         close = getattr(self._client, "aclose", None)
         if close is not None:
             await close()
+        if self.auxiliary is not None:
+            await self.auxiliary.aclose()
 
     @contextmanager
     def override(self, *, model: Model | str) -> Iterator[None]:
@@ -227,6 +237,40 @@ class Agent(Generic[Deps, Output]):
         """Like `stream`, for synchronous code; also in a notebook."""
         return iterate_blocking(self.stream(prompt, history=history, deps=deps, settings=settings))
 
+    async def resume(
+        self,
+        run_id: str,
+        prompt: UserPrompt | None = None,
+        *,
+        deps: Deps = None,  # type: ignore[assignment]  # optional if Deps is None
+    ) -> Answer[Output]:
+        """Continue a run from the store: one that waited for approval, or whose process ended.
+
+        The model receives `prompt` after the results of the calls that waited. Calls that ran do not run again. Raises
+        RunConflict while another process continues the run.
+        """
+        self._check_deps(deps)
+        checkpoints = self._make_checkpoints()
+        if checkpoints is None:
+            raise ConfigError("an agent without a store has no runs to continue", hint="pass store=open_store(…)")
+        async with checkpoints:
+            session = await self.session(Session.load(await checkpoints.load(run_id), now=time.time))
+            if prompt is not None:
+                session.add_prompt(await prompt_message(prompt))
+            if prompt is not None or isinstance(session.next(), (AskModel, RunTools)):
+                await checkpoints.save(session)
+            return await AgentLoop(self, session, deps=deps, checkpoints=checkpoints).run()
+
+    def resume_sync(
+        self,
+        run_id: str,
+        prompt: UserPrompt | None = None,
+        *,
+        deps: Deps = None,  # type: ignore[assignment]  # optional if Deps is None
+    ) -> Answer[Output]:
+        """Like `resume`, for synchronous code; also in a notebook."""
+        return run_blocking(self.resume(run_id, prompt, deps=deps))
+
     def conversation(
         self,
         history: Sequence[Message] | Answer[Any] = (),
@@ -245,8 +289,7 @@ class Agent(Generic[Deps, Output]):
         settings: ModelSettings | None = None,
     ) -> Session:
         """Start a run for a prompt, or continue a Session."""
-        box = self.runner.box
-        untrusted = [entry.name for entry in box if entry.options.untrusted]
+        untrusted = self.runner.untrusted
         if isinstance(prompt, Session):
             prompt.adopt(untrusted, self._budget, self._price)
             prompt.output = prompt.output or self._plan(prompt.state.request)
@@ -255,7 +298,7 @@ class Agent(Generic[Deps, Output]):
         has_fixed_tools = bool(request.tools)
         request = apply_settings(request, merge_settings(self._settings, settings))
         if not has_fixed_tools:
-            request = replace(request, tools=box.filter_available(box.tools))
+            request = replace(request, tools=self.runner.tools_for_run(""))
         session = Session(
             request,
             now=time.time,
@@ -280,7 +323,8 @@ class Agent(Generic[Deps, Output]):
         Its effect is the strongest effect of its tools. It receives the dependencies of the calling run.
         """
         about = description or f"Ask the agent {name or self.name}."
-        return subagent_tool(self._run_as_tool, self.runner.box, name or self.name, about, options)
+        is_stored = self.runner.store is not None
+        return subagent_tool(self._run_as_tool, self.runner.box, name or self.name, about, options, is_stored=is_stored)
 
     async def _run_as_tool(self, prompt: str, context: CallContext[Any]) -> Answer[Output]:
         return await self.run(prompt, deps=None if self.deps_type is NoneType else context.deps)  # type: ignore[arg-type]
@@ -293,13 +337,13 @@ class Agent(Generic[Deps, Output]):
         """Continue a run of another agent: with this agent's model, system prompt, tools and settings."""
         own_deps: Any = None if self.deps_type is NoneType else deps
         self._check_deps(own_deps)
-        system, box = await self._system_text(own_deps), self.runner.box
+        system = await self._system_text(own_deps)
         messages = session.state.request.messages
-        request = Request(self._model_name, messages, box.filter_available(box.tools))
+        request = Request(self._model_name, messages, self.runner.tools_for_run(session.state.run_id))
         session.continue_with(
             apply_settings(request, self._settings),
             system,
-            untrusted=[entry.name for entry in box if entry.options.untrusted],
+            untrusted=self.runner.untrusted,
             price=self._price,
         )
 
@@ -319,7 +363,14 @@ class Agent(Generic[Deps, Output]):
     ) -> AgentLoop:
         self._check_deps(deps)
         session = await self.session(prompt, history=history, deps=deps, settings=settings)
-        return AgentLoop(self, session, deps=deps)
+        checkpoints = self._make_checkpoints()
+        if checkpoints is not None and isinstance(prompt, Session):
+            await checkpoints.take_over(session)
+        return AgentLoop(self, session, deps=deps, checkpoints=checkpoints)
+
+    def _make_checkpoints(self) -> Checkpoints | None:
+        store = self.runner.store
+        return None if store is None else Checkpoints(store.runs, self.runner, record_ttl=self.runner.record_ttl)
 
     async def _make_request(
         self, prompt: UserPrompt | Request, history: Sequence[Message] | Answer[Any], deps: Deps

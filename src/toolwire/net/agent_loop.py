@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from typing import Any, Literal, Protocol, TypeAlias
 from weakref import WeakValueDictionary
 
@@ -17,34 +17,31 @@ from ..ir.folding import Folder
 from ..ir.parts import Text, ToolCall, ToolResult
 from ..ir.request import Request
 from ..ir.response import Response, Usage
+from ..ir.tools import Tool
 from ..run.compaction import Compaction
 from ..run.context import current_call
-from ..run.observe import AgentOperation, ModelOperation, Observation, Observer, OperationOutcome, Retriever
+from ..run.observe import AgentOperation, Observation, Observer, OperationOutcome, Retriever
+from ..run.output import READ_OUTPUT, SEARCH_OUTPUT
 from ..run.output_plan import OutputPlan
 from ..run.partial_output import PartialOutput, PartialReader
 from ..run.results import NOTES_KEY, annotate
-from ..run.session import AskModel, Done, GiveUp, RunTools, Session
+from ..run.session import AskModel, AwaitApproval, Done, GiveUp, NextStep, RunTools, Session
 from ..stream.arguments import ArgumentWatch
 from .answers import Answer
+from .auxiliary import AuxiliaryModel, AuxiliaryWork
 from .call_size import is_large
+from .checkpoints import Checkpoints
 from .dispatch import Dispatch
+from .model_protocol import Model, model_operation
 from .own_context import in_own_context
 from .runner import Runner
 
-__all__ = ["AgentLoop", "LoopAgent", "Model", "StreamItem", "find_successor", "transfer_result"]
+__all__ = ["AgentLoop", "LoopAgent", "StreamItem", "find_successor", "transfer_result"]
 
 StreamItem: TypeAlias = Event | ToolCall | ToolResult | PartialOutput
 
 
 _MAX_CHARACTERS = 32 * 1024  # of a structured output that is read on the event loop
-
-
-class Model(Protocol):
-    """Anything that answers a request, such as a `ModelClient`."""
-
-    async def ask(self, request: Request) -> Response: ...
-
-    def stream(self, request: Request) -> AsyncGenerator[Event, None]: ...
 
 
 class LoopAgent(Protocol):
@@ -55,6 +52,7 @@ class LoopAgent(Protocol):
     retriever: Retriever | None
     compaction: Compaction | None
     cache: Literal["auto"] | None
+    auxiliary: AuxiliaryModel | None
     observers: Sequence[Observer]
 
     @property
@@ -72,12 +70,15 @@ class LoopAgent(Protocol):
 class AgentLoop:
     """One run. `deps` are passed to tools that take a `CallContext`. A transfer changes `agent` during the run.
 
-    The output has the type of the first agent, to which the caller's `Answer` belongs.
+    The output has the type of the first agent, to which the caller's `Answer` belongs. `checkpoints` save the run after each step.
     """
 
-    def __init__(self, agent: LoopAgent, session: Session, *, deps: Any = None) -> None:
+    def __init__(
+        self, agent: LoopAgent, session: Session, *, deps: Any = None, checkpoints: Checkpoints | None = None
+    ) -> None:
         self.agent = agent
         self.session = session
+        self._checkpoints = checkpoints
         self._deps = deps
         self._origin = agent
         self._partial = PartialReader()
@@ -85,14 +86,15 @@ class AgentLoop:
     async def run(self) -> Answer[Any]:
         """Perform all steps and return the answer."""
         with self._observe_run() as observation:
-            answer = await self._perform_steps()
+            async with self._checkpoints or nullcontext():
+                answer = await self._perform_steps()
             observation.outcome = _run_outcome(answer)
         return answer
 
     async def _perform_steps(self) -> Answer[Any]:
         session = self.session
         while True:
-            step = self._next_step()
+            step = await self._next_step()
             if isinstance(step, AskModel):
                 try:
                     async with asyncio.timeout(session.remaining_seconds) as limit:
@@ -104,9 +106,10 @@ class AgentLoop:
                 else:
                     await self._add_response(response)
             elif isinstance(step, RunTools):
-                await self._add_results(await self._run_tools(step))
+                await self._add_results(await self._improve_results(step.calls, await self._run_tools(step)))
             else:
                 return self._make_answer(step)
+            await self._save()
 
     def stream(self) -> AsyncGenerator[StreamItem | Answer[Any], None]:
         """Yield the events of the model and each complete call as they arrive, then the results, then the answer.
@@ -114,11 +117,11 @@ class AgentLoop:
         A pure or read call starts as soon as it is complete, while the model is still generating. A structured output
         is yielded while it grows. Observers may set context variables, so an observed stream has a context of its own.
         """
-        return in_own_context(self._stream_observed()) if self.agent.observers else self._stream_steps()
+        return in_own_context(self._stream_observed()) if self.agent.observers else self._stream_saved()
 
     async def _stream_observed(self) -> AsyncGenerator[StreamItem | Answer[Any], None]:
         with self._observe_run() as observation:
-            async with aclosing(self._stream_steps()) as items:
+            async with aclosing(self._stream_saved()) as items:
                 async for item in items:
                     if isinstance(item, Answer):
                         observation.outcome = _run_outcome(item)
@@ -129,25 +132,34 @@ class AgentLoop:
         operation = AgentOperation(state.run_id, state.request, agent.name, current_call().call_id)
         return Observation(agent.observers, operation)
 
+    async def _stream_saved(self) -> AsyncGenerator[StreamItem | Answer[Any], None]:
+        """Yield the items of all steps, and hold the lease of the stored run meanwhile."""
+        async with self._checkpoints or nullcontext(), aclosing(self._stream_steps()) as items:
+            async for item in items:
+                yield item
+
     async def _stream_steps(self) -> AsyncGenerator[StreamItem | Answer[Any], None]:
         session = self.session
         while True:
-            step = self._next_step()
+            step = await self._next_step()
             if isinstance(step, AskModel):
                 dispatch = self._open_dispatch()
                 try:
                     async with aclosing(self._stream_model(step, dispatch)) as events:
                         async for event in events:
                             yield event
-                    if isinstance(session.next(), RunTools):
-                        results = await dispatch.results()
+                    await self._save()
+                    if isinstance(tools := session.next(), RunTools):
+                        results = await self._improve_results(tools.calls, await dispatch.results())
                         for result in results:
                             yield result
                         await self._add_results(results)
+                        await self._save()
                 finally:
                     await dispatch.abort()
             elif isinstance(step, RunTools):  # a session that another process started
-                await self._add_results(await self._run_tools(step))
+                await self._add_results(await self._improve_results(step.calls, await self._run_tools(step)))
+                await self._save()
             else:
                 yield self._make_answer(step)
                 return
@@ -156,29 +168,60 @@ class AgentLoop:
         """Add the results of a turn. If a tool returned an agent, the first such agent takes over."""
         session = self.session
         session.add_results(results)
+        if session.waiting:
+            return  # the turn is not complete
         successor = next((agent for result in results if (agent := find_successor(result)) is not None), None)
         if successor is not None:
             await successor.take_over(session, self._deps)
             self.agent = successor
             session.output = self._origin.plan_output(session.state.request, successor.model)
 
-    def _next_step(self) -> AskModel | RunTools | Done | GiveUp:
+    async def _save(self) -> None:
+        if self._checkpoints is not None:
+            await self._checkpoints.save(self.session)
+
+    async def _next_step(self) -> NextStep:
         """Return the next step. Tools that appeared or disappeared since the last turn are offered or withdrawn."""
         step = self.session.next()
         if not isinstance(step, AskModel):
             return step
-        box = self.agent.runner.box
-        self.session.offer_tools(box.filter_available(box.tools))
+        runner = self.agent.runner
+        self.session.offer_tools(runner.tools_for_run(self.session.state.run_id), untrusted=runner.untrusted)
         compaction = self.agent.compaction
         plan = None if compaction is None else self.session.plan_compaction(compaction)
-        if plan is not None:
-            self.session.compact(plan)
+        if plan is not None and compaction is not None:
+            work = self._auxiliary_work() if compaction.summarise else None
+            self.session.compact(plan, () if work is None else await work.summarise_spans(plan, compaction))
         return self.session.next()
+
+    def _auxiliary_work(self) -> AuxiliaryWork | None:
+        agent = self.agent
+        if agent.auxiliary is None:
+            return None
+        return AuxiliaryWork(agent.auxiliary, self.session, agent.runner, agent.observers)
+
+    async def _improve_results(self, calls: Sequence[ToolCall], results: list[ToolResult]) -> list[ToolResult]:
+        """Let the auxiliary model, if there is one, repair calls and shorten results."""
+        work = self._auxiliary_work()
+        if work is None:
+            return results
+        return await work.improve_results(calls, results, self._run_again)
+
+    async def _run_again(self, call: ToolCall) -> ToolResult:
+        """Run a repaired call; the call that it replaces was refused before anything was run."""
+        step = self.session.next()
+        assert isinstance(step, RunTools)
+        (result,) = await self._run_tools(replace(step, calls=(call,)))
+        return result
 
     async def _ask_model(self, step: AskModel) -> Response:
         request = self._prepare_request(step.request)
-        with Observation(self.agent.observers, ModelOperation(request, self.session.state.run_id)) as observation:
-            response = await self.agent.model.ask(request)
+        model = self.agent.model
+        if not self.agent.observers:
+            return await model.ask(request)
+        operation = model_operation(model, request, self.session.state.run_id)
+        with Observation(self.agent.observers, operation) as observation:
+            response = await model.ask(request)
             observation.outcome = OperationOutcome(response, cost=self._cost(response))
         return response
 
@@ -219,7 +262,7 @@ class AgentLoop:
         self, events: AsyncGenerator[Event, None], request: Request, folder: Folder
     ) -> AsyncGenerator[Event, None]:
         session, started_at, first_event_seconds = self.session, time.perf_counter(), None
-        operation = ModelOperation(request, session.state.run_id, stream=True)
+        operation = model_operation(self.agent.model, request, session.state.run_id, stream=True)
         with Observation(self.agent.observers, operation) as observation:
             async with aclosing(events):
                 async for event in events:
@@ -243,12 +286,18 @@ class AgentLoop:
             request = replace(request, tools=available)
         retriever = self.agent.retriever
         if retriever is not None:
-            request = replace(request, tools=tuple(retriever.choose(request, request.tools)))
+            request = replace(request, tools=_choose_tools(retriever, request))
             request = request if self.session.output is None else self.session.output.keep_tool(request)
         endpoint = getattr(self.agent.model, "endpoint", None) if self.agent.cache == "auto" else None
         return request if endpoint is None else mark_stable_prefix(request, endpoint.wire)
 
     async def _run_tools(self, step: RunTools) -> list[ToolResult]:
+        """Run the calls of a turn; those that have a result from an earlier attempt at the turn do not run again."""
+        if step.results:
+            dispatch = self._open_dispatch(step.earlier)
+            for call, result, approval in zip(step.calls, step.results, step.approvals, strict=True):
+                dispatch.add(call, result=result, approval=approval)
+            return await dispatch.results()
         return await self.agent.runner.run(
             step.calls,
             run_id=self.session.state.run_id,
@@ -258,16 +307,20 @@ class AgentLoop:
             session=self.session,
         )
 
-    def _open_dispatch(self) -> Dispatch:
+    def _open_dispatch(self, earlier: Sequence[ToolCall] | None = None) -> Dispatch:
+        """Return a dispatch for the calls of a turn. `earlier`: the calls before it; all calls of the run by default."""
         state = self.session.state
-        parts = [part for message in state.request.messages for part in message.parts]
-        earlier = [part for part in parts if isinstance(part, ToolCall)]
+        if earlier is None:
+            parts = [part for message in state.request.messages for part in message.parts]
+            earlier = [part for part in parts if isinstance(part, ToolCall)]
         return self.agent.runner.dispatch(
             run_id=state.run_id, earlier=earlier, tainted=state.tainted, deps=self._deps, session=self.session
         )
 
-    def _make_answer(self, step: Done | GiveUp) -> Answer[Any]:
-        state, response = self.session.state, step.response
+    def _make_answer(self, step: Done | GiveUp | AwaitApproval) -> Answer[Any]:
+        state = self.session.state
+        response = state.response
+        pending = step.calls if isinstance(step, AwaitApproval) else ()
         parts = () if response is None else response.parts
         text = "".join(part.text for part in parts if isinstance(part, Text))
         plan = self.session.output
@@ -279,11 +332,21 @@ class AgentLoop:
             first_message=state.first_message,
             usage=state.usage or Usage(),
             cost=state.cost,
-            reason=step.reason if isinstance(step, GiveUp) else "",
+            reason=_reason(step),
             run_id=state.run_id,
             output_tool=None if plan is None or plan.tool is None else plan.tool.name,
             compacted=state.compacted,
+            auxiliary_usage=state.auxiliary_usage or Usage(),
+            pending=pending,
+            state=self.session.dump() if pending else "",
         )
+
+
+def _reason(step: Done | GiveUp | AwaitApproval) -> str:
+    """Return the reason why there is no answer; an empty string if there is one."""
+    if isinstance(step, AwaitApproval):
+        return f"waiting for {', '.join(call.tool for call in step.calls)}"
+    return step.reason if isinstance(step, GiveUp) else ""
 
 
 _agents: WeakValueDictionary[int, LoopAgent] = WeakValueDictionary()
@@ -305,6 +368,14 @@ def find_successor(result: ToolResult) -> LoopAgent | None:
 
 def _run_outcome(answer: Answer[Any]) -> OperationOutcome:
     return OperationOutcome(answer.response, reason=answer.reason, usage=answer.usage, cost=answer.cost or None)
+
+
+def _choose_tools(retriever: Retriever, request: Request) -> tuple[Tool, ...]:
+    """Let the retriever choose. The tools that read stored outputs are always offered: a result refers to them."""
+    always = (READ_OUTPUT, SEARCH_OUTPUT)
+    candidates = [tool for tool in request.tools if tool.name not in always]
+    chosen = tuple(retriever.choose(request, candidates))
+    return (*chosen, *(tool for tool in request.tools if tool.name in always))
 
 
 async def _limit_events(stream: AsyncGenerator[Event, None], session: Session) -> AsyncGenerator[Event, None]:

@@ -13,6 +13,7 @@ from ..run.keys import canonical_json
 from ..run.results import exception_result, refusal
 from ..run.schedule import Schedule
 from ..run.settings import RunSettings
+from ..run.waiting import Approval
 
 __all__ = ["CallPerformer", "Dispatch", "failed_result"]
 
@@ -35,11 +36,15 @@ class Dispatch:
         earlier: Sequence[ToolCall],
         keys: Mapping[str, str],
         max_calls: int,
+        *,
+        taint_id: str = "",
     ) -> None:
         """Create the dispatch of a turn.
 
-        `earlier` are the previous calls of the run. `keys` are idempotency keys of the caller, by call id.
+        `earlier` are the previous calls of the run. `keys` are idempotency keys of the caller, by call id. `taint_id`:
+        the run that untrusted output taints; "" for all calls without a run id.
         """
+        self._taint_id = taint_id
         self._performer = performer
         self._settings = settings
         self._schedule = schedule
@@ -63,18 +68,30 @@ class Dispatch:
     def speculate(self, call: ToolCall) -> None:
         """Start a call on its first argument if its tool allows it and no earlier write must end first. The work is discarded if more arguments arrive."""
         entry = self._settings.box.find(call.name)
-        if entry is None or not entry.options.first_argument or entry.tool.effect not in ("pure", "read"):
+        if (
+            self._settings.dry_run
+            or entry is None
+            or not entry.options.first_argument
+            or entry.tool.effect not in ("pure", "read")
+        ):
             return
         if call.id not in self._speculative and not self._schedule.would_wait(call):
             work = asyncio.create_task(self._performer.perform(CallRun(call, self._settings), speculative=True))
             self._speculative[call.id] = (call, work)
 
-    def add(self, call: ToolCall) -> None:
-        """Add a call, and start it if it may start now."""
-        run = CallRun(call, self._settings, occurrence=self._occurrence(call), key=self._keys.get(call.id))
+    def add(self, call: ToolCall, *, result: ToolResult | None = None, approval: Approval | None = None) -> None:
+        """Add a call, and start it if it may start now.
+
+        `result`: its result from an earlier attempt at this turn; the call does not run then. `approval`: the decision
+        about the call, if it was asked about before.
+        """
+        occurrence, key = self._occurrence(call), self._keys.get(call.id)
+        run = CallRun(call, self._settings, occurrence=occurrence, key=key, approval=approval)
         number = self._schedule.add(call)
         self._runs.append(run)
-        if number >= self._max_calls:
+        if result is not None:
+            self._results[number] = result
+        elif number >= self._max_calls:
             message = (
                 f"More than {self._max_calls} calls in one turn. This call was not run; make fewer calls at a time."
             )
@@ -155,7 +172,7 @@ class Dispatch:
             guess = self._speculative.pop(run.call.id, None) if self._speculative else None
             result = await (self._performer.perform(run) if guess is None else self._use_speculative(run, *guess))
             self._results[number] = result
-            self._performer.record_taint(run.call, self._settings.run_id)
+            self._performer.record_taint(run.call, self._taint_id)
         except asyncio.CancelledError:
             self._results[number] = self._cancelled_result(number)
         finally:

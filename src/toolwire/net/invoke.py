@@ -41,9 +41,9 @@ class Rates:
 
 
 class Invoker:
-    """Performs `Invoke`. A function that does not return occupies its thread of the pool until it does."""
+    """Performs `Invoke`. A function that does not return occupies its thread until it does; see `ThreadPool`."""
 
-    def __init__(self, threads: int = 32) -> None:
+    def __init__(self, threads: int = 64) -> None:
         self._pool = ThreadPool(threads)
         self._rates = Rates()
         self.limits = TimeLimiter()
@@ -91,7 +91,9 @@ class Invoker:
         limit, context = step.entry.options.timeout, contextvars.copy_context()
         context.run(running.set, step.context)
         abandoned = threading.Event()
-        work = self._pool.submit(lambda: context.run(_call_guarded, step, arguments, abandoned.is_set))
+        work = self._pool.submit(
+            lambda: context.run(_call_guarded, step, arguments, abandoned.is_set), share=step.entry.name
+        )
         try:
             done, _ = await asyncio.wait({asyncio.wrap_future(work)}, timeout=limit)
         except asyncio.CancelledError:
@@ -102,7 +104,7 @@ class Invoker:
         if not done:
             step.context.cancelled = True
             abandoned.set()
-            busy = NotExecuted(f"all threads were busy for {limit:g} seconds")
+            busy = NotExecuted(f"no thread was free for it for {limit:g} seconds")
             return Failed(busy) if work.cancel() else TimedOut(limit or 0)
         not_begun = work.exception()
         if not_begun is not None:

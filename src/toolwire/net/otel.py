@@ -43,7 +43,17 @@ __all__ = ["Instruments", "OtelObserver", "is_content_captured", "request_attrib
 _CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _DURATION_BOUNDS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92]
 _TOKEN_BOUNDS = [4.0**power for power in range(14)]
-_PROVIDERS = {"gemini": "gcp.gemini", "mistral": "mistral_ai", "xai": "x_ai"}
+_PROVIDERS = {
+    "azure": "azure.ai.openai",
+    "azure-responses": "azure.ai.openai",
+    "gemini": "gcp.gemini",
+    "google": "gcp.gemini",
+    "mistral": "mistral_ai",
+    "openai-chat": "openai",
+    "vertex": "gcp.vertex_ai",
+    "vertex-anthropic": "gcp.vertex_ai",
+    "xai": "x_ai",
+}  # vendors whose names differ from the values of the conventions
 
 Attributes = dict[str, Any]
 
@@ -125,13 +135,14 @@ class OtelObserver:
 
     def _start_model(self, operation: ModelOperation) -> EndOperation:
         """Start the span of a request. The histograms get no attributes with high cardinality, such as ids."""
-        request = operation.request
+        request, model = operation.request, operation.model or operation.request.model
         about = {
             names.OPERATION: "chat",
-            **request_attributes(request, self._provider or _provider_of(request)),
+            **request_attributes(request, self._provider or operation.provider or _provider_of(request)),
+            **({names.REQUEST_MODEL: model} if model else {}),
             **({names.STREAM: True} if operation.stream else {}),
         }
-        span = self._open(f"chat {request.model}", about, is_client=True)
+        span = self._open(f"chat {model}", about, is_client=True)
 
         def end(outcome: OperationOutcome) -> None:
             response = outcome.response

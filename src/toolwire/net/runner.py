@@ -17,12 +17,13 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextvars import copy_context
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias
 
 from msgspec.structs import replace
 
 from ..ir.errors import ConfigError, StoreError
 from ..ir.parts import ToolCall, ToolResult
+from ..ir.tools import Tool
 from ..ir.value import Value
 from ..run.approval import ApprovalReply, Approved
 from ..run.cache import ResultCache
@@ -38,7 +39,8 @@ from ..run.observe import (
     combine_sinks,
     progress_sink,
 )
-from ..run.output import TruncatedOutputs
+from ..run.output import StoredOutputs
+from ..run.output_tools import output_entries
 from ..run.policy import Policy
 from ..run.records import DAY, Claim, Record, Store
 from ..run.schedule import Schedule
@@ -59,6 +61,7 @@ from ..run.steps import (
     Wait,
 )
 from ..run.toolbox import Source, Toolbox
+from ..run.waiting import Suspend
 from .blocking import run_blocking
 from .call_size import is_large
 from .dispatch import Dispatch, failed_result
@@ -68,7 +71,6 @@ from .threads import ThreadPool
 __all__ = ["Approver", "Runner"]
 
 Approver: TypeAlias = Callable[[Approve], "ApprovalReply | Awaitable[ApprovalReply]"]
-_T = TypeVar("_T")
 _SAVE_ATTEMPTS = 3
 _MAX_TAINTED_RUNS = 4096
 _STORE_THREADS = 8
@@ -78,9 +80,10 @@ _CHECK_THREADS = 4  # few, because each of them delays the event loop by one swi
 class Runner:
     """Runs the calls of a toolbox.
 
-    `approve` is called if the policy requires approval; without it, no call is approved. `keeps_keyless`: the store
-    also keeps calls without a key, for a process that continues their run. `ttl`: seconds that the store keeps the
-    result of a call, unless its tool has a `ttl` of its own.
+    `approve` is called if the policy requires approval; without it, no call is approved. `"suspend"`: the call waits, and
+    a person decides later. `keeps_keyless`: the store also keeps calls without a key, for a process that continues their
+    run. `ttl`: seconds that the store keeps the result of a call, unless its tool has a `ttl` of its own. `dry_run`: no
+    function is called and no key is claimed; the result of a call is its plan (`toolwire.run.plan_of`).
     """
 
     def __init__(
@@ -89,24 +92,26 @@ class Runner:
         store: Store | None = None,
         policy: Policy | None = None,
         gates: tuple[Gate, ...] = GATES,
-        approve: Approver | None = None,
+        approve: Approver | Literal["suspend"] | None = None,
         observers: Sequence[Observer] = (),
         max_parallel: int = 16,
         max_per_turn: int = 256,
-        threads: int = 32,
+        threads: int = 64,
         caller: str = "",
         tenant: str = "",
         while_running: str = "wait",
         lease: float = 60.0,
         ttl: float = DAY,
         keeps_keyless: bool = True,
+        dry_run: bool = False,
     ) -> None:
         if not 0 < ttl < float("inf"):
             raise ConfigError(f"ttl must be positive and finite, got {ttl}", hint="give it in seconds")
         self.box = Toolbox(*sources)
-        self.truncated_outputs = TruncatedOutputs()
-        self._store = store
-        self._approve = approve
+        self._outputs = StoredOutputs()
+        self._output_tools = self._add_output_tools()
+        self.store = store
+        self._approve: Approver | None = (lambda _: Suspend()) if approve == "suspend" else approve
         self._observers = tuple(observers)
         self._max_parallel = max_parallel
         self._max_per_turn = max_per_turn
@@ -127,20 +132,76 @@ class Runner:
             has_store=store is not None,
             keeps_keyless=keeps_keyless,
             cache=ResultCache(),
-            truncated_outputs=self.truncated_outputs,
+            outputs=self._outputs if self._output_tools else None,
             while_running=while_running,
             lease=lease,
             ttl=ttl,
             on_progress=progress_sink(observers),
+            dry_run=dry_run,
         )
         self._latest = self._settings  # the settings of the latest run
-        self._untrusted = frozenset(entry.name for entry in self.box if entry.options.untrusted)
-        self._read_only = frozenset(entry.name for entry in self.box if entry.tool.effect in ("pure", "read"))
+        self._untrusted: frozenset[str] = frozenset()
+        self._read_only: frozenset[str] = frozenset()
+        self._classify_tools()
         self._tainted: OrderedDict[str, None] = OrderedDict()  # ids of runs with untrusted output
+
+    def with_tools(self, *sources: Source, approve: Approver | None = None) -> Runner:
+        """Return a runner for other tools with the same policy, gates and limits, without store and observers."""
+        settings = self._settings
+        return Runner(
+            *sources,
+            policy=settings.policy,
+            gates=settings.gates,
+            approve=approve,
+            max_parallel=self._max_parallel,
+            max_per_turn=self._max_per_turn,
+            caller=settings.caller,
+            tenant=settings.tenant,
+            dry_run=settings.dry_run,
+        )
+
+    @property
+    def record_ttl(self) -> float:
+        """The shortest time for which the store keeps the result of a call."""
+        own = [entry.options.ttl for entry in self.box if entry.options.ttl is not None]
+        return min([self._settings.ttl, *own])
 
     def close(self) -> None:
         self._invoker.close()
         self._check_threads.close()
+
+    def _classify_tools(self) -> None:
+        self._untrusted = frozenset(entry.name for entry in self.box if entry.options.untrusted)
+        self._read_only = frozenset(entry.name for entry in self.box if entry.tool.effect in ("pure", "read"))
+
+    @property
+    def untrusted(self) -> frozenset[str]:
+        """The names of the tools whose output may contain third-party instructions."""
+        return self._untrusted
+
+    def tools_for_run(self, run_id: str) -> tuple[Tool, ...]:
+        """Return the tools to offer in the next turn of a run: those that are available now.
+
+        Call it once before each turn: changes of live sources take effect here. If a result of the run was shortened,
+        the last tools are `read_output` and `search_output`.
+        """
+        if self.box.refresh():
+            self._classify_tools()
+        available = self.box.filter_available(self.box.tools)
+        return (*available, *self._output_tools) if self._outputs.has_any(run_id) else available
+
+    def store_output(self, run_id: str, text: str) -> str | None:
+        """Store a text that the model of a run can read with the tool `read_output`, and return its id."""
+        return self._outputs.store(run_id, text) if self._output_tools else None
+
+    def _add_output_tools(self) -> tuple[Tool, ...]:
+        """Add the tools that read stored outputs; none if the toolbox has tools with their names."""
+        entries = output_entries(self._outputs)
+        if any(self.box.find(entry.name) is not None for entry in entries):
+            return ()
+        for entry in entries:
+            self.box.add_unlisted(entry)
+        return tuple(entry.tool for entry in entries)
 
     async def run(
         self,
@@ -153,20 +214,21 @@ class Runner:
         deps: object = None,
         on_progress: ProgressSink | None = None,
         session: Session | None = None,
+        dry_run: bool = False,
     ) -> list[ToolResult]:
         """Run `calls` and return their results in the same order.
 
         `earlier`: the previous calls of the run; they distinguish a deliberate second identical call from a retry.
         `keys`: idempotency keys of the caller, by call id. `deps`: the value of `CallContext.deps`. `on_progress`
         receives the progress that the functions report; it may be called from their threads. `session`: the run of
-        the agent that makes the calls.
+        the agent that makes the calls. `dry_run`: as for `Runner`, for these calls.
         """
         if type(calls) is not list and isinstance(calls, ToolCall):
             raise ConfigError("run takes a list of calls, got a single call", hint="use run([call])")
         if len(calls) == 1 and not keys and calls[0].name in self._read_only:
             # no schedule: the call may be cancelled at any time
             result = await self.perform(
-                CallRun(calls[0], self._settings_for(run_id, tainted, deps, on_progress, session))
+                CallRun(calls[0], self._settings_for(run_id, tainted, deps, on_progress, session, dry_run))
             )
             if self._untrusted:
                 self.record_taint(calls[0], run_id)
@@ -179,6 +241,7 @@ class Runner:
             deps=deps,
             on_progress=on_progress,
             session=session,
+            dry_run=dry_run,
         )
         for call in calls:
             dispatch.add(call)
@@ -195,13 +258,26 @@ class Runner:
         deps: object,
         on_progress: ProgressSink | None,
         session: Session | None,
+        dry_run: bool,
     ) -> RunSettings:
         """Return the settings of a run, cached because most calls belong to the same run as the previous one."""
         tainted = tainted or run_id in self._tainted
+        if dry_run and not self._settings.dry_run:
+            settings = self._settings_for(run_id, tainted, deps, on_progress, session, False)
+            return replace(settings, dry_run=True)
         # not cached: the runner would keep the objects alive
         if deps is not None or on_progress is not None or session is not None:
             sink = combine_sinks(on_progress, self._settings.on_progress)
-            return replace(self._settings, run_id=run_id, tainted=tainted, deps=deps, on_progress=sink, session=session)
+            has_fixed_tools = session is not None and session.state.has_fixed_tools
+            return replace(
+                self._settings,
+                run_id=run_id,
+                tainted=tainted,
+                deps=deps,
+                on_progress=sink,
+                session=session,
+                outputs=None if has_fixed_tools else self._settings.outputs,
+            )
         latest = self._latest
         if latest.run_id != run_id or latest.tainted != tainted:
             latest = self._latest = replace(self._settings, run_id=run_id, tainted=tainted)
@@ -217,16 +293,19 @@ class Runner:
         deps: object = None,
         on_progress: ProgressSink | None = None,
         session: Session | None = None,
+        dry_run: bool = False,
     ) -> Dispatch:
         """Return a Dispatch for calls that arrive one by one while the model is generating.
 
         Pure and read calls start at once. Other calls start when `results` is awaited: by then the response is
         complete and has been accepted.
         """
-        settings = self._settings_for(run_id or secrets.token_hex(8), tainted, deps, on_progress, session)
-        return Dispatch(
-            self, settings, Schedule(self.box, max_running=self._max_parallel), earlier, keys or {}, self._max_per_turn
-        )
+        is_tainted = tainted or run_id in self._tainted
+        settings = self._settings_for(run_id or secrets.token_hex(8), is_tainted, deps, on_progress, session, dry_run)
+        if not run_id and settings.outputs is not None:
+            settings = replace(settings, outputs=None)  # no later call belongs to the run
+        schedule = Schedule(self.box, max_running=self._max_parallel)
+        return Dispatch(self, settings, schedule, earlier, keys or {}, self._max_per_turn, taint_id=run_id)
 
     def perform(self, run: CallRun, *, speculative: bool = False) -> Coroutine[Any, Any, ToolResult]:
         """Run one call to its end, observed if there are observers."""
@@ -245,10 +324,11 @@ class Runner:
     async def _perform_call(self, run: CallRun) -> ToolResult:
         """Run one call to its end. If a user-defined gate or check raises, only this call fails.
 
-        Large arguments pass the gates in a thread, so that the event loop serves other calls meanwhile.
+        Large arguments, and an unknown name among many, pass the gates in a thread, so that the event loop serves other
+        calls meanwhile.
         """
         try:
-            if is_large(run.call):
+            if is_large(run.call) or self.box.needs_index(run.call.name):
                 await asyncio.wrap_future(self._check_threads.submit(partial(copy_context().run, run.pass_gates)))
             step = run.next()
             while type(step) is not Finished:
@@ -273,8 +353,8 @@ class Runner:
 
     def _release(self, key: str, token: str) -> None:
         """Release a claim in the background; if that fails, its lease expires."""
-        assert self._store is not None
-        self._store_threads.submit(partial(self._store.release, key, token))
+        assert self.store is not None
+        self._store_threads.submit(partial(self.store.release, key, token))
 
     async def _perform_step(self, step: Step) -> Any:
         """Perform a step that is not `Invoke`: wait, ask for approval, reconcile, or use the store."""
@@ -293,8 +373,7 @@ class Runner:
         with Observation(self._observers, ApprovalOperation(step.tool, step.arguments, step.why)) as observation:
             decision = self._approve(step)
             reply = await decision if inspect.isawaitable(decision) else decision
-            is_approved = reply is True or isinstance(reply, Approved)
-            observation.outcome = OperationOutcome(decision="approved" if is_approved else "denied")
+            observation.outcome = OperationOutcome(decision=_decision_name(reply))
         return reply
 
     async def _with_lease_renewal(self, step: Invoke, work: Awaitable[InvokeOutcome]) -> InvokeOutcome:
@@ -309,31 +388,29 @@ class Runner:
 
     async def _renew(self, key: str, token: str, lease: float) -> None:
         """Renew a lease until cancelled. A failure is ignored: the next attempt comes before the lease expires."""
-        assert self._store is not None
+        assert self.store is not None
         while True:
             await asyncio.sleep(lease / 3)
             try:
-                await self._on_store_thread(self._store.renew, key, token, lease)
+                await self.use_store(self.store.renew, key, token, lease)
             except StoreError:
                 continue
 
     async def _perform_store_step(self, step: Step) -> Any:
         """Perform a store operation; return a StoreError as a value. Storing a result is tried several times."""
-        store = self._store
+        store = self.store
         assert store is not None
         attempts = _SAVE_ATTEMPTS if isinstance(step, CompleteClaim) else 1
         for remaining in reversed(range(attempts)):
             try:
                 if isinstance(step, GetRecord):
-                    return await self._on_store_thread(store.get, step.key)
+                    return await self.use_store(store.get, step.key)
                 if isinstance(step, ClaimKey):
                     return await self._claim(step.claim)
                 if isinstance(step, CompleteClaim):
-                    return await self._on_store_thread(
-                        store.complete, step.key, step.token, step.result, step.ttl, step.state
-                    )
+                    return await self.use_store(store.complete, step.key, step.token, step.result, step.ttl, step.state)
                 assert isinstance(step, ReleaseClaim)
-                return await self._on_store_thread(store.release, step.key, step.token)
+                return await self.use_store(store.release, step.key, step.token)
             except StoreError as error:
                 if not remaining:
                     return error
@@ -342,27 +419,40 @@ class Runner:
 
     async def _claim(self, claim: Claim) -> Record:
         """Claim a key on a thread. If this task is cancelled meanwhile, the claim is released once it is made."""
-        assert self._store is not None
-        pending_claim = self._store_threads.submit(partial(self._store.claim, claim))
+        assert self.store is not None
+        pending_claim = self._store_threads.submit(partial(self.store.claim, claim))
         try:
             return await asyncio.wrap_future(pending_claim)
         except asyncio.CancelledError:  # the claim may still succeed, and the call will not run
             pending_claim.add_done_callback(lambda _: self._release(claim.key, claim.token))
             raise
 
-    async def _on_store_thread(self, work: Callable[..., _T], *arguments: Any) -> _T:
-        return await asyncio.wrap_future(self._store_threads.submit(partial(work, *arguments)))
+    async def use_store(self, work: Callable[..., Any], /, *arguments: Any, **options: Any) -> Any:
+        """Run an operation of the store on one of the threads that are reserved for it."""
+        return await asyncio.wrap_future(self._store_threads.submit(partial(work, *arguments, **options)))
 
     def _taint(self, run_id: str) -> None:
-        """Mark a run as tainted by untrusted output. The number of runs kept is bounded."""
+        """Mark a run as tainted by untrusted output. The number of runs kept is bounded, except for "", which stays."""
         self._tainted[run_id] = None
+        self._tainted.move_to_end(run_id)
         while len(self._tainted) > _MAX_TAINTED_RUNS:
-            self._tainted.popitem(last=False)
+            oldest, _ = self._tainted.popitem(last=False)
+            if not oldest:
+                self._tainted[oldest] = None
 
     def record_taint(self, call: ToolCall, run_id: str) -> None:
-        """Mark the run as tainted if the tool of a finished call returns untrusted output."""
-        if call.name in self._untrusted and run_id:
+        """Mark the run as tainted if the tool of a finished call returns untrusted output.
+
+        Calls without a run id may belong to one conversation: after untrusted output, all of them are tainted.
+        """
+        if call.name in self._untrusted:
             self._taint(run_id)
+
+
+def _decision_name(reply: ApprovalReply) -> str:
+    if isinstance(reply, Suspend):
+        return "suspended"
+    return "approved" if reply is True or isinstance(reply, Approved) else "denied"
 
 
 async def _reconcile(step: Reconcile) -> Returned | Failed:

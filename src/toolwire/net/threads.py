@@ -1,21 +1,30 @@
-"""A bounded pool of daemon threads: a tool that never returns does not keep the program alive."""
+"""A bounded pool of daemon threads: a tool that never returns does not keep the program alive, or all threads busy.
+
+Work with a share (the name of its tool) may take a thread only while more threads are free than the share occupies. So
+a tool whose calls are stuck occupies at most half of the threads, a second such tool half of the rest, and so on.
+"""
 
 from __future__ import annotations
 
 import atexit
 import threading
 import time
+from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakSet
 
 from ..run.failures import NotExecuted
 
 __all__ = ["ThreadPool"]
 
-_Work = tuple["Future[Any]", Callable[[], Any]]
+
+class _Work(NamedTuple):
+    future: Future[Any]
+    function: Callable[[], Any]
+    share: str | None
 
 
 _open_pools: WeakSet[ThreadPool] = WeakSet()
@@ -33,64 +42,122 @@ class ThreadPool:
     """Like the standard executor, but its threads are daemons and a call that has not begun can be cancelled."""
 
     def __init__(self, max_threads: int) -> None:
-        self._max_threads = max_threads
-        self._queue: SimpleQueue[_Work | None] = SimpleQueue()
-        self._lock = threading.Lock()
-        self._threads: list[threading.Thread] = []
-        self._idle = threading.Semaphore(0)  # counts idle threads
-        self._closed = threading.Event()
+        self._workers = _Workers(max_threads)
         _open_pools.add(self)
 
     def __del__(self) -> None:
         self.close()
 
-    def submit(self, work: Callable[[], Any]) -> Future[Any]:
-        """Return a future; it can be cancelled until its work begins. After `close` it fails with NotExecuted."""
+    def submit(self, work: Callable[[], Any], *, share: str | None = None) -> Future[Any]:
+        """Return a future; it can be cancelled until its work begins. After `close` it fails with NotExecuted.
+
+        Work of one `share` waits while the share occupies as many threads as are free; None: no such limit.
+        """
         future: Future[Any] = Future()
-        with self._lock:
-            if self._closed.is_set():
-                future.set_exception(_closed_error())
-                return future
-            self._queue.put((future, work))
-            if not self._idle.acquire(blocking=False) and len(self._threads) < self._max_threads:
-                name, tools = f"toolwire_{len(self._threads)}", (self._queue, self._idle, self._closed)
-                thread = threading.Thread(target=_run_worker, args=tools, name=name, daemon=True)
-                self._threads.append(thread)
-                thread.start()
+        self._workers.add(_Work(future, work, share))
         return future
 
     def close(self) -> None:
         """Start no more work; work that has begun continues."""
-        with self._lock:
-            self._closed.set()
-            for _ in self._threads:
-                self._queue.put(None)
+        self._workers.close()
 
     def join_idle(self, timeout: float) -> None:
         """End the idle threads; abandon the others."""
         self.close()
         deadline = time.monotonic() + timeout
-        for thread in self._threads:
+        for thread in self._workers.threads:
             thread.join(max(0.0, deadline - time.monotonic()))
+
+
+class _Workers:
+    """The threads of a pool and their work.
+
+    The threads refer to this object and not to the pool, so that an unreferenced pool can be collected and closes it.
+    The lock is reentrant, because that may happen in one of the threads, while it holds the lock.
+    """
+
+    def __init__(self, max_threads: int) -> None:
+        self.threads: list[threading.Thread] = []
+        self._max_threads = max_threads
+        self._queue: SimpleQueue[_Work | None] = SimpleQueue()  # work that has a thread
+        self._waiting: dict[str | None, deque[_Work]] = {}  # by share
+        self._usage: Counter[str | None] = Counter()  # threads by share
+        self._busy = 0
+        self._lock = threading.RLock()
+        self._closed = False
+
+    def add(self, work: _Work) -> None:
+        with self._lock:
+            if not self._closed:
+                waiting = self._waiting.get(work.share)
+                if waiting is None and self._may_start(work.share):
+                    self._start(work)
+                else:
+                    self._enqueue(work)
+                return
+        work.future.set_exception(_closed_error())
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            abandoned = [work for waiting in self._waiting.values() for work in waiting]
+            self._waiting.clear()
+            for _ in self.threads:
+                self._queue.put(None)
+        for work in abandoned:
+            if work.future.set_running_or_notify_cancel():
+                work.future.set_exception(_closed_error())
+
+    def run(self) -> None:
+        """Run one thread."""
+        while (work := self._queue.get()) is not None:
+            share = work.share
+            if work.future.set_running_or_notify_cancel():
+                try:
+                    if self._closed:
+                        raise _closed_error()
+                    work.future.set_result(work.function())
+                except BaseException as error:  # noqa: BLE001  # the waiting caller receives it
+                    work.future.set_exception(error)
+            del work
+            self._release(share)
+
+    def _may_start(self, share: str | None) -> bool:
+        free = self._max_threads - self._busy
+        return free > 0 if share is None else self._usage[share] < free
+
+    def _start(self, work: _Work) -> None:
+        """Pass work to an idle thread, or to a new one."""
+        self._busy += 1
+        self._usage[work.share] += 1
+        self._queue.put(work)
+        if len(self.threads) < self._busy:
+            thread = threading.Thread(target=self.run, name=f"toolwire_{len(self.threads)}", daemon=True)
+            self.threads.append(thread)
+            thread.start()
+
+    def _enqueue(self, work: _Work) -> None:
+        """Let work wait. Work that was cancelled meanwhile is removed, because a stuck share may never free a thread."""
+        waiting = self._waiting.setdefault(work.share, deque())
+        while waiting and waiting[0].future.cancelled():
+            waiting.popleft()
+        waiting.append(work)
+
+    def _release(self, share: str | None) -> None:
+        """Free a thread, and start the work that may start now, of each share in turn."""
+        with self._lock:
+            self._busy -= 1
+            self._usage[share] -= 1
+            if not self._usage[share]:
+                del self._usage[share]
+            for waiting_share in list(self._waiting):
+                if not self._may_start(waiting_share):
+                    continue
+                waiting = self._waiting.pop(waiting_share)
+                self._start(waiting.popleft())
+                if waiting:
+                    self._waiting[waiting_share] = waiting  # now the last one
 
 
 def _closed_error() -> NotExecuted:
     return NotExecuted("the thread pool is closed")
-
-
-def _run_worker(queue: SimpleQueue[_Work | None], idle: threading.Semaphore, closed: threading.Event) -> None:
-    """Run one thread. It has no reference to its pool, so that an unreferenced pool can be collected and end it."""
-    while True:
-        item = queue.get()
-        if item is None:
-            return
-        future, work = item
-        if future.set_running_or_notify_cancel():
-            try:
-                if closed.is_set():
-                    raise _closed_error()
-                future.set_result(work())
-            except BaseException as error:  # noqa: BLE001  # the waiting caller receives it
-                future.set_exception(error)
-        del item, future, work
-        idle.release()

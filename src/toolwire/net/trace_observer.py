@@ -1,6 +1,6 @@
 """Record agent runs in trace files (`toolwire.run.trace`).
 
-    agent = Agent("openai/gpt-5.6", [get_weather], observers=[TraceObserver("runs/")])
+    agent = Agent("openai/gpt-5.6", [get_weather], observers=[TraceObserver(folder="runs")])
 
 Keys, values under names such as `password`, and secrets of the environment are removed before anything is written.
 """
@@ -53,19 +53,23 @@ __all__ = ["TraceObserver"]
 
 
 class TraceObserver:
-    """An observer that writes each run to a file: to `target`, or to a file of its own if `target` is a folder.
+    """An observer that writes each run to a trace: to `file`, or to a file of its own in `folder`.
 
-    Operations inside a run, such as those of subagents, are in the same file. A later run replaces the file of an earlier
+    Operations inside a run, such as those of subagents, are in the same file. A run replaces the file of an earlier
     process; a second run of the same observer gets a number. `secrets`: more texts to remove.
     """
 
-    def __init__(self, target: str | Path, *, secrets: Iterable[str] = ()) -> None:
-        self._folder = Path(target) if str(target).endswith("/") or Path(target).is_dir() else None
-        self._file = Path(target)
+    def __init__(
+        self, file: str | Path | None = None, *, folder: str | Path | None = None, secrets: Iterable[str] = ()
+    ) -> None:
+        if (file is None) == (folder is None):
+            raise ConfigError("TraceObserver takes either a file or a folder", hint='use TraceObserver("run.jsonl")')
+        self._folder = None if folder is None else Path(folder)
+        self._file = None if file is None else Path(file)
         self._numbers = count(1)
         self._sanitiser = Sanitiser(Redactor([*environment_secrets(os.environ), *secrets]))
         self._current: ContextVar[_TraceSpan | None] = ContextVar("toolwire_trace", default=None)
-        _check_writable(self._file, is_folder=self._folder is not None)
+        _check_writable(self._file, self._folder)
 
     def start(self, operation: ObservedOperation, /) -> EndOperation | None:
         outer = self._current.get()
@@ -100,6 +104,7 @@ class TraceObserver:
         if self._folder is not None:
             when = header.recorded.replace(":", "").replace(".", "-")
             return self._folder / f"{when}-run-{header.id or next(self._numbers)}{SUFFIX}"
+        assert self._file is not None
         number = next(self._numbers)
         return self._file if number == 1 else self._file.with_stem(f"{self._file.stem}-{number}")
 
@@ -119,9 +124,8 @@ class TraceObserver:
 
     def _request_event(self, operation: ModelOperation, span: _TraceSpan) -> RequestSent:
         """Record a request without the messages and tools that an earlier request of the same run had already."""
-        request, holder = operation.request, span.outer or span
-        base, earlier = holder.latest_request
-        holder.latest_request = span.number, request
+        request = operation.request
+        base, earlier = self._base_request(operation, span)
         kept = 0 if earlier is None else _shared_messages(earlier, request)
         body = msgspec.to_builtins(msgspec.structs.replace(request, messages=request.messages[kept:]))
         if earlier is not None:
@@ -131,12 +135,22 @@ class TraceObserver:
                 body.setdefault("tools", [])
         return RequestSent(
             **span.position(),
-            model=request.model,
+            model=operation.model or request.model,
             body=self._clean_request(body),
             base=base,
             kept=kept,
             stream=operation.stream,
+            purpose=operation.purpose,
         )
+
+    def _base_request(self, operation: ModelOperation, span: _TraceSpan) -> tuple[int, Request | None]:
+        """Return the request that this one continues, and remember this one for the next."""
+        holder = span.outer
+        if operation.purpose or holder is None:
+            return 0, None
+        base = holder.latest_request
+        holder.latest_request = span.number, operation.request
+        return base
 
     def _end_events(
         self, operation: ObservedOperation, outcome: OperationOutcome, span: _TraceSpan
@@ -171,15 +185,15 @@ class TraceObserver:
         return self._sanitiser.sanitise_request(document)
 
 
-def _check_writable(target: Path, *, is_folder: bool) -> None:
+def _check_writable(file: Path | None, folder: Path | None) -> None:
     """Raise ConfigError for a target that cannot be written: later, an error is only logged."""
     try:
-        if is_folder:
-            target.mkdir(parents=True, exist_ok=True)
-        else:
-            os.close(os.open(target, os.O_WRONLY | os.O_CREAT, 0o600))
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+        if file is not None:
+            os.close(os.open(file, os.O_WRONLY | os.O_CREAT, 0o600))
     except OSError as error:
-        raise ConfigError(f"cannot write {target}: {error.strerror}") from None
+        raise ConfigError(f"cannot write {folder or file}: {error.strerror}") from None
 
 
 class _RunRecording:

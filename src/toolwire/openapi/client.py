@@ -104,7 +104,8 @@ def toolbox(
         raise ConfigError(f"timeout and max_response must be positive, got {timeout} and {max_response}")
     environment = os.environ if environment is None else environment
     loaded = load_document(document)
-    listed = read_operations(loaded, tags=tags, operations=operations, headers=tuple(headers or ()))
+    # output schemas are not declared: servers and their documents differ too often to refuse results
+    listed = read_operations(loaded, tags=tags, operations=operations, headers=tuple(headers or ()), outputs=False)
     base = parse_base_url(base_url or _server_url(loaded, trust_servers=trust_servers), insecure=insecure)
     if base.query:
         raise ConfigError("base_url must not contain a query")
@@ -123,10 +124,9 @@ def toolbox(
         except ConfigError as error:
             problems.append(OperationProblem(tool.operation, str(error)))
             continue
-        # the schema of the response is not declared: servers and their documents differ too often to refuse results
         sender = reader if tool.effect == "read" else writer
         own_options = replace(options, preview=_preview_function(tool, prefix))
-        entries.append(Entry(replace(tool, output_schema=None), client.function(tool, prefix, sender), own_options))
+        entries.append(Entry(tool, client.function(tool, prefix, sender), own_options))
     return ApiToolbox(entries, tuple(problems), (reader,) if reader is writer else (reader, writer))
 
 

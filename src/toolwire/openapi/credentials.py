@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeAlias
 
 from ..ir.errors import ConfigError
 from ..ir.pointer import JSON
+from ..ir.text import dumps
 from ..run.failures import NotExecuted
 from .security import Requirements, SecurityScheme
 from .styles import percent_encode
@@ -49,6 +50,7 @@ class ApiCredentials:
         self._credentials: list[tuple[SecurityScheme, Credential]] = [
             (scheme, _expand(credential, scheme.name, environment)) for scheme, credential in assigned
         ]
+        self._without_value = {name for name, scheme in schemes.items() if scheme.kind == "none"}
         for scheme, credential in self._credentials:
             if not callable(credential):
                 _apply(scheme, credential)  # an unusable value is an error now, not at the first call
@@ -69,8 +71,9 @@ class ApiCredentials:
             return self._credentials
         known = {scheme.name: (scheme, credential) for scheme, credential in self._credentials}
         for names in required:
-            if names and all(name in known for name in names):
-                return [known[name] for name in names]
+            needed = [name for name in names if name not in self._without_value]
+            if needed and all(name in known for name in needed):
+                return [known[name] for name in needed]
         return []
 
 
@@ -157,18 +160,29 @@ def _apply_basic(scheme: SecurityScheme, value: _Plain) -> AppliedCredentials:
 
 
 def _worth_hiding(*texts: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(text for text in texts if len(text) >= _MIN_SECRET))
+    """Return the texts that are long enough, also as they are written in JSON that cannot be parsed."""
+    spellings = [spelling for text in texts for spelling in (text, dumps(text)[1:-1])]
+    return tuple(dict.fromkeys(text for text in spellings if len(text) >= _MIN_SECRET))
 
 
 class SecretFilter:
     """Replaces secrets in texts and JSON values, for a server that repeats the credentials that it received."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        longest_first = sorted({*secrets}, key=len, reverse=True)
-        self._find = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
+        self._secrets = sorted({*secrets}, key=len, reverse=True)  # one may be the prefix of another
+        self._find = re.compile("|".join(map(re.escape, self._secrets))) if self._secrets else None
 
     def __call__(self, text: str) -> str:
         return text if self._find is None else self._find.sub(_REDACTED, text)
+
+    def clean_cut(self, text: str) -> str:
+        """Replace secrets in a text that was cut off, and the beginning of a secret at its end."""
+        text = self(text)
+        for secret in self._secrets:
+            for length in range(len(secret) - 1, _MIN_SECRET - 1, -1):
+                if text.endswith(secret[:length]):
+                    return text[:-length] + _REDACTED
+        return text
 
     def clean_value(self, value: JSON) -> JSON:
         """Replace secrets in all strings and keys of a JSON value."""

@@ -20,12 +20,11 @@ from typing import NamedTuple
 from ..ir.errors import ConfigError, SchemaError
 from ..ir.pointer import JSON, Object
 from ..ir.tools import Effect
-from ..schema.validate import validator
 from .api_tools import ApiTool, OperationProblem
 from .document import check_document
 from .parameters import ArgumentReader
 from .references import References
-from .schemas import DefinitionLimit, SchemaReader
+from .schemas import DocumentLimit, SchemaReader
 from .security import SecurityScheme, read_requirements, read_schemes
 
 __all__ = ["OperationList", "read_operations", "server_url"]
@@ -67,12 +66,13 @@ def read_operations(
     tags: Sequence[str] = (),
     operations: Sequence[str] | Callable[[ApiTool], bool] = (),
     headers: Collection[str] = (),
+    outputs: bool = True,
 ) -> OperationList:
     """Return one tool per operation; SchemaError if this is not an OpenAPI document or exceeds a limit.
 
     `tags` selects the operations with one of these tags. `operations` are names of tools or `METHOD /path`, with `*`
     as a wildcard, or a function of a tool. A name that selects nothing is a ConfigError. `headers` are names of headers
-    that the caller sets; they are not arguments.
+    that the caller sets; they are not arguments. `outputs`: declare output schemas.
     """
     reader = _DocumentReader(check_document(document), headers)
     if isinstance(tags, str) or isinstance(operations, str):
@@ -87,8 +87,8 @@ def read_operations(
     tools: list[ApiTool] = []
     for operation in selected:
         try:
-            tools.append(reader.make_tool(operation))
-        except DefinitionLimit:
+            tools.append(reader.make_tool(operation, outputs=outputs))
+        except DocumentLimit:
             raise
         except SchemaError as error:
             reader.problems.append(OperationProblem(operation.label, str(error)))
@@ -173,17 +173,16 @@ class _DocumentReader:
                 if type(fields) is dict:
                     yield _Operation(_base_name(method, path, fields), method, path, item, fields)
 
-    def make_tool(self, operation: _Operation) -> ApiTool:
+    def make_tool(self, operation: _Operation, *, outputs: bool) -> ApiTool:
         """Convert one operation to a tool."""
         fields, method = operation.fields, operation.method
         _check_path(operation.path)
-        arguments = self._arguments.read(operation.path, operation.item, fields)
-        validator(arguments.schema)  # providers refuse all tools of a request if one has an invalid schema
+        arguments = self._arguments.read(method, operation.path, operation.item, fields)
         return ApiTool(
             name=operation.name,
             description=_description(fields),
             input_schema=arguments.schema,
-            output_schema=self._output_schema(fields),
+            output_schema=self._output_schema(fields) if outputs else None,
             effect=_EFFECTS.get(method, "write"),
             method=method.upper(),
             path=operation.path,

@@ -12,7 +12,7 @@ from ..ir.pointer import JSON, Object
 from .api_tools import BODY, ApiParameter
 from .bodies import ApiBody, FieldEncoding, body_kind
 from .references import References
-from .schemas import SchemaReader
+from .schemas import DocumentLimit, SchemaReader
 from .security import SecurityScheme
 
 __all__ = ["ArgumentReader", "OperationArguments"]
@@ -31,6 +31,8 @@ _EXCLUDED_HEADERS = frozenset(
 _PREFERENCE = ("json", "form", "multipart", "text", "bytes")
 _CONCRETE = {"json": "application/json", "text": "text/plain", "bytes": "application/octet-stream"}  # for wildcards
 _MAX_PARAMETERS = 500
+MAX_TOTAL_PARAMETERS = 200_000
+"""Maximum number of parameters of all operations together; operations may share them."""
 _MAX_MEDIA_TYPES = 50
 _MAX_MEDIA_TYPE = 200  # characters
 _ANY: Object = {}
@@ -60,12 +62,17 @@ class ArgumentReader:
     ) -> None:
         self._references = references
         self._schemas = schemas
+        self._total = 0  # parameters of all operations
         self._excluded = {(scheme.kind, scheme.parameter.lower()) for scheme in schemes.values()}
         self._excluded |= {("header", name.lower()) for name in (*_EXCLUDED_HEADERS, *preset_headers)}
 
-    def read(self, path: str, item: Object, fields: Object) -> OperationArguments:
+    def read(self, method: str, path: str, item: Object, fields: Object) -> OperationArguments:
         """Read the arguments of one operation. `item` is its path item, whose parameters apply to every method."""
         declared = self._declared(item, fields)
+        self._total += len(declared)
+        if self._total > MAX_TOTAL_PARAMETERS:
+            hint = "select some operations with tags= or operations="
+            raise DocumentLimit(f"the operations have more than {MAX_TOTAL_PARAMETERS:,} parameters", hint=hint)
         needs_key = ("header", "idempotency-key") in declared
         properties: Object = {}
         required: list[str] = []
@@ -83,7 +90,7 @@ class ArgumentReader:
             if raw.get("required") is True or parameter.location == "path":
                 required.append(name)
         _check_placeholders(path, parameters)
-        body, source, is_required = self._body(fields, properties)
+        body, source, is_required = self._body(method, fields, properties)
         sources += [] if body is None else [source]
         required += [BODY] if is_required else []
         schema = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
@@ -112,25 +119,26 @@ class ArgumentReader:
         is_reserved = parameter.location == "header" and name.startswith(("proxy-", "sec-"))
         return is_reserved or (parameter.location, name) in self._excluded
 
-    def _body(self, fields: Object, properties: Object) -> tuple[ApiBody | None, JSON, bool]:
+    def _body(self, method: str, fields: Object, properties: Object) -> tuple[ApiBody | None, JSON, bool]:
         """Add the argument for the body; return the body, its unconverted schema, and whether it is required."""
         declared = self._references.follow(fields.get("requestBody"))
         content = declared.get("content")
-        if type(content) is not dict or not content:
-            return None, _ANY, False
+        is_required = declared.get("required") is True
+        if type(content) is not dict or not content or (method == "get" and not is_required):
+            return None, _ANY, False  # OpenAPI 3.0 ignores the body of GET
         media_type, media = _choose_media(content)
         kind = body_kind(media_type)
         schema = media.get("schema", _ANY) if kind == "json" else self._references.follow(media.get("schema"))
         if kind in ("text", "bytes"):
             text = "base64-encoded content" if kind == "bytes" else f"{media_type} as text"
             properties[BODY] = _describe({"type": "string"}, declared.get("description") or text)
-            return ApiBody(media_type), _ANY, declared.get("required") is True
+            return ApiBody(media_type), _ANY, is_required
         converted = self._schemas.inline(schema, "request")
         properties[BODY] = _describe(converted, declared.get("description"))
         encodings = {} if kind == "json" else self._field_encodings(schema, media.get("encoding"))
         if kind == "multipart":
             properties[BODY] = _mark_files(properties[BODY], encodings)
-        return ApiBody(media_type, encodings), schema, declared.get("required") is True
+        return ApiBody(media_type, encodings), schema, is_required
 
     def _field_encodings(self, schema: Object, declared: JSON) -> dict[str, FieldEncoding]:
         """Return the encodings of the fields of a form."""

@@ -69,8 +69,9 @@ def result(response: ApiResponse, clean: SecretFilter) -> JSON | Media:
             pass  # shown as text
     if not kind and b"\0" in body:
         return _size_note(response)
-    text = clean(_decode(response))
-    return f"{text}\n[truncated after {len(body)} bytes]" if response.is_truncated else text
+    if response.is_truncated:
+        return f"{clean.clean_cut(_decode(response))}\n[truncated after {len(body)} bytes]"
+    return clean(_decode(response))
 
 
 def _size_note(response: ApiResponse) -> str:
@@ -92,7 +93,7 @@ def failure(operation: str, response: ApiResponse, clean: SecretFilter, *, note:
     if 300 <= status < 400:
         target = _host_of(response.headers.get("location", ""))
         return ToolError(clean(f"{message}, a redirect to {target}. Redirects are not followed."))
-    detail = clean(_detail(response))
+    detail = _detail(response, clean)
     text = f"{message}: {detail}" if detail else f"{message}."
     if status in (401, 403) and note:
         text += f" {note}"
@@ -117,7 +118,7 @@ def _host_of(url: str) -> str:
         return "an invalid URL"
 
 
-def _detail(response: ApiResponse) -> str:
+def _detail(response: ApiResponse, clean: SecretFilter) -> str:
     """Return the server's message, bounded: JSON in compact form, of a page of HTML the title."""
     kind = response.media_type
     if kind and not _TEXTS.fullmatch(kind):
@@ -128,10 +129,10 @@ def _detail(response: ApiResponse) -> str:
         text = found[1] if found else ""
     elif kind.endswith(("/json", "+json")):
         try:
-            text = dumps(parse(response.body))
+            text = dumps(clean.clean_value(parse(response.body)))
         except ProtocolError:
             pass  # shown as text
-    text = " ".join(text[: 4 * _MAX_DETAIL].split())
+    text = " ".join((clean.clean_cut if response.is_truncated else clean)(text).split())
     return text if len(text) <= _MAX_DETAIL else f"{text[:_MAX_DETAIL]}…"
 
 

@@ -8,24 +8,23 @@ recursive schemas stay references.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from hashlib import sha256
 from typing import Literal, NamedTuple, TypeAlias
 
 from ..ir.errors import SchemaError
 from ..ir.pointer import JSON, Object
+from ..schema.validate import validator
 from .references import References
 
-__all__ = ["Direction", "SchemaReader"]
+__all__ = ["Direction", "DocumentLimit", "SchemaReader"]
 
 Direction: TypeAlias = Literal["request", "response"]
 
 MAX_DEFS = 2_000
 """Maximum number of definitions of one tool."""
-MAX_TOOL_NODES = 200_000
-"""Maximum number of nodes of the definitions of one tool."""
-MAX_TOTAL_NODES = 50_000_000
-"""Maximum number of nodes of the definitions of all tools together; the tools share their values."""
+MAX_TOTAL_DEFS = 1_000_000
+"""Maximum number of definitions of all tools together; the tools share their values."""
 _SUBSCHEMAS = frozenset(
     "additionalProperties additionalItems items not if then else contains propertyNames unevaluatedItems "
     "unevaluatedProperties contentSchema".split()
@@ -39,13 +38,17 @@ _REMOVED = frozenset(
 _TEXTS = ("title", "description")
 
 
+class DocumentLimit(SchemaError):
+    """The whole document exceeds a limit, not only one operation."""
+
+
 class _Converted(NamedTuple):
-    """A converted schema, and the pointers of the definitions that it refers to."""
+    """A converted schema, the pointers of the definitions that it refers to, and the reason if it is invalid."""
 
     source: JSON  # kept, so that its id is not reused
     schema: JSON
     pointers: tuple[str, ...]
-    nodes: int
+    problem: str | None
 
 
 class SchemaReader:
@@ -57,7 +60,8 @@ class SchemaReader:
         self._converted: dict[tuple[int, Direction], _Converted] = {}
         self._names: dict[str, str] = {}  # by pointer
         self._taken_names: set[str] = set()
-        self._total_nodes = 0
+        self._definitions: dict[tuple[frozenset[str], Direction], Object] = {}  # by root pointers
+        self._total_defs = 0
 
     def inline(self, schema: JSON, direction: Direction) -> JSON:
         """Convert a schema without its definitions; `with_defs` adds them to the schema around it."""
@@ -65,37 +69,57 @@ class SchemaReader:
 
     def with_defs(self, root: Object, parts: list[JSON], direction: Direction) -> Object:
         """Return `root` with the definitions that its `parts`, unconverted schemas, refer to."""
+        pointers = frozenset(pointer for part in parts for pointer in self._convert(part, direction).pointers)
+        if not pointers:
+            return root
+        key = (pointers, direction)
+        if key not in self._definitions:
+            self._definitions[key] = self._collect_defs(pointers, direction)
+        return {**root, "$defs": self._definitions[key]}
+
+    def _collect_defs(self, roots: frozenset[str], direction: Direction) -> Object:
+        """Return the definitions that can be reached from the roots, by name."""
         defs: Object = {}
-        pending = [pointer for part in parts for pointer in self._convert(part, direction).pointers]
-        seen = set(pending)
-        nodes = 0
+        pending = list(roots)
+        seen = set(roots)
         while pending:
             pointer = pending.pop()
             converted = self._convert(self._references.at(pointer), direction)
             defs[self._def_name(pointer)] = converted.schema
-            nodes += converted.nodes
-            if len(defs) > MAX_DEFS or nodes > MAX_TOOL_NODES:
-                raise SchemaError(f"the operation refers to more than {MAX_DEFS:,} schemas or {MAX_TOOL_NODES:,} nodes")
+            if len(defs) > MAX_DEFS:
+                raise SchemaError(f"the operation refers to more than {MAX_DEFS:,} schemas")
+            self._total_defs += 1
+            if self._total_defs > MAX_TOTAL_DEFS:
+                hint = "select some with tags= or operations="
+                raise DocumentLimit(f"the operations refer to more than {MAX_TOTAL_DEFS:,} schemas", hint=hint)
             fresh = [other for other in converted.pointers if other not in seen]
             seen.update(fresh)
             pending += fresh
-        self._total_nodes += nodes
-        if self._total_nodes > MAX_TOTAL_NODES:
-            raise DefinitionLimit(
-                f"the schemas of the operations have more than {MAX_TOTAL_NODES:,} nodes",
-                hint="select some with tags= or operations=",
-            )
-        return {**root, "$defs": dict(sorted(defs.items()))} if defs else root
+        return dict(sorted(defs.items()))
 
     def _convert(self, schema: JSON, direction: Direction) -> _Converted:
-        """Convert a schema once per direction."""
+        """Convert and check a schema, once per direction; SchemaError if it is not valid."""
         key = (id(schema), direction)
         found = self._converted.get(key)
         if found is None:
             pointers: dict[str, None] = {}
             converted = self._convert_node(schema, direction, pointers.setdefault)
-            found = self._converted[key] = _Converted(schema, converted, tuple(pointers), _count_nodes(converted))
+            problem = self._find_problem(converted, pointers) if direction == "request" else None
+            found = self._converted[key] = _Converted(schema, converted, tuple(pointers), problem)
+        if found.problem is not None:
+            raise SchemaError(found.problem)
         return found
+
+    def _find_problem(self, schema: JSON, pointers: Iterable[str]) -> str | None:
+        """Return the reason why a schema is invalid, apart from its definitions, or None.
+
+        Providers refuse all tools of a request if one of them has an invalid schema.
+        """
+        try:
+            validator({"allOf": [schema], "$defs": {self._def_name(pointer): True for pointer in pointers}})
+        except SchemaError as error:
+            return str(error)
+        return None
 
     def _convert_node(self, node: JSON, direction: Direction, note: Callable[[str], None]) -> JSON:
         if type(node) is not dict:
@@ -158,21 +182,6 @@ class SchemaReader:
             self._names[pointer] = name
             self._taken_names.add(name)
         return name
-
-
-class DefinitionLimit(SchemaError):
-    """The whole document exceeds a limit, not only one operation."""
-
-
-def _count_nodes(value: JSON) -> int:
-    """Count the values in a schema, which is a tree."""
-    count, pending = 1, [value]
-    while pending:
-        container = pending.pop()
-        if type(container) in (dict, list):
-            count += len(container)
-            pending += container.values() if type(container) is dict else container
-    return count
 
 
 def _convert_bounds(out: Object) -> Object:

@@ -52,9 +52,9 @@ def read_schemes(document: Object, references: References) -> tuple[dict[str, Se
 def _read_scheme(name: str, fields: Object) -> SecurityScheme:
     kind = fields.get("type")
     if kind == "http":
-        scheme = str(fields.get("scheme", "")).lower()
-        if scheme in ("bearer", "basic"):
-            return SecurityScheme(name, "bearer" if scheme == "bearer" else "basic")
+        scheme = str(fields.get("scheme", ""))
+        if scheme.lower() in ("bearer", "basic"):
+            return SecurityScheme(name, "bearer" if scheme.lower() == "bearer" else "basic")
         if not _is_token(scheme):
             raise SchemaError("the HTTP scheme is not valid")
         return SecurityScheme(name, "http", scheme)

@@ -106,15 +106,19 @@ def _delimiter(style: str) -> str:
 
 
 def _deep_pairs(name: str, value: JSON, depth: int) -> Iterator[tuple[str, str]]:
-    """Yield `name[key]=value` for every member. Nested objects repeat the brackets, arrays repeat the name."""
+    """Yield `name[key]=value` for every member.
+
+    OpenAPI leaves nested values undefined. They are written as the common parsers of such queries (qs, PHP, Rack) read
+    them: `name[key][inner]=value`, and `name[0]=value` for elements of arrays.
+    """
     if depth > _MAX_NESTING:
         raise EncodeError(f"the value is nested more than {_MAX_NESTING} levels deep")
     if type(value) is dict:
         for key, inner in _members(value):
             yield from _deep_pairs(f"{name}[{key}]", inner, depth + 1)
     elif type(value) is list:
-        for inner in value:
-            yield from _deep_pairs(name, inner, depth + 1)
+        for index, inner in enumerate(value):
+            yield from _deep_pairs(f"{name}[{index}]", inner, depth + 1)
     elif value is not None:
         yield percent_encode(name), percent_encode(plain_text(value))
 

@@ -29,17 +29,20 @@ if TYPE_CHECKING:
     from .output_type import StructuredOutput
     from .partial_output import PartialOutput
     from .pending import Pending
+    from .plan import CallPlan, plan_of
     from .policy import Ask, Deny, Policy, allow, at_most, deny, hosts, only_effects, path_jail
     from .records import DAY, Claim, Record, Store
     from .session import Budget, Session
     from .steps import Approve
-    from .toolbox import Entry, Source, Toolbox
+    from .stored_runs import WEEK, RunConflict, RunStore, StoredRun
+    from .toolbox import Entry, LiveSource, Source, Toolbox
     from .values import received
+    from .waiting import ApprovalExpired, Suspend, Suspended, WaitingCall
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
-            "toolbox": ("Entry", "Source", "Toolbox"),
+            "toolbox": ("Entry", "LiveSource", "Source", "Toolbox"),
             "options": ("OptionValues", "Options"),
             "function_tool": ("FunctionTool",),
             "policy": ("Ask", "Deny", "Policy", "allow", "at_most", "deny", "hosts", "only_effects", "path_jail"),
@@ -49,8 +52,10 @@ else:
             "gates": ("GATES",),
             "pending": ("Pending",),
             "approval": ("Approved", "Denied"),
+            "plan": ("CallPlan", "plan_of"),
             "failures": ("ToolError", "Transient"),
             "steps": ("Approve",),
+            "stored_runs": ("WEEK", "RunConflict", "RunStore", "StoredRun"),
             "records": ("DAY", "Claim", "Record", "Store"),
             "model_settings": ("ModelSettings",),
             "observe": (
@@ -67,17 +72,20 @@ else:
             "output_type": ("StructuredOutput",),
             "partial_output": ("PartialOutput",),
             "values": ("received",),
+            "waiting": ("ApprovalExpired", "Suspend", "Suspended", "WaitingCall"),
         },
     )
 
 __all__ = [
     "AgentOperation",
+    "ApprovalExpired",
     "ApprovalOperation",
     "Approve",
     "Approved",
     "Ask",
     "Budget",
     "CallContext",
+    "CallPlan",
     "Claim",
     "Compaction",
     "CompactionPlan",
@@ -88,6 +96,7 @@ __all__ = [
     "Entry",
     "FunctionTool",
     "GATES",
+    "LiveSource",
     "ModelOperation",
     "ModelSettings",
     "ObservedOperation",
@@ -100,14 +109,21 @@ __all__ = [
     "Pending",
     "Policy",
     "Record",
+    "RunConflict",
+    "RunStore",
     "Session",
     "Source",
     "Store",
+    "StoredRun",
     "StructuredOutput",
+    "Suspend",
+    "Suspended",
     "ToolError",
     "ToolOperation",
     "Toolbox",
     "Transient",
+    "WEEK",
+    "WaitingCall",
     "allow",
     "at_most",
     "current_call",
@@ -116,5 +132,6 @@ __all__ = [
     "only_effects",
     "path_jail",
     "plan_compaction",
+    "plan_of",
     "received",
 ]

@@ -9,6 +9,7 @@ from ..ir.pointer import Object
 from ..ir.tools import Tool
 from ..ir.value import Value
 from .keys import canonical_json
+from .waiting import Suspend
 
 __all__ = ["ApprovalReply", "Approved", "Denied", "approval_hash", "definition_hash"]
 
@@ -25,7 +26,7 @@ class Denied(Value, frozen=True):
     reason: str = ""
 
 
-ApprovalReply: TypeAlias = bool | Approved | Denied
+ApprovalReply: TypeAlias = bool | Approved | Denied | Suspend
 
 
 def definition_hash(tool: Tool) -> str:

@@ -13,7 +13,7 @@ only if the call certainly had no effect.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any
 
 from msgspec.structs import replace
@@ -30,6 +30,7 @@ from .gates import pass_gates, policy
 from .keys import store_key
 from .output import cap_result
 from .pending import Pending
+from .plan import PlanVerdict, find_replay, plan_refusal, plan_result
 from .records import Claim
 from .results import annotate, refusal
 from .settings import RunSettings
@@ -48,6 +49,7 @@ from .steps import (
 )
 from .toolbox import Entry
 from .transient import retry_advice
+from .waiting import Approval, Suspend, WaitingCall, suspended_result
 
 __all__ = ["CallRun"]
 
@@ -57,11 +59,23 @@ _MAX_WAIT = 30.0
 class CallRun:
     """One call as a sequence of steps. Pass the outcome of each step to `next`; the last step is Finished."""
 
-    __slots__ = ("_gated", "_invoke", "_occurrence", "_steps", "call", "given_key", "settings")
+    __slots__ = ("_approval", "_gated", "_invoke", "_occurrence", "_steps", "call", "given_key", "settings")
 
-    def __init__(self, call: ToolCall, settings: RunSettings, *, occurrence: int = 0, key: str | None = None) -> None:
-        """Prepare a call. `occurrence`: its number among identical calls; `key`: the client's idempotency key."""
+    def __init__(
+        self,
+        call: ToolCall,
+        settings: RunSettings,
+        *,
+        occurrence: int = 0,
+        key: str | None = None,
+        approval: Approval | None = None,
+    ) -> None:
+        """Prepare a call. `occurrence`: its number among identical calls; `key`: the client's idempotency key.
+
+        `approval`: the decision about this call, if the run was suspended to ask for it.
+        """
         self.call = call
+        self._approval = approval
         self.settings = settings
         self._occurrence = occurrence
         self.given_key = key
@@ -109,7 +123,7 @@ class CallRun:
         """Return the first step: Invoke for a call that passes all gates unchanged."""
         gates = self.settings.gates_for(self.call.name)
         take_values = gates.take_values
-        if take_values is not None and self.given_key is None and self._gated is None:
+        if take_values is not None and self.given_key is None and self._gated is None and self._approval is None:
             values = take_values(self.call)
             if values is not None and gates.entry is not None and gates.signature is not None:
                 return self._make_invoke(gates.entry, gates.signature, values)
@@ -129,7 +143,9 @@ class CallRun:
         `step` and `outcome`: the first attempt, if the function has been called already.
         """
         pending = self._gated or self._pass_gates(self.call)
-        if type(pending) is Pending and pending.verdict is not None:
+        if self.settings.dry_run:
+            return (yield from self._plan(pending))
+        if type(pending) is Pending and (pending.verdict is not None or self._approval is not None):
             pending = yield from self._approve(pending)
         if isinstance(pending, ToolResult):
             return pending
@@ -198,8 +214,36 @@ class CallRun:
         result, size, effect_state = classify(call, entry.tool.effect, outcome)
         limit = entry.options.output_limit or settings.output_limit
         if size is None or size > limit:
-            result = cap_result(result, limit, settings.truncated_outputs)
+            result = cap_result(result, limit, settings.outputs, settings.run_id)
         return result, effect_state
+
+    def _plan(self, pending: Pending | ToolResult) -> Generator[Step, Any, ToolResult]:
+        """Return the plan of the call instead of running it. Only the preview of the tool is called."""
+        entry = self.settings.box.find(self.call.name)
+        if isinstance(pending, Pending) and pending.conversion_error is not None:
+            mismatch = ArgumentMismatch(pending.conversion_error)
+            pending = classify(pending.call, pending.tool.tool.effect, mismatch)[0]
+        if isinstance(pending, ToolResult):
+            return plan_refusal(self.call, entry, pending)
+        replay = yield from find_replay(pending, self.settings, self._occurrence)
+        if replay is None and pending.verdict is None and self._cached_result(pending) is not None:
+            replay = ("replayed", "its cached result would be returned")
+        if replay is not None:
+            return self._annotate(pending, plan_result(pending, *replay, None, self.settings))
+        preview = None
+        if pending.tool.options.preview is not None:
+            step = self._make_preview(pending, pending.tool.options.preview)
+            preview = self._classify(pending.call, step, (yield step))[0]
+        verdict: PlanVerdict = "would_run" if pending.verdict is None else "needs_approval"
+        why = "" if pending.verdict is None else pending.verdict.why
+        return self._annotate(pending, plan_result(pending, verdict, why, preview, self.settings))
+
+    def _make_preview(self, pending: Pending, function: Callable[..., Any]) -> Invoke:
+        """Build the step that calls the preview with the values of the call, as a pure tool without retries."""
+        entry = pending.tool
+        options = replace(entry.options, retries=0, cache=None, rate=None)
+        preview = Entry(replace(entry.tool, effect="pure"), function, options)
+        return self._make_invoke(preview, function_signature(function), pending.values or {})
 
     def _approve(self, pending: Pending) -> Generator[Step, Any, Pending | ToolResult]:
         """Ask a person to approve the call. Return the call that may run, a refusal, or an existing result.
@@ -207,27 +251,58 @@ class CallRun:
         A call with a recorded result is not run again and needs no approval. The approval is valid for a copy of the
         arguments, so that a change of the originals has no effect on the call.
         """
-        assert pending.verdict is not None
         if self.settings.has_store and needs_claim(pending):
             claim = make_claim(pending, self.settings, self._occurrence)
             recorded = yield from find_recorded(pending, claim)
             if recorded is not None:
                 return self._finish(pending, recorded)
-        call, tool = pending.call, pending.tool.tool
-        frozen = _freeze(pending)
-        bound_hash = approval_hash(tool, frozen.arguments)
-        reply: ApprovalReply = yield Approve(
-            call.name, copy_json(frozen.arguments), pending.verdict.why, bound_hash, call.id, tool.effect
-        )
+        call, frozen = pending.call, _freeze(pending)
+        bound_hash = approval_hash(pending.tool.tool, frozen.arguments)
+        reply: ApprovalReply | None = self._earlier_reply(frozen, bound_hash)
+        if reply is None:
+            reply = yield self._question(frozen, bound_hash)
         if isinstance(reply, Approved) and reply.arguments is not None:
             return self._replace_arguments(frozen, reply.arguments)
         if reply is True or isinstance(reply, Approved):
             return self._check_again(frozen)
+        question = self._question(frozen, bound_hash)
+        if isinstance(reply, Suspend):
+            return self._suspend(question, reply)
         if isinstance(reply, Denied):
             reason = f": {reply.reason}" if reply.reason else ""
             return refusal(call, "denied", f"This call was not approved{reason}. Nothing was run.")
-        message = f"This call needs approval and was not approved: {pending.verdict.why}. Nothing was run."
+        message = f"This call needs approval and was not approved: {question.why}. Nothing was run."
         return refusal(call, "needs_approval", message)
+
+    def _suspend(self, question: Approve, reply: Suspend) -> ToolResult:
+        """Build the result of a call whose approval is decided later."""
+        expires_at = self.settings.now() + reply.ttl
+        waiting = WaitingCall(
+            question.call_id,
+            question.tool,
+            question.arguments,
+            question.why,
+            hash=question.hash,
+            expires_at=expires_at,
+        )
+        return suspended_result(self.call, waiting, reply.reference)
+
+    def _earlier_reply(self, pending: Pending, bound_hash: str) -> Approved | None:
+        """Return the decision that was made while the run was suspended; None if a person must be asked.
+
+        An approval that has expired, or is for another definition or other arguments, is refused. If the policy no
+        longer asks, the call needs none, except for the arguments that a person edited.
+        """
+        given = self._approval
+        if given is not None and given.is_valid(bound_hash, self.settings.now()):
+            return Approved(given.arguments)
+        is_needed = pending.verdict is not None or (given is not None and given.arguments is not None)
+        return None if is_needed else Approved()
+
+    def _question(self, pending: Pending, bound_hash: str) -> Approve:
+        tool = pending.tool.tool
+        why = "the approval of the edited call is no longer valid" if pending.verdict is None else pending.verdict.why
+        return Approve(tool.name, copy_json(pending.arguments), why, bound_hash, pending.call.id, tool.effect)
 
     def _replace_arguments(self, pending: Pending, arguments: Object) -> Pending | ToolResult:
         """Pass the call with the arguments of the person who approves it through all gates. No second approval."""

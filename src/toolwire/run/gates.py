@@ -1,6 +1,6 @@
 """The gates that a call passes before it is executed. A gate returns the call, or ends it with a result for the model.
 
-    find → refuse_truncated → refuse_repaired → take_key → lift → repair → validate → policy
+    find → refuse_truncated → take_key → lift → repair → validate → refuse_repaired → policy
 
 A gate is a pure function of the `Pending` call. The list of gates is a value: gates can be added and left out. The policy
 is always the last gate, so that no other gate changes a call that has been checked.
@@ -77,8 +77,8 @@ def refuse_truncated(pending: Pending) -> Pending | ToolResult:
 
 
 def refuse_repaired(pending: Pending) -> Pending | ToolResult:
-    """Refuse a call with effects whose arguments come from a repairing model."""
-    return refuse_repaired_call(pending.call, pending.tool.tool.effect) or pending
+    """Refuse a call with effects whose arguments come from a repairing model. They are valid, as a suggestion."""
+    return refuse_repaired_call(pending.call, pending.arguments, pending.tool.tool.effect) or pending
 
 
 def take_key(pending: Pending) -> Pending | ToolResult:
@@ -178,11 +178,11 @@ def policy(pending: Pending) -> Pending | ToolResult:
 GATES: tuple[Gate, ...] = (
     find,
     refuse_truncated,
-    refuse_repaired,
     take_key,
     lift,
     repair,
     validate,
+    refuse_repaired,
     policy,
 )
 

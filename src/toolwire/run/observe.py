@@ -18,7 +18,7 @@ import logging
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from types import TracebackType
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from msgspec.structs import replace
 
@@ -61,11 +61,17 @@ class AgentOperation(Value, frozen=True):
 
 
 class ModelOperation(Value, frozen=True):
-    """A request to a model."""
+    """A request to a model. `purpose` is empty for a turn of the run, "auxiliary" for other work, such as summaries.
+
+    `model` and `provider` are names; `provider` is empty if it is not known.
+    """
 
     request: Request
     run_id: str = ""
     stream: bool = False
+    purpose: Literal["", "auxiliary"] = ""
+    model: str = ""
+    provider: str = ""
 
 
 class ToolOperation(Value, frozen=True):

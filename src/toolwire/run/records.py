@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import Literal, Protocol, TypeAlias
 
 from ..ir.value import Value
+from .stored_runs import RunStore
 
 __all__ = ["DAY", "Claim", "Record", "RecordState", "Store"]
 
@@ -58,10 +59,15 @@ class Record(Value, frozen=True):
 
 
 class Store(Protocol):
-    """A store of records. Every operation is atomic across threads, and across processes and machines if supported.
+    """A store of records, and of runs. Operations are atomic across threads, processes and machines if supported.
 
     A store that cannot be reached raises StoreError. The caller must not run a write after that.
     """
+
+    @property
+    def runs(self) -> RunStore:
+        """The runs that this store keeps."""
+        ...
 
     def claim(self, claim: Claim) -> Record:
         """Claim a key. The claim succeeded if the returned record is running and has the token of the claim.

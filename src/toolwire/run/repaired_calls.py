@@ -11,13 +11,16 @@ from msgspec.structs import replace
 
 from ..ir.events import CallStart, Event
 from ..ir.parts import Extra, ToolCall, ToolResult
+from ..ir.pointer import Object
 from ..ir.response import Response
+from ..ir.text import dumps
 from ..ir.tools import Effect
-from .results import NOTES_KEY, refusal
+from .results import NOTES_KEY, annotate, refusal
 
-__all__ = ["mark_repaired", "mark_repaired_event", "refuse_repaired_call", "repairing_model"]
+__all__ = ["is_suggestion", "mark_repaired", "mark_repaired_event", "refuse_repaired_call", "repairing_model"]
 
 _NOTE = "repaired_by"
+_SUGGESTED = "suggested_arguments"
 _MAX_SUGGESTION = 4000  # characters of arguments
 
 
@@ -46,12 +49,17 @@ def repairing_model(call: ToolCall) -> str | None:
     return model
 
 
-def refuse_repaired_call(call: ToolCall, effect: Effect) -> ToolResult | None:
-    """Return the refusal of a repaired call that may have effects, with its arguments as a suggestion; else None."""
+def refuse_repaired_call(call: ToolCall, arguments: Object, effect: Effect) -> ToolResult | None:
+    """Return the refusal of a repaired call that may have effects, with `arguments` as a suggestion; else None."""
     if effect in ("pure", "read") or repairing_model(call) is None:
         return None
     message = (
         f"Your call of {call.name} could not be parsed, and nothing was run. If you meant these arguments, make the call "
-        f"with them yourself: {call.text[:_MAX_SUGGESTION]}"
+        f"with them yourself: {dumps(arguments)[:_MAX_SUGGESTION]}"
     )
-    return refusal(call, "invalid_arguments", message)
+    return annotate(refusal(call, "invalid_arguments", message), **{_SUGGESTED: arguments})
+
+
+def is_suggestion(result: ToolResult) -> bool:
+    """Return whether a result is the refusal of a repaired call, with its arguments as a suggestion."""
+    return _SUGGESTED in result.extra.get(NOTES_KEY, {})

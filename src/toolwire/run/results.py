@@ -23,6 +23,7 @@ __all__ = [
     "hide_exception",
     "refusal",
     "result_code",
+    "result_note",
     "sized_result",
     "to_record",
     "unserialisable_result",
@@ -40,6 +41,7 @@ Code: TypeAlias = Literal[
     "invalid_arguments",
     "denied",
     "needs_approval",
+    "suspended",
     "key_conflict",
     "in_progress",
     "outcome_unknown",
@@ -48,6 +50,7 @@ Code: TypeAlias = Literal[
     "failed",
     "cancelled",
     "over_budget",
+    "dry_run",
 ]
 _MAX_INTEGER = 10**15
 _MAX_INTEGER_DIGITS = 16  # with the sign
@@ -94,6 +97,11 @@ def annotate(result: ToolResult, **notes: Any) -> ToolResult:
     return msgspec.structs.replace(result, extra={**result.extra, NOTES_KEY: {**known, **notes}})
 
 
+def result_note(result: ToolResult, name: str) -> Any:
+    """Return a note of the runtime; None if the result does not have it."""
+    return result.extra.get(NOTES_KEY, {}).get(name)
+
+
 def result_code(result: ToolResult) -> str:
     code: str = result.extra.get(NOTES_KEY, {}).get("code", "ok")
     return code
@@ -117,6 +125,7 @@ def sized_result(call: ToolCall, value: Any) -> tuple[ToolResult, int | None]:
     elif (build := getattr(type(value), RESULT_METHOD, None)) is not None:
         return build(value, call), None
     elif isinstance(value, ToolResult):
+        value = _without_waiting(value)
         return msgspec.structs.replace(value, call_id=call.id, name=call.name, kind=call.kind), None
     elif (parts := _as_parts(value)) is not None:
         return msgspec.structs.replace(call.result(), parts=parts), None
@@ -127,6 +136,15 @@ def sized_result(call: ToolCall, value: Any) -> tuple[ToolResult, int | None]:
     except EncodeError:
         json_value, size = _replace_surrogates(str(value)), None
     return call.result("" if json_value is None else json_value), size
+
+
+def _without_waiting(result: ToolResult) -> ToolResult:
+    """Remove the mark of a suspended call from a result that a tool returned: only the runtime may set it."""
+    notes = result.extra.get(NOTES_KEY)
+    if not isinstance(notes, dict) or "waiting" not in notes:
+        return result
+    rest = {name: note for name, note in notes.items() if name != "waiting"}
+    return msgspec.structs.replace(result, extra={**result.extra, NOTES_KEY: rest})
 
 
 def _replace_surrogates(text: str) -> str:

@@ -17,9 +17,10 @@ from collections import Counter
 from heapq import heappop, heappush
 
 from ..ir.parts import ToolCall
+from ..ir.pointer import Object
 from .toolbox import Entry, Toolbox
 
-__all__ = ["Schedule"]
+__all__ = ["Schedule", "resource_of"]
 
 
 class _ScheduledCall:
@@ -71,7 +72,7 @@ class Schedule:
         self._waiting.add(number)
         entry = self._box.find(call.name)
         if entry is not None and entry.tool.effect != "pure":
-            resource = _resource_of(entry, call)
+            resource = resource_of(entry, call.arguments or {})
             if entry.tool.effect == "read":
                 self._order_read(node, resource)
             else:
@@ -188,12 +189,12 @@ class Schedule:
             done.dependents.clear()
 
 
-def _resource_of(entry: Entry, call: ToolCall) -> str | None:
+def resource_of(entry: Entry, arguments: Object) -> str | None:
     """Return the resource that the tool declares; None if it may use any resource."""
     resource = entry.options.resource
     if not callable(resource):
         return resource
     try:
-        return str(resource(call.arguments or {}))
+        return str(resource(arguments))
     except Exception:  # noqa: BLE001  # a user-defined function, on arguments that have not been validated
         return None

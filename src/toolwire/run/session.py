@@ -4,109 +4,38 @@
     match session.next():
         case AskModel(request): session.add_response(response)
         case RunTools(calls):   session.add_results(results)
+        case AwaitApproval(calls): session.approve(call_id), session.deny(call_id, reason), session.supply(call_id, …)
         case Done(response):    …
         case GiveUp(reason):    …
 
-After every step `session.dump()` returns the whole state; `Session.load` continues the run in another process.
+After every step `session.dump()` returns the whole state; `Session.load` continues the run in another process, hours
+later if it waits for approval.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
 
 from ..ir.errors import ConfigError, ProtocolError
 from ..ir.parts import Text, ToolCall, ToolResult
+from ..ir.pointer import Object
 from ..ir.request import Message, Request
 from ..ir.response import Response, Usage, add_usage
 from ..ir.tools import Tool
-from ..ir.value import Value
 from .compaction import CompactedPrefix, Compaction, CompactionPlan, plan_compaction
 from .keys import canonical_json
+from .run_state import AskModel, AwaitApproval, Budget, Done, GiveUp, NextStep, RunState, RunTools
+from .waiting import Turn, WaitingCall
 
 if TYPE_CHECKING:
     from .output_plan import OutputPlan
 
-__all__ = ["AskModel", "Budget", "Done", "GiveUp", "RunState", "RunTools", "Session"]
-
-
-class Budget(Value, frozen=True):
-    """The limits of a run.
-
-    `same_call`: how often the model may repeat an identical call. `failures`: how many consecutive turns may return
-    only errors; until then the model may adapt.
-    """
-
-    iterations: int = 16
-    calls: int | None = 256
-    seconds: float | None = None
-    tokens: int | None = None
-    cost: float | None = None
-    same_call: int = 4
-    failures: int = 6
-
-
-class AskModel(Value, frozen=True):
-    """Send `request` to the model, and pass its response to `add_response`."""
-
-    request: Request
-
-
-class RunTools(Value, frozen=True):
-    """Run `calls`. `earlier`: the previous calls of the run. `tainted`: the run contains untrusted tool output."""
-
-    calls: tuple[ToolCall, ...]
-    earlier: tuple[ToolCall, ...] = ()
-    tainted: bool = False
-
-
-class Done(Value, frozen=True):
-    """The run ended with this response, which has no more calls."""
-
-    response: Response
-
-
-class GiveUp(Value, frozen=True):
-    """The run ended without an answer, for this reason."""
-
-    reason: str
-    response: Response | None = None
-
-
-NextStep: TypeAlias = AskModel | RunTools | Done | GiveUp
-
-
-class RunState(Value, frozen=True):
-    """The complete state of a run. `version` is the version of this format.
-
-    `request` has the whole conversation; `compacted` is the form of its first messages that is sent to the model.
-    `first_message`: the index of the first message of this run; the messages before it are system prompt and history.
-    `has_fixed_tools`: the request names its tools, so tools that appear during the run are not offered.
-    """
-
-    version: int
-    run_id: str
-    request: Request
-    phase: Literal["ask", "run", "done", "gave_up"] = "ask"
-    iterations: int = 0
-    calls: int = 0
-    usage: Usage | None = None
-    cost: float = 0.0
-    started: float = 0.0
-    first_message: int = 0
-    has_fixed_tools: bool = False
-    tainted: bool = False
-    failures: int = 0
-    pending: tuple[ToolCall, ...] = ()
-    response: Response | None = None
-    reason: str = ""
-    asked_again: int = 0  # requests for another output, with the problems of the last one
-    resampled: int = 0  # repetitions of the last request, since its output was invalid
-    compacted: CompactedPrefix | None = None
+__all__ = ["AskModel", "AwaitApproval", "Budget", "Done", "GiveUp", "NextStep", "RunState", "RunTools", "Session"]
 
 
 _VERSION = 1
@@ -233,6 +162,18 @@ class Session:
             usage, cost = self._used_by_others.popleft()
             self.state = replace(self.state, usage=add_usage(self.state.usage, usage), cost=self.state.cost + cost)
 
+    def begin_auxiliary_request(self, max_requests: int) -> bool:
+        """Count a request to an auxiliary model; False if the run has made as many as it may, or has no budget left."""
+        if self.state.auxiliary_requests >= max_requests or self._exhausted_limit():
+            return False
+        self.state = replace(self.state, auxiliary_requests=self.state.auxiliary_requests + 1)
+        return True
+
+    def add_auxiliary_response(self, response: Response) -> None:
+        """Count the tokens and the cost of a response of an auxiliary model."""
+        self.add_usage(response.usage, 0.0 if self._price is None else self._price(response))
+        self.state = replace(self.state, auxiliary_usage=add_usage(self.state.auxiliary_usage, response.usage))
+
     def dump(self) -> str:
         self._count_usage()
         return msgspec.json.encode(self.state).decode()
@@ -245,16 +186,18 @@ class Session:
             assert state.response is not None
             return Done(state.response)
         if state.phase == "run":
-            return RunTools(state.pending, self._earlier_calls(), state.tainted)
+            return RunTools(state.turn.calls, self._earlier_calls(), state.tainted)
+        if state.phase == "wait":
+            return self._next_waiting_step()
         reason = state.reason if state.phase == "gave_up" else self._exhausted_limit()
         if reason:
             return GiveUp(reason, state.response)
-        request = self._sent_request()
+        request = self.sent_request
         return AskModel(request if self.output is None else self.output.fit(request))
 
     def plan_compaction(self, settings: Compaction) -> CompactionPlan | None:
         """Plan the compaction of the next request; None if it is not needed. Pass the plan to `compact`."""
-        request, response = self._sent_request(), self.state.response
+        request, response = self.sent_request, self.state.response
         usage = None if response is None else response.usage
         measured = None if usage is None else usage.total
         return plan_compaction(request.messages, settings, tools=request.tools, measured=measured)
@@ -265,7 +208,9 @@ class Session:
         prefix = CompactedPrefix(plan.apply(summaries), len(self.state.request.messages))
         self.state = replace(self.state, compacted=prefix)
 
-    def _sent_request(self) -> Request:
+    @property
+    def sent_request(self) -> Request:
+        """The next request: the conversation in its compacted form."""
         request, prefix = self.state.request, self.state.compacted
         return request if prefix is None else replace(request, messages=prefix.view(request.messages))
 
@@ -312,7 +257,7 @@ class Session:
         elif self._has_repeats(calls):
             self._give_up(updated_state, f"the model repeated the same call more than {budget.same_call} times")
         else:
-            self.state = replace(updated_state, phase="run", pending=calls)
+            self.state = replace(updated_state, phase="run", turn=Turn(calls))
 
     def price(self, response: Response) -> float | None:
         """Return the cost of a response; None if there is no price."""
@@ -337,28 +282,60 @@ class Session:
             self.state = replace(updated_state, request=request, asked_again=before.asked_again + 1, resampled=0)
 
     def add_results(self, results: Sequence[ToolResult]) -> None:
-        """Take the results of the last RunTools, one per call, in the order of the calls."""
-        self._expect("run")
-        state = self.state
-        if [result.call_id for result in results] != [call.id for call in state.pending]:
-            raise ConfigError("the results do not match the calls", hint="pass one result per call, in the same order")
-        failures = state.failures + 1 if all(result.is_error for result in results) else 0
-        tainted = state.tainted or any(call.name in self._untrusted for call in state.pending)
-        answered = tuple(results)
-        if self.output is not None and state.response is not None:
-            answered = self.output.complete_results(state.response, results)
-        request = replace(state.request, messages=(*state.request.messages, Message("user", answered)))
-        told = replace(state, phase="ask", pending=(), request=request, tainted=tainted, failures=failures)
-        if failures >= self.budget.failures:
-            self._give_up(told, f"{failures} consecutive turns returned only errors")
-        else:
-            self.state = told
+        """Take the results of the last RunTools, one per call, in the order of the calls.
 
-    def offer_tools(self, tools: Sequence[Tool]) -> None:
+        If some of them are suspended, the run waits for decisions about these, and keeps the other results.
+        """
+        self._expect("run", "wait")
+        state, now = self.state, self._now()
+        turn = state.turn.add_results(results, now)
+        if any(turn.waiting):
+            since = state.waiting_since if state.phase == "wait" else now
+            self.state = replace(state, phase="wait", turn=turn, waiting_since=since)
+            return
+        started = state.started + (now - state.waiting_since if state.phase == "wait" else 0.0)
+        self._answer_calls(replace(state, started=started, waiting_since=0.0), turn)
+
+    @property
+    def waiting(self) -> tuple[WaitingCall, ...]:
+        """The calls that wait for a decision."""
+        return self.state.turn.undecided(self._now()) if self.state.phase == "wait" else ()
+
+    def approve(self, call_id: str, arguments: Object | None = None) -> None:
+        """Approve a waiting call, with other arguments if they are given: these pass all gates again.
+
+        The approval is valid for the tool, its definition and the arguments that were shown, until the question
+        expires. Raises ApprovalExpired after that.
+        """
+        self._expect("wait")
+        self.state = replace(self.state, turn=self.state.turn.approve(call_id, arguments, self._now()))
+
+    def deny(self, call_id: str, reason: str = "") -> None:
+        """Deny a waiting call. The model reads the reason."""
+        self._expect("wait")
+        self.state = replace(self.state, turn=self.state.turn.deny(call_id, reason, self._now()))
+
+    def supply(self, call_id: str, result: Any) -> None:
+        """Set the result of a call whose tool returned `Suspended`: a value that a tool may return, or a ToolResult."""
+        self._expect("wait")
+        self.state = replace(self.state, turn=self.state.turn.supply(call_id, result, self._now()))
+
+    def add_prompt(self, message: Message) -> None:
+        """Add a message of the user. The model receives it after the results of the calls that run or wait."""
+        self._expect("ask", "run", "wait")
+        state = self.state
+        if state.phase == "ask":
+            self.state = replace(state, request=replace(state.request, messages=(*state.request.messages, message)))
+        else:
+            self.state = replace(state, prompts=(*state.prompts, message))
+
+    def offer_tools(self, tools: Sequence[Tool], *, untrusted: Iterable[str] = ()) -> None:
         """Offer these tools from the next turn. Tools that were offered before keep their position; new ones are last.
 
-        A stable order keeps the prefix of the request stable, which providers cache.
+        A stable order keeps the prefix of the request stable, which providers cache. `untrusted`: tools whose output is
+        untrusted, in addition to the known ones.
         """
+        self._untrusted |= frozenset(untrusted)
         state = self.state
         if state.has_fixed_tools:
             return
@@ -368,9 +345,46 @@ class Session:
         if offered != state.request.tools:
             self.state = replace(state, request=replace(state.request, tools=offered))
 
-    def _expect(self, phase: str) -> None:
-        if self.state.phase != phase:
-            raise ConfigError(f"expected phase {phase!r}, the run is in {self.state.phase!r}", hint="call next()")
+    def _next_waiting_step(self) -> RunTools | AwaitApproval:
+        """Run what may run now: approved calls, and calls whose question expired, which ask again.
+
+        After the last decision the results are passed back, even if nothing is left to run: only then is the turn
+        complete, in a process that knows the settings of the agent.
+        """
+        state, now = self.state, self._now()
+        turn = state.turn.release(now)
+        undecided = turn.undecided(now)
+        if None in turn.results or not undecided:
+            approvals = turn.approvals(now)
+            return RunTools(turn.calls, self._earlier_calls(), state.tainted, turn.results, approvals)
+        return AwaitApproval(undecided)
+
+    def _answer_calls(self, state: RunState, turn: Turn) -> None:
+        """Add the results of a turn to the conversation, and give up after too many failed turns."""
+        results = tuple(result for result in turn.results if result is not None)
+        failures = state.failures + 1 if all(result.is_error for result in results) else 0
+        tainted = state.tainted or any(call.name in self._untrusted for call in turn.calls)
+        if self.output is not None and state.response is not None:
+            results = self.output.complete_results(state.response, results)
+        messages = (*state.request.messages, Message("user", results), *state.prompts)
+        answered = replace(
+            state,
+            phase="ask",
+            turn=Turn(),
+            prompts=(),
+            request=replace(state.request, messages=messages),
+            tainted=tainted,
+            failures=failures,
+        )
+        if failures >= self.budget.failures:
+            self._give_up(answered, f"{failures} consecutive turns returned only errors")
+        else:
+            self.state = answered
+
+    def _expect(self, *phases: str) -> None:
+        if self.state.phase not in phases:
+            expected = " or ".join(map(repr, phases))
+            raise ConfigError(f"expected phase {expected}, the run is in {self.state.phase!r}", hint="call next()")
 
     def _give_up(self, state: RunState, reason: str) -> None:
         self.state = replace(state, phase="gave_up", reason=reason)

@@ -13,7 +13,7 @@ from ..ir.value import Value
 from .cache import ResultCache
 from .context import ProgressSink
 from .gates import GATES, Gate, build_gates, fuse_gates
-from .output import LIMIT, TruncatedOutputs
+from .output import LIMIT, StoredOutputs
 from .policy import Policy
 from .records import DAY
 from .session import Session
@@ -24,7 +24,7 @@ __all__ = ["RunSettings", "ToolGates"]
 
 
 class ToolGates:
-    """The gates of one tool. `take_values`: see `fuse_gates`."""
+    """The gates of one tool. `take_values`: see `fuse_gates`; None in a dry run, which invokes nothing."""
 
     __slots__ = ("entry", "gates", "signature", "take_values")
 
@@ -33,17 +33,19 @@ class ToolGates:
         self.gates = build_gates(entry, settings.gates, settings.policy)
         self.signature = None if entry is None else function_signature(entry.function)
         self.take_values: Callable[[ToolCall], Object | None] | None = None
-        if entry is not None and entry.tool.effect in ("pure", "read") and entry.options.cache is None:
+        is_read = entry is not None and entry.tool.effect in ("pure", "read")
+        if entry is not None and is_read and entry.options.cache is None and not settings.dry_run:
             self.take_values = fuse_gates(self.gates, entry, settings.box)
 
 
 class _GatesByTool(dict[str, ToolGates]):
-    """The gates of each tool, for one policy and one list of gates."""
+    """The gates of each tool under some settings."""
 
-    def __init__(self, gates: tuple[Gate, ...], policy: Policy | None) -> None:
+    def __init__(self, gates: tuple[Gate, ...], policy: Policy | None, dry_run: bool = False) -> None:
         super().__init__()
         self.gates = gates
         self.policy = policy
+        self.dry_run = dry_run
 
 
 class RunSettings(Value, frozen=True):
@@ -66,17 +68,18 @@ class RunSettings(Value, frozen=True):
     wait_timeout: float = 30.0
     output_limit: int = LIMIT
     cache: ResultCache | None = None
-    truncated_outputs: TruncatedOutputs | None = None
+    outputs: StoredOutputs | None = None  # for the full texts of shortened results
     tainted: bool = False
     deps: Any = None  # the caller's object, for `CallContext.deps`
     on_progress: ProgressSink | None = None
     session: Session | None = None  # the run of the agent that makes the calls
+    dry_run: bool = False
     gates_by_tool: _GatesByTool = _GatesByTool((), None)  # shared by the runs of a runner
 
     def __post_init__(self) -> None:
         known = self.gates_by_tool
-        if known.gates is not self.gates or known.policy is not self.policy:
-            force_setattr(self, "gates_by_tool", _GatesByTool(self.gates, self.policy))
+        if known.gates is not self.gates or known.policy is not self.policy or known.dry_run != self.dry_run:
+            force_setattr(self, "gates_by_tool", _GatesByTool(self.gates, self.policy, self.dry_run))
 
     def gates_for(self, name: str) -> ToolGates:
         """Return the gates for the calls of a tool. They are built once per tool.

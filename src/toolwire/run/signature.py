@@ -20,7 +20,7 @@ from .context import CallContext
 __all__ = ["FunctionSignature", "function_signature"]
 
 _PLAIN_TYPES = frozenset({str, int, float, bool, list, dict, object, Any, None, type(None), inspect.Parameter.empty})
-_IMMUTABLE = frozenset({str, int, float, bool, type(None)})  # JSON types that need no copy
+_IMMUTABLE: frozenset[type] = frozenset({str, int, float, bool, type(None)})  # JSON types that need no copy
 
 
 class FunctionSignature:
@@ -43,7 +43,7 @@ class FunctionSignature:
         self.adapters: dict[str, Any] = {}
         self.defaults: Mapping[str, Any] = {}
         self._fields: dict[str, Any] = {}
-        self.plain_types: frozenset[type] | None = _IMMUTABLE
+        self.plain_types: frozenset[Any] | None = _IMMUTABLE
         with suppress(Exception):  # a function that cannot be inspected takes its arguments as they are
             self._inspect(inspect.signature(function, eval_str=True).parameters)
 

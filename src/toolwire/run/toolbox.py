@@ -2,25 +2,31 @@
 
 box = Toolbox(get_weather, my_module, others.prefix("mail_"))
 box.find("get_weather")
+box.filter("get_*", effect="read").prefix("weather_") + other_box
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from types import ModuleType
-from typing import Any, TypeAlias, Unpack
+from typing import Any, Protocol, TypeAlias, Unpack, get_args, runtime_checkable
 
 from msgspec.structs import replace
 
 from ..ir.errors import ConfigError
-from ..ir.tools import Tool
+from ..ir.tools import Effect, Tool
 from ..ir.value import Value
 from .function_tool import FunctionTool, tool
 from .options import Options, OptionValues
 from .parameters import Parameters
+from .suggestions import NameIndex
 
-__all__ = ["Entry", "Source", "Toolbox"]
+__all__ = ["Entry", "LiveSource", "Source", "Toolbox"]
+
+_log = logging.getLogger("toolwire.run")
 
 
 class Entry(Value, frozen=True):
@@ -40,32 +46,66 @@ class Entry(Value, frozen=True):
         return None if self.options.withdrawn is None else self.options.withdrawn()
 
 
-Source: TypeAlias = "Callable[..., Any] | Tool | Entry | Toolbox | ModuleType | Sequence[Source]"
+Source: TypeAlias = "Callable[..., Any] | Tool | Entry | Toolbox | LiveSource | ModuleType | Sequence[Source]"
+
+
+_MANY_TOOLS = 500
+_MAX_REMOVED = 1000
 
 
 class _ParametersByTool(dict[str, Parameters]):
     """The parameters of each tool, computed on first access. Raises SchemaError for an invalid schema."""
 
-    def __init__(self, entries: Mapping[str, Entry]) -> None:
+    def __init__(self, find: Callable[[str], Entry | None]) -> None:
         super().__init__()
-        self._entries = entries
+        self._find = find
 
     def __missing__(self, name: str) -> Parameters:
-        parameters = self[name] = Parameters(self._entries[name].tool)
+        entry = self._find(name)
+        if entry is None:
+            raise KeyError(name)
+        parameters = self[name] = Parameters(entry.tool)
         return parameters
 
 
+@runtime_checkable
+class LiveSource(Protocol):
+    """A source whose tools change, such as the tools of connected servers.
+
+    `version` grows with every change. `live_entries` returns the tools at this moment; the entry of a tool that has not
+    changed must be the same object.
+    """
+
+    @property
+    def version(self) -> int: ...
+
+    def live_entries(self) -> Sequence[Entry]: ...
+
+
 class Toolbox:
-    """Tools by name; a duplicate name raises ConfigError. `parameters`: the parameters of each tool."""
+    """Tools by name; a duplicate name raises ConfigError. `parameters`: the parameters of each tool.
+
+    A toolbox with a `LiveSource` is fixed until `refresh` is called: a call runs the tool that was offered. An agent
+    calls it before each turn, so that tools appear and disappear between turns.
+    """
 
     def __init__(self, *sources: Source) -> None:
         self._entries: dict[str, Entry] = {}
-        self.parameters = _ParametersByTool(self._entries)
-        for source in sources:
-            for entry in _collect_entries(source):
-                if entry.name in self._entries:
-                    raise ConfigError(f"two tools have the name {entry.name!r}", hint="prefix or rename one of them")
-                self._entries[entry.name] = entry
+        self._unlisted: dict[str, Entry] = {}
+        self._removed: dict[str, Entry] = {}  # tools that a live source had; a call of one is refused with the reason
+        self._index: NameIndex | None = None
+        self._index_builds: dict[str, object] = {}
+        self.parameters = _ParametersByTool(self.find)
+        self._live = list(_live_sources(sources))
+        self._sources = sources if self._live else ()
+        self._version = self.version
+        for entry in _collect_entries(sources):
+            if entry.name in self._entries:
+                raise ConfigError(f"two tools have the name {entry.name!r}", hint="prefix or rename one of them")
+            self._entries[entry.name] = entry
+        for live in self._live:
+            if isinstance(live, Toolbox):
+                self._removed.update(live._removed)
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self._entries.values())
@@ -73,10 +113,54 @@ class Toolbox:
     def __len__(self) -> int:
         return len(self._entries)
 
+    def __add__(self, other: Source) -> Toolbox:
+        """Combine two toolboxes, or a toolbox and any other source."""
+        return Toolbox(self, other)
+
     @property
     def tools(self) -> tuple[Tool, ...]:
         """The tool declarations for a request."""
         return tuple(entry.tool for entry in self)
+
+    @property
+    def version(self) -> int:
+        """A number that grows when a live source has changed; 0 for a toolbox without one."""
+        return sum(source.version for source in self._live)
+
+    def refresh(self) -> bool:
+        """Take over the changes of live sources. Return True if there were any. New tools are last.
+
+        A new tool with the name of another one is left out, and logged: a server must not replace a tool.
+        """
+        if not self._live or self.version == self._version:
+            return False
+        self._version = self.version
+        current: dict[str, Entry] = {}
+        for entry in _collect_entries(self._sources):
+            if entry.name in self._unlisted or entry.name in current:
+                _log.warning("the new tool %r is left out: another tool has this name", entry.name)
+                continue
+            current[entry.name] = entry
+        previous = self._entries
+        kept = {name: current.pop(name) for name in previous if name in current}
+        self._entries = {**kept, **current}  # a new object, because another thread may read the previous one
+        for name, entry in previous.items():
+            if self._entries.get(name) is not entry:
+                self.parameters.pop(name, None)
+            if name not in self._entries:
+                self._removed[name] = _withdraw_entry(entry)
+        for name in list(self._removed)[:-_MAX_REMOVED]:
+            del self._removed[name]
+        self._index = None
+        self._index_builds.clear()
+        return True
+
+    def add_unlisted(self, entry: Entry) -> bool:
+        """Add a tool that can be called but is not listed. Return False if its name is taken."""
+        if entry.name in self._entries:
+            return False
+        self._unlisted[entry.name] = entry
+        return True
 
     def filter_available(self, tools: Iterable[Tool]) -> tuple[Tool, ...]:
         """Return the `tools` that are not withdrawn."""
@@ -87,42 +171,122 @@ class Toolbox:
         return entry is not None and entry.withdrawn is not None
 
     def find(self, name: str) -> Entry | None:
-        return self._entries.get(name)
+        return self._entries.get(name) or self._unlisted.get(name) or self._removed.get(name)
 
     def similar_names(self, name: str) -> list[str]:
-        """Return similar names, for the error message."""
-        from difflib import get_close_matches
+        """Return similar names, for the error message. The first use builds an index of the names.
 
-        return get_close_matches(name, list(self._entries), 3, 0.4)
+        While another thread builds it, there are no suggestions.
+        """
+        build, index = object(), self._index
+        if index is None and self._index_builds.setdefault("build", build) is build:  # atomic between threads
+            index = self._index = NameIndex(list(self._entries))
+        return [] if index is None else index.similar(name)
 
-    def filter(self, predicate: Callable[[Tool], bool]) -> Toolbox:
-        return Toolbox(*(entry for entry in self if predicate(entry.tool)))
+    def needs_index(self, name: str) -> bool:
+        """Return True for an unknown name among many tools: `similar_names` may take long then, and needs a thread."""
+        return name not in self._entries and len(self._entries) > _MANY_TOOLS
+
+    def filter(
+        self, *patterns: str | Callable[[Tool], bool], effect: Effect | Collection[Effect] | None = None
+    ) -> Toolbox:
+        """Return the tools that match any of the patterns: names with `*` and `?`, or functions of the tool.
+
+        With `effect`, a tool must also have this effect, or one of these.
+        """
+        effects = (effect,) if isinstance(effect, str) else effect
+        for known in effects or ():
+            if known not in get_args(Effect):
+                raise ConfigError(f"unknown effect {known!r}", hint=f"use one of {', '.join(get_args(Effect))}")
+
+        def keep(entry: Entry) -> Entry | None:
+            is_match = not patterns or any(_matches(pattern, entry.tool) for pattern in patterns)
+            return entry if is_match and (effects is None or entry.tool.effect in effects) else None
+
+        return self._derive(keep)
+
+    def without(self, *patterns: str | Callable[[Tool], bool]) -> Toolbox:
+        """Return the tools that match none of the patterns; see `filter`."""
+        return self._derive(lambda entry: None if any(_matches(pattern, entry.tool) for pattern in patterns) else entry)
 
     def prefix(self, prefix: str) -> Toolbox:
-        return self.rename({name: prefix + name for name in self._entries})
+        """Return the tools with a prefix in their names."""
+        return self._derive(lambda entry: _rename_entry(entry, prefix + entry.name))
 
     def rename(self, names: Mapping[str, str]) -> Toolbox:
+        """Return the tools with new names, given by their old ones. The other tools keep theirs."""
         for name in names:
             if name not in self._entries:
                 raise ConfigError(f"no tool has the name {name!r}", hint=f"use one of {', '.join(self._entries)}")
-        return Toolbox(*(_rename_entry(entry, names.get(entry.name, entry.name)) for entry in self))
+        return self._derive(lambda entry: _rename_entry(entry, names.get(entry.name, entry.name)))
 
     def wrap(self, wrapper: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Toolbox:
         """Return a toolbox with `wrapper` around each function."""
-        return Toolbox(*(replace(entry, function=wrapper(entry.function)) for entry in self))
+        return self._derive(lambda entry: replace(entry, function=wrapper(entry.function)))
 
     def with_options(self, **options: Unpack[OptionValues]) -> Toolbox:
         """Return a toolbox whose tools have these options; the options that are not given remain."""
-        return Toolbox(*(replace(entry, options=replace(entry.options, **options)) for entry in self))
+        return self._derive(lambda entry: replace(entry, options=replace(entry.options, **options)))
+
+    def _derive(self, change: Callable[[Entry], Entry | None]) -> Toolbox:
+        """Return a toolbox of changed entries, without those that become None. A live toolbox stays live."""
+        if not self._live:
+            return Toolbox(*(changed for entry in self if (changed := change(entry)) is not None))
+        return Toolbox(_DerivedSource(self, change))
+
+
+class _DerivedSource:
+    """A live source of changed entries. An entry that has not changed at its origin is changed once."""
+
+    def __init__(self, box: Toolbox, change: Callable[[Entry], Entry | None]) -> None:
+        self._box = box
+        self._change = change
+        self._changed: dict[str, tuple[Entry, Entry | None]] = {}  # by name: the entry, and what became of it
+
+    @property
+    def version(self) -> int:
+        return self._box.version
+
+    def live_entries(self) -> Sequence[Entry]:
+        self._box.refresh()
+        known, self._changed = self._changed, {}
+        for entry in self._box:
+            before = known.get(entry.name)
+            is_same = before is not None and before[0] is entry
+            self._changed[entry.name] = before if is_same and before is not None else (entry, self._change(entry))
+        return [changed for _, changed in self._changed.values() if changed is not None]
+
+
+def _matches(pattern: str | Callable[[Tool], bool], tool: Tool) -> bool:
+    return fnmatchcase(tool.name, pattern) if isinstance(pattern, str) else bool(pattern(tool))
 
 
 def _rename_entry(entry: Entry, name: str) -> Entry:
     return entry if name == entry.name else replace(entry, tool=replace(entry.tool, name=name))
 
 
+def _withdraw_entry(entry: Entry) -> Entry:
+    """Return the entry of a tool that has disappeared: a call of it is refused with the reason."""
+    reason = entry.withdrawn or "it is no longer available"
+    return replace(entry, options=replace(entry.options, withdrawn=lambda: reason))
+
+
+def _live_sources(source: Source) -> Iterator[Toolbox | LiveSource]:
+    """Iterate over the sources that may change, also in sequences."""
+    if isinstance(source, Toolbox):
+        if source._live:
+            yield source
+    elif isinstance(source, (list, tuple)):
+        for item in source:
+            yield from _live_sources(item)
+    elif isinstance(source, LiveSource):
+        yield source
+
+
 def _collect_entries(source: Source) -> Iterable[Entry]:
     """Return the entries of a source; ConfigError for a tool without a function, or for any other object."""
     if isinstance(source, Toolbox):
+        source.refresh()
         return source
     if isinstance(source, Entry):
         return (source,)
@@ -132,6 +296,8 @@ def _collect_entries(source: Source) -> Iterable[Entry]:
         return _module_entries(source)
     if isinstance(source, (list, tuple)):
         return [entry for item in source for entry in _collect_entries(item)]
+    if isinstance(source, LiveSource):
+        return source.live_entries()
     if isinstance(source, Tool):
         raise ConfigError(f"the tool {source.name!r} has no function", hint="pass Entry(tool, function)")
     if not callable(source):

@@ -91,7 +91,7 @@ class RequestSent(_SpanEvent, frozen=True, kw_only=True, tag="request"):
     """A request to a model.
 
     The first `kept` messages are those of the request of span `base`, an earlier request or the run, and so are the tools
-    if `body` has no member `tools`.
+    if `body` has no member `tools`. `purpose` is empty for a turn of the run, `auxiliary` for other work.
     """
 
     model: str = ""
@@ -99,6 +99,7 @@ class RequestSent(_SpanEvent, frozen=True, kw_only=True, tag="request"):
     base: int = 0
     kept: int = 0
     stream: bool = False
+    purpose: str = ""
 
 
 class ResponseReceived(_SpanEvent, frozen=True, kw_only=True, tag="response"):

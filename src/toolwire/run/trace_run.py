@@ -88,16 +88,35 @@ class RunTrace(Value, frozen=True):
             )
         return _convert(start.request, Request, start)
 
-    def turns(self) -> list[RecordedTurn]:
-        """Return the model requests of the outermost run, in order; those of subagents are left out."""
+    def turns(self, purpose: str = "") -> list[RecordedTurn]:
+        """Return the model requests of the outermost run, in order; those of subagents are left out.
+
+        `purpose`: "auxiliary" for the requests to the auxiliary model.
+        """
         documents = _request_documents(self.spans)
-        return [_make_turn(span, documents[span.start.span]) for span in self._children(RequestSent)]
+        return [
+            _make_turn(span, documents[span.start.span])
+            for span in self._children(RequestSent)
+            if isinstance(span.start, RequestSent) and span.start.purpose == purpose
+        ]
 
     def calls(self) -> list[RecordedCall]:
         """Return the tool calls of the outermost run, in the order of their start."""
         return [
             _make_call(span, span.start) for span in self._children(CallStarted) if isinstance(span.start, CallStarted)
         ]
+
+    def decisions(self) -> list[tuple[str, JSON, str]]:
+        """Return the questions for approval in order: tool, arguments and decision."""
+        return [
+            (span.start.tool, span.start.arguments, span.end.decision)
+            for span in self.spans
+            if isinstance(span.start, ApprovalAsked) and isinstance(span.end, ApprovalDecided)
+        ]
+
+    def subagent_calls(self) -> frozenset[int]:
+        """Return the spans of the calls whose tools ran another agent."""
+        return frozenset(span.start.parent for span in self.spans[1:] if isinstance(span.start, RunStarted))
 
     def _children(self, kind: type[SpanStart]) -> Iterator[RecordedSpan]:
         root = self.root.start.span

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .preservation import check_preservation
     from .text_suite import text_checks
     from .text_vectors import ExpectedCall, TextVector, load_text_vectors
-    from .traces import ExchangeTrace, load_trace, script_of
+    from .traces import ExchangeTrace, ReplayDifference, RunTrace, load_run, load_trace, replay_run, script_of
     from .upstream import PartialReply, RawReply, Recorded, Upstream
     from .vectors import Vector, load_vectors
     from .wire_suite import Check, wire_checks
@@ -38,7 +38,15 @@ else:
             "vectors": ("Vector", "load_vectors"),
             "preservation": ("check_preservation",),
             "wire_suite": ("Check", "wire_checks"),
-            "traces": ("ExchangeTrace", "load_trace", "script_of"),
+            "traces": (
+                "ExchangeTrace",
+                "ReplayDifference",
+                "RunTrace",
+                "load_run",
+                "load_trace",
+                "replay_run",
+                "script_of",
+            ),
             "upstream": ("PartialReply", "RawReply", "Recorded", "Upstream"),
         },
     )
@@ -50,6 +58,8 @@ __all__ = [
     "PartialReply",
     "RawReply",
     "Recorded",
+    "ReplayDifference",
+    "RunTrace",
     "ScriptedModel",
     "TextVector",
     "Upstream",
@@ -60,11 +70,13 @@ __all__ = [
     "check_preservation",
     "differences",
     "every_split",
+    "load_run",
     "load_text_vectors",
     "load_trace",
     "load_vectors",
     "plain",
     "random_chunks",
+    "replay_run",
     "same",
     "says",
     "script_of",

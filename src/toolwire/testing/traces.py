@@ -3,6 +3,8 @@
 trace = load_trace("tests/traces/two-calls.jsonl")
 async with Upstream(*script_of(trace)) as upstream:
     … send the request of trace.ingress to upstream.url
+
+await replay_run(load_run("tests/traces/run.jsonl"), agent)     # raises ReplayDifference
 """
 
 from __future__ import annotations
@@ -10,12 +12,15 @@ from __future__ import annotations
 from itertools import pairwise
 from pathlib import Path
 
+from ..net.replay import load_run, replay_run
 from ..net.trace_file import read_trace
 from ..run.redact import REMOVED
+from ..run.replay import ReplayDifference
 from ..run.trace_exchange import ExchangeTrace, RecordedAnswer, exchange_of, piece_bytes
+from ..run.trace_run import RunTrace
 from .upstream import PartialReply, Recorded, ScriptedReply
 
-__all__ = ["ExchangeTrace", "load_trace", "script_of"]
+__all__ = ["ExchangeTrace", "ReplayDifference", "RunTrace", "load_run", "load_trace", "replay_run", "script_of"]
 
 _CONNECTION_HEADERS = frozenset({"content-length", "transfer-encoding", "content-encoding", "connection", "keep-alive"})
 

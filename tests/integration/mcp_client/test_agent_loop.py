@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from mcp_client.client_helpers import McpServers, misbehaving, tool_call, toolbox_of, workshop
+from mcp_client.client_helpers import McpServers, misbehaving, tool_call, toolbox_of, until, workshop
 from toolwire.ir.errors import ConfigError
 from toolwire.ir.parts import ToolCall
 from toolwire.net.agent import Agent
@@ -172,6 +172,35 @@ def test_changed_and_new_tools_are_withdrawn_by_the_lock(tmp_path):
     assert 'it differs from the lock: pay: /description: "Pays." → "pay"' in changed.text
     assert "it is not in the lock" in new.text
     assert {"pay", "grow"} <= set(words)
+
+
+@pytest.mark.finding("X6")
+def test_tools_that_a_server_adds_during_a_run_are_offered_last_and_removed_ones_are_refused():
+    turns = [
+        one_turn(("grow", {}), ("settle", {})),
+        one_turn(("shrink", {}), ("settle", {})),
+        one_turn(("echo", {"text": "still there?"})),
+        says("Done."),
+    ]
+    model = ScriptedModel(turns)
+
+    async def test():
+        async with toolbox_of(misbehaving()) as (servers, box):
+            seen = [servers.version]
+
+            async def settle() -> str:
+                await until(lambda: servers.version > seen[-1])
+                seen.append(servers.version)
+                return "settled"
+
+            await Agent(model, [box, settle]).run("Go.")
+
+    run(test())
+    before, grown, shrunk, last = ([tool.name for tool in request.tools] for request in model.heard)
+    (new,) = set(grown) - set(before)
+    assert grown == [*before, new]
+    assert shrunk == last == [name for name in grown if name != "echo"]
+    assert last_message_texts(model.heard[3])[0].endswith("no longer offers it")
 
 
 def test_audit_lock_is_accepted(tmp_path):

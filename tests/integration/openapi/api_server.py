@@ -29,8 +29,13 @@ class ApiServer(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
+        self.connections = 0
         self.requests: list[Recorded] = []
         self.answers: list[tuple[int, dict[str, str], bytes]] = []
+
+    def process_request(self, request, client_address) -> None:
+        self.connections += 1
+        super().process_request(request, client_address)
 
     @property
     def url(self) -> str:

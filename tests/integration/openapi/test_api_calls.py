@@ -11,7 +11,7 @@ from api_server import api_server
 
 from toolwire import Runner, ToolCall
 from toolwire.ir import ConfigError, Media
-from toolwire.net import open_store
+from toolwire.net import HttpTransport, open_store
 from toolwire.openapi import toolbox
 from toolwire.run.results import result_code
 
@@ -105,7 +105,12 @@ def test_operation_is_executed(server):
 @pytest.mark.finding("X3")
 def test_arguments_reach_their_places(server):
     call(make(server), "listPets", {"limit": 3, "filter": {"name": "a&b=c", "tag": ["x", "y"]}})
-    assert server.last.query == [("limit", "3"), ("filter[name]", "a&b=c"), ("filter[tag]", "x"), ("filter[tag]", "y")]
+    assert server.last.query == [
+        ("limit", "3"),
+        ("filter[name]", "a&b=c"),
+        ("filter[tag][0]", "x"),
+        ("filter[tag][1]", "y"),
+    ]
     call(make(server), "createPet", {"body": {"name": "Rex"}})
     assert (server.last.method, json.loads(server.last.body)) == ("POST", {"name": "Rex"})
     assert server.last.headers["content-type"] == "application/json"
@@ -182,6 +187,13 @@ def test_each_scheme_has_its_place_and_is_not_returned(server, scheme, credentia
         assert text not in result.text
 
 
+def test_client_certificate_beside_a_token_needs_no_value(server):
+    source = document(security=[{"certificate": [], "token": []}])
+    source["components"]["securitySchemes"]["certificate"] = {"type": "mutualTLS"}
+    call(toolbox(source, base_url=server.url, auth={"token": "secret-token"}), "getPet", {"id": "7"})
+    assert server.last.headers["authorization"] == "Bearer secret-token"
+
+
 def test_operation_without_security_gets_no_credentials(server):
     call(make(server, auth="secret-token"), "status")
     assert "authorization" not in server.last.headers
@@ -192,6 +204,31 @@ def test_secret_is_removed_from_error_messages(server):
     result = call(make(server, auth="secret-token"), "getPet", {"id": "7"})
     assert "403" in result.text
     assert "the token [redacted] is not valid" in result.text
+
+
+@pytest.mark.parametrize("status", [200, 403])
+def test_secret_is_removed_in_any_spelling_and_at_a_cut(server, status):
+    secret = 'se"cret/token'
+    server.will_answer(status, {f"x{secret}": [f"a {secret} b"], "é": secret}, content_type="application/json")
+    text = call(make(server, auth=secret), "getPet", {"id": "7"}).text
+    assert "cret" not in text
+    server.will_answer(status, b"x" * 94 + b"secret-token", content_type="text/plain")
+    text = call(make(server, auth="secret-token", max_response=100), "getPet", {"id": "7"}).text
+    assert "secre" not in text
+    server.will_answer(403, b"x" * 1994 + b"secret-token" * 9000, content_type="text/plain")
+    text = call(make(server, auth="secret-token"), "getPet", {"id": "7"}).text
+    assert "secre" not in text
+
+
+def test_writes_use_a_fresh_connection(server):
+    async def run():
+        async with make(server) as box:
+            for name, arguments in (("getPet", {"id": "7"}), ("createPet", {"body": {"name": "Rex"}})):
+                for _ in range(3):
+                    await box.find(name).function(**arguments)
+
+    asyncio.run(run())
+    assert (len(server.requests), server.connections) == (6, 1 + 3)
 
 
 def test_missing_credentials_are_named_after_a_401(server):
@@ -301,6 +338,15 @@ def test_large_response_is_truncated(server):
     assert len(result.text) < 1100
 
 
+def test_large_json_is_converted(server):
+    async def run():
+        async with make(server, auth="secret-token") as box:
+            return await box.find("getPet").function(id="7")
+
+    server.will_answer(200, {"items": ["x" * 1000] * 400, "token": "secret-token"})
+    assert asyncio.run(run()) == {"items": ["x" * 1000] * 400, "token": "[redacted]"}
+
+
 def test_invalid_json_is_returned_as_text(server):
     server.will_answer(200, b"{oops", content_type="application/json")
     assert call(make(server), "getPet", {"id": "7"}).text == "{oops"
@@ -359,6 +405,28 @@ def test_preview_describes_the_request_without_sending_it(server):
     assert preview == f"POST {server.url}/v1/pets, 14 bytes of application/json"
     assert box.find("getPet").options.preview(id="a b") == f"GET {server.url}/v1/pets/a%20b"
     assert server.requests == []
+
+
+def test_transport_with_proxy_support_behaves_the_same(server):
+    """`HttpTransport` is used if the environment has a proxy."""
+
+    def send(name, arguments, **options):
+        box = make(server, auth={"token": "secret-token"}, transport=HttpTransport(), **options)
+        return call(box, name, arguments)
+
+    assert "secret-token" not in send("getPet", {"id": "a/b"}).text
+    assert server.last.segments == ["v1", "pets", "a/b"]
+    assert server.last.headers["authorization"] == "Bearer secret-token"
+    send("createPet", {"body": {"name": "Rex"}})
+    assert json.loads(server.last.body) == {"name": "Rex"}
+    server.will_answer(200, gzip.compress(b'{"a": 1}'), content_type="application/json", content_encoding="gzip")
+    assert json.loads(send("getPet", {"id": "7"}).text) == {"a": 1}
+    server.will_answer(307, b"", location="https://evil.example/")
+    assert "a redirect to evil.example" in send("createPet", {"body": {"name": "Rex"}}).text
+    server.will_answer(204)
+    assert send("deletePet", {"id": "7"}).text == ""
+    server.will_answer(200, {"text": "x" * 500_000})
+    assert send("getPet", {"id": "7"}, max_response=1000).text.endswith("[truncated after 1000 bytes]")
 
 
 def test_selection_by_tag_and_by_name(server):

@@ -234,7 +234,7 @@ def test_forms_of_a_payment_provider(server):
     box = toolbox(parse_document(PAYMENTS), base_url=server.url, auth={"basicAuth": ("sk_test_1234", "")})
     assert box.problems == ()
     run(box, ("GetCharges", {"created": {"gt": 1, "lt": 9}, "expand": ["a", "b"]}))
-    assert server.last.query == [("created[gt]", "1"), ("created[lt]", "9"), ("expand", "a"), ("expand", "b")]
+    assert server.last.query == [("created[gt]", "1"), ("created[lt]", "9"), ("expand[0]", "a"), ("expand[1]", "b")]
     run(box, ("PostCharges", {"body": {"amount": 5, "description": None, "metadata": {"order": "7&8"}}}))
     assert parse_qsl(server.last.body.decode()) == [("amount", "5"), ("metadata[order]", "7&8")]
     assert server.last.headers["authorization"].startswith("Basic ")

@@ -20,6 +20,7 @@ PROCESSES.set_forkserver_preload(
     ["pytest", "toolwire.net.stores.sqlite", "toolwire.net.stores.redis", "toolwire.net.stores.postgres"]
 )
 NOBODY = 65534
+RUN_OPERATIONS = ("put", "get", "list", "lease", "renew", "release", "delete", "sweep")
 OPERATIONS = ("claim", "renew", "complete", "release", "get", "records", "resolve", "sweep")
 KEY = b"only for tests"
 
@@ -31,7 +32,7 @@ def open_test_store(url):
     port, _, name = url.removeprefix("served:").partition("/")
     manager = _Memories(("127.0.0.1", int(port)), authkey=KEY)
     manager.connect()
-    return _Served(manager.store(name))
+    return _Served(manager.store(name), manager.runs(name))
 
 
 class _Memories(BaseManager):
@@ -45,12 +46,18 @@ def _named(name):
     return _stores.setdefault(name, MemoryStore())
 
 
+def _named_runs(name):
+    return _named(name).runs
+
+
 _Memories.register("store", _named, exposed=OPERATIONS)
+_Memories.register("runs", _named_runs, exposed=RUN_OPERATIONS)
 
 
 class _Served:
-    def __init__(self, proxy):
+    def __init__(self, proxy, runs):
         self._proxy = proxy
+        self.runs = runs
 
     def __getattr__(self, name):
         return getattr(self._proxy, name)
@@ -165,7 +172,7 @@ class Postgres:
             connection.execute(statement)
 
     def fresh(self, folder):
-        self.execute("DROP TABLE IF EXISTS toolwire_records")
+        self.execute("DROP TABLE IF EXISTS toolwire_records, toolwire_runs")
         return self.url
 
     def crash(self):

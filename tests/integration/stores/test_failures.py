@@ -244,7 +244,7 @@ def test_sqlite_uses_full_sync_only_for_durable_claims(tmp_path, new_claim, monk
     store, other = SqliteStore(path), SqliteStore(path)
 
     def mode(of):
-        return modes[of._connection.execute("PRAGMA synchronous").fetchone()[0]]
+        return modes[of._file._connection.execute("PRAGMA synchronous").fetchone()[0]]
 
     light, durable = new_claim("light", durable=False), new_claim("durable")
     store.claim(light)
@@ -255,7 +255,7 @@ def test_sqlite_uses_full_sync_only_for_durable_claims(tmp_path, new_claim, monk
     assert mode(other) == "NORMAL"
     other.complete("durable", durable.token, "r", DAY)
     assert mode(other) == "FULL"
-    assert store._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert store._file._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     store.close()
     other.close()
 

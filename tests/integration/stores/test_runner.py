@@ -56,6 +56,29 @@ def test_kill_inside_the_tool_leaves_the_outcome_unknown(store_url, tmp_path, di
     store.close()
 
 
+@pytest.mark.finding("U9")
+def test_approval_is_requested_once_for_a_call_and_its_repetition(store):
+    @toolwire.tool
+    def pay(order: str) -> str:
+        """Pays an order."""
+        return f"paid {order}"
+
+    asked = []
+    policy = toolwire.Policy(approve=("write",))
+    for _ in range(3):
+        runner = Runner(pay, store=store, policy=policy, approve=lambda step: asked.append(step) or True)
+        assert runner.run_sync([CALL], run_id="run")[0].text == "paid order7"
+        runner.close()
+    assert len(asked) == 1
+
+
+@pytest.mark.finding("X13")
+def test_store_lists_a_hundred_records_by_default(store, new_claim):
+    for number in range(101):
+        store.claim(new_claim(f"k{number}", durable=False))
+    assert (len(store.records()), len(store.records(limit=101))) == (100, 101)
+
+
 def test_repeated_call_returns_the_recorded_result(store_url, tmp_path):
     effects = tmp_path / "effects"
     assert [run(store_url, effects).text for _ in range(3)] == ["paid order7"] * 3

@@ -35,8 +35,8 @@ def test_malformed_store_address_is_rejected_without_its_secrets(url):
 
 @pytest.mark.parametrize(("scheme", "package"), [("redis", "redis"), ("postgresql", "psycopg")])
 def test_missing_driver_raises_missing_extra(monkeypatch, scheme, package):
-    module = f"toolwire.net.stores.{scheme.removesuffix('ql')}"
-    monkeypatch.delitem(sys.modules, module, raising=False)
+    for module in [name for name in sys.modules if name.startswith(f"toolwire.net.stores.{scheme.removesuffix('ql')}")]:
+        monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingExtra, match=r"pip install -e '\.\["):
         open_store(f"{scheme}://localhost")
@@ -77,7 +77,7 @@ def test_postgres_lock_wait_ends_with_the_statement_timeout(servers, tmp_path, n
         holder.execute(lock)
         with pytest.raises(StoreError, match="statement timeout"):
             thread.submit(store.claim, new_claim()).result(timeout=SAFETY)
-    assert store._run("SHOW statement_timeout", {}).fetchall() == [(shown,)]
+    assert store._pool.run("SHOW statement_timeout", {}).fetchall() == [(shown,)]
     assert store.claim(new_claim()).state == "running"
     store.close()
     others.close()
@@ -133,7 +133,7 @@ def test_postgres_table_of_another_version_is_rejected(servers, tmp_path, new_cl
 
 
 def test_sqlite_write_times_out_while_another_writer_holds_the_lock(tmp_path, new_claim, monkeypatch):
-    monkeypatch.setattr("toolwire.net.stores.sqlite._BUSY_TIMEOUT", 0.2)
+    monkeypatch.setattr("toolwire.net.stores.sqlite_connection._BUSY_TIMEOUT", 0.2)
     path = str(tmp_path / "records.db")
     store = SqliteStore(path)
     store.claim(new_claim())

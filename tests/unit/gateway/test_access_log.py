@@ -8,11 +8,11 @@ import pytest
 from msgspec.structs import replace
 
 from toolwire.gateway.observe.log import AccessLog, JsonLogHandler, LogFile, to_logger
-from toolwire.run.redact import Redactor
 from toolwire.gateway.observe.request_log import RequestLog
 from toolwire.ir.errors import ConfigError
 from toolwire.ir.losses import Loss
 from toolwire.ir.response import Usage
+from toolwire.run.redact import Redactor
 
 FULL = RequestLog(
     "0123456789abcdef01234567",

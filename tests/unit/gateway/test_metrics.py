@@ -5,10 +5,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from toolwire.bridge.repair import CallRepair
 from toolwire.gateway.observe.metrics import Metrics
-from toolwire.run.redact import Redactor
 from toolwire.gateway.observe.request_log import RequestLog
 from toolwire.ir.losses import Loss
 from toolwire.ir.response import Usage
+from toolwire.run.redact import Redactor
 from toolwire.schema.steps import RepairStep
 from toolwire.schema.validate import Problem
 

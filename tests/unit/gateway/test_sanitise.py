@@ -6,11 +6,11 @@ from random import Random
 import pytest
 
 from toolwire import Response, Text, ToolCall
-from toolwire.run.redact import Redactor
-from toolwire.run.sanitise import Sanitiser
 from toolwire.ir.events import CallDelta, TextDelta
 from toolwire.ir.folding import fold, unfold
 from toolwire.ir.response import Stop
+from toolwire.run.redact import Redactor
+from toolwire.run.sanitise import Sanitiser
 from toolwire.testing import random_chunks
 from toolwire.wire import get
 

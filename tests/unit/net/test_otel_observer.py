@@ -15,13 +15,17 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 import toolwire
-from toolwire import Request, ToolCall, tool
+from toolwire import Request, Toolbox, ToolCall, tool
+from toolwire.ir.events import CallEnd
 from toolwire.ir.request import Params, ReasoningConfig
 from toolwire.ir.response import Fault, Response, Stop, UpstreamError, Usage
+from toolwire.ir.text import dumps
 from toolwire.net import otel_names
 from toolwire.net.agent import Agent
-from toolwire.net.otel import OtelObserver, is_content_captured
-from toolwire.testing import ScriptedModel, says
+from toolwire.net.client import ModelClient
+from toolwire.net.otel import OtelObserver, is_content_captured, request_attributes
+from toolwire.testing import ScriptedModel, Upstream, says
+from toolwire.wire import vendors
 
 CONTENT = ("gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.tool.call.arguments", "gen_ai.tool.call.result")
 
@@ -155,6 +159,36 @@ def test_span_inside_a_tool_is_a_child_of_its_call(names, streamed):
     )
     for name in names:
         assert children(backend, only(backend, f"execute_tool {name}")) == [f"inside {name}"]
+
+
+@pytest.mark.finding("X12")
+@pytest.mark.parametrize(("arguments", "outcomes"), [({"a": 1}, [None]), ({"a": 1, "b": 2}, ["CancelledError", None])])
+def test_call_that_started_on_its_first_argument_is_observed_once_if_it_was_right(arguments, outcomes):
+    backend = Backend()
+    started = asyncio.Event()
+
+    async def search(a: int, b: int = 0) -> int:
+        """Search."""
+        started.set()
+        if b == 0 and "b" in arguments:  # a wrong guess waits until it is cancelled
+            await asyncio.Event().wait()
+        return a + b
+
+    class SlowModel(ScriptedModel):
+        """Waits in the stream until the tool has started, between its first argument and the end of the call."""
+
+        async def stream(self, request):
+            async for event in super().stream(request):
+                if isinstance(event, CallEnd):
+                    await started.wait()
+                yield event
+
+    model = SlowModel([says(ToolCall("c1", "search", arguments, raw=dumps(arguments))), says("Done.")])
+    box = Toolbox(tool(effect="read")(search)).with_options(first_argument=True)
+    asyncio.run(collect(Agent(model, [box], observers=[OtelObserver(backend.tracers, backend.meters)]), "Go."))
+    spans = [span for span in backend.spans if span.name == "execute_tool search"]
+    assert sorted((span.attributes.get("error.type") for span in spans), key=str) == sorted(outcomes, key=str)
+    assert children(backend, only(backend, "invoke_agent")).count("execute_tool search") == len(outcomes)
 
 
 @pytest.mark.finding("X12")
@@ -322,13 +356,41 @@ def test_every_name_is_in_the_package_of_the_conventions():
 
 
 @pytest.mark.finding("X12")
-def test_operation_names_and_providers_are_values_of_the_conventions():
+def test_operation_names_are_values_of_the_conventions():
     from opentelemetry.semconv._incubating.attributes.gen_ai_attributes import GenAiOperationNameValues
 
     backend = Backend()
     run(backend)
     used = {span.attributes["gen_ai.operation.name"] for span in backend.spans if span.name != "the program"}
     assert used <= {value.value for value in GenAiOperationNameValues}
+
+
+@pytest.mark.finding("X12")
+def test_providers_of_the_conventions_have_their_names():
+    from opentelemetry.semconv._incubating.attributes.gen_ai_attributes import GenAiProviderNameValues
+
+    ours = {request_attributes(Request("m"), vendor)["gen_ai.provider.name"] for vendor in vendors.names()}
+    known = {value.value for value in GenAiProviderNameValues}
+    absent = {"aws.bedrock", "azure.ai.inference", "cohere", "gcp.gen_ai", "ibm.watsonx.ai"}  # no such vendor here
+    assert known - ours == absent
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_span_of_a_client_has_the_names_of_its_provider(streamed):
+    backend = Backend()
+
+    async def converse():
+        async with Upstream(says("Hi.")) as upstream:
+            client = ModelClient("openai-chat/gpt-5.6", base_url=upstream.url, key="a-key")
+            agent = Agent(client, observers=[OtelObserver(backend.tracers, backend.meters)])
+            async with client:
+                await (collect(agent, "Hi?") if streamed else agent.run("Hi?"))
+
+    asyncio.run(converse())
+    span = only(backend, "chat gpt-5.6")
+    assert span.attributes["gen_ai.provider.name"] == "openai"
+    assert span.attributes["gen_ai.request.model"] == "gpt-5.6"
+    assert span.attributes.get("gen_ai.request.stream") is (True if streamed else None)
 
 
 @pytest.mark.parametrize("content", [False, True])

@@ -143,11 +143,25 @@ def test_many_definitions_are_limited():
 def test_total_definitions_are_limited(monkeypatch):
     from toolwire.openapi import schemas as schema_limits
 
-    monkeypatch.setattr(schema_limits, "MAX_TOTAL_NODES", 10)
-    body = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/A"}}}}
-    paths = {f"/{n}": {"post": {"requestBody": body}} for n in range(11)}
+    monkeypatch.setattr(schema_limits, "MAX_TOTAL_DEFS", 10)
+    paths = {
+        f"/{n}": {
+            "post": {
+                "requestBody": {"content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{n}"}}}}
+            }
+        }
+        for n in range(11)
+    }
+    schemas = {f"{n}": {} for n in range(11)}
     with pytest.raises(SchemaError, match="select some with tags"):
-        read_operations({"openapi": "3.1.0", "paths": paths, "components": {"schemas": {"A": {}}}})
+        read_operations({"openapi": "3.1.0", "paths": paths, "components": {"schemas": schemas}})
+
+
+def test_total_parameters_are_limited():
+    big = {method: {"parameters": [{"name": f"p{n}", "in": "query"} for n in range(500)]} for method in ("get", "put")}
+    paths = {"/big": big, **{f"/{n}": {"$ref": "#/paths/~1big"} for n in range(300)}}
+    with pytest.raises(SchemaError, match="more than 200,000 parameters"):
+        read_operations({"openapi": "3.1.0", "paths": paths})
 
 
 def test_many_operations_are_limited():

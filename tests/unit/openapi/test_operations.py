@@ -131,7 +131,7 @@ def operations(**paths):
         ({"parameters": [{"name": "a\r\nb", "in": "header"}]}, "not a valid name of a header"),
         ({"parameters": [{"name": "a", "in": "query", "style": "matrix"}]}, "style 'matrix' is not valid"),
         ({"parameters": [{"name": f"p{n}", "in": "query"} for n in range(501)]}, "more than 500 parameters"),
-        ({"requestBody": {"content": {"a\r\nb": {}}}}, "not a valid media type"),
+        ({"requestBody": {"required": True, "content": {"a\r\nb": {}}}}, "not a valid media type"),
         ({"parameters": [{"name": "a", "in": "query", "schema": {"type": "text"}}]}, "text"),
         ({"servers": [{"url": "https://{tenant}.example.com"}]}, "no valid URL"),
     ],
@@ -197,7 +197,7 @@ def test_security_scheme_that_could_replace_the_host_is_refused():
 
 def test_properties_named_like_keywords_are_kept():
     schema = {"type": "object", "properties": {"example": {"type": "string"}, "nullable": {"type": "boolean"}}}
-    document = operations(a={"requestBody": {"content": {"application/json": {"schema": schema}}}})
+    document = operations(a={"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}})
     assert read_operations(document).tools[0].input_schema["properties"]["body"] == schema
 
 
@@ -210,7 +210,7 @@ def test_keywords_of_version_3_0_become_json_schema():
         "x-internal": 1,
         "description": "d",
     }
-    document = operations(a={"requestBody": {"content": {"application/json": {"schema": schema}}}})
+    document = operations(a={"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}})
     document |= {"openapi": "3.0.3", "components": {"schemas": {"A": {"enum": ["x"], "nullable": True}}}}
     root = read_operations(document).tools[0].input_schema
     assert root["properties"]["body"] == {
@@ -238,7 +238,9 @@ def test_write_only_properties_are_in_requests_only():
         "properties": {"id": {"readOnly": True}, "password": {"writeOnly": True}},
     }
     content = {"application/json": {"schema": schema}}
-    document = operations(a={"requestBody": {"content": content}, "responses": {"200": {"content": content}}})
+    document = operations(
+        a={"requestBody": {"required": True, "content": content}, "responses": {"200": {"content": content}}}
+    )
     (tool,) = read_operations(document).tools
     assert tool.input_schema["properties"]["body"]["required"] == ["password"]
     assert tool.output_schema["required"] == ["id"]

@@ -38,7 +38,7 @@ def test_path_styles(style, explode, text, array, mapping):
         (
             "deepObject",
             True,
-            "color=blue&color=black&color=brown",
+            "color%5B0%5D=blue&color%5B1%5D=black&color%5B2%5D=brown",
             "color%5BR%5D=100&color%5BG%5D=200&color%5BB%5D=150",
         ),
     ],
@@ -51,7 +51,7 @@ def test_query_styles(style, explode, array, mapping):
 
 def test_nested_deep_object():
     pairs = list(query_pairs("f", {"a": {"b": [1, 2]}, "c": True, "d": None}, "deepObject", explode=True))
-    assert pairs == [("f%5Ba%5D%5Bb%5D", "1"), ("f%5Ba%5D%5Bb%5D", "2"), ("f%5Bc%5D", "true")]
+    assert pairs == [("f%5Ba%5D%5Bb%5D%5B0%5D", "1"), ("f%5Ba%5D%5Bb%5D%5B1%5D", "2"), ("f%5Bc%5D", "true")]
     deep = {}
     for _ in range(30):
         deep = {"a": deep or 1}

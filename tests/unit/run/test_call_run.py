@@ -14,7 +14,7 @@ from toolwire.run.call_run import CallRun
 from toolwire.run.failures import NotExecuted, ToolError, Transient
 from toolwire.run.keys import fingerprint
 from toolwire.run.options import Options
-from toolwire.run.output import TruncatedOutputs, cap_result
+from toolwire.run.output import cap_result
 from toolwire.run.policy import Policy, deny
 from toolwire.run.records import Record
 from toolwire.run.results import NOTES_KEY, result_code, to_record
@@ -300,24 +300,22 @@ def test_failures_are_not_cached():
     assert isinstance(CallRun(CALL, shared).next(), Invoke)
 
 
-def test_large_output_is_truncated_in_the_middle_and_readable_by_handle():
-    shelf = TruncatedOutputs()
+def test_large_output_is_truncated_in_the_middle():
     text = "".join(f"{number:07d}\n" for number in range(20_000))
-    short = cap_result(CALL.result(text), 1000, shelf)
+    short = cap_result(CALL.result(text), 1000)
     assert len(short.text) < 1200
     assert short.text.startswith("0000000")
     assert short.text.endswith("0019999\n")
-    handle = short.extra[NOTES_KEY]["handle"]
-    assert shelf.read(handle, 8000, 8) == "0001000\n"
-    assert shelf.read("nope") is None
-    assert cap_result(CALL.result("short"), 1000, shelf) == CALL.result("short")
+    assert "[… 159,000 of 160,000 characters omitted …]" in short.text
+    assert cap_result(CALL.result("short"), 1000) == CALL.result("short")
 
 
-def test_reused_handle_replaces_the_stored_output():
-    shelf = TruncatedOutputs(100)
-    for _ in range(5):
-        shelf.store("x" * 40, "output:1")
-        assert shelf.read("output:1") == "x" * 40
+def test_shortened_result_has_three_quarters_of_its_beginning_and_one_quarter_of_its_end():
+    text = "a" * 75 + "b" * 10 + "c" * 25
+    assert cap_result(CALL.result(text[:100]), 100) == CALL.result(text[:100])
+    short = cap_result(CALL.result(text), 100)
+    assert short.text == "a" * 75 + "\n\n[… 10 of 110 characters omitted …]\n\n" + "c" * 25
+    assert short.extra[NOTES_KEY]["left_out"] == 10
 
 
 def test_repairs_are_listed_in_the_result():

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from toolwire import ToolCall, ToolResult, tool
-from toolwire.run.gates import GATES, pass_gates
+from toolwire.run.gates import GATES, pass_gates, validate
 from toolwire.run.options import Options
 from toolwire.run.pending import Pending
 from toolwire.run.policy import Ask, Deny, Policy, allow, at_most, deny, hosts, only_effects, path_jail
@@ -100,8 +100,9 @@ def test_arguments_changed_by_a_gate_are_validated():
     def spoil(pending):
         return replace(pending, arguments={"city": 7})
 
-    *first, last, policy_gate = GATES
-    result = pass_gates(Pending(ToolCall("1", "forecast", {"city": "Paris"}), BOX), (*first, spoil, last, policy_gate))
+    position = GATES.index(validate)
+    gates = (*GATES[:position], spoil, *GATES[position:])
+    result = pass_gates(Pending(ToolCall("1", "forecast", {"city": "Paris"}), BOX), gates)
     assert isinstance(result, ToolResult)
     assert result_code(result) == "invalid_arguments"
 

@@ -15,6 +15,7 @@ from ...ir.parts import Part, ToolCall, ToolResult
 from ...ir.request import Message, Request
 from ...ir.response import Fault, Response, Stop, UpstreamError, Usage, add_usage
 from ...net.runner import Runner
+from ...net.stored_approvals import owned_by
 from ..shared.turns import StoredTurn
 
 __all__ = ["GatewayTools", "TurnEvents", "with_gateway_tools"]
@@ -26,15 +27,15 @@ _KEY_SPACE = 1_000_000  # keys of one turn; those of the next turn follow them
 def with_gateway_tools(request: Request, runner: Runner) -> Request:
     """Add the gateway's tools to `request`; a client's tool of the same name takes precedence."""
     client_names = {tool.name for tool in request.tools}
-    added_tools = tuple(tool for tool in runner.box.tools if tool.name not in client_names)
+    added_tools = tuple(tool for tool in runner.tools_for_run("") if tool.name not in client_names)
     forbidden = request.choice is not None and request.choice.mode != "auto"
     return request if forbidden or not added_tools else replace(request, tools=(*request.tools, *added_tools))
 
 
 class GatewayTools:
-    """The turns of one request. `request` is the next request to the model."""
+    """The turns of one request. `request` is the next request to the model. `owner`: the client, for approvals."""
 
-    def __init__(self, runner: Runner, client: Request, run_id: str) -> None:
+    def __init__(self, runner: Runner, client: Request, run_id: str, owner: str = "") -> None:
         self.request = with_gateway_tools(client, runner)
         self.turn: StoredTurn | None = None  # the last turn, which the client gets without our calls
         self.earlier_parts: tuple[Part, ...] = ()  # parts sent to the client in earlier turns
@@ -44,6 +45,7 @@ class GatewayTools:
         self._client_length = len(client.messages)
         self._names = {tool.name for tool in self.request.tools[len(client.tools) :]}  # of our tools
         self._run_id = run_id
+        self._owner = owner
         self._earlier: list[ToolCall] = []  # our calls so far
 
     @property
@@ -69,7 +71,8 @@ class GatewayTools:
             return False
         earlier = tuple(self._earlier)
         self._earlier += calls
-        results = await self._runner.run(calls, run_id=self._run_id, earlier=earlier)
+        with owned_by(self._owner):
+            results = await self._runner.run(calls, run_id=self._run_id, earlier=earlier)
         if self.is_client_visible(response):
             self.turn = replace(self.turn, hidden=tuple([call.id for call in calls]), results=tuple(results))
             return False
@@ -81,8 +84,13 @@ class GatewayTools:
         return True
 
     def _append_turn(self, response: Response, results: list[ToolResult]) -> None:
+        """Add a turn to the next request, which also offers the tools that became available in it."""
         assistant_message, result_message = Message("assistant", response.parts), Message("user", tuple(results))
-        self.request = replace(self.request, messages=(*self.request.messages, assistant_message, result_message))
+        tools, offered = self.request.tools, {tool.name for tool in self.request.tools}
+        new_tools = tuple(tool for tool in self._runner.tools_for_run(self._run_id) if tool.name not in offered)
+        self._names |= {tool.name for tool in new_tools}
+        messages = (*self.request.messages, assistant_message, result_message)
+        self.request = replace(self.request, messages=messages, tools=(*tools, *new_tools))
         self.earlier_parts = (*self.earlier_parts, *self.client_view(response).parts)
         self.usage = add_usage(self.usage, response.usage)
 

@@ -29,7 +29,7 @@ from .client import McpClient
 from .failures import AmbiguousRetry, ServerGone, ServerRefused
 from .names import make_legal
 
-__all__ = ["resource_entries", "tool_entry"]
+__all__ = ["offered_tool", "resource_entries", "tool_entry"]
 
 _log = logging.getLogger("toolwire.mcp")
 _NOT_RUN = frozenset({PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS})
@@ -68,8 +68,12 @@ def tool_entry(client: McpClient, name: str, tool: Tool, lock_refusal: Callable[
     options = Options(
         timeout=client.spec.timeout, withdrawn=withdrawn, untrusted=not client.spec.trusted, resource=client.spec.name
     )
-    # titles and hints are for people and programs; the wires of the models have no field for them
-    return Entry(replace(tool, name=name, extra={}), call, options)
+    return Entry(offered_tool(tool, name), call, options)
+
+
+def offered_tool(tool: Tool, name: str) -> Tool:
+    """Return the declaration for models: their wires have no field for titles and hints, which are for people."""
+    return replace(tool, name=name, extra={})
 
 
 def _describe_change(client: McpClient, tool: Tool) -> str | None:
@@ -78,7 +82,7 @@ def _describe_change(client: McpClient, tool: Tool) -> str | None:
     if current is None:
         return f"the server {client.spec.name} no longer offers it"
     is_same = current is tool or (current.input_schema == tool.input_schema and current.description == tool.description)
-    return None if is_same else "it has changed since it was offered; build the toolbox again"
+    return None if is_same else "it has changed since it was offered; it is offered again in the next turn"
 
 
 def _withdraw(client: McpClient, error: RpcError, withdrawal_reasons: list[str]) -> Exception:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -32,7 +32,7 @@ from ...run.toolbox import Entry, Toolbox
 from ...stream.strict import parse
 from .client import McpClient
 from .config import ServerSpec, read_config, target_spec
-from .entries import resource_entries, tool_entry
+from .entries import offered_tool, resource_entries, tool_entry
 from .http import Authorizer
 from .listing import ServerProblem
 from .names import assign_names
@@ -57,6 +57,8 @@ class McpServers:
         **options: Any,
     ) -> None:
         self._strict = strict
+        self.version = 0  # grows when the tools of a server, or their availability, have changed
+        self._on_change = changed
         self._lock_document = _read_lock(lock)
         self._transport: H1Transport | HttpTransport | None = None
         self.clients: dict[str, McpClient] = {}
@@ -66,7 +68,7 @@ class McpServers:
             if spec.url is not None and "sender" not in options:
                 self._transport = options["sender"] = open_transport(os.environ, resends=False)
             login = (logins or {}).get(spec.name)
-            self.clients[spec.name] = McpClient(spec, login=login, changed=changed, **options)
+            self.clients[spec.name] = McpClient(spec, login=login, changed=self._count_change, **options)
 
     @classmethod
     def at(cls, *targets: str, headers: Mapping[str, str] | None = None, **options: Any) -> McpServers:
@@ -134,19 +136,39 @@ class McpServers:
             if (refusal := self._lock_refusal(replace(tool, name=name))) is not None
         ]
 
+    def _count_change(self) -> None:
+        self.version += 1
+        if self._on_change is not None:
+            self._on_change()
+
     def toolbox(self, *servers: str) -> Toolbox:
-        """Return the tools of all servers, or of the named ones. The tool names are the same either way."""
+        """Return the tools of all servers, or of the named ones. The tool names are the same either way.
+
+        The toolbox is live: an agent offers tools that appear during its run from the next turn, and withdraws tools
+        that disappear or change.
+        """
         unknown = [name for name in servers if name not in self.clients]
         if unknown:
             raise ConfigError(f"unknown server {unknown[0]!r}", hint=f"use one of {', '.join(self.clients)}")
+        return Toolbox(_ServerTools(self, servers or tuple(self.clients)))
+
+    def current_entries(self, servers: Sequence[str], known: Sequence[Entry]) -> list[Entry]:
+        """Return the entries of the tools of these servers. Of `known` ones, those that still apply are reused."""
+        reusable = {(entry.tool.name, entry.options.resource): entry for entry in known}
         entries: list[Entry] = []
         for server, tool, name in self._named_tools():
-            if not servers or server in servers:
-                entries.append(self._make_entry(self.clients[server], tool, name))
-        for server, client in self.clients.items():
-            if client.spec.resources and client.unavailable_reason is None and (not servers or server in servers):
-                entries += resource_entries(client)
-        return Toolbox(*entries)
+            if server in servers:
+                before = reusable.get((name, server))
+                is_same = before is not None and before.tool == offered_tool(tool, name)
+                entries.append(
+                    before if is_same and before is not None else self._make_entry(self.clients[server], tool, name)
+                )
+        for server in servers:
+            client = self.clients[server]
+            if client.spec.resources and client.unavailable_reason is None:
+                made = resource_entries(client)
+                entries += [reusable.get((entry.tool.name, entry.options.resource), entry) for entry in made]
+        return entries
 
     def lock(self) -> Object:
         """Return the current state of the tools. Write it to a file, and pass it as `lock` next time."""
@@ -176,6 +198,23 @@ class McpServers:
         if not differences:
             return None
         return f"it differs from the lock: {'; '.join(differences)}; review and lock it again"
+
+
+class _ServerTools:
+    """The tools of some servers as a live source of a toolbox."""
+
+    def __init__(self, servers: McpServers, names: Sequence[str]) -> None:
+        self._servers = servers
+        self._names = names
+        self._entries: list[Entry] = []
+
+    @property
+    def version(self) -> int:
+        return self._servers.version
+
+    def live_entries(self) -> Sequence[Entry]:
+        self._entries = self._servers.current_entries(self._names, self._entries)
+        return self._entries
 
 
 def _read_lock(source: str | Path | Object | None) -> Object | None:

@@ -1,4 +1,4 @@
-"""Store records in the memory of this process: for tests, and for runs that are not continued later."""
+"""Store records and runs in the memory of this process: for tests, and for runs that are not continued later."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from ...ir.errors import StoreError
 from ...run.records import DAY, Claim, Record, RecordState
 from .expiry import ExpiryClock
+from .memory_runs import MemoryRuns
 from .record_rules import effective_state, may_claim, may_complete, new_record
 
 __all__ = ["MemoryStore"]
@@ -26,6 +27,7 @@ class MemoryStore:
         self._records: dict[str, Record] = {}
         self._lock = threading.Lock()
         self._closed = False
+        self.runs = MemoryRuns(self._lock_records, clock)
 
     def claim(self, claim: Claim) -> Record:
         """Claim a key, or return the existing record."""
@@ -100,6 +102,7 @@ class MemoryStore:
         with self._lock:
             self._closed = True
             self._records.clear()
+            self.runs.clear()
 
     @contextmanager
     def _lock_records(self) -> Iterator[dict[str, Record]]:

@@ -1,9 +1,11 @@
-"""Store records in Redis or Valkey: one hash per record, one script per operation, with the server's clock.
+"""Store records and runs in Redis or Valkey: one hash for each, one script per operation, with the server's clock.
 
     {toolwire:1}:record:<key>    the record; has a time to live only when it is done
     {toolwire:1}:open            running and unknown keys by the time of their claim: for listing
     {toolwire:1}:done            done keys by the time of their claim
     {toolwire:1}:ends            done keys by the time they expire: for sweeping
+    {toolwire:1}:run:<id>        a run, with a time to live
+    {toolwire:1}:runs            ids of runs by the time of their creation
 
 All names have the same hash tag, so that a script may access them together on a cluster, too: one store is one slot.
 
@@ -16,31 +18,17 @@ Safe between threads, processes and machines; a connection is not used after a f
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
-from ...ir.errors import ConfigError, MissingExtra, StoreError
 from ...run.records import DAY, Claim, Record, RecordState
-from .address import display_name, redact
+from .redis_client import PREFIX, RedisClient
+from .redis_runs import RedisRuns
 from .rows import as_bytes, record_from_row
-
-try:
-    import redis
-    from redis.backoff import NoBackoff
-    from redis.retry import Retry
-except ImportError:
-    raise MissingExtra(
-        "the package redis is not installed", hint="pip install -e '.[redis]' in a checkout of toolwire"
-    ) from None
 
 __all__ = ["RedisStore"]
 
-_CONNECT_SECONDS = 2.0
-_REPLY_SECONDS = 5.0
-_PAGE = 100
-_PREFIX = b"{toolwire:1}:"
-_INDEXES = (_PREFIX + b"open", _PREFIX + b"done", _PREFIX + b"ends")
+_INDEXES = (PREFIX + b"open", PREFIX + b"done", PREFIX + b"ends")
 
 # KEYS: the record, open, done, ends. ARGV[1]: the caller's key. Times are in seconds, with microseconds.
 _HEAD = """
@@ -124,26 +112,15 @@ return 1
 
 
 class RedisStore:
-    """A store with one client and its connection pool. An operation that fails on a lost connection is retried once."""
+    """A store with one client and its connection pool."""
 
     def __init__(self, url: str) -> None:
-        self._url = url
-        try:
-            self._client: Any = redis.Redis.from_url(
-                url,
-                socket_connect_timeout=_CONNECT_SECONDS,
-                socket_timeout=_REPLY_SECONDS,
-                retry=Retry(NoBackoff(), 1),
-            )
-        except (ValueError, redis.RedisError):
-            raise ConfigError(
-                f"invalid store address: {display_name(url)}", hint="use redis://user:password@host:6379/0"
-            ) from None
+        self._client = RedisClient(url)
         self._scripts = {
-            body: self._client.register_script(_HEAD + body)
+            body: self._client.script(_HEAD + body)
             for body in (_CLAIM, _RENEW, _COMPLETE, _RELEASE, _GET, _RESOLVE, _SWEEP)
         }
-        self._closed = False
+        self.runs = RedisRuns(self._client)
 
     def claim(self, claim: Claim) -> Record:
         texts = (claim.tool, claim.fingerprint, claim.token)
@@ -177,59 +154,35 @@ class RedisStore:
         return self._change(_RESOLVE, key, deletes, as_bytes(result or ""), repr(float(ttl)))
 
     def sweep(self) -> int:
-        with self._use_client() as client:
+        with self._client.use() as client:
             seconds, micros = client.time()
             expired = client.zrangebyscore(_INDEXES[2], "-inf", seconds + micros / 1e6)
         return sum(self._run_for_each(_SWEEP, expired))
 
     def close(self) -> None:
-        self._closed = True
         self._client.close()
 
     def _iterate_index(self, index: bytes) -> Iterator[Record]:
         """Iterate over the records of an index, the newest first, without expired ones."""
-        with self._use_client() as client:
+        with self._client.use() as client:
             keys = client.zrevrange(index, 0, -1)
-        for start in range(0, len(keys), _PAGE):
-            page = keys[start : start + _PAGE]
-            for key, found in zip(page, self._run_for_each(_GET, page), strict=True):
-                if found is not None:
-                    yield _to_record(key, found)
+        for key, found in zip(keys, self._run_for_each(_GET, keys), strict=True):
+            if found is not None:
+                yield _to_record(key, found)
 
-    def _run_for_each(self, script: str, keys: list[bytes]) -> list[Any]:
-        """Run the script for every key, with one round trip per page."""
-        replies: list[Any] = []
-        for start in range(0, len(keys), _PAGE):
-            with self._use_client() as client, client.pipeline(transaction=False) as pipeline:
-                for key in keys[start : start + _PAGE]:
-                    self._scripts[script](keys=_key_names(key), args=[key], client=pipeline)
-                replies += pipeline.execute()
-        return replies
+    def _run_for_each(self, script: str, keys: list[bytes]) -> Iterator[Any]:
+        return self._client.run_for_each(self._scripts[script], [(_key_names(key), [key]) for key in keys])
 
     def _change(self, script: str, key: str, *arguments: Any) -> bool:
         return bool(self._run(script, key, *arguments))
 
     def _run(self, script: str, key: str, *arguments: Any) -> Any:
         name = as_bytes(key)
-        with self._use_client():
-            return self._scripts[script](keys=_key_names(name), args=[name, *arguments])
-
-    @contextmanager
-    def _use_client(self) -> Iterator[Any]:
-        """Return the client inside the block; its errors are raised as StoreError, without secrets."""
-        if self._closed:
-            raise StoreError("the store is closed", hint="open a new store")
-        try:
-            yield self._client
-        except redis.RedisError as error:
-            raise StoreError(
-                f"Redis, {display_name(self._url)}: {redact(str(error), self._url)}",
-                hint="check that the server is running and the credentials are valid",
-            ) from None
+        return self._client.run(self._scripts[script], _key_names(name), [name, *arguments])
 
 
 def _key_names(key: bytes) -> list[bytes]:
-    return [_PREFIX + b"record:" + key, *_INDEXES]
+    return [PREFIX + b"record:" + key, *_INDEXES]
 
 
 def _to_record(key: bytes, found: Any) -> Record:

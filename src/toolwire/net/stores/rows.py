@@ -1,4 +1,4 @@
-"""Convert records to rows. Text is stored as bytes: stores differ in the text they accept, but all accept bytes."""
+"""Convert records and runs to rows. Text is stored as bytes: stores differ in the text they accept, but all accept bytes."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...run.records import Record
+from ...run.stored_runs import StoredRun
 
-__all__ = ["COLUMNS", "as_bytes", "as_text", "record_from_row"]
+__all__ = ["COLUMNS", "RUN_COLUMNS", "as_bytes", "as_text", "record_from_row", "run_from_row"]
 
 COLUMNS = "key, tool, fingerprint, state, token, lease_until, expires_at, created_at, result"
+RUN_COLUMNS = "run_id, version, status, token, summary, lease_until, expires_at, created_at, updated_at, state"
 
 
 def as_bytes(text: str) -> bytes:
@@ -38,4 +40,21 @@ def record_from_row(row: Sequence[Any]) -> Record:
         expires_at=float(expires_at),
         created_at=float(created_at),
         result=None if result is None else as_text(result),
+    )
+
+
+def run_from_row(row: Sequence[Any]) -> StoredRun:
+    """Build a run from a row in the order of RUN_COLUMNS. All text except the status is bytes."""
+    run_id, version, status, token, summary, lease_until, expires_at, created_at, updated_at, state = row
+    return StoredRun(
+        run_id=as_text(run_id),
+        state=as_text(state),
+        status=status,
+        summary=as_text(summary),
+        version=int(version),
+        created_at=float(created_at),
+        updated_at=float(updated_at),
+        expires_at=float(expires_at),
+        lease_until=float(lease_until),
+        token=as_text(token),
     )

@@ -1,0 +1,95 @@
+"""Print the end of a run: as JSON, or the reason why there is no answer and the calls that wait."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from datetime import datetime
+from shlex import quote
+from typing import TYPE_CHECKING, Any
+
+from ..ir.terminal import neutralise_line
+from ..ir.text import dumps
+from .show import json_text, paint
+
+if TYPE_CHECKING:
+    from ..net.answers import Answer
+    from ..run.plan import CallPlan
+    from ..run.waiting import WaitingCall
+
+__all__ = ["describe_waiting", "format_time", "print_outcome", "store_option"]
+
+
+def print_outcome(answer: Answer[Any], arguments: argparse.Namespace, plans: list[CallPlan] | None = None) -> int:
+    """Print the outcome of a run whose text was printed already. Return the exit code: 1 without an answer.
+
+    `plans`: the calls of a dry run.
+    """
+    if arguments.json:
+        _print_json(answer, plans)
+    elif answer.suspended:
+        _print_waiting(answer, arguments.store)
+    elif not answer.finished:
+        print(paint(neutralise_line(f"no answer: {answer.reason}"), "red", sys.stderr), file=sys.stderr)
+    return 0 if answer.finished else 1
+
+
+def _print_json(answer: Answer[Any], plans: list[CallPlan] | None) -> None:
+    import msgspec
+
+    document = {
+        "text": answer.text,
+        "finished": answer.finished,
+        "reason": answer.reason,
+        "run_id": answer.run_id,
+        "pending": [msgspec.to_builtins(call) for call in answer.pending],
+        "messages": msgspec.to_builtins(answer.messages),
+    }
+    if plans is not None:
+        document["plan"] = [msgspec.structs.asdict(plan) for plan in plans]
+    print(json_text(document))
+
+
+def _print_waiting(answer: Answer[Any], store: str | None) -> None:
+    """Print the waiting calls, and the commands that decide about them and continue the run."""
+    option = store_option(store)
+    for call in answer.pending:
+        verb = "approve" if call.needs == "approval" else "supply"
+        end = "" if verb == "approve" else " --result JSON"
+        print(describe_waiting(call), file=sys.stderr)
+        command = f"toolwire runs {verb} {answer.run_id} {quote(call.call_id)}{end}{option}"
+        print(paint(f"  {neutralise_line(command)}", "yellow", sys.stderr), file=sys.stderr)
+    command = f"toolwire runs resume {answer.run_id} TOOLS.py -m MODEL{option}"
+    print(f"then continue with: {neutralise_line(command)}", file=sys.stderr)
+
+
+def store_option(store: str | None) -> str:
+    """Return the option of a command that the user may copy; a password in the address is not printed."""
+    from ..net.stores.address import redact
+
+    return f" --store {quote(redact(store, store))}" if store else ""
+
+
+def describe_waiting(call: WaitingCall) -> str:
+    """Return the lines that a person reads before deciding."""
+    question = f"{call.tool}({dumps(call.arguments)})"
+    needs = "approval" if call.needs == "approval" else "a result"
+    lines = [f"waits for {needs}: {neutralise_line(call.call_id)}", f"  {neutralise_line(question)}"]
+    if call.why:
+        lines.append(f"  reason: {neutralise_line(call.why)}")
+    if call.state is not None:
+        lines.append(f"  state: {neutralise_line(dumps(call.state))}")
+    if call.expires_at:
+        lines.append(f"  expires: {format_time(call.expires_at)}")
+    lines += [
+        f"  nested: {neutralise_line(inner.tool)}({neutralise_line(dumps(inner.arguments))})" for inner in call.calls
+    ]
+    return "\n".join(lines)
+
+
+def format_time(seconds: float) -> str:
+    """Format a time of a store in the local time zone; "never" for an infinite one."""
+    try:
+        return datetime.fromtimestamp(seconds).astimezone().isoformat(" ", "seconds")
+    except (OverflowError, ValueError):
+        return "never"

@@ -1,0 +1,224 @@
+"""`toolwire runs`: list and show stored runs, decide about their waiting calls, and continue them."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from ..ir.errors import ConfigError
+from ..ir.pointer import Object
+from ..ir.terminal import neutralise_line
+from .answer_output import describe_waiting, format_time, store_option
+from .openapi_options import add_api_options
+from .run import add_text_options
+from .runs_resume import resume
+from .show import json_text, table
+from .tools_file import open_store_at
+
+if TYPE_CHECKING:
+    from ..run.records import Store
+    from ..run.session import Session
+    from ..run.stored_runs import StoredRun
+
+__all__ = ["add_to"]
+
+_EXAMPLES = """\
+examples:
+  toolwire run tools.py "Pay the invoice" -m openai/gpt-5.6 --suspend     calls with side effects wait
+  toolwire runs list                                  all stored runs
+  toolwire runs list --status waiting --store postgresql://me@db/runs
+  toolwire runs show 3f2a                             the waiting calls of a run, with their arguments
+  toolwire runs approve 3f2a call_1
+  toolwire runs approve 3f2a call_1 --arguments '{"amount": 3}'     approve it with other arguments
+  toolwire runs deny 3f2a call_1 --reason "too expensive"
+  toolwire runs supply 3f2a call_2 --result '{"arrives": "Monday"}'       for a tool that suspended itself
+  toolwire runs resume 3f2a tools.py -m openai/gpt-5.6      run the approved calls and continue
+
+A run is named by the beginning of its id, if that is unambiguous. An approval is valid for the tool, its definition and
+the arguments that `show` prints, until it expires; the call runs once, when the run is continued.
+exit codes: 0 done   1 the run gave no answer, or still waits   2 wrong usage, an unknown or expired call, or the store or
+the model is unreachable
+"""
+
+
+def add_to(commands: Any) -> None:
+    parser = commands.add_parser(
+        "runs",
+        help="list stored runs, approve or deny their waiting calls, continue them",
+        description="List and show stored runs, decide about the calls that wait for approval, and continue runs.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    verbs = parser.add_subparsers(metavar="VERB", required=True)
+    listing = _add_verb(verbs, "list", "list stored runs, the newest first", _list)
+    listing.add_argument("--status", choices=["running", "waiting", "done", "failed"], help="only these runs")
+    listing.add_argument("--limit", type=int, default=100, metavar="N", help="maximum number of runs (100)")
+    shown = _add_verb(verbs, "show", "show a run and its waiting calls", _show)
+    shown.add_argument("run_id", metavar="RUN")
+    approve = _add_decision(verbs, "approve", "approve a waiting call", _approve)
+    approve.add_argument("--arguments", metavar="JSON", help="run it with these arguments; they pass all gates again")
+    deny = _add_decision(verbs, "deny", "deny a waiting call", _deny)
+    deny.add_argument("--reason", default="", metavar="TEXT", help="the reason, for the model")
+    supply = _add_decision(verbs, "supply", "set the result of a call whose tool suspended itself", _supply)
+    supply.add_argument("--result", required=True, metavar="JSON", help="the result of the call")
+    _add_resume(verbs)
+
+
+def _add_verb(verbs: Any, name: str, about: str, run: Any) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = verbs.add_parser(
+        name, help=about, description=about.capitalize() + ".", epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("--store", metavar="URL", help="the store: a file, redis://… or postgresql://…")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _add_decision(verbs: Any, name: str, about: str, run: Any) -> argparse.ArgumentParser:
+    parser = _add_verb(verbs, name, about, run)
+    parser.add_argument("run_id", metavar="RUN")
+    parser.add_argument("call_id", metavar="CALL")
+    return parser
+
+
+def _add_resume(verbs: Any) -> None:
+    parser = _add_verb(verbs, "resume", "run the approved calls and continue the run", _resume)
+    parser.add_argument("run_id", metavar="RUN")
+    parser.add_argument(
+        "tools", nargs="?", metavar="TOOLS.py", help="the file of functions with which the run was started"
+    )
+    parser.add_argument("-m", "--model", required=True, help="provider/model")
+    parser.add_argument("--base-url", help="base URL of the model, if not its provider's")
+    parser.add_argument("--key-env", metavar="NAME", help="environment variable with the key for --base-url")
+    parser.add_argument("--mcp", metavar="FILE", help="add the tools of MCP servers: a file of mcpServers")
+    parser.add_argument("--openapi", metavar="FILE", help="add the operations of an OpenAPI document")
+    parser.add_argument("--yes", action="store_true", help="do not ask about further calls with side effects")
+    add_text_options(parser)
+    add_api_options(parser)
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    runs = open_store_at(arguments.store).runs.list(arguments.status, arguments.limit)
+    if arguments.json:
+        print(json_text([_run_document(run) for run in runs]))
+    elif not runs:
+        print("no stored runs")
+    else:
+        rows = [(run.run_id, _display_status(run), format_time(run.updated_at), run.summary) for run in runs]
+        print("\n".join(table(rows, ("run", "status", "changed", "summary"))))
+    return 0
+
+
+def _show(arguments: argparse.Namespace) -> int:
+    """Print a run: its waiting calls, and the size of its conversation."""
+    store = open_store_at(arguments.store)
+    stored, session = _load(store, arguments.run_id)
+    if arguments.json:
+        import msgspec
+
+        waiting = [msgspec.to_builtins(call) for call in session.waiting]
+        print(json_text({**_run_document(stored), "waiting": waiting, "state": msgspec.to_builtins(session.state)}))
+        return 0
+    state = session.state
+    print("\n".join(table([
+        ("run", stored.run_id),
+        ("status", _display_status(stored)),
+        ("started", format_time(stored.created_at)),
+        ("changed", format_time(stored.updated_at)),
+        ("expires", format_time(stored.expires_at)),
+        ("summary", stored.summary),
+        ("turns", f"{state.iterations} model requests, {state.calls} calls"),
+    ])))  # fmt: skip
+    for call in session.waiting:
+        print(describe_waiting(call))
+    return 0
+
+
+def _approve(arguments: argparse.Namespace) -> int:
+    from ..net.approvals import approve_call
+
+    edited = None if arguments.arguments is None else _parse_object(arguments.arguments)
+    store = open_store_at(arguments.store)
+    run_id = _load(store, arguments.run_id)[0].run_id
+    return _report(approve_call(store, run_id, arguments.call_id, edited), store, arguments)
+
+
+def _deny(arguments: argparse.Namespace) -> int:
+    from ..net.approvals import deny_call
+
+    store = open_store_at(arguments.store)
+    run_id = _load(store, arguments.run_id)[0].run_id
+    return _report(deny_call(store, run_id, arguments.call_id, arguments.reason), store, arguments)
+
+
+def _supply(arguments: argparse.Namespace) -> int:
+    from ..net.approvals import supply_result
+    from ..stream.strict import parse
+
+    result = parse(arguments.result)
+    store = open_store_at(arguments.store)
+    run_id = _load(store, arguments.run_id)[0].run_id
+    return _report(supply_result(store, run_id, arguments.call_id, result), store, arguments)
+
+
+def _resume(arguments: argparse.Namespace) -> int:
+    if arguments.tools is None and arguments.openapi is None and arguments.mcp is None:
+        raise ConfigError("a file of functions is missing", hint="toolwire runs resume RUN TOOLS.py -m PROVIDER/MODEL")
+    store = open_store_at(arguments.store)
+    return resume(store, _load(store, arguments.run_id)[0].run_id, arguments)
+
+
+def _load(store: Store, prefix: str) -> tuple[StoredRun, Session]:
+    """Load a run by the beginning of its id. Raises ConfigError if no run or several runs have it."""
+    from ..net.approvals import load_run
+
+    if store.runs.get(prefix) is None:
+        found = [run.run_id for run in store.runs.list(limit=1000) if run.run_id.startswith(prefix)]
+        if len(found) > 1:
+            raise ConfigError(f"several runs begin with {prefix!r}: {', '.join(found[:5])}", hint="give the whole id")
+        prefix = found[0] if found else prefix
+    return load_run(store, prefix)
+
+
+def _report(stored: StoredRun, store: Store, arguments: argparse.Namespace) -> int:
+    """Print the state of a run after a decision, and the next command."""
+    _, session = _load(store, stored.run_id)
+    if arguments.json:
+        print(json_text(_run_document(stored) | {"waiting": [call.call_id for call in session.waiting]}))
+        return 0
+    for call in session.waiting:
+        print(f"still waiting: {neutralise_line(call.call_id)} {neutralise_line(call.tool)}")
+    if stored.run_id.startswith("call-"):
+        print("the client of the server repeats the call")
+        return 0
+    option = store_option(arguments.store)
+    print(f"continue with: toolwire runs resume {stored.run_id} TOOLS.py -m MODEL{option}")
+    return 0
+
+
+def _parse_object(text: str) -> Object:
+    from ..stream.strict import parse
+
+    value = parse(text)
+    if not isinstance(value, dict):
+        raise ConfigError(f"--arguments must be a JSON object, got {type(value).__name__}")
+    return value
+
+
+def _run_document(run: StoredRun) -> dict[str, Any]:
+    """Return the fields of a run for `--json`, without its state and its token."""
+    import msgspec
+
+    document: dict[str, Any] = msgspec.to_builtins(run)
+    hidden = ("state", "token")
+    return {
+        "summary": "",
+        **{name: value for name, value in document.items() if name not in hidden},
+        "status": run.status,
+    }
+
+
+def _display_status(run: StoredRun) -> str:
+    """Return the status; a running run that no process continues is ready, or was interrupted."""
+    return "ready" if run.status == "running" and not run.token else run.status

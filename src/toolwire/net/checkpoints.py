@@ -1,0 +1,163 @@
+"""Save the run of an agent after each step, so that another process can continue it.
+
+While a run is continued, its lease is renewed in the background. A save that finds a newer version, or the lease of
+another process, raises RunConflict and ends the run here. A store that cannot be reached does not end a run that is
+under way, but a run that has to wait is only reported as waiting if it was saved.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from ..ir.errors import ConfigError, StoreError
+from ..ir.parts import Text
+from ..ir.text import dumps
+from ..run.records import DAY
+from ..run.session import AwaitApproval, Done, GiveUp, Session
+from ..run.stored_runs import WEEK, RunConflict, RunStatus, RunStore, StoredRun
+from ..run.waiting import WaitingCall
+
+__all__ = ["Checkpoints", "StoreThreads", "run_status", "run_summary"]
+
+_log = logging.getLogger("toolwire.runs")
+_LEASE = 60.0
+_MAX_SUMMARY = 200  # characters
+
+
+class StoreThreads(Protocol):
+    """Runs a store operation outside the event loop; implemented by `Runner`."""
+
+    async def use_store(self, work: Callable[..., Any], /, *arguments: Any, **options: Any) -> Any: ...
+
+
+class Checkpoints:
+    """The stored form of one run. Use it as a context manager: the lease is renewed inside the block."""
+
+    def __init__(self, runs: RunStore, threads: StoreThreads, *, ttl: float = WEEK, record_ttl: float = DAY) -> None:
+        """Prepare the checkpoints of a run.
+
+        `ttl`: how long a run that waits or has ended is kept. `record_ttl`: the time to live of the records of calls. A
+        run that is interrupted is kept as long as they are: without them, its last calls could run twice.
+        """
+        self._runs = runs
+        self._threads = threads
+        self._ttl = ttl
+        self._record_ttl = record_ttl
+        self._token = secrets.token_hex(16)
+        self._version = 0
+        self._renewal: asyncio.Task[None] | None = None
+        self._run_id = ""
+        self._is_open = False
+
+    async def __aenter__(self) -> Self:
+        self._is_open = True
+        if self._run_id:
+            self._start_renewal()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
+        """Stop renewing, and end the lease: a run that was interrupted here can be continued at once."""
+        self._is_open = False
+        if self._renewal is not None:
+            self._renewal.cancel()
+            self._renewal = None
+            await self._release()
+
+    async def _release(self) -> None:
+        try:
+            await self._threads.use_store(self._runs.release, self._run_id, self._token)
+        except StoreError as error:
+            _log.warning("cannot end the lease of run %s; it ends by itself: %s", self._run_id, error)
+
+    async def load(self, run_id: str) -> str:
+        """Take the lease of a stored run and return its state. Raises ConfigError if there is no such run."""
+        stored: StoredRun | None = await self._threads.use_store(self._runs.lease, run_id, self._token, _LEASE)
+        if stored is None:
+            await self._refuse(run_id)
+        assert stored is not None
+        self._adopt(stored)
+        return stored.state
+
+    async def take_over(self, session: Session) -> None:
+        """Take the lease of the run of a session, if it is stored, and replace its stored state."""
+        run_id = session.state.run_id
+        stored: StoredRun | None = await self._threads.use_store(self._runs.lease, run_id, self._token, _LEASE)
+        if stored is not None:
+            self._adopt(stored)
+            if stored.status in ("done", "failed"):
+                await self._release()
+                raise RunConflict(f"run {run_id} has ended", hint="start a new run")
+        elif await self._threads.use_store(self._runs.get, run_id) is not None:
+            await self._refuse(run_id)
+        await self.save(session)
+
+    async def save(self, session: Session) -> None:
+        """Store the state of the session."""
+        status = run_status(session)
+        run = StoredRun(session.state.run_id, session.dump(), status, run_summary(session), token=self._token)
+        ttl = self._record_ttl if status == "running" else self._ttl
+        try:
+            stored: StoredRun | None = await self._threads.use_store(
+                self._runs.put, run, self._version, ttl=ttl, lease=_LEASE
+            )
+        except StoreError as error:
+            if status == "waiting":
+                raise
+            _log.warning("run %s was not saved: %s", run.run_id, error)
+            return
+        if stored is None:
+            raise RunConflict(f"run {run.run_id} was changed by another process", hint="continue it there")
+        self._adopt(stored)
+
+    def _adopt(self, stored: StoredRun) -> None:
+        self._version, self._run_id = stored.version, stored.run_id
+        if self._is_open:
+            self._start_renewal()
+
+    def _start_renewal(self) -> None:
+        if self._renewal is None:
+            self._renewal = asyncio.create_task(self._renew())
+
+    async def _renew(self) -> None:
+        """Renew the lease until cancelled. A failure is ignored: the next attempt comes before the lease expires."""
+        while True:
+            await asyncio.sleep(_LEASE / 3)
+            try:
+                await self._threads.use_store(self._runs.renew, self._run_id, self._token, _LEASE)
+            except StoreError as error:
+                _log.warning("cannot renew the lease of run %s: %s", self._run_id, error)
+
+    async def _refuse(self, run_id: str) -> None:
+        """Raise the error for a run that cannot be leased."""
+        if await self._threads.use_store(self._runs.get, run_id) is None:
+            raise ConfigError(f"there is no run {run_id!r} in the store", hint="toolwire runs list")
+        raise RunConflict(
+            f"another process continues run {run_id}", hint="wait until it has ended or its lease expired"
+        )
+
+
+def run_status(session: Session) -> RunStatus:
+    """Return the status under which a session is stored."""
+    step = session.next()
+    if isinstance(step, AwaitApproval):
+        return "waiting"
+    if isinstance(step, GiveUp):
+        return "failed"
+    return "done" if isinstance(step, Done) else "running"
+
+
+def run_summary(session: Session) -> str:
+    """Return the waiting calls and the beginning of the prompt on one line."""
+    messages = session.state.request.messages[session.state.first_message :]
+    texts = [part.text for message in messages[:1] for part in message.parts if isinstance(part, Text)]
+    waiting = [_describe(call) for call in session.waiting]
+    return " · ".join([*waiting, " ".join(" ".join(texts).split())])[:_MAX_SUMMARY]
+
+
+def _describe(call: WaitingCall) -> str:
+    return f"{call.tool}({dumps(call.arguments)[:_MAX_SUMMARY]})"

@@ -1,0 +1,259 @@
+"""Repeat a recorded run offline: the recorded responses are the model, the recorded results are the tools.
+
+    trace = load_run("run.jsonl")
+    await replay_run(trace, agent)         # raises ReplayDifference at the first difference
+
+Every request is compared with the recorded one. The run is deterministic: nothing is sent, and no tool with side
+effects runs.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import AsyncGenerator, Callable, Mapping
+from copy import copy
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from ..ir.errors import ConfigError, ToolwireError
+from ..ir.events import Event
+from ..ir.folding import unfold
+from ..ir.parts import ToolResult
+from ..ir.pointer import JSON, Object
+from ..ir.request import Request
+from ..ir.response import Response
+from ..ir.tools import Tool
+from ..run.context import current_call
+from ..run.keys import canonical_json
+from ..run.redact import Redactor
+from ..run.replay import Difference, ReplayDifference, first_difference, without_notes
+from ..run.results import NOTES_KEY
+from ..run.sanitise import Sanitiser
+from ..run.session import Budget
+from ..run.steps import Approve
+from ..run.toolbox import Entry, Toolbox
+from ..run.trace import RunEnded
+from ..run.trace_run import RecordedTurn, RunTrace, run_of
+from .agent import Agent, make_client
+from .answers import Answer, Deps, Output
+from .auxiliary import AuxiliaryModel
+from .trace_file import read_trace
+
+__all__ = ["ReplayTools", "load_run", "replay_run"]
+
+ReplayTools: TypeAlias = Literal["recorded", "read"]
+_NO_LIMITS = Budget(iterations=1_000_000, calls=None, same_call=1_000_000, failures=1_000_000)
+_NOT_INVOKED = frozenset({"invalid_arguments", "truncated", "unknown_tool"})  # codes that the gates produce again
+_MODEL_FACTS = ("emulates_calls", "endpoint", "output_support")
+_NEEDS_AGENT = "pass the agent: compaction, output types and transfers are not a part of the recording"
+
+
+def load_run(path: str | Path) -> RunTrace:
+    """Load a file of `toolwire run --trace` or of a `TraceObserver`; raise ConfigError for any other file."""
+    return run_of(*read_trace(Path(path)), Path(path).name)
+
+
+async def replay_run(
+    trace: RunTrace,
+    agent: Agent[Deps, Output] | None = None,
+    *,
+    tools: ReplayTools = "recorded",
+    deps: Deps | None = None,
+    box: Toolbox | None = None,
+) -> Answer[Output] | None:
+    """Repeat a run and raise ReplayDifference at the first difference. Return the answer; None if the run had none.
+
+    With an `agent`, its system prompt, tools, policy and budget are under test. Without one, the recorded request and
+    tools are used. `tools="read"` really runs pure and read tools, of the agent or of `box`; results of all other tools
+    are the recorded ones.
+    """
+    replay = _Replay(trace, agent)
+    recorded = replay.toolbox(agent.runner.box if agent is not None else box, tools)
+    if agent is None:
+        twin: Agent[Any, Any] = Agent(replay, recorded, budget=_NO_LIMITS)
+        answer = await replay.perform(twin, trace.request(), {})
+    else:
+        twin = copy(agent)
+        twin.runner = agent.runner.with_tools(recorded, approve=replay.approve)
+        twin.observers = ()
+        if agent.auxiliary is not None:
+            recorded_model = _RecordedAuxiliary(agent.auxiliary.name, replay)
+            twin.auxiliary = AuxiliaryModel(replace(agent.auxiliary.settings, model=recorded_model), make_client)
+        messages = [message for message in trace.request().messages if message.role not in ("system", "developer")]
+        if not messages:
+            raise ConfigError("the recorded run has no prompt", hint="record a run that starts with a prompt")
+        with twin.override(model=replay):
+            answer = await replay.perform(twin, messages[-1], {"history": messages[:-1], "deps": deps})
+    replay.check_end(answer)
+    return answer
+
+
+class _RecordedFailure(ToolwireError):
+    """The recorded request failed, and so the run ends here."""
+
+
+class _Replay:
+    """A recording as a model and as tools."""
+
+    def __init__(self, trace: RunTrace, agent: Agent[Any, Any] | None) -> None:
+        self._agent = agent
+        self.model = trace.request().model
+        self.turns = deque(trace.turns())
+        self._number = 0  # of the next request
+        self.auxiliary_turns = deque(trace.turns("auxiliary"))
+        self._compares_tools = agent is not None
+        self._end = trace.root.end
+        self._sanitiser = Sanitiser(Redactor())
+        self._tools = trace.request().tools
+        self._results: defaultdict[str, deque[ToolResult]] = defaultdict(deque)
+        self._subagents: set[str] = set()  # tools that run agents: these would use a real model
+        subagent_calls = trace.subagent_calls()
+        for call in trace.calls():
+            if call.span in subagent_calls:
+                self._subagents.add(call.call.name)
+            if call.result is not None and call.code not in _NOT_INVOKED:
+                _refuse_transfer(call.result)
+                self._results[call.call.id].append(call.result)
+        self._decisions: defaultdict[tuple[str, bytes], deque[str]] = defaultdict(deque)
+        for tool, arguments, decision in trace.decisions():
+            self._decisions[tool, canonical_json(arguments)].append(decision)
+        self._problem: Difference | None = None  # a call without a recorded result
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the agent's own model says about itself; it decides the form of structured outputs."""
+        if name in _MODEL_FACTS and self._agent is not None:
+            return getattr(self._describe_model(self._agent), name)
+        raise AttributeError(name)
+
+    def _describe_model(self, agent: Agent[Any, Any]) -> object:
+        """Return the agent's own model, which is never asked. Without a key for it, a client without one serves, too."""
+        try:
+            return agent.model
+        except ConfigError:
+            from .client import ModelClient
+
+            return ModelClient(self.model, key="unused")  # a replay sends nothing
+
+    async def perform(self, agent: Agent[Any, Any], prompt: Any, options: Mapping[str, Any]) -> Answer[Any] | None:
+        try:
+            return await agent.run(prompt, **options)
+        except _RecordedFailure:
+            return None
+
+    async def ask(self, request: Request) -> Response:
+        """Return the recorded response if the request is the recorded one."""
+        self._number += 1
+        step = f"request {self._number}"
+        if self._problem is not None:
+            raise self._difference(self._problem)
+        if not self.turns and not (isinstance(self._end, RunEnded) and not self._end.reason):
+            raise _RecordedFailure("the recorded run ended here")
+        return self._answer(step, request, self.turns)
+
+    def ask_auxiliary(self, request: Request) -> Response:
+        """Return the recorded response of the auxiliary model. The agent ignores its errors, so they are kept."""
+        try:
+            return self._answer("a request to the auxiliary model", request, self.auxiliary_turns)
+        except ReplayDifference as error:
+            self._problem = self._problem or error.difference
+            raise
+
+    def _answer(self, step: str, request: Request, turns: deque[RecordedTurn]) -> Response:
+        if not turns:
+            raise self._difference(Difference(step, "", "no such request", "another request"))
+        turn = turns.popleft()
+        found = first_difference(step, self._comparable(turn.request), self._comparable(self._document(request)))
+        if found is not None:
+            raise self._difference(found)
+        if turn.response is None:
+            raise _RecordedFailure(turn.error)
+        return turn.response
+
+    async def stream(self, request: Request) -> AsyncGenerator[Event, None]:
+        for event in unfold(await self.ask(request)):
+            yield event
+
+    def _document(self, request: Request) -> JSON:
+        return self._sanitiser.sanitise_request(msgspec.to_builtins(request))
+
+    def _comparable(self, document: Any) -> JSON:
+        """Return the compared part: everything with an agent, else the messages, because the rest is copied."""
+        names = [name for name in document if self._compares_tools or name == "messages"]
+        fields: Object = {name: document[name] for name in names}
+        if self._compares_tools:
+            fields = {"messages": [], "tools": [], **fields}
+        return without_notes(fields)
+
+    def _difference(self, difference: Difference) -> ReplayDifference:
+        return ReplayDifference(difference, "" if self._compares_tools else _NEEDS_AGENT)
+
+    def toolbox(self, box: Toolbox | None, tools: ReplayTools) -> Toolbox:
+        """Return the tools of `box`, else the recorded ones, with functions that return recorded results."""
+        own = {entry.name: entry for entry in box} if box is not None else {}
+        recorded = [] if self._compares_tools else [tool for tool in self._tools if tool.name not in own]
+        entries = [self._recorded_entry(entry, tools) for entry in own.values()]
+        return Toolbox(*entries, *(Entry(tool, self._recorded_function(tool)) for tool in recorded))
+
+    def _recorded_entry(self, entry: Entry, tools: ReplayTools) -> Entry:
+        if tools == "read" and entry.tool.effect in ("pure", "read") and entry.name not in self._subagents:
+            return entry
+        options = replace(entry.options, rate=None, cache=None, isolation="thread")
+        return replace(entry, function=self._recorded_function(entry.tool), options=options)
+
+    def _recorded_function(self, tool: Tool) -> Callable[..., Any]:
+        async def return_recorded(**arguments: Any) -> Any:
+            call_id = current_call().call_id
+            results = self._results.get(call_id)
+            if not results:
+                got = f"{tool.name}({msgspec.json.encode(arguments, enc_hook=str).decode()})"
+                self._problem = self._problem or Difference(f"call {call_id}", "", "no result of this call", got)
+                return "no recorded result"
+            return results.popleft()
+
+        return return_recorded
+
+    def approve(self, step: Approve) -> bool:
+        """Decide as recorded; a question that was not asked then is denied."""
+        decisions = self._decisions[step.tool, canonical_json(step.arguments)]
+        return bool(decisions) and decisions.popleft() == "approved"
+
+    def check_end(self, answer: Answer[Any] | None) -> None:
+        """Compare the end: all requests were made, and the run has the recorded reason."""
+        if self._problem is not None:
+            raise self._difference(self._problem)
+        if self.turns:
+            step = f"request {self._number + 1}"
+            got = (
+                "the end of the run" if answer is None or not answer.reason else f"the end of the run: {answer.reason}"
+            )
+            raise self._difference(Difference(step, "", "a request", got))
+        if answer is not None and isinstance(self._end, RunEnded):
+            found = first_difference("end of the run", {"reason": self._end.reason}, {"reason": answer.reason})
+            if found is not None:
+                raise self._difference(found)
+
+
+class _RecordedAuxiliary:
+    """The auxiliary model of a recorded run."""
+
+    def __init__(self, name: str, replay: _Replay) -> None:
+        self.name = name
+        self._replay = replay
+
+    async def ask(self, request: Request) -> Response:
+        return self._replay.ask_auxiliary(request)
+
+    async def stream(self, request: Request) -> AsyncGenerator[Event, None]:
+        for event in unfold(self._replay.ask_auxiliary(request)):
+            yield event
+
+
+def _refuse_transfer(result: ToolResult) -> None:
+    if "transfer" in result.extra.get(NOTES_KEY, {}):
+        raise ConfigError(
+            f"call {result.call_id} transferred the run to another agent; such a run cannot be replayed",
+            hint="replay a run without a transfer",
+        )

@@ -1,0 +1,93 @@
+"""Store runs in the memory of this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+from msgspec.structs import replace
+
+from ...run.stored_runs import WEEK, RunStatus, StoredRun, check_run_size
+from .run_rules import existing_run, is_leased_to_another, is_repeated_put, may_put, next_version
+
+__all__ = ["MemoryRuns"]
+
+
+class MemoryRuns:
+    """The runs of a `MemoryStore`, under its lock. They end with the process."""
+
+    def __init__(self, lock: Callable[[], AbstractContextManager[object]], clock: Callable[[], float]) -> None:
+        self._lock = lock
+        self._clock = clock
+        self._runs: dict[str, StoredRun] = {}
+
+    def put(self, run: StoredRun, expected_version: int, *, ttl: float = WEEK, lease: float = 60.0) -> StoredRun | None:
+        """Store a run if its version is `expected_version`; 0 for a new run."""
+        check_run_size(run)
+        with self._lock():
+            now = self._clock()
+            existing = existing_run(self._runs.get(run.run_id), now)
+            if not may_put(existing, run, expected_version, now):
+                return existing if is_repeated_put(existing, run, expected_version) else None
+            stored = self._runs[run.run_id] = next_version(existing, run, now, ttl, lease)
+            return stored
+
+    def get(self, run_id: str) -> StoredRun | None:
+        with self._lock():
+            return existing_run(self._runs.get(run_id), self._clock())
+
+    def list(self, status: RunStatus | None = None, limit: int = 100) -> tuple[StoredRun, ...]:
+        """List runs without their state, the newest first."""
+        with self._lock():
+            now = self._clock()
+            runs = [run for run in self._runs.values() if existing_run(run, now) and status in (None, run.status)]
+        runs.sort(key=lambda run: run.created_at, reverse=True)
+        return tuple(replace(run, state="") for run in runs[:limit])
+
+    def lease(self, run_id: str, token: str, seconds: float) -> StoredRun | None:
+        """Take or renew the lease of a run."""
+        with self._lock():
+            now = self._clock()
+            existing = existing_run(self._runs.get(run_id), now)
+            if existing is None or is_leased_to_another(existing, token, now):
+                return None
+            leased = self._runs[run_id] = replace(existing, token=token, lease_until=now + seconds)
+            return leased
+
+    def renew(self, run_id: str, token: str, seconds: float) -> bool:
+        return self._change_lease(run_id, token, seconds)
+
+    def release(self, run_id: str, token: str) -> bool:
+        return self._change_lease(run_id, token, None)
+
+    def _change_lease(self, run_id: str, token: str, seconds: float | None) -> bool:
+        """Extend the lease by `seconds`, or end it (None), if the run has this token."""
+        with self._lock():
+            run = self._runs.get(run_id)
+            if run is None or not token or run.token != token:
+                return False
+            until = 0.0 if seconds is None else self._clock() + seconds
+            self._runs[run_id] = replace(run, lease_until=until, token="" if seconds is None else token)
+            return True
+
+    def delete(self, run_id: str) -> bool:
+        with self._lock():
+            now = self._clock()
+            existing = existing_run(self._runs.get(run_id), now)
+            if existing is None or is_leased_to_another(existing, "", now):
+                return False
+            del self._runs[run_id]
+            return True
+
+    def sweep(self) -> int:
+        """Delete expired runs and return their number."""
+        with self._lock():
+            now = self._clock()
+            expired = [run_id for run_id, run in self._runs.items() if existing_run(run, now) is None]
+            for run_id in expired:
+                del self._runs[run_id]
+            return len(expired)
+
+    def clear(self) -> None:
+        """Discard all runs, when the store is closed."""
+        self._runs.clear()

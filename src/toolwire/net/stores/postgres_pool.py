@@ -1,0 +1,138 @@
+"""The connections to PostgreSQL, shared by the records and the runs of a store.
+
+A statement that waits longer than five seconds, for a lock or for a busy server, fails: the caller receives a
+StoreError. A `statement_timeout` of the address, the role or the database takes precedence.
+
+Each active thread uses its own connection from a small pool; a connection is not used after a fork.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from ...ir.errors import ConfigError, MissingExtra, StoreError
+from ...ir.value import Value
+from .address import display_name, redact
+
+try:
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict
+except ImportError:
+    raise MissingExtra(
+        "the package psycopg is not installed", hint="pip install -e '.[postgres]' in a checkout of toolwire"
+    ) from None
+
+__all__ = ["NOW", "PostgresPool", "PostgresTable"]
+
+NOW = "extract(epoch FROM now())::float8"
+"""The clock of the server, as an SQL expression."""
+
+_CONNECT_SECONDS = 3
+_NETWORK_TIMEOUT_MILLISECONDS = 10_000
+_STATEMENT_MILLISECONDS = 5_000
+_MAX_IDLE = 8  # maximum number of idle connections
+_LOCK_ID = 0x746F6F6C77697265  # "toolwire": the advisory lock for creating the tables
+_LOCK_TABLES = f"SELECT pg_advisory_xact_lock({_LOCK_ID});"
+_LIMIT_STATEMENTS = f"""
+SELECT set_config(name, '{_STATEMENT_MILLISECONDS}', false) FROM pg_settings WHERE name = 'statement_timeout' AND setting = '0'
+"""
+_FIND_TABLE = "SELECT obj_description(to_regclass(%s), 'pg_class'), to_regclass(%s)::text"
+
+
+class PostgresTable(Value, frozen=True):
+    """A table of the store. `version` is its comment; `statement` creates it."""
+
+    name: str
+    version: str
+    statement: str
+
+
+class PostgresPool:
+    """A small connection pool. A statement that fails on a lost connection is retried once."""
+
+    def __init__(self, url: str, tables: tuple[PostgresTable, ...]) -> None:
+        self._url = url
+        self._tables = tables
+        try:
+            parsed = conninfo_to_dict(url)
+        except psycopg.Error:
+            raise ConfigError(
+                f"invalid store address: {display_name(url)}",
+                hint="use postgresql://user:password@host:5432/database",
+            ) from None
+        limits = {"connect_timeout": _CONNECT_SECONDS, "tcp_user_timeout": _NETWORK_TIMEOUT_MILLISECONDS}
+        self._parameters: dict[str, Any] = {**limits, **parsed}
+        self._idle: list[Any] = []  # idle connections
+        self._process = os.getpid()  # the process that opened them
+        self._ready = False  # the tables were checked or created
+        self._closed = False
+
+    def close(self) -> None:
+        self._closed = True
+        while self._idle:
+            self._idle.pop().close()
+
+    def run(self, statement: str, values: dict[str, Any]) -> Any:
+        """Execute a statement; the returned cursor has all rows already."""
+        if self._closed:
+            raise StoreError("the store is closed", hint="open a new store")
+        try:
+            idle_connection = self._pop_idle()
+            if idle_connection is not None:
+                try:
+                    return self._execute(idle_connection, statement, values)
+                except psycopg.OperationalError:
+                    if not idle_connection.closed:
+                        raise
+                    self._idle.clear()  # the server closed the others, too
+            return self._execute(self._connect(), statement, values)
+        except psycopg.Error as error:
+            raise StoreError(
+                f"PostgreSQL, {display_name(self._url)}: {redact(str(error), self._url) or type(error).__name__}",
+                hint="check that the server is running and the credentials are valid",
+            ) from None
+
+    def _pop_idle(self) -> Any:
+        """Return an idle connection of this process, or None. Connections inherited by a fork belong to the parent."""
+        if self._process != os.getpid():
+            self._idle, self._process = [], os.getpid()
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return None
+
+    def _execute(self, connection: Any, statement: str, values: dict[str, Any]) -> Any:
+        """Execute a statement, and return the connection to the pool unless it is closed or the pool is full."""
+        try:
+            return connection.execute(statement, values, binary=True)
+        finally:
+            if not connection.closed and len(self._idle) < _MAX_IDLE and not self._closed:
+                self._idle.append(connection)
+            else:
+                connection.close()
+
+    def _connect(self) -> Any:
+        """Open a connection with a statement timeout; the first one also checks or creates the tables."""
+        connection = psycopg.connect(**self._parameters, autocommit=True)
+        try:
+            connection.execute(_LIMIT_STATEMENTS)
+            if not self._ready:
+                for table in self._tables:
+                    self._find_or_make_table(connection, table)
+        except BaseException:
+            connection.close()
+            raise
+        self._ready = True
+        return connection
+
+    def _find_or_make_table(self, connection: Any, table: PostgresTable) -> None:
+        """Create the table, or refuse one of another version."""
+        comment, found = connection.execute(_FIND_TABLE, (table.name, table.name)).fetchone()
+        if found is None:
+            connection.execute(_LOCK_TABLES + table.statement)  # several statements in one message are one transaction
+        elif comment != table.version:
+            raise StoreError(
+                f"PostgreSQL, {display_name(self._url)}: the table {table.name} is {comment!r}, expected {table.version!r}",
+                hint="use another database or schema, or the version of toolwire that created the table",
+            )

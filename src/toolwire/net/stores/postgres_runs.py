@@ -1,0 +1,140 @@
+"""Store runs in the PostgreSQL table `toolwire_runs`: one statement per change, with the server's clock."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from ...run.stored_runs import WEEK, RunStatus, StoredRun, check_run_size
+from .postgres_pool import NOW, PostgresPool, PostgresTable
+from .rows import RUN_COLUMNS, as_bytes, run_from_row
+from .run_rules import is_repeated_put
+
+__all__ = ["RUNS", "PostgresRuns"]
+
+_VERSION = "toolwire runs, version 1"
+RUNS = PostgresTable(
+    "toolwire_runs",
+    _VERSION,
+    f"""
+CREATE TABLE IF NOT EXISTS toolwire_runs (
+    id bytea PRIMARY KEY, run_id bytea NOT NULL, version bigint NOT NULL, status text NOT NULL, token bytea NOT NULL,
+    summary bytea NOT NULL, lease_until float8 NOT NULL, expires_at float8 NOT NULL, created_at float8 NOT NULL,
+    updated_at float8 NOT NULL, state bytea NOT NULL
+);
+COMMENT ON TABLE toolwire_runs IS '{_VERSION}';
+""",
+)
+_EXISTS = f"greatest(r.expires_at, r.lease_until) > {NOW}"
+_IS_FREE = f"(r.token = '' OR r.token = %(token)s OR r.lease_until <= {NOW})"
+_LEASE_END = f"CASE WHEN %(leased)s THEN {NOW} + %(lease)s ELSE 0 END"
+_HOLDER_AFTER_PUT = "CASE WHEN %(leased)s THEN %(token)s ELSE ''::bytea END"
+_CREATE = f"""
+INSERT INTO toolwire_runs AS r (id, {RUN_COLUMNS})
+VALUES (%(id)s, %(run_id)s, 1, %(status)s, {_HOLDER_AFTER_PUT}, %(summary)s, {_LEASE_END}, {NOW} + %(ttl)s, {NOW}, {NOW}, %(state)s)
+ON CONFLICT (id) DO UPDATE SET
+    version = 1, status = excluded.status, token = excluded.token, summary = excluded.summary,
+    lease_until = excluded.lease_until, expires_at = excluded.expires_at, created_at = excluded.created_at,
+    updated_at = excluded.updated_at, state = excluded.state
+WHERE NOT {_EXISTS}
+RETURNING {RUN_COLUMNS}
+"""
+_REPLACE = f"""
+UPDATE toolwire_runs r SET
+    version = version + 1, status = %(status)s, token = {_HOLDER_AFTER_PUT}, summary = %(summary)s, lease_until = {_LEASE_END},
+    expires_at = {NOW} + %(ttl)s, updated_at = {NOW}, state = %(state)s
+WHERE id = %(id)s AND version = %(expected)s AND {_EXISTS} AND {_IS_FREE}
+RETURNING {RUN_COLUMNS}
+"""
+_GET = f"SELECT {RUN_COLUMNS} FROM toolwire_runs r WHERE id = %(id)s AND {_EXISTS}"
+_LIST = f"""
+SELECT {RUN_COLUMNS.replace(", state", ", ''::bytea")} FROM toolwire_runs r
+WHERE {_EXISTS} AND (%(status)s::text IS NULL OR status = %(status)s::text)
+ORDER BY created_at DESC LIMIT %(limit)s
+"""
+_TAKE_LEASE = f"""
+UPDATE toolwire_runs r SET token = %(token)s, lease_until = {NOW} + %(seconds)s
+WHERE id = %(id)s AND {_EXISTS} AND {_IS_FREE}
+RETURNING {RUN_COLUMNS}
+"""
+_RENEW = f"UPDATE toolwire_runs SET lease_until = {NOW} + %(seconds)s WHERE id = %(id)s AND token = %(token)s AND token <> ''"
+_RELEASE = (
+    "UPDATE toolwire_runs SET token = '', lease_until = 0 WHERE id = %(id)s AND token = %(token)s AND token <> ''"
+)
+_DELETE = f"DELETE FROM toolwire_runs r WHERE id = %(id)s AND {_EXISTS} AND (r.token = '' OR r.lease_until <= {NOW})"
+_SWEEP = f"""
+DELETE FROM toolwire_runs WHERE id IN (
+    SELECT id FROM toolwire_runs r WHERE NOT ({_EXISTS}) LIMIT %(most)s FOR UPDATE SKIP LOCKED
+)
+"""
+_SWEEP_BATCH = 1_000  # rows; a run is larger than a record
+
+
+class PostgresRuns:
+    """The runs of a `PostgresStore`."""
+
+    def __init__(self, pool: PostgresPool) -> None:
+        self._pool = pool
+
+    def put(self, run: StoredRun, expected_version: int, *, ttl: float = WEEK, lease: float = 60.0) -> StoredRun | None:
+        """Store a run if its version is `expected_version`; 0 for a new run."""
+        check_run_size(run)
+        values = {
+            "id": _row_id(run.run_id),
+            "run_id": as_bytes(run.run_id),
+            "status": run.status,
+            "token": as_bytes(run.token),
+            "summary": as_bytes(run.summary),
+            "state": as_bytes(run.state),
+            "ttl": float(ttl),
+            "lease": float(lease),
+            "leased": run.status == "running" and run.token != "",
+            "expected": expected_version,
+        }
+        stored = self._read_one(_REPLACE if expected_version else _CREATE, values)
+        if stored is not None:
+            return stored
+        existing = self.get(run.run_id)
+        return existing if is_repeated_put(existing, run, expected_version) else None
+
+    def get(self, run_id: str) -> StoredRun | None:
+        return self._read_one(_GET, {"id": _row_id(run_id)})
+
+    def list(self, status: RunStatus | None = None, limit: int = 100) -> tuple[StoredRun, ...]:
+        """List runs without their state, the newest first."""
+        return tuple(map(run_from_row, self._pool.run(_LIST, {"status": status, "limit": limit}).fetchall()))
+
+    def lease(self, run_id: str, token: str, seconds: float) -> StoredRun | None:
+        return self._read_one(_TAKE_LEASE, _lease_values(run_id, token, seconds))
+
+    def renew(self, run_id: str, token: str, seconds: float) -> bool:
+        return self._change(_RENEW, _lease_values(run_id, token, seconds))
+
+    def release(self, run_id: str, token: str) -> bool:
+        return self._change(_RELEASE, {"id": _row_id(run_id), "token": as_bytes(token)})
+
+    def delete(self, run_id: str) -> bool:
+        return self._change(_DELETE, {"id": _row_id(run_id)})
+
+    def sweep(self) -> int:
+        """Delete expired runs in batches, so that no statement exceeds its timeout."""
+        swept = removed = int(self._pool.run(_SWEEP, {"most": _SWEEP_BATCH}).rowcount)
+        while removed == _SWEEP_BATCH:
+            removed = int(self._pool.run(_SWEEP, {"most": _SWEEP_BATCH}).rowcount)
+            swept += removed
+        return swept
+
+    def _read_one(self, statement: str, values: dict[str, Any]) -> StoredRun | None:
+        row = self._pool.run(statement, values).fetchone()
+        return None if row is None else run_from_row(row)
+
+    def _change(self, statement: str, values: dict[str, Any]) -> bool:
+        return bool(self._pool.run(statement, values).rowcount == 1)
+
+
+def _lease_values(run_id: str, token: str, seconds: float) -> dict[str, Any]:
+    return {"id": _row_id(run_id), "token": as_bytes(token), "seconds": float(seconds)}
+
+
+def _row_id(run_id: str) -> bytes:
+    return hashlib.sha256(as_bytes(run_id)).digest()

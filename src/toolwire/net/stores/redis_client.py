@@ -1,0 +1,78 @@
+"""The client of Redis or Valkey and the names of its keys, shared by the records and the runs of a store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ...ir.errors import ConfigError, MissingExtra, StoreError
+from .address import display_name, redact
+
+try:
+    import redis
+    from redis.backoff import NoBackoff
+    from redis.retry import Retry
+except ImportError:
+    raise MissingExtra(
+        "the package redis is not installed", hint="pip install -e '.[redis]' in a checkout of toolwire"
+    ) from None
+
+__all__ = ["PREFIX", "RedisClient"]
+
+PREFIX = b"{toolwire:1}:"
+_CONNECT_SECONDS = 2.0
+_REPLY_SECONDS = 5.0
+_PAGE = 100  # scripts per round trip
+
+
+class RedisClient:
+    """A client and its connection pool. An operation that fails on a lost connection is retried once."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        try:
+            self._client: Any = redis.Redis.from_url(
+                url,
+                socket_connect_timeout=_CONNECT_SECONDS,
+                socket_timeout=_REPLY_SECONDS,
+                retry=Retry(NoBackoff(), 1),
+            )
+        except (ValueError, redis.RedisError):
+            raise ConfigError(
+                f"invalid store address: {display_name(url)}", hint="use redis://user:password@host:6379/0"
+            ) from None
+        self._closed = False
+
+    def close(self) -> None:
+        self._closed = True
+        self._client.close()
+
+    def script(self, text: str) -> Any:
+        return self._client.register_script(text)
+
+    def run(self, script: Any, keys: list[bytes], arguments: list[Any]) -> Any:
+        with self.use():
+            return script(keys=keys, args=arguments)
+
+    def run_for_each(self, script: Any, inputs: list[tuple[list[bytes], list[Any]]]) -> Iterator[Any]:
+        """Run the script for every pair of keys and arguments, with one round trip per page."""
+        for start in range(0, len(inputs), _PAGE):
+            with self.use() as client, client.pipeline(transaction=False) as pipeline:
+                for keys, arguments in inputs[start : start + _PAGE]:
+                    script(keys=keys, args=arguments, client=pipeline)
+                replies = pipeline.execute()
+            yield from replies
+
+    @contextmanager
+    def use(self) -> Iterator[Any]:
+        """Return the client inside the block; its errors are raised as StoreError, without secrets."""
+        if self._closed:
+            raise StoreError("the store is closed", hint="open a new store")
+        try:
+            yield self._client
+        except redis.RedisError as error:
+            raise StoreError(
+                f"Redis, {display_name(self._url)}: {redact(str(error), self._url)}",
+                hint="check that the server is running and the credentials are valid",
+            ) from None

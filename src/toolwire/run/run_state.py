@@ -1,0 +1,110 @@
+"""The values of the agent loop: the limits of a run, its steps and its state.
+
+Separate because they are plain data, which stores and other processes read; `session` contains the rules.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from ..ir.parts import ToolCall, ToolResult
+from ..ir.request import Message, Request
+from ..ir.response import Response, Usage
+from ..ir.value import Value
+from .compaction import CompactedPrefix
+from .waiting import Approval, Turn, WaitingCall
+
+__all__ = ["AskModel", "AwaitApproval", "Budget", "Done", "GiveUp", "NextStep", "RunState", "RunTools"]
+
+
+class Budget(Value, frozen=True):
+    """The limits of a run.
+
+    `same_call`: how often the model may repeat an identical call. `failures`: how many consecutive turns may return
+    only errors; until then the model may adapt.
+    """
+
+    iterations: int = 16
+    calls: int | None = 256
+    seconds: float | None = None
+    tokens: int | None = None
+    cost: float | None = None
+    same_call: int = 4
+    failures: int = 6
+
+
+class AskModel(Value, frozen=True):
+    """Send `request` to the model, and pass its response to `add_response`."""
+
+    request: Request
+
+
+class RunTools(Value, frozen=True):
+    """Run `calls`. `earlier`: the previous calls of the run. `tainted`: the run contains untrusted tool output.
+
+    `results` and `approvals` are empty, or have one item per call. A call with a result has run, or still waits, and
+    must not run; its result is passed back. An approval answers the question that the call asks.
+    """
+
+    calls: tuple[ToolCall, ...]
+    earlier: tuple[ToolCall, ...] = ()
+    tainted: bool = False
+    results: tuple[ToolResult | None, ...] = ()
+    approvals: tuple[Approval | None, ...] = ()
+
+
+class AwaitApproval(Value, frozen=True):
+    """The run waits for decisions: `approve`, `deny` or `supply`. All other calls of the turn have run."""
+
+    calls: tuple[WaitingCall, ...]
+
+
+class Done(Value, frozen=True):
+    """The run ended with this response, which has no more calls."""
+
+    response: Response
+
+
+class GiveUp(Value, frozen=True):
+    """The run ended without an answer, for this reason."""
+
+    reason: str
+    response: Response | None = None
+
+
+NextStep: TypeAlias = AskModel | RunTools | AwaitApproval | Done | GiveUp
+
+
+class RunState(Value, frozen=True):
+    """The complete state of a run. `version` is the version of this format.
+
+    `request` has the whole conversation; `compacted` is the form of its first messages that is sent to the model.
+    `first_message`: the index of the first message of this run; the messages before it are system prompt and history.
+    `has_fixed_tools`: the request names its tools, so tools that appear during the run are not offered. `prompts`: messages
+    of the user that follow the results of the current turn. `auxiliary_usage`: the part of `usage` that an auxiliary model
+    used, in `auxiliary_requests`.
+    """
+
+    version: int
+    run_id: str
+    request: Request
+    phase: Literal["ask", "run", "wait", "done", "gave_up"] = "ask"
+    iterations: int = 0
+    calls: int = 0
+    usage: Usage | None = None
+    cost: float = 0.0
+    started: float = 0.0
+    first_message: int = 0
+    has_fixed_tools: bool = False
+    tainted: bool = False
+    failures: int = 0
+    turn: Turn = Turn()
+    prompts: tuple[Message, ...] = ()
+    waiting_since: float = 0.0
+    response: Response | None = None
+    reason: str = ""
+    asked_again: int = 0  # requests for another output, with the problems of the last one
+    resampled: int = 0  # repetitions of the last request, since its output was invalid
+    compacted: CompactedPrefix | None = None
+    auxiliary_requests: int = 0
+    auxiliary_usage: Usage | None = None

@@ -1,0 +1,213 @@
+"""Calls that wait for a person or for an outside result, and the turn that contains them.
+
+A call waits in two cases: its approval is decided later (`Suspend`, the reply of an approver), or its tool returned
+`Suspended` and the result arrives later. The result of such a call has the code `suspended` and carries a
+`WaitingCall`. A `Turn` keeps the results of the calls that did run, so that they never run again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from ..ir.errors import ConfigError
+from ..ir.parts import Text, ToolCall, ToolResult
+from ..ir.pointer import JSON, Object
+from ..ir.text import dumps
+from ..ir.value import Value
+from .records import DAY
+from .results import annotate, refusal, result_note, value_result
+
+__all__ = [
+    "Approval",
+    "ApprovalExpired",
+    "Suspend",
+    "Suspended",
+    "Turn",
+    "WaitingCall",
+    "suspended_result",
+    "waiting_call",
+]
+
+
+class ApprovalExpired(ConfigError):
+    """The request for approval is too old. The run asks again when it is continued."""
+
+
+class Suspend(Value, frozen=True):
+    """The reply of an approver that decides later. The question expires after `ttl` seconds.
+
+    `reference`: the id under which the question is stored, for the text of the result.
+    """
+
+    ttl: float = DAY
+    reference: str = ""
+
+
+class Suspended(Value, frozen=True):
+    """Return this from a tool whose result arrives later, by `Session.supply`.
+
+    `state` is kept with the run and shown to the person or program that supplies the result. `calls` are the calls of
+    a nested run that wait for approval; they are shown, too.
+    """
+
+    state: JSON = None
+    calls: tuple[WaitingCall, ...] = ()
+    why: str = ""
+
+
+class WaitingCall(Value, frozen=True):
+    """A call that waits. An approval is valid for `hash` only: for the definition of the tool and these arguments."""
+
+    call_id: str
+    tool: str
+    arguments: Object = {}
+    why: str = ""
+    needs: Literal["approval", "result"] = "approval"
+    hash: str = ""
+    expires_at: float = 0.0  # 0: does not expire
+    state: JSON = None
+    calls: tuple[WaitingCall, ...] = ()
+    approved: bool = False
+    edited_arguments: Object | None = None
+
+    def is_expired(self, now: float) -> bool:
+        return 0 < self.expires_at <= now
+
+
+class Approval(Value, frozen=True):
+    """A decision for one call: it may run, with `arguments` if a person edited them, before `expires_at`."""
+
+    hash: str
+    expires_at: float
+    arguments: Object | None = None
+
+    def is_valid(self, call_hash: str, now: float) -> bool:
+        return self.hash == call_hash and now < self.expires_at
+
+
+def suspended_result(call: ToolCall, waiting: WaitingCall, reference: str = "") -> ToolResult:
+    """Build the result of a call that waits. A client without stored runs reads its text."""
+    reason = f": {waiting.why}" if waiting.why else ""
+    text = "approval" if waiting.needs == "approval" else "a result that arrives later"
+    again = f" Its id is {reference}. Repeat the call after the approval." if reference else ""
+    result = refusal(call, "suspended", f"This call waits for {text}{reason}. It is not finished.{again}")
+    return annotate(result, waiting=msgspec.to_builtins(waiting))
+
+
+def waiting_call(result: ToolResult) -> WaitingCall | None:
+    """Return the call that waits, if this is the result of a suspended call."""
+    note = result_note(result, "waiting")
+    return None if note is None else replace(msgspec.convert(note, WaitingCall), call_id=result.call_id)
+
+
+class Turn(Value, frozen=True):
+    """The calls of one response. `results` and `waiting` are empty until the calls have run, then one item per call.
+
+    A result is None if its call has to run. A call that waits has the result of a suspended call, and its decision in
+    `waiting`.
+    """
+
+    calls: tuple[ToolCall, ...] = ()
+    results: tuple[ToolResult | None, ...] = ()
+    waiting: tuple[WaitingCall | None, ...] = ()
+
+    def add_results(self, results: Sequence[ToolResult], now: float) -> Turn:
+        """Return the turn with the results of all calls, in their order. Open questions are kept."""
+        if [result.call_id for result in results] != [call.id for call in self.calls]:
+            raise ConfigError("the results do not match the calls", hint="pass one result per call, in the same order")
+        if not self.results:
+            return replace(self, results=tuple(results), waiting=tuple(map(waiting_call, results)))
+        waiting, merged = list(self.waiting), list(self.results)
+        for index, known in enumerate(self.release(now).results):
+            if known is None:
+                merged[index] = _note_edit(results[index], self.waiting[index])
+                waiting[index] = waiting_call(results[index])
+        return replace(self, results=tuple(merged), waiting=tuple(waiting))
+
+    def release(self, now: float) -> Turn:
+        """Return the turn in which approved calls have to run, and expired questions have to be asked again."""
+        results = tuple(
+            None if waiting is not None and (waiting.approved or waiting.is_expired(now)) else result
+            for result, waiting in zip(self.results, self.waiting, strict=True)
+        )
+        return self if results == self.results else replace(self, results=results)
+
+    def undecided(self, now: float) -> tuple[WaitingCall, ...]:
+        """Return the calls that wait, without expired questions."""
+        return tuple(
+            waiting
+            for waiting in self.waiting
+            if waiting is not None and not waiting.approved and not waiting.is_expired(now)
+        )
+
+    def approvals(self, now: float) -> tuple[Approval | None, ...]:
+        """Return one approval per call, None where there is none."""
+        return tuple(
+            Approval(waiting.hash, waiting.expires_at, waiting.edited_arguments)
+            if waiting is not None and waiting.approved and not waiting.is_expired(now)
+            else None
+            for waiting in self.waiting
+        )
+
+    def approve(self, call_id: str, arguments: Object | None, now: float) -> Turn:
+        """Approve a call, with other arguments if they are given. They pass all gates before the call runs."""
+        index, waiting = self._find(call_id, "approval", now)
+        if arguments is not None and not isinstance(arguments, dict):
+            raise ConfigError(f"arguments must be an object, got {type(arguments).__name__}")
+        return self._decide(index, replace(waiting, approved=True, edited_arguments=arguments))
+
+    def deny(self, call_id: str, reason: str, now: float) -> Turn:
+        """Deny a call. The model reads the reason."""
+        index, _ = self._find(call_id, "approval", now)
+        because = f": {reason}" if reason else ""
+        result = refusal(self.calls[index], "denied", f"This call was not approved{because}. Nothing was run.")
+        return self._decide(index, None, annotate(result, reason=reason))
+
+    def supply(self, call_id: str, value: Any, now: float) -> Turn:
+        """Set the result of a call whose tool suspended itself: a value that a tool may return, or a ToolResult."""
+        index, _ = self._find(call_id, "result", now)
+        return self._decide(index, None, value_result(self.calls[index], value))
+
+    def _find(self, call_id: str, needs: str, now: float) -> tuple[int, WaitingCall]:
+        """Return the first undecided call with this id and its index; raise an error that explains the situation."""
+        found = [
+            (index, waiting)
+            for index, waiting in enumerate(self.waiting)
+            if waiting is not None and self.calls[index].id == call_id and not waiting.approved
+        ]
+        if not found:
+            waiting_ids = ", ".join(waiting.call_id for waiting in self.undecided(now)) or "none"
+            raise ConfigError(f"no call {call_id!r} waits", hint=f"waiting calls: {waiting_ids}")
+        index, waiting = found[0]
+        if waiting.needs != needs:
+            method = "approve or deny" if waiting.needs == "approval" else "supply"
+            raise ConfigError(f"call {call_id!r} does not wait for {_article(needs)} {needs}", hint=f"use {method}")
+        if waiting.is_expired(now):
+            raise ApprovalExpired(
+                f"the question about call {call_id!r} has expired", hint="continue the run, which asks again"
+            )
+        return index, waiting
+
+    def _decide(self, index: int, waiting: WaitingCall | None, result: ToolResult | None = None) -> Turn:
+        waiting_calls, results = list(self.waiting), list(self.results)
+        waiting_calls[index] = waiting
+        results[index] = result or results[index]
+        return replace(self, waiting=tuple(waiting_calls), results=tuple(results))
+
+
+def _article(noun: str) -> str:
+    return "an" if noun.startswith("a") else "a"
+
+
+def _note_edit(result: ToolResult, waiting: WaitingCall | None) -> ToolResult:
+    """Tell the model which arguments ran, if a person edited them: the history contains its own."""
+    if waiting is None or waiting.edited_arguments is None or waiting_call(result) is not None:
+        return result
+    note = Text(f"[A person changed the arguments of this call to {dumps(waiting.edited_arguments)}]\n")
+    if result.parts or result.structured is None:
+        return replace(result, parts=(note, *result.parts))
+    return replace(result, parts=(note, Text(result.text)), structured=None)

@@ -1,0 +1,179 @@
+"""`toolwire runs`, as a user types it: approve in one process, continue in another."""
+
+import asyncio
+import json
+import sys
+
+import pytest
+
+from toolwire import ToolCall, open_store
+from toolwire.cli.main import main
+from toolwire.run import StoredRun
+from toolwire.testing import Upstream, says
+
+TOOLS = '''
+from pathlib import Path
+import toolwire
+
+LOG = Path(__file__).with_name("log")
+
+@toolwire.tool
+def send_mail(to: str) -> str:
+    """Send a mail."""
+    LOG.write_text(LOG.read_text() + f"{to}\\n" if LOG.exists() else f"{to}\\n")
+    return f"sent to {to}"
+
+@toolwire.tool
+def order(item: str) -> toolwire.run.Suspended:
+    """Order an item."""
+    return toolwire.run.Suspended({"job": item}, why="the supplier answers later")
+'''
+MAIL = says(ToolCall("c1", "send_mail", {"to": "ann"}))
+DONE = says("All done.")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "tools.py").write_text(TOOLS)
+    return tmp_path
+
+
+@pytest.fixture
+def toolwire(folder):
+    """Run a command in a process of its own. `script`: the lines of the model, for commands that need one."""
+
+    def run(*arguments, script=()):
+        async def scenario():
+            async with Upstream(*script) as upstream:
+                model = ["-m", "vllm/any", "--base-url", upstream.url] if script else []
+                process = await asyncio.create_subprocess_exec(
+                    *(sys.executable, "-m", "toolwire", *arguments, *model, "--store", str(folder / "runs.db")),
+                    cwd=folder,
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=asyncio.subprocess.PIPE,
+                )
+                out, err = await process.communicate()
+                return process.returncode, out.decode(), err.decode()
+
+        return asyncio.run(scenario())
+
+    return run
+
+
+@pytest.fixture
+def waiting(toolwire, folder):
+    """The id of a run whose mail waits for approval."""
+    code, _, err = toolwire("run", "tools.py", "Mail Ann.", "--suspend", script=[MAIL])
+    assert code == 1, err
+    (run,) = open_store(str(folder / "runs.db")).runs.list()
+    assert f"toolwire runs approve {run.run_id} c1 --store" in err
+    return run.run_id
+
+
+def sent(folder):
+    log = folder / "log"
+    return log.read_text().split() if log.exists() else []
+
+
+@pytest.mark.finding("X7")
+def test_call_is_approved_and_the_run_continued_in_other_processes(toolwire, folder, waiting):
+    code, out, _ = toolwire("runs", "list")
+    assert code == 0
+    assert waiting in out
+    assert 'send_mail({"to":"ann"}) · Mail' in out
+    code, out, _ = toolwire("runs", "show", waiting[:6])
+    assert "waits for approval: c1" in out
+    assert 'send_mail({"to":"ann"})' in out
+    code, out, _ = toolwire("runs", "approve", waiting[:6], "c1")
+    assert (code, sent(folder)) == (0, [])
+    assert f"toolwire runs resume {waiting} TOOLS.py -m MODEL" in out
+    assert "ready" in toolwire("runs", "list")[1]
+    code, out, err = toolwire("runs", "resume", waiting, "tools.py", script=[DONE])
+    assert (code, out, sent(folder)) == (0, "All done.\n", ["ann"]), err
+    assert toolwire("runs", "resume", waiting, "tools.py", script=[DONE])[:2] == (0, "All done.\n")
+    assert sent(folder) == ["ann"]
+
+
+def test_denied_call_is_not_run(toolwire, folder, waiting):
+    assert toolwire("runs", "deny", waiting, "c1", "--reason", "not now")[0] == 0
+    code, out, _ = toolwire("runs", "resume", waiting, "tools.py", "--json", script=[DONE])
+    assert code == 0
+    answer = json.loads(out)
+    assert (answer["run_id"], answer["finished"], answer["pending"]) == (waiting, True, [])
+    assert "not approved: not now" in out
+    assert sent(folder) == []
+
+
+def test_run_that_still_waits_exits_with_1(toolwire, folder, waiting):
+    code, _, err = toolwire("runs", "resume", waiting, "tools.py", script=[DONE])
+    assert code == 1
+    assert f"toolwire runs approve {waiting} c1" in err
+
+
+def test_result_of_a_suspended_tool_is_supplied(toolwire, folder):
+    order = says(ToolCall("o", "order", {"item": "tea"}))
+    code, _, err = toolwire("run", "tools.py", "Order tea.", "--yes", script=[order])
+    assert code == 1
+    assert "waits for a result: o" in err
+    assert '{"job":"tea"}' in err
+    (run,) = open_store(str(folder / "runs.db")).runs.list()
+    assert toolwire("runs", "supply", run.run_id, "o", "--result", '"Monday"')[0] == 0
+    assert toolwire("runs", "resume", run.run_id, "tools.py", script=[DONE])[:2] == (0, "All done.\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["approve", "RUN", "c9"], "no call 'c9' waits"),
+        (["approve", "r9", "c1"], "there is no run 'r9'"),
+        (["approve", "RUN", "c1", "--arguments", "[1]"], "must be a JSON object, got list"),
+        (["deny", "RUN", "c9"], "waiting calls: c1"),
+        (["supply", "RUN", "c1", "--result", "1"], "use approve or deny"),
+        (["show", "r9"], "there is no run"),
+    ],
+)
+def test_wrong_use_exits_with_2(toolwire, waiting, arguments, message):
+    code, _, err = toolwire("runs", *(waiting if argument == "RUN" else argument for argument in arguments))
+    assert code == 2
+    assert message in err
+
+
+def test_json_of_list_show_and_approve(toolwire, waiting):
+    (listed,) = json.loads(toolwire("runs", "list", "--json")[1])
+    assert (listed["run_id"], listed["status"]) == (waiting, "waiting")
+    assert "token" not in listed
+    shown = json.loads(toolwire("runs", "show", waiting, "--json")[1])
+    assert shown["waiting"][0]["arguments"] == {"to": "ann"}
+    assert shown["state"]["run_id"] == waiting
+    assert json.loads(toolwire("runs", "approve", waiting, "c1", "--json")[1])["waiting"] == []
+
+
+def test_list_is_filtered_by_status(folder, capsys):
+    store = open_store(str(folder / "runs.db"))
+    store.runs.put(StoredRun("aa1", "{}", "done", "one\x1b[31m"), 0)
+    store.runs.put(StoredRun("aa2", "{}", "failed", "two"), 0)
+    assert main(["runs", "list", "--status", "failed", "--store", str(folder / "runs.db")]) == 0
+    assert "aa1" not in capsys.readouterr().out
+    assert main(["runs", "list", "--limit", "1", "--store", str(folder / "runs.db")]) == 0
+    assert "aa2" in capsys.readouterr().out
+    assert main(["runs", "list", "--store", str(folder / "runs.db")]) == 0
+    assert "\x1b" not in capsys.readouterr().out
+    assert main(["runs", "show", "aa", "--store", str(folder / "runs.db")]) == 2
+    assert "several runs begin with 'aa'" in capsys.readouterr().err
+    assert main(["runs", "list", "--store", str(folder / "empty.db")]) == 0
+    assert capsys.readouterr().out == "no stored runs\n"
+
+
+@pytest.mark.parametrize("option", [["--yes"], ["--store", "none"]])
+def test_suspend_needs_a_store_and_calls_that_ask(folder, capsys, option):
+    assert main(["run", str(folder / "tools.py"), "x", "-m", "vllm/any", "--suspend", *option]) == 2
+    assert "--suspend needs a store" in capsys.readouterr().err
+
+
+def test_printed_commands_are_safe_to_copy(toolwire, folder):
+    """The id of a call comes from the model or its provider."""
+    mail = says(ToolCall("c1; rm -rf ~\x1b[2J", "send_mail", {"to": "ann"}))
+    _, _, err = toolwire("run", "tools.py", "Mail.", "--suspend", script=[mail])
+    assert "\x1b" not in err
+    assert "'c1; rm -rf ~" in err

@@ -1,0 +1,363 @@
+"""Agents whose calls wait for approval: suspended, decided in another place, and continued from the store."""
+
+import asyncio
+import time
+
+import pytest
+
+import toolwire
+from toolwire import Agent, ToolCall, open_store
+from toolwire.ir.errors import ConfigError, StoreError
+from toolwire.net import Answer, approve_call, deny_call, supply_result
+from toolwire.net.runner import Runner
+from toolwire.run import Policy, RunConflict, Session, Suspend, Suspended, path_jail
+from toolwire.run.waiting import ApprovalExpired
+from toolwire.testing import ScriptedModel, says
+
+PAY = ToolCall("pay-1", "pay", {"amount": 5})
+LOOK = ToolCall("look-1", "look", {"where": "here"})
+POLICY = Policy(approve=("write",))
+
+
+class World:
+    """The tools, and a list of the calls that ran."""
+
+    def __init__(self):
+        self.log = []
+
+        @toolwire.tool(effect="write")
+        def pay(amount: int) -> str:
+            """Pay an amount."""
+            self.log.append(f"pay {amount}")
+            return f"paid {amount}"
+
+        @toolwire.tool(effect="read")
+        def look(where: str) -> str:
+            """Look at a place."""
+            self.log.append(f"look {where}")
+            return f"saw {where}"
+
+        self.pay, self.look = pay, look
+
+    def agent(self, *lines, tools=None, **options):
+        options = {"policy": POLICY, "approve": "suspend", **options}
+        return Agent(ScriptedModel(lines), tools or [self.pay, self.look], **options)
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+@pytest.fixture
+def store(tmp_path):
+    opened = open_store(str(tmp_path / "runs.db"))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def waiting(world, store):
+    """A run whose read call has run, and whose payment waits."""
+    answer = world.agent(says(PAY, LOOK), store=store).run_sync("Pay 5 and look.")
+    assert answer.suspended
+    return answer
+
+
+def test_suspended_answer_lists_the_waiting_calls(world, waiting, store):
+    assert (waiting.finished, waiting.reason) == (False, "waiting for pay")
+    (call,) = waiting.pending
+    assert (call.call_id, call.tool, call.arguments, call.needs) == ("pay-1", "pay", {"amount": 5}, "approval")
+    assert call.why == "pay is a write tool"
+    assert world.log == ["look here"]
+    stored = store.runs.get(waiting.run_id)
+    assert (stored.status, stored.token) == ("waiting", "")
+    assert stored.summary == 'pay({"amount":5}) · Pay 5 and look.'
+
+
+@pytest.mark.finding("X7")
+def test_approved_call_runs_once_and_nothing_runs_again(world, waiting, store):
+    approve_call(store, waiting.run_id, "pay-1")
+    assert world.log == ["look here"], "the call runs when the run is continued"
+    agent = world.agent(says("Done."), store=store)
+    answer = agent.resume_sync(waiting.run_id)
+    assert answer.output == "Done."
+    assert world.log == ["look here", "pay 5"]
+    assert [result.text for result in answer.results] == ["paid 5", "saw here"]
+    assert agent.resume_sync(waiting.run_id).output == "Done.", "a run that has ended returns its answer"
+    assert world.log == ["look here", "pay 5"]
+    assert store.runs.get(waiting.run_id).status == "done"
+
+
+def test_model_receives_a_prompt_after_the_results_of_the_calls_that_waited(world, waiting, store):
+    agent = world.agent(says("Done."), store=store)
+    assert agent.resume_sync(waiting.run_id, "And be quick.").suspended, "the payment still waits"
+    approve_call(store, waiting.run_id, "pay-1")
+    answer = agent.resume_sync(waiting.run_id)
+    parts = [part for message in agent.model.heard[-1].messages for part in message.parts]
+    assert [part.text for part in parts if not isinstance(part, ToolCall)] == [
+        "Pay 5 and look.",
+        "paid 5",
+        "saw here",
+        "And be quick.",
+    ]
+    assert answer.output == "Done."
+    with pytest.raises(ConfigError, match="done"):
+        agent.resume_sync(waiting.run_id, "More?")
+
+
+def test_denied_call_does_not_run_and_the_model_reads_the_reason(world, waiting, store):
+    deny_call(store, waiting.run_id, "pay-1", "too expensive")
+    answer = world.agent(says("Understood."), store=store).resume_sync(waiting.run_id)
+    assert answer.output == "Understood."
+    assert answer.results[0].text == "This call was not approved: too expensive. Nothing was run."
+    assert world.log == ["look here"]
+
+
+def test_edited_arguments_run_instead(world, waiting, store):
+    approve_call(store, waiting.run_id, "pay-1", {"amount": 3})
+    answer = world.agent(says("Done."), store=store).resume_sync(waiting.run_id)
+    assert world.log == ["look here", "pay 3"]
+    assert answer.results[0].text == '[A person changed the arguments of this call to {"amount":3}]\npaid 3'
+
+
+def test_edited_arguments_pass_all_gates(world, waiting, store):
+    approve_call(store, waiting.run_id, "pay-1", {"amount": "a lot"})
+    answer = world.agent(says("Oh."), store=store).resume_sync(waiting.run_id)
+    assert world.log == ["look here"]
+    assert answer.results[0].is_error
+    assert "amount" in answer.results[0].text
+
+
+def test_changed_definition_needs_a_new_approval(world, waiting, store):
+    approve_call(store, waiting.run_id, "pay-1")
+    other = World()
+
+    @toolwire.tool(effect="write")
+    def pay(amount: int) -> str:
+        """Pay an amount, in gold."""
+        other.log.append(f"pay {amount}")
+        return "paid"
+
+    agent = other.agent(says("Done."), store=store, tools=[pay, other.look])
+    answer = agent.resume_sync(waiting.run_id)
+    assert answer.suspended
+    assert other.log == []
+    assert answer.pending[0].hash != waiting.pending[0].hash
+    approve_call(store, waiting.run_id, "pay-1")
+    assert agent.resume_sync(waiting.run_id).output == "Done."
+    assert other.log == ["pay 5"]
+
+
+def test_edited_arguments_run_even_if_the_policy_no_longer_asks(world, waiting, store):
+    approve_call(store, waiting.run_id, "pay-1", {"amount": 3})
+    world.agent(says("Done."), store=store, policy=Policy()).resume_sync(waiting.run_id)
+    assert world.log == ["look here", "pay 3"]
+
+
+def test_expired_approval_of_edited_arguments_never_runs_the_original_ones(world, store):
+    agent = world.agent(says(PAY), says("Done."), store=store, approve=lambda _: Suspend(ttl=0.05))
+    run_id = agent.run_sync("Pay.").run_id
+    approve_call(store, run_id, "pay-1", {"amount": 3})
+    time.sleep(0.06)
+    assert agent.resume_sync(run_id).suspended
+    assert world.log == []
+
+
+def test_call_that_needs_no_approval_any_more_runs_as_it_is(world, waiting, store):
+    approve_call(store, waiting.run_id, "pay-1")
+    world.agent(says("Done."), store=store, policy=Policy()).resume_sync(waiting.run_id)
+    assert world.log == ["look here", "pay 5"]
+
+
+def test_session_is_approved_without_a_store(world):
+    agent = world.agent(says(PAY, LOOK), says("Done."))
+
+    async def scenario():
+        session = await agent.session("Pay 5.")
+        answer = await agent.run(session)
+        assert answer.suspended
+        copy = Session.load(session.dump(), now=time.time)
+        copy.approve("pay-1")
+        return await agent.run(copy)
+
+    assert asyncio.run(scenario()).output == "Done."
+    assert world.log == ["look here", "pay 5"]
+
+
+def test_approval_in_the_session_continues_the_stored_run(world, waiting, store):
+    session = Session.load(store.runs.get(waiting.run_id).state, now=time.time)
+    session.approve("pay-1")
+    assert world.agent(says("Done."), store=store).run_sync(session).output == "Done."
+    assert store.runs.get(waiting.run_id).status == "done"
+    stale = Session.load(store.runs.get(waiting.run_id).state, now=time.time)
+    with pytest.raises(RunConflict, match="has ended"):
+        world.agent(store=store).run_sync(stale)
+
+
+def test_arguments_edited_after_the_approval_need_a_new_one(world, waiting, store):
+    stored = approve_call(store, waiting.run_id, "pay-1")
+    tampered = toolwire.run.StoredRun(stored.run_id, stored.state.replace('"amount":5', '"amount":500'), "running")
+    assert store.runs.put(tampered, stored.version) is not None
+    answer = world.agent(store=store).resume_sync(waiting.run_id)
+    assert answer.suspended
+    assert answer.pending[0].arguments == {"amount": 500}
+    assert world.log == ["look here"]
+
+
+def test_expired_approval_is_refused_and_asked_again(world, store):
+    agent = world.agent(says(PAY), says("Done."), store=store, approve=lambda _: Suspend(ttl=0.05))
+    answer = agent.run_sync("Pay.")
+    run_id = answer.run_id
+    time.sleep(0.06)
+    with pytest.raises(ApprovalExpired):
+        approve_call(store, run_id, "pay-1")
+    again = agent.resume_sync(run_id)
+    assert again.suspended
+    assert again.pending[0].expires_at > answer.pending[0].expires_at
+    approve_call(store, run_id, "pay-1")
+    time.sleep(0.06)
+    assert agent.resume_sync(run_id).suspended, "the approval was not used in time"
+    assert world.log == []
+
+
+def test_policy_is_checked_again_when_the_call_is_approved(world, waiting, store):
+    approve_call(store, waiting.run_id, "pay-1")
+    strict = Policy(checks=(toolwire.run.at_most("amount", 1),), approve=("write",))
+    answer = world.agent(says("Oh."), store=store, policy=strict).resume_sync(waiting.run_id)
+    assert "amount must be at most 1" in answer.results[0].text
+    assert world.log == ["look here"]
+
+
+def test_each_of_several_calls_is_decided_alone(world, store):
+    calls = [ToolCall(f"p{number}", "pay", {"amount": 5}) for number in range(3)]
+    agent = world.agent(says(*calls), says("Done."), store=store)
+    answer = agent.run_sync("Pay three times.")
+    assert [call.call_id for call in answer.pending] == ["p0", "p1", "p2"]
+    approve_call(store, answer.run_id, "p2")
+    assert [call.call_id for call in agent.resume_sync(answer.run_id).pending] == ["p0", "p1"]
+    assert world.log == ["pay 5"]
+    deny_call(store, answer.run_id, "p0")
+    approve_call(store, answer.run_id, "p1")
+    assert agent.resume_sync(answer.run_id).output == "Done."
+    assert world.log == ["pay 5", "pay 5"], "identical calls of a turn are separate calls"
+
+
+def test_streamed_run_is_suspended_too(world, store):
+    agent = world.agent(says(PAY, LOOK), says("Done."), store=store)
+    answer = next(item for item in agent.stream_sync("Pay.") if isinstance(item, Answer))
+    assert answer.suspended
+    approve_call(store, answer.run_id, "pay-1")
+    assert agent.resume_sync(answer.run_id).output == "Done."
+    assert world.log == ["look here", "pay 5"]
+
+
+def test_tool_that_suspends_itself_gets_its_result_later(world, store):
+    started = []
+
+    @toolwire.tool(effect="write")
+    def order(item: str) -> Suspended:
+        """Order an item."""
+        started.append(item)
+        return Suspended({"job": 7}, why="the supplier answers tomorrow")
+
+    call = ToolCall("o", "order", {"item": "tea"})
+    agent = Agent(ScriptedModel([says(call), says("It arrives.")]), [order], store=store)
+    answer = agent.run_sync("Order tea.")
+    (pending,) = answer.pending
+    assert (pending.needs, pending.state, pending.why) == ("result", {"job": 7}, "the supplier answers tomorrow")
+    assert agent.resume_sync(answer.run_id).suspended
+    supply_result(store, answer.run_id, "o", {"arrives": "tomorrow"})
+    answer = agent.resume_sync(answer.run_id)
+    assert answer.output == "It arrives."
+    assert answer.results[0].structured == {"arrives": "tomorrow"}
+    assert started == ["tea"]
+
+
+def test_without_an_approver_calls_are_still_denied(world, store):
+    answer = world.agent(says(PAY), says("Oh."), store=store, approve=None).run_sync("Pay.")
+    assert answer.finished
+    assert "was not approved" in answer.results[0].text
+
+
+def test_runner_without_a_session_returns_a_suspended_result(world):
+    (result,) = Runner(world.pay, policy=POLICY, approve="suspend").run_sync([PAY])
+    assert result.is_error
+    assert result.text == "This call waits for approval: pay is a write tool. It is not finished."
+    assert world.log == []
+
+
+def test_rewritten_arguments_are_shown_and_approved(store, tmp_path):
+    log = []
+
+    @toolwire.tool(effect="write")
+    def save(path: str) -> str:
+        """Save a file."""
+        log.append(path)
+        return "saved"
+
+    policy = Policy(checks=(path_jail("path", "/files"),), approve=("write",))
+    call = ToolCall("s", "save", {"path": "a.txt"})
+    agent = Agent(ScriptedModel([says(call), says("Done.")]), [save], store=store, policy=policy, approve="suspend")
+    answer = agent.run_sync("Save.")
+    assert answer.pending[0].arguments == {"path": "/files/a.txt"}
+    approve_call(store, answer.run_id, "s")
+    assert agent.resume_sync(answer.run_id).output == "Done."
+    assert log == ["/files/a.txt"]
+
+
+def test_run_is_continued_by_one_process_at_a_time(world, waiting, store):
+    assert store.runs.lease(waiting.run_id, "another process", 60)
+    with pytest.raises(RunConflict, match="another process continues"):
+        world.agent(store=store).resume_sync(waiting.run_id)
+    with pytest.raises(RunConflict, match="another process continues"):
+        approve_call(store, waiting.run_id, "pay-1")
+
+
+def test_unknown_run_or_missing_store_is_an_error(world, store):
+    with pytest.raises(ConfigError, match="there is no run 'r9'"):
+        world.agent(store=store).resume_sync("r9")
+    with pytest.raises(ConfigError, match="there is no run 'r9'"):
+        approve_call(store, "r9", "c")
+    with pytest.raises(ConfigError, match="without a store"):
+        world.agent().resume_sync("r9")
+
+
+def test_interrupted_run_continues_after_its_last_step(world, store):
+    """The model fails in the second turn: the first turn is not repeated."""
+
+    def fail(request):
+        raise ConnectionError("the model is down")
+
+    agent = world.agent(says(LOOK), fail, says("Seen."), store=store)
+    with pytest.raises(ConnectionError):
+        agent.run_sync("Look.")
+    (stored,) = store.runs.list()
+    assert (stored.status, stored.token) == ("running", "")
+    assert agent.resume_sync(stored.run_id).output == "Seen."
+    assert world.log == ["look here"]
+
+
+def test_interrupted_run_is_kept_as_long_as_the_records_of_its_calls(world, store):
+    """Without the records, the calls after the last save could run twice."""
+
+    def fail(request):
+        raise ConnectionError("the model is down")
+
+    with pytest.raises(ConnectionError):
+        world.agent(says(LOOK), fail, store=store).run_sync("Look.")
+    (stored,) = store.runs.list()
+    assert stored.expires_at - stored.updated_at <= 24 * 60 * 60
+
+
+def test_run_that_cannot_be_saved_is_not_reported_as_waiting(world, store, monkeypatch):
+    real = store.runs.put
+
+    def put(run, *arguments, **options):
+        if run.status == "waiting":
+            raise StoreError("disk full")
+        return real(run, *arguments, **options)
+
+    monkeypatch.setattr(store.runs, "put", put)
+    with pytest.raises(StoreError, match="disk full"):
+        world.agent(says(PAY), store=store).run_sync("Pay.")

@@ -1,0 +1,499 @@
+"""Runs recorded in trace files: their content, secrets, and replays."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from toolwire import Agent, ModelClient, Policy, ToolCall, ToolError, tool
+from toolwire.cli.main import main
+from toolwire.ir.errors import ConfigError
+from toolwire.ir.response import Fault, UpstreamError, Usage
+from toolwire.net import Auxiliary, TraceObserver
+from toolwire.run import Budget, deny
+from toolwire.run.redact import environment_secrets
+from toolwire.testing import ReplayDifference, ScriptedModel, Upstream, load_run, load_trace, replay_run, says
+
+CALLS = ToolCall("c1", "look", {"city": "Rome"}), ToolCall("c2", "look", {"city": "Oslo"})
+BOOK = ToolCall("c3", "book", {"hotel": "Grand"})
+ran = []
+
+
+@tool(effect="read")
+async def look(city: str) -> dict:
+    """Look a city up."""
+    ran.append(city)
+    await asyncio.sleep(0)
+    return {"city": city, "sky": "sun"}
+
+
+@tool
+async def book(hotel: str) -> str:
+    """Book a hotel."""
+    ran.append(hotel)
+    return f"booked {hotel}"
+
+
+def make_agent(script, *, tools=(look, book), **options):
+    return Agent(ScriptedModel(script), list(tools), name="trip", system="Be brief.", **options)
+
+
+def record(tmp_path, script=None, *, stream=False, **options):
+    file = tmp_path / "run.jsonl"
+    script = script or [says("Looking.", *CALLS), says(BOOK), says("Done.")]
+    agent = make_agent(script, observers=[TraceObserver(file)], **options)
+
+    async def consume():
+        async for _ in agent.stream("Plan a trip."):
+            pass
+
+    if stream:
+        asyncio.run(consume())
+    else:
+        agent.run_sync("Plan a trip.")
+    ran.clear()
+    return file
+
+
+def events(file):
+    return [json.loads(line) for line in file.read_text().splitlines()][1:]
+
+
+def replay(file, agent=None, **options):
+    return asyncio.run(replay_run(load_run(file), agent, **options))
+
+
+@pytest.mark.finding("U15")
+@pytest.mark.parametrize("stream", [False, True])
+def test_recorded_run_is_replayed_without_running_tools(tmp_path, stream):
+    file = record(tmp_path, stream=stream)
+    answer = replay(file)
+    assert (answer.text, answer.reason) == ("Done.", "")
+    assert replay(file, make_agent([])).text == "Done."
+    assert ran == []
+    assert file.stat().st_mode & 0o077 == 0
+
+
+def test_every_operation_is_recorded_once_below_its_parent(tmp_path):
+    @tool(effect="read")
+    async def ask_expert(question: str) -> str:
+        """Ask another agent."""
+        expert = Agent(ScriptedModel([says(CALLS[0]), says("Sunny.")]), [look], name="expert", observers=[observer])
+        return (await expert.run(question)).text
+
+    file = tmp_path / "run.jsonl"
+    observer = TraceObserver(file)
+    script = [says(ToolCall("c9", "ask_expert", {"question": "Rome?"})), says("Done.")]
+    Agent(ScriptedModel(script), [ask_expert], name="trip", observers=[observer]).run_sync("Go.")
+    trace = load_run(file)
+    kinds = [(type(span.start).__name__, span.depth) for span in trace.spans]
+    assert kinds == [
+        ("RunStarted", 0),
+        ("RequestSent", 1),
+        ("CallStarted", 1),
+        ("RunStarted", 2),
+        ("RequestSent", 3),
+        ("CallStarted", 3),
+        ("RequestSent", 3),
+        ("RequestSent", 1),
+    ]
+    assert (trace.spans[3].start.agent, trace.spans[3].start.call) == ("expert", "c9")
+    assert [call.call.name for call in trace.calls()] == ["ask_expert"]
+    assert all(span.end is not None and span.end.ms >= span.start.ms for span in trace.spans)
+    agent = Agent(ScriptedModel([]), [ask_expert], name="trip")
+    assert replay(file, agent, tools="read").text == "Done."  # the subagent would need a model
+
+
+def test_messages_are_not_repeated_in_every_request(tmp_path):
+    script = [says(ToolCall(f"c{number}", "look", {"city": "x" * 500})) for number in range(12)] + [says("Done.")]
+    file = record(tmp_path, script, budget=Budget(iterations=20, same_call=50))
+    assert file.read_text().count("x" * 500) <= 12 * 6
+    assert len(load_run(file).turns()[-1].request["messages"]) == 2 + 2 * 12
+    assert replay(file).text == "Done."
+
+
+def test_losses_usage_cost_and_streams_are_recorded(tmp_path, capsys):
+    file = tmp_path / "run.jsonl"
+
+    async def run():
+        async with Upstream(replace(says("Hi."), usage=Usage(3, 2))) as upstream:
+            client = ModelClient("openai-chat/gpt-5.6", base_url=upstream.url, key="a-key")
+            settings = {"top_k": 5}
+            agent = Agent(client, settings=settings, price=lambda response: 0.25, observers=[TraceObserver(file)])
+            async with client:
+                async for _ in agent.stream("Hello"):
+                    pass
+
+    asyncio.run(run())
+    (loss,) = [event["loss"] for event in events(file) if event["event"] == "loss"]
+    assert loss["concept"] == "top_k"
+    assert main(["trace", "show", str(file)]) == 0
+    assert "top_k dropped" in capsys.readouterr().out
+    response = next(event for event in events(file) if event["event"] == "response")
+    assert response["cost"] == 0.25
+    assert response["first_ms"] >= 0
+    assert events(file)[-1]["cost"] == 0.25
+    assert events(file)[-1]["usage"] == {"input": 3, "output": 2}
+
+
+CANARIES = {
+    "prompt": "Bearer canary-in-a-prompt-0123456789",
+    "environment": "canary-in-the-environment",
+    "result": "canary-in-a-result",
+    "text": "canary-in-the-text-of-a-result",
+    "argument": "canary-in-an-argument",
+}
+
+
+@pytest.mark.finding("U15")
+def test_secrets_are_not_in_the_file(tmp_path, monkeypatch):
+    monkeypatch.setenv("SERVICE_API_KEY", CANARIES["environment"])
+
+    @tool(effect="read")
+    def login(user: str, password: str) -> dict:
+        """Log in."""
+        return {"password": CANARIES["result"], "environment": dict(os.environ)}
+
+    @tool(effect="read")
+    def show() -> str:
+        """Return JSON text."""
+        return json.dumps({"nested": {"api_key": CANARIES["text"]}})
+
+    @tool(effect="read")
+    def fail() -> str:
+        """Fail."""
+        raise ToolError(f"the key {CANARIES['environment']} was refused")
+
+    file = tmp_path / "run.jsonl"
+    calls = (
+        ToolCall("c1", "login", {"user": "ann", "password": CANARIES["argument"]}),
+        ToolCall("c2", "show", {}),
+        ToolCall("c3", "fail", {}),
+    )
+    agent = Agent(ScriptedModel([says(*calls), says("Done.")]), [login, show, fail], observers=[TraceObserver(file)])
+    answer = agent.run_sync(f"Use this header: Authorization: {CANARIES['prompt']}")
+    text = file.read_text()
+    assert answer.results[0].structured["password"] == CANARIES["result"]
+    assert [name for name, canary in CANARIES.items() if canary.removeprefix("Bearer ") in text] == []
+    assert replay(file).text == "Done."
+    assert replay(file, Agent(ScriptedModel([]), [login, show, fail])).text == "Done."
+
+
+def test_secrets_of_the_environment_are_found_by_name():
+    environment = {"OPENAI_API_KEY": "a", "HF_TOKEN": "b", "DB_PASSWORD": "c", "MONKEY": "d", "PATH": "e", "key": "f"}
+    assert environment_secrets(environment) == ["a", "b", "c", "f"]
+
+
+def change(file, old, new, *, event, count=1):
+    """Change the recording, as if the program had behaved differently when it was recorded."""
+    lines = file.read_text().splitlines()
+    for number, line in enumerate(lines):
+        if json.loads(line).get("event") == event and old in line:
+            lines[number] = line.replace(old, new)
+            count -= 1
+    assert count <= 0
+    file.write_text("\n".join(lines) + "\n")
+
+
+def test_changed_system_prompt_is_the_first_difference(tmp_path):
+    file = record(tmp_path)
+    agent = Agent(ScriptedModel([]), [look, book], system="Be verbose.")
+    with pytest.raises(ReplayDifference) as found:
+        replay(file, agent)
+    difference = found.value.difference
+    assert (difference.step, difference.pointer) == ("request 1", "/messages/0/parts/0/text")
+    assert (difference.expected, difference.got) == ('"Be brief."', '"Be verbose."')
+
+
+def test_changed_tool_is_a_difference(tmp_path):
+    file = record(tmp_path)
+
+    @tool(name="look", effect="read")
+    async def other(city: str, country: str = "") -> str:
+        """Look a city up."""
+
+    with pytest.raises(ReplayDifference) as found:
+        replay(file, make_agent([], tools=(other, book)))
+    assert found.value.difference.pointer == "/tools/0/input_schema/properties/country"
+
+
+def test_changed_result_of_a_read_tool_is_a_difference_only_if_it_runs(tmp_path):
+    file = record(tmp_path)
+    change(file, '"sky":"sun"', '"sky":"rain"', event="result", count=2)
+    change(file, '"sky":"sun"', '"sky":"rain"', event="request")
+    assert replay(file, make_agent([])).text == "Done."
+    with pytest.raises(ReplayDifference) as found:
+        replay(file, make_agent([]), tools="read")
+    assert (found.value.difference.expected, found.value.difference.got) == ('"rain"', '"sun"')
+    assert sorted(ran) == ["Oslo", "Rome"]  # but nothing was booked
+    ran.clear()
+
+
+def test_policy_that_now_denies_a_call_is_a_difference(tmp_path):
+    file = record(tmp_path)
+    with pytest.raises(ReplayDifference) as found:
+        replay(file, make_agent([], policy=Policy((deny("book"),))))
+    assert found.value.difference.step == "request 3"
+
+
+@pytest.mark.parametrize("approved", [True, False])
+def test_approvals_are_recorded_and_decided_again_as_recorded(tmp_path, approved):
+    policy = Policy(approve=("write",))
+    file = record(tmp_path, policy=policy, approve=lambda step: approved)
+    (decision,) = [event["decision"] for event in events(file) if event["event"] == "decision"]
+    assert decision == ("approved" if approved else "denied")
+    assert replay(file, make_agent([], policy=policy)).text == "Done."
+    assert ran == []
+
+
+def test_run_that_gave_up_is_replayed(tmp_path):
+    script = [says(ToolCall(f"c{number}", "look", {"city": str(number)})) for number in range(5)]
+    file = record(tmp_path, script, budget=Budget(iterations=3))
+    assert "max iterations" in events(file)[-1]["reason"]
+    assert replay(file) is None
+    assert "max iterations" in replay(file, make_agent([], budget=Budget(iterations=3))).reason
+    with pytest.raises(ReplayDifference) as found:
+        replay(file, make_agent([], budget=Budget(iterations=2)))
+    assert found.value.difference.step == "request 3"
+
+
+def test_failed_request_is_recorded_and_replayed(tmp_path):
+    class Failing:
+        model = "failing"
+
+        async def ask(self, request):
+            raise UpstreamError(Fault("overloaded", "busy, key sk-0123456789abcdef"))
+
+    file = tmp_path / "run.jsonl"
+    agent = Agent(Failing(), [look], observers=[TraceObserver(file)])
+    with pytest.raises(UpstreamError):
+        agent.run_sync("Go.")
+    ends = [event for event in events(file) if event["event"] == "error"]
+    assert [end["type"] for end in ends] == ["UpstreamError", "UpstreamError"]
+    assert "sk-0123456789abcdef" not in file.read_text()
+    assert replay(file) is None
+
+
+def test_wrong_arguments_and_unknown_tools_are_replayed_by_the_runtime(tmp_path):
+    calls = ToolCall("c1", "look", {"town": "Rome"}), ToolCall("c2", "nothing", {})
+    file = record(tmp_path, [says(*calls), says("Done.")])
+    codes = [event["code"] for event in events(file) if event["event"] == "result"]
+    assert sorted(codes) == ["invalid_arguments", "unknown_tool"]
+    assert replay(file).text == "Done."
+    assert replay(file, make_agent([])).text == "Done."
+
+
+def test_each_run_of_an_observer_has_its_own_file(tmp_path):
+    observer = TraceObserver(folder=tmp_path / "runs")
+    single = TraceObserver(tmp_path / "run.jsonl")
+    for _ in range(3):
+        make_agent([says("Done.")], observers=[observer, single]).run_sync("Go.")
+    files = [*(tmp_path / "runs").iterdir(), *tmp_path.glob("run*.jsonl")]
+    assert len(files) == 6
+    assert {load_run(file).turns()[0].response.text for file in files} == {"Done."}
+
+
+def test_parallel_runs_do_not_mix(tmp_path):
+    observer = TraceObserver(folder=tmp_path / "runs")
+
+    async def run():
+        agents = [make_agent([says(*CALLS), says(f"Done {number}.")], observers=[observer]) for number in range(4)]
+        return await asyncio.gather(*(agent.run("Go.") for agent in agents))
+
+    answers = asyncio.run(run())
+    ran.clear()
+    traces = {load_run(file).header.id: load_run(file) for file in (tmp_path / "runs").iterdir()}
+    for answer in answers:
+        assert traces[answer.run_id].turns()[-1].response.text == answer.text
+        assert len(traces[answer.run_id].calls()) == 2
+
+
+def test_disk_that_fails_does_not_fail_the_run(tmp_path, caplog):
+    folder = tmp_path / "runs"
+    agent = make_agent([says("Done.")], observers=[TraceObserver(folder=folder)])
+    folder.rmdir()
+    assert agent.run_sync("Go.").text == "Done."
+    assert "an observer raised an exception" in caplog.text
+
+
+def test_trace_of_a_killed_process_is_shown(tmp_path, capsys):
+    program = tmp_path / "program.py"
+    program.write_text(
+        """
+import time
+from toolwire import Agent, ToolCall, tool
+from toolwire.net import Auxiliary, TraceObserver
+from toolwire.testing import ScriptedModel, says
+
+@tool(effect="read")
+def wait() -> str:
+    print("waiting", flush=True)
+    time.sleep(60)
+
+model = ScriptedModel([says(ToolCall("c1", "wait", {})), says("Done.")])
+Agent(model, [wait], observers=[TraceObserver("run.jsonl")]).run_sync("Go.")
+"""
+    )
+    process = subprocess.Popen([sys.executable, str(program)], cwd=tmp_path, stdout=subprocess.PIPE)
+    assert process.stdout.readline() == b"waiting\n"
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert main(["trace", "show", str(tmp_path / "run.jsonl")]) == 0
+    out = capsys.readouterr().out
+    assert "interrupted" in out
+    assert "no end" in out
+
+
+TOOLS = '''
+import toolwire
+from pathlib import Path
+
+@toolwire.tool(effect="read")
+async def look(city: str) -> dict:
+    """Look a city up."""
+    return {"city": city, "sky": SKY}
+
+@toolwire.tool
+async def book(hotel: str) -> str:
+    """Book a hotel."""
+    Path("booked").touch()
+    return f"booked {hotel}"
+
+SKY = "sun"
+agent = toolwire.Agent("openai/gpt-5.6", [look, book], name="trip", system="Be brief.")
+'''
+
+
+@pytest.mark.finding("U15")
+def test_replay_command(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    file = str(record(tmp_path))
+    Path("app.py").write_text(TOOLS)
+    assert main(["trace", "replay", file]) == 0
+    assert "identical: 3 requests, 3 calls" in capsys.readouterr().out
+    assert main(["trace", "replay", file, "--tools", "app.py"]) == 0
+    Path("app.py").write_text(TOOLS.replace('"sun"', '"snow"'))
+    capsys.readouterr()
+    assert main(["trace", "replay", file, "--tools", "app.py"]) == 1
+    err = capsys.readouterr().err
+    for text in ("request 2", "/messages/3/parts/0/structured/sky", 'recorded: "sun"', 'replayed: "snow"'):
+        assert text in err
+    assert main(["trace", "replay", file, "--tools", "app.py", "--json"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert document["difference"]["got"] == '"snow"'
+    assert not Path("booked").exists()
+
+
+def test_replay_command_with_an_agent(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "run.jsonl"
+    script = [says(*CALLS), says(BOOK), says("Done.")]
+    model = ScriptedModel(script)
+    model.model = "openai/gpt-5.6"
+    Agent(model, [look, book], name="trip", system="Be brief.", observers=[TraceObserver(file)]).run_sync("Go.")
+    ran.clear()
+    Path("app.py").write_text(TOOLS)
+    assert main(["trace", "replay", str(file), "--agent", "app.py:agent", "--run-reads"]) == 0
+    Path("app.py").write_text(TOOLS.replace("Be brief", "Be kind"))
+    assert main(["trace", "replay", str(file), "--agent", "app.py:agent"]) == 1
+    assert "/messages/0/parts/0/text" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--to", "gemini"], "are for recorded exchanges"),
+        (["--agent", "app.py"], "must be FILE.py:NAME"),
+        (["--agent", "app.py:nothing"], "has no agent 'nothing'"),
+        (["--agent", "app.py:agent", "--tools", "app.py"], "either --tools or --agent"),
+    ],
+)
+def test_wrong_usage_of_replay(tmp_path, monkeypatch, capsys, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    Path("app.py").write_text(TOOLS)
+    assert main(["trace", "replay", str(record(tmp_path)), *arguments]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_run_is_not_an_exchange(tmp_path):
+    with pytest.raises(ConfigError, match="trace of a run, not of an exchange"):
+        load_trace(record(tmp_path))
+
+
+def test_timeline_fits_eighty_columns_and_shows_no_control_characters(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    call = ToolCall("c1", "evil\x1b[31m\u202e" + "n" * 60, {"a": "\x1b]0;title\x07"})
+    usage = says("Done.\x1b[2J")
+    file = record(tmp_path, [says(call, *CALLS), usage], price=lambda response: 0.000123)
+    assert main(["trace", "show", str(file)]) == 0
+    out = capsys.readouterr().out
+    timeline = out.split("\n\n")[1].splitlines()
+    assert len(timeline) == 1 + 6
+    assert max(map(len, timeline)) <= 80
+    assert all("━" in line for line in timeline[1:])
+    assert not {"\x1b", "\x07", "\u202e"} & set(out)
+
+
+def test_usage_is_in_the_title(tmp_path, capsys):
+    script = [replace(says(*CALLS), usage=Usage(100, 20)), replace(says("Done."), usage=Usage(150, 5))]
+    assert main(["trace", "show", str(record(tmp_path, script))]) == 0
+    title = capsys.readouterr().out.splitlines()[0]
+    for text in ("run trip", "2 requests", "2 calls", "250 + 25 tokens"):
+        assert text in title
+
+
+@dataclass
+class City:
+    name: str
+
+
+def test_run_with_a_structured_output_is_replayed_in_its_native_form(tmp_path, monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    file = tmp_path / "run.jsonl"
+
+    async def run():
+        async with Upstream(says('{"name": "Rome"}')) as upstream:
+            client = ModelClient("openai-chat/gpt-5.6", base_url=upstream.url, key="a-key")
+            agent = Agent(client, output_type=City, observers=[TraceObserver(file)])
+            async with client:
+                await agent.run("Which city?")
+                return agent, upstream.heard
+
+    agent, heard = asyncio.run(run())
+    assert heard[0].request.output is not None
+    assert replay(file, agent).output == City("Rome")
+    file.write_text(file.read_text().replace('"request":{', '"request":{"model":"openai-chat/gpt-5.6",'))
+    file.write_text(file.read_text().replace('"body":{"output"', '"body":{"model":"openai-chat/gpt-5.6","output"'))
+    named = Agent("openai-chat/gpt-5.6", output_type=City)  # there is no key for it
+    assert replay(file, named).output == City("Rome")
+    with pytest.raises(ReplayDifference, match="/output"):
+        replay(file, Agent("openai-chat/gpt-5.6"))
+
+
+def test_auxiliary_model_is_replayed_from_the_recording(tmp_path):
+    @tool(effect="read")
+    async def read() -> str:
+        """Read a long text."""
+        return "long " * 2000
+
+    def make(models, **options):
+        model, auxiliary = (ScriptedModel(script) for script in models)
+        settings = Auxiliary(auxiliary, summarise_above=1000)
+        return Agent(model, [read], auxiliary=settings, **options)
+
+    file = tmp_path / "run.jsonl"
+    scripts = [[says(ToolCall("c1", "read", {})), says("Done.")], [says("A short summary.")]]
+    make(scripts, observers=[TraceObserver(file)]).run_sync("Go.")
+    trace = load_run(file)
+    assert (len(trace.turns()), len(trace.turns("auxiliary"))) == (2, 1)
+    assert "A short summary." in json.dumps(trace.turns()[1].request)
+    assert replay(file, make([[], []])).text == "Done."
+    with pytest.raises(ReplayDifference):
+        replay(file, Agent(ScriptedModel([]), [read]))
