@@ -204,7 +204,7 @@ def _article(noun: str) -> str:
 
 
 def _note_edit(result: ToolResult, waiting: WaitingCall | None) -> ToolResult:
-    """Tell the model which arguments ran, if a person edited them: the history contains its own."""
+    """Add the arguments that ran, if a person edited them: the history contains those of the model."""
     if waiting is None or waiting.edited_arguments is None or waiting_call(result) is not None:
         return result
     note = Text(f"[A person changed the arguments of this call to {dumps(waiting.edited_arguments)}]\n")
