@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -524,3 +525,22 @@ def test_auxiliary_model_is_replayed_from_the_recording(tmp_path):
     assert replay(file, make([[], []])).text == "Done."
     with pytest.raises(ReplayDifference):
         replay(file, Agent(ScriptedModel([]), [read]))
+
+
+def test_shortened_results_and_the_tools_that_read_them_are_replayed(tmp_path):
+    @tool(effect="read")
+    async def read() -> str:
+        """Read a long text."""
+        return "a line of text\n" * 20_000
+
+    def read_rest(request):
+        text = request.messages[-1].parts[0].text
+        output_id = re.search(r'read_output\(id="([^"]+)"', text)[1]
+        return says(ToolCall("c2", "read_output", {"id": output_id, "offset": 200_000}))
+
+    file = tmp_path / "run.jsonl"
+    model = ScriptedModel([says(ToolCall("c1", "read", {})), read_rest, says("Done.")])
+    Agent(model, [read], observers=[TraceObserver(file)]).run_sync("Go.")
+    assert [event for event in events(file) if event["event"] == "result" and "code" in event] == []
+    assert replay(file).text == "Done."
+    assert replay(file, Agent(ScriptedModel([]), [read])).text == "Done."
