@@ -26,6 +26,7 @@ from ..ir.pointer import JSON, Object
 from ..ir.request import Request
 from ..ir.response import Response
 from ..ir.tools import Tool
+from ..run.approval import ApprovalReply, Approved, Denied
 from ..run.context import current_call
 from ..run.keys import canonical_json
 from ..run.redact import Redactor
@@ -35,8 +36,9 @@ from ..run.sanitise import Sanitiser
 from ..run.session import Budget
 from ..run.steps import Approve
 from ..run.toolbox import Entry, Toolbox
-from ..run.trace import RunEnded
+from ..run.trace import ApprovalDecided, RunEnded
 from ..run.trace_run import RecordedTurn, RunTrace, run_of
+from ..run.waiting import Suspend
 from .agent import Agent, make_client
 from .answers import Answer, Deps, Output
 from .auxiliary import AuxiliaryModel
@@ -120,9 +122,9 @@ class _Replay:
             if call.result is not None and call.code not in _NOT_INVOKED:
                 _refuse_transfer(call.result)
                 self._results[call.call.id].append(call.result)
-        self._decisions: defaultdict[tuple[str, bytes], deque[str]] = defaultdict(deque)
-        for tool, arguments, decision in trace.decisions():
-            self._decisions[tool, canonical_json(arguments)].append(decision)
+        self._decisions: defaultdict[tuple[str, bytes], deque[ApprovalDecided]] = defaultdict(deque)
+        for question, decision in trace.decisions():
+            self._decisions[question.tool, canonical_json(question.arguments)].append(decision)
         self._problem: Difference | None = None  # a call without a recorded result
 
     def __getattr__(self, name: str) -> Any:
@@ -218,10 +220,17 @@ class _Replay:
 
         return return_recorded
 
-    def approve(self, step: Approve) -> bool:
+    def approve(self, step: Approve) -> ApprovalReply:
         """Decide as recorded; a question that was not asked then is denied."""
         decisions = self._decisions[step.tool, canonical_json(step.arguments)]
-        return bool(decisions) and decisions.popleft() == "approved"
+        if not decisions:
+            return False
+        recorded = decisions.popleft()
+        if recorded.decision == "suspended":
+            return Suspend()
+        if recorded.decision == "approved":
+            return Approved(recorded.arguments if isinstance(recorded.arguments, dict) else None)
+        return Denied(recorded.reason) if recorded.reason else False
 
     def check_end(self, answer: Answer[Any] | None) -> None:
         """Compare the end: all requests were made, and the run has the recorded reason."""

@@ -17,7 +17,7 @@ from toolwire.cli.main import main
 from toolwire.ir.errors import ConfigError
 from toolwire.ir.response import Fault, UpstreamError, Usage
 from toolwire.net import Auxiliary, TraceObserver
-from toolwire.run import Budget, deny
+from toolwire.run import Approved, Budget, Denied, Suspend, deny
 from toolwire.run.redact import environment_secrets
 from toolwire.testing import ReplayDifference, ScriptedModel, Upstream, load_run, load_trace, replay_run, says
 
@@ -243,13 +243,25 @@ def test_policy_that_now_denies_a_call_is_a_difference(tmp_path):
     assert found.value.difference.step == "request 3"
 
 
-@pytest.mark.parametrize("approved", [True, False])
-def test_approvals_are_recorded_and_decided_again_as_recorded(tmp_path, approved):
+@pytest.mark.parametrize(
+    ("reply", "decision"),
+    [
+        (True, "approved"),
+        (False, "denied"),
+        (Denied("too expensive"), "denied"),
+        (Approved({"hotel": "Small"}), "approved"),
+        (Suspend(), "suspended"),
+    ],
+    ids=str,
+)
+def test_approvals_are_recorded_and_decided_again_as_recorded(tmp_path, reply, decision):
     policy = Policy(approve=("write",))
-    file = record(tmp_path, policy=policy, approve=lambda step: approved)
-    (decision,) = [event["decision"] for event in events(file) if event["event"] == "decision"]
-    assert decision == ("approved" if approved else "denied")
-    assert replay(file, make_agent([], policy=policy)).text == "Done."
+    file = record(tmp_path, policy=policy, approve=lambda step: reply)
+    (recorded,) = [event["decision"] for event in events(file) if event["event"] == "decision"]
+    assert recorded == decision
+    answer = replay(file, make_agent([], policy=policy))
+    assert (answer.text == "Done.") is (decision != "suspended")
+    assert bool(answer.reason) is (decision == "suspended")
     assert ran == []
 
 

@@ -4,7 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from toolwire.ir import Artefact, ConfigError, Media, Message, Reasoning, Request, Response, Text, ToolCall, Usage
+from toolwire.ir import (
+    Artefact,
+    ConfigError,
+    Media,
+    Message,
+    Opaque,
+    Reasoning,
+    Request,
+    Response,
+    Text,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
 from toolwire.ir.prompt_size import token_scale
 from toolwire.run import Budget, Compaction, Session, plan_compaction
 from toolwire.run.compaction import group_turns
@@ -119,6 +132,44 @@ def test_late_result_stays_with_its_call():
         user("c"),
     ]
     assert group_turns(messages) == [range(1), range(1, 5), range(5, 6)]
+
+
+def test_result_of_an_unknown_call_stays_with_the_message_before_it():
+    messages = [
+        user("a"),
+        Message("assistant", (ToolCall("c", "f", {}),)),
+        Message("user", (ToolResult("x"),)),
+        user("b"),
+    ]
+    assert group_turns(messages) == [range(1), range(1, 3), range(3, 4)]
+
+
+def test_consecutive_messages_of_the_model_are_one_turn():
+    said = Message("assistant", (Text("w"),))
+    assert group_turns([user("a"), said, said, user("b")]) == [range(1), range(1, 3), range(3, 4)]
+
+
+def test_compacted_conversation_that_cannot_be_reduced_is_left_alone():
+    """Otherwise every turn would ask for a new summary."""
+    settings = Compaction(max_tokens=10, keep_last=1, summarise=True)
+    plan = plan_compaction(history(10), settings)
+    assert plan is not None
+    assert plan_compaction(plan.apply(["It counted."]), settings) is None
+
+
+def test_media_of_the_model_are_kept():
+    picture = Message("assistant", (Media("image", "image/png", "aGVsbG8h" * 100),))
+    settings = Compaction(max_tokens=1500, keep_last=1, target=1.0)
+    plan = plan_compaction([user("Paint."), picture, user("x" * 4000), user("b"), user("c")], settings)
+    assert plan is not None
+    assert plan.messages[1] is picture
+
+
+def test_result_that_a_note_would_not_shorten_is_kept():
+    small = ToolResult("c", "f", (Opaque("anthropic", "x", {}),))
+    before = [user("a"), Message("assistant", (ToolCall("c", "f", {}),)), Message("user", (small,)), user("b")]
+    plan = plan_compaction([*before, user("x" * 4000)], Compaction(max_messages=2, keep_last=1))
+    assert plan is None or plan.messages[2].parts == (small,)
 
 
 def test_reported_usage_corrects_the_estimate():
