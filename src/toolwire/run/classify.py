@@ -22,11 +22,13 @@ def classify(
 ) -> tuple[ToolResult, int | None, EffectState]:
     """Return the result, the upper bound of its length in characters (None if not known), and the effect state."""
     if isinstance(outcome, Returned):
-        if isinstance(outcome.value, Suspended):
+        value = outcome.value
+        if isinstance(value, Suspended):
             arguments = {} if call.arguments is None else call.arguments
-            return suspend_call(call, arguments, outcome.value), None, "done"  # it ran, and does not run again
+            return suspend_call(call, arguments, value), None, "done"  # it ran, and does not run again
         try:
-            return *sized_result(call, outcome.value), "done"
+            result, size = sized_result(call, value)
+            return result, size, "done"
         except Exception as error:  # noqa: BLE001  # encoding a user-defined value may raise anything
             return unserialisable_result(call, error), None, "done"
     if isinstance(outcome, TimedOut):

@@ -235,11 +235,10 @@ def fuse_gates(gates: tuple[Gate, ...], entry: Entry, box: Toolbox) -> Callable[
         arguments = call.arguments
         if arguments is None or call.state != "complete" or reserved in arguments:
             return None
-        for value in arguments.values():
-            if type(value) not in plain_types:
+        for name, value in arguments.items():
+            if type(value) not in plain_types or (names is not None and name not in names):
                 return None
-        is_known = names is None or names.issuperset(arguments)
-        return arguments if is_known and is_valid(arguments) else None
+        return arguments if is_valid(arguments) else None
 
     return take_values
 
