@@ -363,7 +363,7 @@ class Agent(Generic[Deps, Output]):
     ) -> AgentLoop:
         self._check_deps(deps)
         session = await self.session(prompt, history=history, deps=deps, settings=settings)
-        checkpoints = self._make_checkpoints()
+        checkpoints = self._make_checkpoints() if session.state.run_id else None
         if checkpoints is not None and isinstance(prompt, Session):
             await checkpoints.take_over(session)
         return AgentLoop(self, session, deps=deps, checkpoints=checkpoints)

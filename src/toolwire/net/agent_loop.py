@@ -19,6 +19,7 @@ from ..ir.response import Response, Usage
 from ..ir.tools import Tool
 from ..run.compaction import Compaction
 from ..run.context import current_call
+from ..run.keys import list_calls
 from ..run.observe import AgentOperation, Observation, Observer, OperationOutcome, Retriever
 from ..run.output import READ_OUTPUT, SEARCH_OUTPUT
 from ..run.output_plan import OutputPlan
@@ -271,8 +272,7 @@ class AgentLoop:
         """Return a dispatch for the calls of a turn. `earlier`: the calls before it; all calls of the run by default."""
         state = self.session.state
         if earlier is None:
-            parts = [part for message in state.request.messages for part in message.parts]
-            earlier = [part for part in parts if isinstance(part, ToolCall)]
+            earlier = list_calls(state.request.messages)
         return self.agent.runner.dispatch(
             run_id=state.run_id, earlier=earlier, tainted=state.tainted, deps=self._deps, session=self.session
         )

@@ -391,3 +391,10 @@ def test_run_that_cannot_be_saved_is_not_reported_as_waiting(world, store, monke
     monkeypatch.setattr(store.runs, "put", put)
     with pytest.raises(StoreError, match="disk full"):
         world.agent(says(PAY), store=store).run_sync("Pay.")
+
+
+def test_session_without_an_id_is_not_stored(world, store):
+    request = toolwire.Request("m", (toolwire.Message("user", (toolwire.Text("Look."),)),))
+    session = Session(request, now=time.time)
+    assert world.agent(says("Hm."), store=store).run_sync(session).output == "Hm."
+    assert store.runs.list() == ()

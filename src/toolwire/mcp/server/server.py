@@ -117,11 +117,12 @@ class Server:
         self._threads.close()
 
     async def sweep_periodically(self, interval: float = 3600.0) -> None:
-        """Remove expired records from the store at intervals, until cancelled."""
+        """Remove expired records and runs from the store at intervals, until cancelled."""
         while True:
             await sleep(interval)
             try:
                 await to_thread(self._store.sweep)
+                await to_thread(self._store.runs.sweep)
             except StoreError as error:
                 _log.warning("cannot remove expired records from the store: %s", error)
 
