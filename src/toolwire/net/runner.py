@@ -328,7 +328,7 @@ class Runner:
         calls meanwhile.
         """
         try:
-            if is_large(run.call) or self.box.needs_index(run.call.name):
+            if is_large(run.call) or (run.call.name not in self._read_only and self.box.needs_index(run.call.name)):
                 await asyncio.wrap_future(self._check_threads.submit(partial(copy_context().run, run.pass_gates)))
             step = run.next()
             while type(step) is not Finished:

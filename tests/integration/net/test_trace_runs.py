@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from toolwire import Agent, ModelClient, Policy, ToolCall, ToolError, tool
+from toolwire import Agent, ModelClient, Policy, StructuredOutput, ToolCall, ToolError, tool
 from toolwire.cli.main import main
 from toolwire.ir.errors import ConfigError
 from toolwire.ir.response import Fault, UpstreamError, Usage
@@ -488,6 +488,21 @@ def test_run_with_a_structured_output_is_replayed_in_its_native_form(tmp_path, m
     assert replay(file, named).output == City("Rome")
     with pytest.raises(ReplayDifference, match="/output"):
         replay(file, Agent("openai-chat/gpt-5.6"))
+
+
+def test_final_answer_of_a_model_that_cannot_be_forced_is_replayed(tmp_path):
+    """Ollama cannot require a call, so the recorded request has no tool choice."""
+    file = tmp_path / "run.jsonl"
+
+    async def run():
+        async with Upstream(says(ToolCall("1", "final_answer", {"name": "Rome"}))) as upstream:
+            client = ModelClient("ollama/qwen3", base_url=upstream.url)
+            agent = Agent(client, output_type=StructuredOutput(City, mode="tool"), observers=[TraceObserver(file)])
+            async with client:
+                await agent.run("Which city?")
+                return agent
+
+    assert replay(file, asyncio.run(run())).output == City("Rome")
 
 
 def test_auxiliary_model_is_replayed_from_the_recording(tmp_path):
