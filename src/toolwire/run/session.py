@@ -346,7 +346,7 @@ class Session:
             self.state = replace(state, request=replace(state.request, tools=offered))
 
     def _next_waiting_step(self) -> RunTools | AwaitApproval:
-        """Run what may run now: approved calls, and calls whose question expired, which ask again.
+        """Run approved calls, and calls whose question expired, which ask again.
 
         After the last decision the results are passed back, even if nothing is left to run: only then is the turn
         complete, in a process that knows the settings of the agent.

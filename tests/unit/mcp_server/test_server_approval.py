@@ -64,7 +64,7 @@ def test_user_of_a_stateless_client_approves_by_elicitation():
         asked = await client.pay()
         assert asked["resultType"] == "input_required"
         (question,) = asked["inputRequests"].values()
-        assert question["params"]["message"] == 'pay({"amount":5}): pay is a write tool. Run it?'
+        assert question["params"]["message"] == 'pay({"amount":5}): pay is a write tool. Approve this call.'
         assert ran == []
         done = await client.pay(**client.answer(asked, {"approve": True}))
         assert (text_of(done), ran) == ("paid 5", [5])

@@ -25,7 +25,7 @@ __all__ = ["ElicitApproval", "make_approver"]
 _MAX_ARGUMENTS = 4_000  # characters; a person cannot check more
 _SCHEMA: Object = {
     "type": "object",
-    "properties": {"approve": {"type": "boolean", "title": "Run this call?"}},
+    "properties": {"approve": {"type": "boolean", "title": "Run this call"}},
     "required": ["approve"],
 }
 
@@ -41,7 +41,7 @@ class ElicitApproval:
         arguments = dumps(step.arguments)
         if exchange is None or not exchange.can_elicit or len(arguments) > _MAX_ARGUMENTS:
             return await self._ask_otherwise(step)
-        message = f"{step.tool}({arguments}): {step.why}. Run it?"
+        message = f"{step.tool}({arguments}): {step.why}. Approve this call."
         answer = await exchange.elicit(message, _SCHEMA, key=f"approve-{step.hash}")
         content = answer.get("content")
         if answer.get("action") == "accept" and isinstance(content, dict) and content.get("approve") is True:
