@@ -9,7 +9,7 @@ from ..ir.tools import Effect
 from .failures import NotExecuted, ToolError, Transient
 from .results import annotate, error_text, exception_result, refusal, sized_result, unserialisable_result
 from .steps import ArgumentMismatch, Failed, Returned, TimedOut
-from .waiting import Suspended, WaitingCall, suspended_result
+from .waiting import Suspended, suspend_call
 
 __all__ = ["EffectState", "classify"]
 
@@ -24,7 +24,8 @@ def classify(
     if isinstance(outcome, Returned):
         value = outcome.value
         if isinstance(value, Suspended):
-            return _suspended_result(call, value), None, "done"
+            arguments = {} if call.arguments is None else call.arguments
+            return suspend_call(call, arguments, value), None, "done"  # it ran, and does not run again
         try:
             result, size = sized_result(call, value)
             return result, size, "done"
@@ -36,15 +37,6 @@ def classify(
         message = f"Nothing was run: {outcome.message}. Call it again."
         return refusal(call, "invalid_arguments", message), None, "nothing"
     return _failure_result(call, effect, outcome.error)
-
-
-def _suspended_result(call: ToolCall, value: Suspended) -> ToolResult:
-    """Build the result of a tool that suspended itself. It is recorded: the tool ran, and does not run again."""
-    arguments = {} if call.arguments is None else call.arguments
-    waiting = WaitingCall(
-        call.id, call.name, arguments, value.why, needs="result", state=value.state, calls=value.calls
-    )
-    return suspended_result(call, waiting)
 
 
 def _timeout_result(call: ToolCall, effect: Effect, seconds: float) -> tuple[ToolResult, None, EffectState]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
-from difflib import get_close_matches
 from typing import Any, Generic, ParamSpec, TypeVar, Unpack, get_args, overload
 
 from msgspec.structs import asdict, replace
@@ -18,7 +17,7 @@ from ..ir.errors import ConfigError, SchemaError
 from ..ir.pointer import Object
 from ..ir.tools import Effect, Tool
 from ..schema.infer import infer_tool
-from .options import Options, OptionValues
+from .options import Options, OptionValues, require_option_names
 
 __all__ = ["FunctionTool", "tool"]
 
@@ -95,11 +94,7 @@ def tool(
 
 def _make_options(effect: Effect, values: OptionValues) -> Options:
     """Check the options when a tool is declared; ConfigError for an unknown one, or one without meaning here."""
-    for name in values:
-        if name not in Options.__struct_fields__:
-            close = get_close_matches(name, Options.__struct_fields__, 1)
-            hint = f"did you mean {close[0]}?" if close else f"use {', '.join(Options.__struct_fields__)}"
-            raise ConfigError(f"a tool has no option {name!r}", hint=hint)
+    require_option_names(values)
     for name in ("cache", "first_argument"):
         if values.get(name) and effect not in ("pure", "read"):
             raise ConfigError(f"{name} applies to pure and read tools only, not to effect={effect!r}")

@@ -26,6 +26,7 @@ from .results import error_text, refusal
 from .signature import function_signature
 from .toolbox import Entry, Toolbox
 from .verdicts import Ask, Deny
+from .waiting import Suspended, suspend_call
 
 __all__ = [
     "GATES",
@@ -45,7 +46,7 @@ __all__ = [
     "validate",
 ]
 
-Gate: TypeAlias = Callable[[Pending], Pending | ToolResult]
+Gate: TypeAlias = Callable[[Pending], Pending | ToolResult | Suspended]
 
 
 def find(pending: Pending) -> Pending | ToolResult:
@@ -249,15 +250,18 @@ _FUSIBLE = (
 
 
 def pass_gates(pending: Pending, gates: tuple[Gate, ...]) -> Pending | ToolResult:
-    """Pass a call through all gates; the first result ends it."""
+    """Pass a call through all gates; the first result ends it, and so does a gate that suspends it."""
     for gate in gates:
         found = gate(pending)
         if type(found) is Pending:
             pending = found
         elif isinstance(found, ToolResult):
             return found
+        elif isinstance(found, Suspended):
+            return suspend_call(pending.call, pending.arguments, found)
         else:
-            raise ConfigError(f"the gate {gate!r} returned {found!r}", hint="return the Pending call or a ToolResult")
+            hint = "return the Pending call, a ToolResult or Suspended"
+            raise ConfigError(f"the gate {gate!r} returned {found!r}", hint=hint)
     return pending
 
 

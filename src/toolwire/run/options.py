@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import isfinite
 from typing import Any, TypeAlias, TypedDict
 
@@ -10,7 +10,7 @@ from ..ir.errors import ConfigError
 from ..ir.pointer import Object
 from ..ir.value import Value
 
-__all__ = ["ApprovalRule", "OptionValues", "Options", "TransientRule"]
+__all__ = ["ApprovalRule", "OptionValues", "Options", "TransientRule", "require_option_names"]
 
 ApprovalRule: TypeAlias = bool | str | Callable[[Object], bool | str]
 """True, or the reason, if every call needs approval; a function of the arguments decides per call."""
@@ -99,6 +99,17 @@ class Options(Value, frozen=True):
         if not (isinstance(self.approve, (bool, str)) or callable(self.approve)):
             raise ConfigError(f"approve must be a bool, a reason or a function, got {self.approve!r}")
         _require_transient_rule(self.transient)
+
+
+def require_option_names(names: Iterable[str]) -> None:
+    """Raise ConfigError for a name that is not an option."""
+    for name in names:
+        if name not in Options.__struct_fields__:
+            from difflib import get_close_matches  # imported late: only this error needs it
+
+            close = get_close_matches(name, Options.__struct_fields__, 1)
+            hint = f"did you mean {close[0]}?" if close else f"use {', '.join(Options.__struct_fields__)}"
+            raise ConfigError(f"a tool has no option {name!r}", hint=hint)
 
 
 def _require_count(name: str, value: object) -> None:

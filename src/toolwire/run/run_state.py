@@ -32,6 +32,16 @@ class Budget(Value, frozen=True):
     same_call: int = 4
     failures: int = 6
 
+    def exhausted_amount(self, seconds: float, usage: Usage | None, cost: float) -> str:
+        """Return the exhausted limit of time, tokens or cost; an empty string if there is none."""
+        if self.seconds is not None and seconds >= self.seconds:
+            return f"max time reached ({self.seconds:g} seconds)"
+        if self.tokens is not None and usage is not None and usage.total >= self.tokens:
+            return f"max tokens reached ({self.tokens})"
+        if self.cost is not None and cost >= self.cost:
+            return f"max cost reached ({self.cost:g})"
+        return ""
+
 
 class AskModel(Value, frozen=True):
     """Send `request` to the model, and pass its response to `add_response`."""

@@ -20,7 +20,7 @@ from ..ir.errors import ConfigError
 from ..ir.tools import Effect, Tool
 from ..ir.value import Value
 from .function_tool import FunctionTool, tool
-from .options import Options, OptionValues
+from .options import Options, OptionValues, require_option_names
 from .parameters import Parameters
 from .suggestions import NameIndex
 
@@ -226,6 +226,7 @@ class Toolbox:
 
     def with_options(self, **options: Unpack[OptionValues]) -> Toolbox:
         """Return a toolbox whose tools have these options; the options that are not given remain."""
+        require_option_names(options)
         return self._derive(lambda entry: replace(entry, options=replace(entry.options, **options)))
 
     def _derive(self, change: Callable[[Entry], Entry | None]) -> Toolbox:

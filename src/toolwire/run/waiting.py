@@ -28,6 +28,7 @@ __all__ = [
     "Suspended",
     "Turn",
     "WaitingCall",
+    "suspend_call",
     "suspended_result",
     "waiting_call",
 ]
@@ -48,7 +49,7 @@ class Suspend(Value, frozen=True):
 
 
 class Suspended(Value, frozen=True):
-    """Return this from a tool whose result arrives later, by `Session.supply`.
+    """Return this from a tool or a gate if the result of the call arrives later, by `Session.supply`.
 
     `state` is kept with the run and shown to the person or program that supplies the result. `calls` are the calls of
     a nested run that wait for approval; they are shown, too.
@@ -96,6 +97,20 @@ def suspended_result(call: ToolCall, waiting: WaitingCall, reference: str = "") 
     again = f" Its id is {reference}. Repeat the call after the approval." if reference else ""
     result = refusal(call, "suspended", f"This call waits for {text}{reason}. It is not finished.{again}")
     return annotate(result, waiting=msgspec.to_builtins(waiting))
+
+
+def suspend_call(call: ToolCall, arguments: Object, suspended: Suspended) -> ToolResult:
+    """Build the result of a call that a tool or a gate suspended."""
+    waiting = WaitingCall(
+        call.id,
+        call.name,
+        arguments,
+        suspended.why,
+        needs="result",
+        state=suspended.state,
+        calls=suspended.calls,
+    )
+    return suspended_result(call, waiting)
 
 
 def waiting_call(result: ToolResult) -> WaitingCall | None:

@@ -12,7 +12,8 @@ from gateway.hostile import Answer, read_answer, run
 
 from toolwire import Toolbox
 from toolwire.asgi.limited_http import DefaultLimits, make_limited_protocol
-from toolwire.cli import mcp_bridge, mcp_serve
+from toolwire.cli import mcp_bridge
+from toolwire.cli.main import main
 from toolwire.mcp.server.http import HttpApp
 from toolwire.mcp.server.server import Server
 from waiting import until
@@ -63,8 +64,7 @@ def test_commands_serve_with_limits(command, monkeypatch, tmp_path):
     given = {"http": "127.0.0.1:0", "path": "/mcp", "token_env": None, "allow_host": [], "allow_origin": []}
     if command == "serve":
         (tmp_path / "tools.py").write_text("def add(a: int, b: int) -> int:\n    return a + b\n")
-        options = {"name": None, "instructions": None, "secret_env": None, "store": None, "lease": 60.0}
-        mcp_serve.run(Namespace(tools=str(tmp_path / "tools.py"), stdio=False, **options, **given))
+        assert main(["mcp", "serve", str(tmp_path / "tools.py"), "--http", "127.0.0.1:0", "--store", "memory:"]) == 0
     else:
         monkeypatch.setattr(mcp_bridge, "parse_spec", lambda _: None)
         mcp_bridge._serve(Namespace(target="x", **given))

@@ -98,8 +98,9 @@ async def note(day: str) -> str:
 
 
 @resource("notes://{day}", media_type="text/plain")
-def notes(day: str) -> str:
+def notes(day: str, context: CallContext) -> str:
     """What was noted on a day."""
+    context.report_progress("reading")
     return f"notes of {day}"
 
 

@@ -21,6 +21,7 @@ from toolwire.ir import (
 from toolwire.ir.prompt_size import token_scale
 from toolwire.run import Budget, Compaction, Session, plan_compaction
 from toolwire.run.compaction import group_turns
+from toolwire.run.results import annotate
 from toolwire.run.session import AskModel
 
 
@@ -64,6 +65,18 @@ def test_old_results_are_shortened_before_turns_are_removed():
     assert results[0] == "[1,000 characters of older output removed]"
     assert results[-2:] == ["x" * 1000] * 2
     assert messages[3].parts[0].extra["toolwire~"] == {"shortened": 1000}
+
+
+def test_stored_output_stays_readable_after_it_was_removed():
+    call = ToolCall("c", "f", {})
+    result = annotate(call.result("x" * 1000), output="out3")
+    before = [user("a"), Message("assistant", (call,)), Message("user", (result,)), *history(4)[2:]]
+    plan = plan_compaction(before, Compaction(max_tokens=1000, keep_last=3, target=1.0))
+    assert plan is not None
+    assert plan.messages[2].parts[0].text == (
+        '[1,000 characters of older output removed; read them with read_output(id="out3", offset=0) '
+        "or find text with search_output]"
+    )
 
 
 def test_middle_turns_are_replaced_by_a_marker_with_their_number():

@@ -84,9 +84,10 @@ def test_an_invalid_option_is_refused_at_the_declaration(options, message):
 
 
 def test_an_unknown_option_suggests_the_right_one():
-    with pytest.raises(ConfigError) as caught:
-        toolwire.tool(time_out=5)
-    assert caught.value.hint == "did you mean timeout?"
+    for give in (toolwire.tool, Toolbox().with_options):
+        with pytest.raises(ConfigError) as caught:
+            give(time_out=5)
+        assert caught.value.hint == "did you mean timeout?"
 
 
 def test_an_example_that_does_not_fit_the_schema_is_refused():

@@ -31,6 +31,7 @@ from ...net.runner import Approver, Runner
 from ...net.stored_approvals import owned_by
 from ...net.stores import open_store
 from ...net.threads import ThreadPool
+from ...run.context import CallContext
 from ...run.policy import Policy
 from ...run.records import DAY, Store
 from ...run.results import error_text, exception_text, hide_exception, result_code
@@ -116,11 +117,12 @@ class Server:
         self._threads.close()
 
     async def sweep_periodically(self, interval: float = 3600.0) -> None:
-        """Remove expired records from the store at intervals, until cancelled."""
+        """Remove expired records and runs from the store at intervals, until cancelled."""
         while True:
             await sleep(interval)
             try:
                 await to_thread(self._store.sweep)
+                await to_thread(self._store.runs.sweep)
             except StoreError as error:
                 _log.warning("cannot remove expired records from the store: %s", error)
 
@@ -230,7 +232,9 @@ class Server:
         if isinstance(answers, dict) or isinstance(state, str):
             self._resume(work, exchange, answers or {}, state)
         try:
-            arguments = function_signature(function).bind_arguments(raw_arguments)
+            signature = function_signature(function)
+            context: CallContext[Any] = CallContext("", "", caller=exchange.principal, _sink=exchange.progress_sink)
+            arguments = signature.add_context(signature.bind_arguments(raw_arguments), context)
         except Exception as error:
             raise RpcError(INVALID_PARAMS, f"invalid arguments: {error_text(error)}") from error
         try:
