@@ -341,7 +341,9 @@ FINDINGS = {
         "lost connections, timeouts and statuses 429, 502, 503, 504 of common clients are retried where it is safe"
     ),
     "X4": Entry("the time to live of recorded calls can be set per runner, tool, command and gateway settings"),
-    "X8": Entry("suggestions come from an index of trigrams, off the event loop, at a bounded cost for any number of names"),
+    "X8": Entry(
+        "suggestions come from an index of trigrams, off the event loop, at a bounded cost for any number of names"
+    ),
     "Z8": Entry("a request for an upgrade, which is ignored, keeps its body"),
     "Z10": Entry("the memory of all requests in flight is bounded; the refusal is a 503 with retry-after"),
     "Z11": Entry("large work leaves the event loop, relays yield, and the number of JSON values is bounded"),

@@ -1,7 +1,7 @@
 """Count the statements of the programs of the comparison; write the table of README.md.
 
-A statement is a statement of Python's grammar, compound statements and their bodies included. Imports, docstrings and
-other bare strings are not counted. Because one statement can be long, expressions are counted as well, with the
+A statement is a statement of Python's grammar, compound statements and their bodies included. Imports, docstrings,
+other bare strings and the line `if __name__ == "__main__":` are not counted. Because one statement can be long, expressions are counted as well, with the
 parameters and keyword arguments of functions.
 
 python examples/compare/count_statements.py            print the table
@@ -17,7 +17,7 @@ from typing import NamedTuple
 HERE = Path(__file__).parent
 PAGE = HERE / "README.md"
 BEGIN, END = "<!-- table: count_statements.py -->\n", "<!-- end of the table -->\n"
-TASKS = ("dependencies", "streaming", "conversation", "mcp", "testing")
+TASKS = tuple("weather extraction approval dependencies streaming conversation subagents mcp retries testing".split())
 PEERS = {"pydantic_ai": "PydanticAI", "openai_agents": "openai-agents"}
 
 
@@ -37,7 +37,11 @@ def size(source: str) -> Size:
 
 def _counted_nodes(node: ast.AST) -> Iterator[ast.AST]:
     for child in ast.iter_child_nodes(node):
-        if not _is_ignored(child):
+        if isinstance(child, ast.If) and "__name__" in ast.dump(child.test):
+            for statement in child.body:
+                yield statement
+                yield from _counted_nodes(statement)
+        elif not _is_ignored(child):
             yield child
             yield from _counted_nodes(child)
 
@@ -58,33 +62,34 @@ def rows() -> Iterator[tuple[str, str, Size, Size]]:
 
 
 def table() -> str:
-    """Format the table: one row per pair, and the sums per peer."""
-    lines = ["| task | peer | statements: peer | toolwire | expressions: peer | toolwire | fewer statements |"]
-    lines.append("|---|---|---:|---:|---:|---:|---|")
-    sums: dict[str, list[int]] = {peer: [0, 0, 0, 0] for peer in PEERS}
+    """Format the table: one row per pair, and the sums per peer. The smaller program is named twice, by each figure."""
+    lines = [
+        "| task | peer | statements: peer | toolwire | smaller | expressions: peer | toolwire | smaller |",
+        "|---|---|---:|---:|---|---:|---:|---|",
+    ]
+    sums = {peer: (Size(0, 0), Size(0, 0)) for peer in PEERS}
     for task, peer, theirs, ours in rows():
-        figures = (theirs.statements, ours.statements, theirs.expressions, ours.expressions)
-        sums[peer] = [total + one for total, one in zip(sums[peer], figures, strict=True)]
-        link = f"[{task}]({task}/{peer})"
-        lines.append(f"| {link} | {PEERS[peer]} | {_cells(*figures)} | {_fewer(*figures[:2], PEERS[peer])} |")
-    for peer, (their_statements, our_statements, their_expressions, our_expressions) in sums.items():
-        cells = _cells(their_statements, our_statements, their_expressions, our_expressions)
-        lines.append(f"| **all** | {PEERS[peer]} | {cells} | {_fewer(their_statements, our_statements, PEERS[peer])} |")
+        lines.append(_row(f"[{task}]({task}/{peer})", PEERS[peer], theirs, ours))
+        sums[peer] = (_add(sums[peer][0], theirs), _add(sums[peer][1], ours))
+    lines += [_row("**all**", PEERS[peer], *sizes) for peer, sizes in sums.items()]
     return "\n".join(lines) + "\n"
 
 
-def _cells(*figures: int) -> str:
-    return " | ".join(map(str, figures))
+def _row(task: str, peer: str, theirs: Size, ours: Size) -> str:
+    cells = [task, peer]
+    for their_figure, our_figure in zip(theirs, ours, strict=True):
+        cells += [str(their_figure), str(our_figure), _smaller(peer, their_figure, our_figure)]
+    return f"| {' | '.join(cells)} |"
 
 
-def _fewer(theirs: int, ours: int, peer: str) -> str:
+def _smaller(peer: str, theirs: int, ours: int) -> str:
     if theirs == ours:
         return "equal"
-    return (
-        f"toolwire, {ours / theirs:.2f} times"
-        if ours < theirs
-        else f"**{peer}**; toolwire has {ours / theirs:.2f} times"
-    )
+    return f"toolwire ({ours / theirs:.2f})" if ours < theirs else f"**{peer}** ({ours / theirs:.2f})"
+
+
+def _add(first: Size, second: Size) -> Size:
+    return Size(first.statements + second.statements, first.expressions + second.expressions)
 
 
 def page() -> str:

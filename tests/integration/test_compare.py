@@ -66,8 +66,21 @@ def test_programs_of_peers_name_their_source_and_licence():
 
 
 def test_statements_are_counted_without_imports_and_docstrings():
-    source = '"""A module."""\nimport os\n\ndef f(a):\n    """Return."""\n    if a:\n        return os.name\n    return (1,\n        2)\n'
-    assert count_statements.size(source) == (4, 7)
+    source = """
+'''A module.'''
+import os
+
+def name(upper):
+    '''Return a name.'''
+    if upper:
+        return os.name.upper()
+    return (os.name,
+            2)
+
+if __name__ == "__main__":
+    print(name(True))
+"""
+    assert count_statements.size(source) == (5, 15)
 
 
 def test_table_of_the_page_is_up_to_date():

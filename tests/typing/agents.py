@@ -7,8 +7,17 @@ from typing import Any, Literal, TypedDict, assert_type
 import toolwire
 from toolwire import Agent, Media, StructuredOutput, ToolCall, ToolResult
 from toolwire.ir import TextDelta
-from toolwire.net import AgentConversation, Answer
-from toolwire.run import CallContext, ModelSettings, PartialOutput
+from toolwire.net import AgentConversation, Answer, TraceObserver
+from toolwire.run import (
+    CallContext,
+    EndOperation,
+    ModelSettings,
+    ObservedOperation,
+    OperationOutcome,
+    PartialOutput,
+    ToolOperation,
+)
+from toolwire.testing import load_run, replay_run
 
 
 @dataclass
@@ -111,3 +120,25 @@ async def output_types() -> None:
             assert_type(item.value, Any)
         elif isinstance(item, Answer):
             assert_type(item.output, City)
+
+
+class CallNames:
+    """An observer of tool calls."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def start(self, operation: ObservedOperation) -> EndOperation | None:
+        if not isinstance(operation, ToolOperation):
+            return None
+        assert_type(operation.call, ToolCall)
+        return self._end
+
+    def _end(self, outcome: OperationOutcome) -> None:
+        assert_type(outcome.result, ToolResult | None)
+
+
+async def observed_and_replayed() -> None:
+    agent = Agent("openai/gpt-5.6", output_type=int, observers=[CallNames(), TraceObserver(folder="runs")])
+    answer = await replay_run(load_run("runs/1.jsonl"), agent, tools="read")
+    assert_type(answer, Answer[int] | None)

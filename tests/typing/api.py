@@ -55,9 +55,12 @@ from toolwire.run import (
     DAY,
     GATES,
     Approve,
+    Approved,
     Budget,
     CallContext,
+    CallPlan,
     Claim,
+    Denied,
     Entry,
     Options,
     Pending,
@@ -70,6 +73,7 @@ from toolwire.run import (
     deny,
     hosts,
     path_jail,
+    plan_of,
 )
 from toolwire.schema import DIALECTS, Lowered, Problem, lower, repair_arguments, validator
 from toolwire.stream import ArgumentWatch, repair_json
@@ -193,8 +197,10 @@ def running() -> None:
     def office_hours(pending: Pending) -> Pending | ToolResult:
         return pending.call.result("closed", is_error=True) if pending.call.name == "pay" else pending
 
-    def approve(step: Approve) -> bool:
-        return bool(step.arguments["to"] == "ann")
+    def approve(step: Approve) -> bool | Approved | Denied:
+        if step.effect == "write":
+            return Approved({"to": "ann"})
+        return True if step.arguments["to"] == "ann" else Denied("only to Ann")
 
     policy = Policy(
         checks=(deny("drop_*"), path_jail("path", "/files"), hosts("url", "*.example.com"), at_most("amount", 100)),
@@ -206,6 +212,8 @@ def running() -> None:
     )
     for result in runner.run_sync([ToolCall("1", "weather", {"city": "Paris"})]):
         assert_type(result, ToolResult)
+        assert_type(plan_of(result), CallPlan | None)
+    Runner(box, dry_run=True)
     disk_jail("path", "/files")
 
 

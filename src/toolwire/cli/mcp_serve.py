@@ -33,6 +33,7 @@ examples:
   toolwire mcp serve tools.py
   toolwire mcp serve tools.py --http :8000
   toolwire mcp serve tools.py --http 0.0.0.0:8000 --allow-host tools.example.com --token-env MCP_TOKEN
+  toolwire mcp serve tools.py --approve elicit           calls with side effects ask the client's user
   toolwire mcp serve tools.py --store redis://localhost:6379/0 --secret-env MCP_SECRET --http :8000
   toolwire mcp serve pets.json --api-url https://api.example.com/v1 --api-auth-env PETS_TOKEN --api-tag pets
 
@@ -81,6 +82,11 @@ def add_to(commands: Any) -> None:
         "--store", metavar="URL", help="store for the records of calls: a file, redis://…, postgresql://…, memory:"
     )
     parser.add_argument(
+        "--approve",
+        choices=["elicit", "suspend"],
+        help="calls with side effects need approval: of the client's user (elicit), or by `toolwire runs approve` (suspend)",
+    )
+    parser.add_argument(
         "--lease",
         type=float,
         default=60.0,
@@ -118,6 +124,7 @@ def make_server(arguments: argparse.Namespace) -> Server:
     from pathlib import Path
 
     from ..mcp.server.server import Server
+    from ..run.policy import Policy
 
     offered = _load_offer(arguments)
     secret = _read_variable(arguments.secret_env)
@@ -128,6 +135,8 @@ def make_server(arguments: argparse.Namespace) -> Server:
         name=arguments.name or Path(arguments.tools).stem,
         instructions=arguments.instructions or offered.instructions,
         store=open_store_at(arguments.store),
+        policy=None if arguments.approve is None else Policy(approve=("write", "idempotent")),
+        approve=arguments.approve,
         lease=arguments.lease,
         ttl=arguments.ttl,
         secret=None if secret is None else secret.encode(),

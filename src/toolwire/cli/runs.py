@@ -189,6 +189,9 @@ def _report(stored: StoredRun, store: Store, arguments: argparse.Namespace) -> i
         return 0
     for call in session.waiting:
         print(f"still waiting: {neutralise_line(call.call_id)} {neutralise_line(call.tool)}")
+    if stored.run_id.startswith("call-"):
+        print("the client of the server repeats the call")
+        return 0
     option = store_option(arguments.store)
     print(f"continue with: toolwire runs resume {stored.run_id} TOOLS.py -m MODEL{option}")
     return 0

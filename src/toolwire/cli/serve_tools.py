@@ -102,13 +102,10 @@ class ToolLoader:
 
     async def _open_row(self, row: ToolsRow) -> _OpenRow:
         """Open the tools of a row. If that fails, everything opened so far is closed."""
-        from ..net.runner import Runner
-        from ..net.stores import open_store
-
         content = _content_hash(row)
         async with AsyncExitStack() as stack:
             sources = await _load_sources(row, stack)
-            runner = Runner(*sources, store=open_store(row.store), ttl=row.ttl, observers=self._observers)
+            runner = _make_runner(row, sources, self._observers)
             stack.callback(runner.close)
             return _OpenRow(row, content, runner, stack.pop_all())
 
@@ -124,6 +121,27 @@ class ToolLoader:
         before = self._current.server
         is_same = before is not None and before.runner is published[0].runner
         return before if is_same else Server(runner=published[0].runner)
+
+
+def _make_runner(row: ToolsRow, sources: list[Source], observers: Sequence[Observer]) -> Runner:
+    """Make the runner of a row. Calls that need approval wait in its store, if another process can open the store."""
+    from ..net.runner import Runner
+    from ..net.stored_approvals import StoredApprovals
+    from ..net.stores import open_store
+    from ..run.policy import Policy
+
+    is_shared = row.store != "memory:"
+    if row.approve and not is_shared:
+        raise ConfigError("approve of [tools] needs a store", hint='add store = "runs.db", for `toolwire runs approve`')
+    store = open_store(row.store)
+    return Runner(
+        *sources,
+        store=store,
+        policy=Policy(approve=row.approve) if row.approve else None,
+        approve=StoredApprovals(store.runs) if is_shared else None,
+        ttl=row.ttl,
+        observers=observers,
+    )
 
 
 def _content_hash(row: ToolsRow) -> bytes:

@@ -19,6 +19,7 @@ from msgspec import Struct
 from ..bridge.emulation_settings import EmulationSettings
 from ..ir.errors import ConfigError
 from ..ir.pointer import JSON
+from ..ir.tools import Effect
 from ..wire.capability_rows import UNKNOWN_MODEL, ModelCapabilities, check_capabilities
 
 __all__ = [
@@ -216,7 +217,7 @@ class OpenApiRow(Row, frozen=True):
 class ToolsRow(Row, frozen=True):
     """Tools run by the gateway: functions in files, MCP servers in the usual `mcpServers` file, OpenAPI documents.
 
-    `publish` also offers them to MCP clients at `/mcp`.
+    `publish` also offers them to MCP clients at `/mcp`. `approve`: effects whose calls wait for `toolwire runs approve`.
     """
 
     files: tuple[str, ...] = ()
@@ -225,6 +226,7 @@ class ToolsRow(Row, frozen=True):
     store: str = "memory:"  # the store that records calls
     ttl: float = 86400.0  # seconds that the result of a recorded call is kept
     publish: bool = False
+    approve: tuple[Effect, ...] = ()
 
 
 class Settings(Row, frozen=True):

@@ -77,7 +77,7 @@ def token_scale(messages: Sequence[Message], measured: int | None, other_size: i
     report is input.
     """
     last = next((index for index in range(len(messages) - 1, -1, -1) if messages[index].role == "assistant"), -1)
-    estimated = (other_size + sum(map(message_size, messages[: last + 1]))) // BYTES_PER_TOKEN
-    if measured is None or measured <= 0 or not estimated or last < 0:
+    if measured is None or measured <= 0 or last < 0:
         return 1.0
+    estimated = (other_size + sum(map(message_size, messages[: last + 1]))) / BYTES_PER_TOKEN
     return min(max(measured / estimated, _MIN_SCALE), _MAX_SCALE)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .model_protocol import Model
     from .otel import OtelObserver
     from .runner import Runner
+    from .stored_approvals import StoredApprovals
     from .stores import open_store
     from .trace_observer import TraceObserver
 else:
@@ -36,6 +37,7 @@ else:
             "approvals": ("approve_call", "deny_call", "supply_result"),
             "runner": ("Runner",),
             "client": ("ModelClient",),
+            "stored_approvals": ("StoredApprovals",),
             "stores": ("open_store",),
             "jail": ("disk_jail",),
             "key_command": ("KeyCommand", "KeyCommandError"),
@@ -60,6 +62,7 @@ __all__ = [
     "NoAnswer",
     "OtelObserver",
     "Runner",
+    "StoredApprovals",
     "StreamItem",
     "TraceObserver",
     "approve_call",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, nullcontext
 from typing import Any, Literal, Protocol, TypeAlias
@@ -20,6 +19,7 @@ from ..ir.response import Response, Usage
 from ..ir.tools import Tool
 from ..run.compaction import Compaction
 from ..run.context import current_call
+from ..run.keys import list_calls
 from ..run.observe import AgentOperation, Observation, Observer, OperationOutcome, Retriever
 from ..run.output import READ_OUTPUT, SEARCH_OUTPUT
 from ..run.output_plan import OutputPlan
@@ -29,15 +29,20 @@ from ..run.session import AskModel, AwaitApproval, Done, GiveUp, NextStep, RunTo
 from ..stream.arguments import ArgumentWatch
 from .answers import Answer
 from .auxiliary import AuxiliaryModel, AuxiliaryWork
+from .call_size import is_large
 from .checkpoints import Checkpoints
 from .dispatch import Dispatch
-from .model_protocol import Model, model_operation
+from .model_protocol import Model
+from .model_requests import ask_model, stream_model
 from .own_context import in_own_context
 from .runner import Runner
 
 __all__ = ["AgentLoop", "LoopAgent", "StreamItem", "find_successor", "transfer_result"]
 
 StreamItem: TypeAlias = Event | ToolCall | ToolResult | PartialOutput
+
+
+_MAX_CHARACTERS = 32 * 1024  # of a structured output that is read on the event loop
 
 
 class LoopAgent(Protocol):
@@ -94,13 +99,13 @@ class AgentLoop:
             if isinstance(step, AskModel):
                 try:
                     async with asyncio.timeout(session.remaining_seconds) as limit:
-                        response = await self._ask_model(step)
+                        response = await ask_model(self.agent, session, self._prepare_request(step.request))
                 except TimeoutError:
                     if not limit.expired():
                         raise  # a timeout of the model, not of the run
                     session.give_up_on_time_limit()
                 else:
-                    session.add_response(response)
+                    await self._add_response(response)
             elif isinstance(step, RunTools):
                 await self._add_results(await self._improve_results(step.calls, await self._run_tools(step)))
             else:
@@ -210,24 +215,13 @@ class AgentLoop:
         (result,) = await self._run_tools(replace(step, calls=(call,)))
         return result
 
-    async def _ask_model(self, step: AskModel) -> Response:
-        request = self._prepare_request(step.request)
-        model = self.agent.model
-        if not self.agent.observers:
-            return await model.ask(request)
-        operation = model_operation(model, request, self.session.state.run_id)
-        with Observation(self.agent.observers, operation) as observation:
-            response = await model.ask(request)
-            observation.outcome = OperationOutcome(response, cost=self._cost(response))
-        return response
-
     async def _stream_model(
         self, step: AskModel, dispatch: Dispatch
     ) -> AsyncGenerator[Event | ToolCall | PartialOutput, None]:
         """Yield the events and calls of one response, and add the response to the session once it is complete."""
         request, session = self._prepare_request(step.request), self.session
         collector = _StreamCollector(dispatch, session)
-        async with aclosing(self._open_stream(request, collector.folder)) as events:
+        async with aclosing(stream_model(self.agent, session, request, collector.folder)) as events:
             async for event in events:
                 calls = collector.feed(event)
                 yield event
@@ -236,36 +230,15 @@ class AgentLoop:
                 for call in calls:
                     yield call
         if not isinstance(session.next(), GiveUp):
-            session.add_response(collector.folder.response())
+            await self._add_response(collector.folder.response())
 
-    def _open_stream(self, request: Request, folder: Folder) -> AsyncGenerator[Event, None]:
-        """Return the events of a response. `folder` is fed by the consumer.
-
-        An observed request has a context of its own: a tool that starts meanwhile is not a part of the request.
-        """
-        events = _limit_events(self.agent.model.stream(request), self.session)
-        return in_own_context(self._observe_events(events, request, folder)) if self.agent.observers else events
-
-    async def _observe_events(
-        self, events: AsyncGenerator[Event, None], request: Request, folder: Folder
-    ) -> AsyncGenerator[Event, None]:
-        session, started_at, first_event_seconds = self.session, time.perf_counter(), None
-        operation = model_operation(self.agent.model, request, session.state.run_id, stream=True)
-        with Observation(self.agent.observers, operation) as observation:
-            async with aclosing(events):
-                async for event in events:
-                    if first_event_seconds is None:
-                        first_event_seconds = time.perf_counter() - started_at
-                    yield event
-            reason = session.state.reason  # the time limit of the run
-            response = None if reason else folder.response()
-            observation.outcome = OperationOutcome(
-                response, reason=reason, cost=self._cost(response), first_event_seconds=first_event_seconds
-            )
-
-    def _cost(self, response: Response | None) -> float | None:
-        """Return the cost of a response for the observers."""
-        return self.session.price(response) if self.agent.observers and response is not None else None
+    async def _add_response(self, response: Response) -> None:
+        """Add a response. A large structured output is read in a thread, so that it does not delay the event loop."""
+        plan = self.session.output
+        if plan is not None and not plan.pending_calls(response):
+            if len(response.text) > _MAX_CHARACTERS or any(is_large(call) for call in response.calls):
+                await asyncio.to_thread(plan.read, response)
+        self.session.add_response(response)
 
     def _prepare_request(self, request: Request) -> Request:
         """Remove withdrawn tools, let the retriever choose among the rest, and mark the stable prefix."""
@@ -299,8 +272,7 @@ class AgentLoop:
         """Return a dispatch for the calls of a turn. `earlier`: the calls before it; all calls of the run by default."""
         state = self.session.state
         if earlier is None:
-            parts = [part for message in state.request.messages for part in message.parts]
-            earlier = [part for part in parts if isinstance(part, ToolCall)]
+            earlier = list_calls(state.request.messages)
         return self.agent.runner.dispatch(
             run_id=state.run_id, earlier=earlier, tainted=state.tainted, deps=self._deps, session=self.session
         )
@@ -326,6 +298,7 @@ class AgentLoop:
             compacted=state.compacted,
             auxiliary_usage=state.auxiliary_usage or Usage(),
             pending=pending,
+            state=self.session.dump() if pending else "",
         )
 
 
@@ -363,26 +336,6 @@ def _choose_tools(retriever: Retriever, request: Request) -> tuple[Tool, ...]:
     candidates = [tool for tool in request.tools if tool.name not in always]
     chosen = tuple(retriever.choose(request, candidates))
     return (*chosen, *(tool for tool in request.tools if tool.name in always))
-
-
-async def _limit_events(stream: AsyncGenerator[Event, None], session: Session) -> AsyncGenerator[Event, None]:
-    """Yield the events that arrive while the run has time left."""
-    async with aclosing(stream) as events:
-        while True:
-            try:
-                async with asyncio.timeout(session.remaining_seconds) as limit:
-                    event = await anext(events)
-            except StopAsyncIteration:
-                return
-            except TimeoutError:
-                if not limit.expired():
-                    raise  # a timeout of the model, not of the run
-                session.give_up_on_time_limit()
-                return
-            yield event
-            if session.remaining_seconds == 0.0:
-                session.give_up_on_time_limit()
-                return
 
 
 class _StreamCollector:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Generic
 
-from ..ir.errors import ToolwireError
+from ..ir.errors import ConfigError, ToolwireError
 from ..ir.parts import ToolCall, ToolResult
 from ..ir.request import Message
 from ..ir.response import Response, Usage
 from ..ir.value import Value
 from ..run.compaction import CompactedPrefix
+from ..run.session import Session
 from ..run.waiting import WaitingCall
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ class Answer(Value, Generic[Output], frozen=True):
     calls are part of the messages, but not of `calls` and `results`. `compacted`: the form of the first messages that
     was sent to the model.
     `auxiliary_usage`: the part of `usage` that an auxiliary model used.
-    `pending`: the calls that wait for approval or for a result.
+    `pending`: the calls that wait for approval or for a result; `state`: the run that waits (`Session.dump`).
     """
 
     text: str
@@ -55,6 +57,7 @@ class Answer(Value, Generic[Output], frozen=True):
     compacted: CompactedPrefix | None = None
     auxiliary_usage: Usage = Usage()
     pending: tuple[WaitingCall, ...] = ()
+    state: str = ""
 
     @property
     def finished(self) -> bool:
@@ -64,6 +67,12 @@ class Answer(Value, Generic[Output], frozen=True):
     def suspended(self) -> bool:
         """True if the run waits for decisions about `pending`, and can be continued after them."""
         return bool(self.pending)
+
+    def session(self) -> Session:
+        """Return the run that waits: call `approve`, `deny` or `supply` on it, and pass it to `Agent.run`."""
+        if not self.pending:
+            raise ConfigError("the run does not wait", hint="check answer.suspended first")
+        return Session.load(self.state, now=time.time)
 
     @property
     def output(self) -> Output:

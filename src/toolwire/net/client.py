@@ -194,6 +194,18 @@ class ModelClient:
         """True if tool calls are parsed out of the text, which no server holds to a schema."""
         return self._text is not None
 
+    @property
+    def can_require_calls(self) -> bool:
+        """True if a request can force the model to call a tool."""
+        if self._text is not None:
+            return True
+        capabilities = self._model_capabilities
+        return capabilities.forced_choice is not False and "required" in self._endpoint.wire.capabilities.choices
+
+    @property
+    def _model_capabilities(self) -> ModelCapabilities:
+        return self._endpoint.capabilities if self._capabilities is None else self._capabilities
+
     def output_support(self, request: Request) -> OutputSupport:
         """Return how the endpoint treats the schema in `request.output`, beside the tools of the request.
 
@@ -204,8 +216,7 @@ class ModelClient:
         is_compatible = endpoint.wire.provider == "openai" and endpoint.vendor.name not in ("openai", "azure")
         if self._text is not None or (request.tools and (is_compatible or endpoint.wire.provider == "ollama")):
             return "stated"
-        capabilities = endpoint.capabilities if self._capabilities is None else self._capabilities
-        support = output_support(request, endpoint.wire, capabilities)
+        support = output_support(request, endpoint.wire, self._model_capabilities)
         return "accepted" if support == "enforced" and is_compatible else support
 
     async def _continue_stream(

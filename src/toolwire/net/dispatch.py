@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from ..ir.parts import ToolCall, ToolResult
 from ..run.call_run import CallRun
-from ..run.keys import canonical_json
+from ..run.keys import call_identity
 from ..run.results import exception_result, refusal
 from ..run.schedule import Schedule
 from ..run.settings import RunSettings
@@ -51,7 +51,7 @@ class Dispatch:
         self._keys = keys
         self._max_calls = max_calls
         self._call_counts: Counter[tuple[str, bytes]] = Counter(
-            map(_call_identity, earlier) if settings.has_store else ()
+            map(call_identity, earlier) if settings.has_store else ()
         )
         self._runs: list[CallRun] = []  # in call order; a number is an index of this list
         self._results: dict[int, ToolResult] = {}
@@ -102,7 +102,7 @@ class Dispatch:
         """Return the number of identical earlier calls of the run; only a claim needs it."""
         if not self._settings.has_store:
             return 0
-        identity = _call_identity(call)
+        identity = call_identity(call)
         self._call_counts[identity] += 1
         return self._call_counts[identity] - 1
 
@@ -193,7 +193,3 @@ class Dispatch:
 def failed_result(call: ToolCall, error: Exception) -> ToolResult:
     """Build the result of a call that was not run because a user-defined gate or check raised."""
     return exception_result(call, "failed", f"{call.name} could not be run", error)
-
-
-def _call_identity(call: ToolCall) -> tuple[str, bytes]:
-    return call.name, canonical_json(call.arguments) if call.arguments is not None else (call.raw or "").encode()

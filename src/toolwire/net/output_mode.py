@@ -34,7 +34,14 @@ def plan_output(spec: StructuredOutput[Any], model: object, request: Request) ->
     resamples = spec.resamples
     if resamples is None:
         resamples = _RESAMPLES if _is_unmasked(support, mode) or getattr(model, "emulates_calls", False) else 0
-    return OutputPlan(output, mode, request.tools, retries=spec.retries, resamples=resamples)
+    return OutputPlan(
+        output,
+        mode,
+        request.tools,
+        retries=spec.retries,
+        resamples=resamples,
+        requires_call=getattr(model, "can_require_calls", True),
+    )
 
 
 def _is_unmasked(support: OutputSupport | None, mode: PlanMode) -> bool:

@@ -26,28 +26,34 @@ from ..ir.pointer import JSON, Object
 from ..ir.request import Request
 from ..ir.response import Response
 from ..ir.tools import Tool
+from ..run.approval import ApprovalReply, Approved, Denied
 from ..run.context import current_call
 from ..run.keys import canonical_json
+from ..run.options import Options
+from ..run.output import READ_OUTPUT, SEARCH_OUTPUT
 from ..run.redact import Redactor
 from ..run.replay import Difference, ReplayDifference, first_difference, without_notes
-from ..run.results import NOTES_KEY
+from ..run.results import result_note
 from ..run.sanitise import Sanitiser
 from ..run.session import Budget
 from ..run.steps import Approve
 from ..run.toolbox import Entry, Toolbox
-from ..run.trace import RunEnded
+from ..run.trace import ApprovalDecided, RunEnded
 from ..run.trace_run import RecordedTurn, RunTrace, run_of
+from ..run.waiting import Suspend
 from .agent import Agent, make_client
 from .answers import Answer, Deps, Output
 from .auxiliary import AuxiliaryModel
+from .runner import Runner
 from .trace_file import read_trace
 
 __all__ = ["ReplayTools", "load_run", "replay_run"]
 
 ReplayTools: TypeAlias = Literal["recorded", "read"]
 _NO_LIMITS = Budget(iterations=1_000_000, calls=None, same_call=1_000_000, failures=1_000_000)
+_ANY_LENGTH = 1 << 40  # a recorded result has been shortened already
 _NOT_INVOKED = frozenset({"invalid_arguments", "truncated", "unknown_tool"})  # codes that the gates produce again
-_MODEL_FACTS = ("emulates_calls", "endpoint", "output_support")
+_MODEL_FACTS = ("can_require_calls", "emulates_calls", "endpoint", "output_support")
 _NEEDS_AGENT = "pass the agent: compaction, output types and transfers are not a part of the recording"
 
 
@@ -70,15 +76,20 @@ async def replay_run(
     tools are used. `tools="read"` really runs pure and read tools, of the agent or of `box`; results of all other tools
     are the recorded ones.
     """
+    if trace.request().messages and trace.request().messages[-1].role == "assistant":
+        hint = "replay the trace of the run before it was suspended"
+        raise ConfigError("the trace continues a run in the middle of a turn and cannot be replayed", hint=hint)
     replay = _Replay(trace, agent)
     recorded = replay.toolbox(agent.runner.box if agent is not None else box, tools)
     if agent is None:
         twin: Agent[Any, Any] = Agent(replay, recorded, budget=_NO_LIMITS)
+        replay.attach(twin.runner)
         answer = await replay.perform(twin, trace.request(), {})
     else:
         twin = copy(agent)
         twin.runner = agent.runner.with_tools(recorded, approve=replay.approve)
         twin.observers = ()
+        replay.attach(twin.runner)
         if agent.auxiliary is not None:
             recorded_model = _RecordedAuxiliary(agent.auxiliary.name, replay)
             twin.auxiliary = AuxiliaryModel(replace(agent.auxiliary.settings, model=recorded_model), make_client)
@@ -117,13 +128,14 @@ class _Replay:
             if call.result is not None and call.code not in _NOT_INVOKED:
                 _refuse_transfer(call.result)
                 self._results[call.call.id].append(call.result)
-        self._decisions: defaultdict[tuple[str, bytes], deque[str]] = defaultdict(deque)
-        for tool, arguments, decision in trace.decisions():
-            self._decisions[tool, canonical_json(arguments)].append(decision)
+        self._decisions: defaultdict[tuple[str, bytes], deque[ApprovalDecided]] = defaultdict(deque)
+        for question, decision in trace.decisions():
+            self._decisions[question.tool, canonical_json(question.arguments)].append(decision)
+        self._runner: Runner | None = None
         self._problem: Difference | None = None  # a call without a recorded result
 
     def __getattr__(self, name: str) -> Any:
-        """Return what the agent's own model says about itself; it decides the form of structured outputs."""
+        """Return a property of the agent's own model: its capabilities decide the form of structured outputs."""
         if name in _MODEL_FACTS and self._agent is not None:
             return getattr(self._describe_model(self._agent), name)
         raise AttributeError(name)
@@ -195,12 +207,21 @@ class _Replay:
         own = {entry.name: entry for entry in box} if box is not None else {}
         recorded = [] if self._compares_tools else [tool for tool in self._tools if tool.name not in own]
         entries = [self._recorded_entry(entry, tools) for entry in own.values()]
-        return Toolbox(*entries, *(Entry(tool, self._recorded_function(tool)) for tool in recorded))
+        options = Options(output_limit=_ANY_LENGTH)
+        return Toolbox(*entries, *(Entry(tool, self._recorded_function(tool), options) for tool in recorded))
+
+    def attach(self, runner: Runner) -> None:
+        """Replace the functions of the tools that read stored outputs: only the beginnings of outputs are recorded."""
+        self._runner = runner
+        for name in (READ_OUTPUT, SEARCH_OUTPUT):
+            entry = runner.box.find(name)
+            if entry is not None:
+                runner.box.add_unlisted(self._recorded_entry(entry, "recorded"))
 
     def _recorded_entry(self, entry: Entry, tools: ReplayTools) -> Entry:
         if tools == "read" and entry.tool.effect in ("pure", "read") and entry.name not in self._subagents:
             return entry
-        options = replace(entry.options, rate=None, cache=None, isolation="thread")
+        options = replace(entry.options, rate=None, cache=None, isolation="thread", output_limit=_ANY_LENGTH)
         return replace(entry, function=self._recorded_function(entry.tool), options=options)
 
     def _recorded_function(self, tool: Tool) -> Callable[..., Any]:
@@ -211,14 +232,24 @@ class _Replay:
                 got = f"{tool.name}({msgspec.json.encode(arguments, enc_hook=str).decode()})"
                 self._problem = self._problem or Difference(f"call {call_id}", "", "no result of this call", got)
                 return "no recorded result"
-            return results.popleft()
+            result = results.popleft()
+            if self._runner is not None and result_note(result, "output") is not None:
+                self._runner.store_output(current_call().run_id, result.text)  # offers the tools to read it
+            return result
 
         return return_recorded
 
-    def approve(self, step: Approve) -> bool:
+    def approve(self, step: Approve) -> ApprovalReply:
         """Decide as recorded; a question that was not asked then is denied."""
         decisions = self._decisions[step.tool, canonical_json(step.arguments)]
-        return bool(decisions) and decisions.popleft() == "approved"
+        if not decisions:
+            return False
+        recorded = decisions.popleft()
+        if recorded.decision == "suspended":
+            return Suspend()
+        if recorded.decision == "approved":
+            return Approved(recorded.arguments if isinstance(recorded.arguments, dict) else None)
+        return Denied(recorded.reason) if recorded.reason else False
 
     def check_end(self, answer: Answer[Any] | None) -> None:
         """Compare the end: all requests were made, and the run has the recorded reason."""
@@ -252,7 +283,7 @@ class _RecordedAuxiliary:
 
 
 def _refuse_transfer(result: ToolResult) -> None:
-    if "transfer" in result.extra.get(NOTES_KEY, {}):
+    if result_note(result, "transfer") is not None:
         raise ConfigError(
             f"call {result.call_id} transferred the run to another agent; such a run cannot be replayed",
             hint="replay a run without a transfer",

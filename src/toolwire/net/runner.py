@@ -25,7 +25,7 @@ from ..ir.errors import ConfigError, StoreError
 from ..ir.parts import ToolCall, ToolResult
 from ..ir.tools import Tool
 from ..ir.value import Value
-from ..run.approval import ApprovalReply, Approved
+from ..run.approval import ApprovalReply, Approved, Denied
 from ..run.cache import ResultCache
 from ..run.call_run import CallRun
 from ..run.context import ProgressSink
@@ -328,7 +328,7 @@ class Runner:
         calls meanwhile.
         """
         try:
-            if is_large(run.call) or self.box.needs_index(run.call.name):
+            if is_large(run.call) or (run.call.name not in self._read_only and self.box.needs_index(run.call.name)):
                 await asyncio.wrap_future(self._check_threads.submit(partial(copy_context().run, run.pass_gates)))
             step = run.next()
             while type(step) is not Finished:
@@ -373,7 +373,7 @@ class Runner:
         with Observation(self._observers, ApprovalOperation(step.tool, step.arguments, step.why)) as observation:
             decision = self._approve(step)
             reply = await decision if inspect.isawaitable(decision) else decision
-            observation.outcome = OperationOutcome(decision=_decision_name(reply))
+            observation.outcome = _approval_outcome(reply)
         return reply
 
     async def _with_lease_renewal(self, step: Invoke, work: Awaitable[InvokeOutcome]) -> InvokeOutcome:
@@ -449,10 +449,14 @@ class Runner:
             self._taint(run_id)
 
 
-def _decision_name(reply: ApprovalReply) -> str:
+def _approval_outcome(reply: ApprovalReply) -> OperationOutcome:
     if isinstance(reply, Suspend):
-        return "suspended"
-    return "approved" if reply is True or isinstance(reply, Approved) else "denied"
+        return OperationOutcome(decision="suspended")
+    if isinstance(reply, Approved):
+        return OperationOutcome(decision="approved", arguments=reply.arguments)
+    if isinstance(reply, Denied):
+        return OperationOutcome(decision="denied", reason=reply.reason)
+    return OperationOutcome(decision="approved" if reply is True else "denied")
 
 
 async def _reconcile(step: Reconcile) -> Returned | Failed:

@@ -11,6 +11,7 @@ from ..run.failures import ToolError
 from ..run.function_tool import FunctionTool, tool
 from ..run.options import OptionValues
 from ..run.toolbox import Toolbox
+from ..run.waiting import Suspended
 from .answers import Answer
 
 __all__ = ["SubagentRunner", "subagent_tool"]
@@ -25,11 +26,18 @@ class SubagentRunner(Protocol):
 
 
 def subagent_tool(
-    run: SubagentRunner, box: Toolbox, name: str, description: str, options: OptionValues
+    run: SubagentRunner,
+    box: Toolbox,
+    name: str,
+    description: str,
+    options: OptionValues,
+    *,
+    is_stored: bool = False,
 ) -> FunctionTool[..., Any]:
     """Make the tool of a subagent. By default it has no timeout, because the budgets limit the run.
 
     Its effect is the strongest effect of the subagent's own tools: subagents that only read run concurrently.
+    `is_stored`: the runs of the subagent are stored, so the calling run can wait for one that waits for approval.
     """
     if not name.isidentifier():
         hint = "pass a name: Agent(…, name=…) or as_tool(name=…)"
@@ -37,6 +45,8 @@ def subagent_tool(
 
     async def ask(prompt: str, context: CallContext[Any]) -> Any:
         answer = await run(prompt, context)
+        if answer.suspended and is_stored:
+            return Suspended({"run_id": answer.run_id}, answer.pending, f"{name} waits")
         if not answer.finished:
             raise ToolError(f"{name} did not finish: {answer.reason}")
         return answer.output

@@ -176,7 +176,9 @@ class TraceObserver:
             code = "ok" if result is None else result_code(result)
             yield ResultReturned(**where, result=None if result is None else self._clean(result), code=code)
         else:
-            yield ApprovalDecided(**where, decision=outcome.decision)
+            reason, edited = self._sanitiser.sanitise_text(outcome.reason), outcome.arguments
+            arguments = None if edited is None else self._clean(edited)
+            yield ApprovalDecided(**where, decision=outcome.decision, reason=reason, arguments=arguments)
 
     def _clean(self, value: Any) -> Any:
         return self._sanitiser.sanitise_document(msgspec.to_builtins(value))

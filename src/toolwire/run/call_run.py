@@ -163,6 +163,7 @@ class CallRun:
             outcome = yield from self._retry(pending, step, outcome)
         result, effect_state = self._classify(pending.call, step, outcome)
         if claim is not None:
+            step.start.begin()  # from here on the call cannot be stopped: its outcome is recorded
             kept_state = effect_state if is_key_reusable(pending, self.settings) else "nothing"
             result = yield from record_result(self.call, claim, kept_state, result)
         return self._finish(pending, result)
@@ -209,7 +210,6 @@ class CallRun:
 
     def _classify(self, call: ToolCall, step: Invoke, outcome: Any) -> tuple[ToolResult, EffectState]:
         """Return the result, shortened if it is too long, and the effect state of the outcome."""
-        step.start.begin()  # from here on the call cannot be stopped: its outcome is recorded
         entry, settings = step.entry, self.settings
         result, size, effect_state = classify(call, entry.tool.effect, outcome)
         limit = entry.options.output_limit or settings.output_limit

@@ -9,7 +9,7 @@ from ..ir.tools import Effect
 from .failures import NotExecuted, ToolError, Transient
 from .results import annotate, error_text, exception_result, refusal, sized_result, unserialisable_result
 from .steps import ArgumentMismatch, Failed, Returned, TimedOut
-from .waiting import Suspended, WaitingCall, suspended_result
+from .waiting import Suspended, suspend_call
 
 __all__ = ["EffectState", "classify"]
 
@@ -22,10 +22,13 @@ def classify(
 ) -> tuple[ToolResult, int | None, EffectState]:
     """Return the result, the upper bound of its length in characters (None if not known), and the effect state."""
     if isinstance(outcome, Returned):
-        if isinstance(outcome.value, Suspended):
-            return _suspended_result(call, outcome.value), None, "done"
+        value = outcome.value
+        if isinstance(value, Suspended):
+            arguments = {} if call.arguments is None else call.arguments
+            return suspend_call(call, arguments, value), None, "done"  # it ran, and does not run again
         try:
-            return *sized_result(call, outcome.value), "done"
+            result, size = sized_result(call, value)
+            return result, size, "done"
         except Exception as error:  # noqa: BLE001  # encoding a user-defined value may raise anything
             return unserialisable_result(call, error), None, "done"
     if isinstance(outcome, TimedOut):
@@ -34,15 +37,6 @@ def classify(
         message = f"Nothing was run: {outcome.message}. Call it again."
         return refusal(call, "invalid_arguments", message), None, "nothing"
     return _failure_result(call, effect, outcome.error)
-
-
-def _suspended_result(call: ToolCall, value: Suspended) -> ToolResult:
-    """Build the result of a tool that suspended itself. It is recorded: the tool ran, and does not run again."""
-    arguments = {} if call.arguments is None else call.arguments
-    waiting = WaitingCall(
-        call.id, call.name, arguments, value.why, needs="result", state=value.state, calls=value.calls
-    )
-    return suspended_result(call, waiting)
 
 
 def _timeout_result(call: ToolCall, effect: Effect, seconds: float) -> tuple[ToolResult, None, EffectState]:

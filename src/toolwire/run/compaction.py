@@ -22,6 +22,7 @@ from ..ir.prompt_size import BYTES_PER_TOKEN, message_size, part_size, text_size
 from ..ir.request import Message
 from ..ir.tools import Tool
 from ..ir.value import Value
+from .output import how_to_read
 from .results import NOTES_KEY, annotate
 
 __all__ = ["CompactedPrefix", "Compaction", "CompactionPlan", "ReplacedSpan", "group_turns", "plan_compaction"]
@@ -293,9 +294,16 @@ def _shorten_part(part: Part, max_result: int) -> Part:
     removed += ["[older output removed]" for one in part.parts if isinstance(one, Opaque)]
     if not removed and len(text) <= max_result:
         return part
-    kept_text = text if len(text) <= max_result else f"[{len(text):,} characters of older output removed]"
+    kept_text = text if len(text) <= max_result else _removed_text_note(part, len(text))
     shortened = replace(part, parts=(Text("\n".join(filter(None, [kept_text, *removed]))),), structured=None)
     return annotate(shortened, shortened=len(text)) if part_size(shortened) < part_size(part) else part
+
+
+def _removed_text_note(result: ToolResult, size: int) -> str:
+    """Return the note for a removed text, with the way to read it if it is stored."""
+    output_id = result.extra.get(NOTES_KEY, {}).get("output")
+    instruction = "" if output_id is None else f"; {how_to_read(output_id)}"
+    return f"[{size:,} characters of older output removed{instruction}]"
 
 
 def _media_note(media: Media) -> str:

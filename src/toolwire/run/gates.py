@@ -26,6 +26,7 @@ from .results import error_text, refusal
 from .signature import function_signature
 from .toolbox import Entry, Toolbox
 from .verdicts import Ask, Deny
+from .waiting import Suspended, suspend_call
 
 __all__ = [
     "GATES",
@@ -45,7 +46,7 @@ __all__ = [
     "validate",
 ]
 
-Gate: TypeAlias = Callable[[Pending], Pending | ToolResult]
+Gate: TypeAlias = Callable[[Pending], Pending | ToolResult | Suspended]
 
 
 def find(pending: Pending) -> Pending | ToolResult:
@@ -234,11 +235,10 @@ def fuse_gates(gates: tuple[Gate, ...], entry: Entry, box: Toolbox) -> Callable[
         arguments = call.arguments
         if arguments is None or call.state != "complete" or reserved in arguments:
             return None
-        for value in arguments.values():
-            if type(value) not in plain_types:
+        for name, value in arguments.items():
+            if type(value) not in plain_types or (names is not None and name not in names):
                 return None
-        is_known = names is None or names.issuperset(arguments)
-        return arguments if is_known and is_valid(arguments) else None
+        return arguments if is_valid(arguments) else None
 
     return take_values
 
@@ -250,15 +250,18 @@ _FUSIBLE = (
 
 
 def pass_gates(pending: Pending, gates: tuple[Gate, ...]) -> Pending | ToolResult:
-    """Pass a call through all gates; the first result ends it."""
+    """Pass a call through all gates; the first result ends it, and so does a gate that suspends it."""
     for gate in gates:
         found = gate(pending)
         if type(found) is Pending:
             pending = found
         elif isinstance(found, ToolResult):
             return found
+        elif isinstance(found, Suspended):
+            return suspend_call(pending.call, pending.arguments, found)
         else:
-            raise ConfigError(f"the gate {gate!r} returned {found!r}", hint="return the Pending call or a ToolResult")
+            hint = "return the Pending call, a ToolResult or Suspended"
+            raise ConfigError(f"the gate {gate!r} returned {found!r}", hint=hint)
     return pending
 
 

@@ -7,13 +7,16 @@ not dropped.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from hashlib import sha256
 
 from ..ir.errors import ConfigError
+from ..ir.parts import ToolCall
 from ..ir.pointer import JSON, Object
+from ..ir.request import Message
 from ..ir.text import to_bytes
 
-__all__ = ["KEY_ARGUMENT", "canonical_json", "derive_key", "fingerprint", "store_key"]
+__all__ = ["KEY_ARGUMENT", "call_identity", "canonical_json", "derive_key", "fingerprint", "list_calls", "store_key"]
 
 KEY_ARGUMENT = "idempotency_key"
 """The argument in which a caller may pass its key; it is removed before the arguments are validated."""
@@ -24,6 +27,16 @@ _MAX_KEY_LENGTH = 255
 def canonical_json(value: JSON) -> bytes:
     """Encode JSON with sorted keys, so that equal values have equal bytes."""
     return to_bytes(value, sort_keys=True)
+
+
+def call_identity(call: ToolCall) -> tuple[str, bytes]:
+    """Return the name and the arguments of a call. Identical calls have equal identities."""
+    return call.name, canonical_json(call.arguments) if call.arguments is not None else (call.raw or "").encode()
+
+
+def list_calls(messages: Iterable[Message]) -> tuple[ToolCall, ...]:
+    """Return the calls of a conversation, in order."""
+    return tuple(part for message in messages for part in message.parts if isinstance(part, ToolCall))
 
 
 def fingerprint(tool: str, arguments: Object, tenant: str = "") -> str:

@@ -100,8 +100,9 @@ ObservedOperation: TypeAlias = AgentOperation | ModelOperation | ToolOperation |
 class OperationOutcome(Value, frozen=True):
     """The end of an operation. Fields of other kinds of operations keep their defaults.
 
-    `error` is the exception that ended the operation, including a cancellation. `reason` is why an agent gave up.
-    `decision` of an approval is "approved", "denied" or "suspended". `usage` and `cost` of an agent are totals. `losses`
+    `error` is the exception that ended the operation, including a cancellation. `reason` is why an agent gave up, or why
+    a person denied a call. `decision` of an approval is "approved", with `arguments` if a person edited them, "denied" or
+    "suspended". `usage` and `cost` of an agent are totals. `losses`
     are those of the request, as far as the model reports them.
     """
 
@@ -110,6 +111,7 @@ class OperationOutcome(Value, frozen=True):
     error: BaseException | None = None
     reason: str = ""
     decision: str = ""
+    arguments: Object | None = None
     usage: Usage | None = None
     cost: float | None = None
     losses: tuple[Loss, ...] = ()

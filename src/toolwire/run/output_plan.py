@@ -45,22 +45,33 @@ class OutputDecision(Value, frozen=True):
 
 
 class OutputPlan:
-    """The output of one run. `tools`: the tools of the run, whose names the final-answer tool avoids."""
+    """The output of one run. `tools`: the tools of the run, whose names the final-answer tool avoids.
+
+    `requires_call`: the model can be forced to call a tool.
+    """
 
     def __init__(
-        self, output: OutputType, mode: PlanMode, tools: Iterable[Tool] = (), *, retries: int = 2, resamples: int = 0
+        self,
+        output: OutputType,
+        mode: PlanMode,
+        tools: Iterable[Tool] = (),
+        *,
+        retries: int = 2,
+        resamples: int = 0,
+        requires_call: bool = True,
     ) -> None:
         self.output = output
         self.mode = mode
         self._retries = retries
         self._resamples = resamples
+        self._requires_call = requires_call
         self.tool = _final_answer_tool(output, {tool.name for tool in tools}) if mode == "tool" else None
         self._last: tuple[Response, OutputReading] | None = None
 
     def fit(self, request: Request) -> Request:
         """Return the request with the schema of the output."""
         if self.tool is not None:
-            return replace(request, tools=(*request.tools, self.tool), choice=_choose_call(request, self.tool))
+            return replace(request, tools=(*request.tools, self.tool), choice=self._choose_call(request, self.tool))
         if self.mode == "prompt":
             return replace(request, messages=_add_instructions(request.messages, self.output))
         return replace(request, output=OutputFormat("json_schema", self.output.schema, self.output.name, strict=True))
@@ -141,14 +152,12 @@ class OutputPlan:
             return f"Call {self.tool.name} with the whole answer."
         return "Answer again, only with JSON that matches the schema."
 
-
-def _choose_call(request: Request, tool: Tool) -> ToolChoice | None:
-    """Require a call, except with a thinking budget, which providers refuse together with a forced call."""
-    if request.choice is not None:
-        return ToolChoice("tool", (tool.name,)) if request.choice.mode == "none" else request.choice
-    if request.reasoning is not None and request.reasoning.mode == "budget":
-        return None
-    return ToolChoice("required")
+    def _choose_call(self, request: Request, tool: Tool) -> ToolChoice | None:
+        """Require a call, except with a thinking budget, which providers refuse together with a forced call."""
+        if request.choice is not None:
+            return ToolChoice("tool", (tool.name,)) if request.choice.mode == "none" else request.choice
+        has_budget = request.reasoning is not None and request.reasoning.mode == "budget"
+        return None if has_budget or not self._requires_call else ToolChoice("required")
 
 
 def _final_answer_tool(output: OutputType, taken: set[str]) -> Tool:

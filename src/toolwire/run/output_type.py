@@ -83,8 +83,11 @@ class OutputType:
     def read_call(self, call: ToolCall) -> OutputReading:
         """Read a call of the final-answer tool."""
         given: JSON = (call.raw or "") if call.arguments is None else call.arguments
-        if self._is_wrapped and type(given) is dict and _RESULT not in given and self._validator.accepts(given):
-            return self._convert(given)  # an object without its wrapper
+        if type(given) is dict and call.state == "complete":
+            is_bare = not self._is_wrapped or _RESULT not in given  # models may leave out the wrapper of an object
+            value = given if is_bare else self.unwrap(given)
+            if (is_bare or len(given) == 1) and self._validator.accepts(value):
+                return self._convert(value)
         return self._repaired(given, call.state != "truncated", names=(call.name,))
 
     def unwrap(self, value: JSON) -> JSON:

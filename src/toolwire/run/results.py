@@ -23,6 +23,7 @@ __all__ = [
     "hide_exception",
     "refusal",
     "result_code",
+    "result_note",
     "sized_result",
     "to_record",
     "unserialisable_result",
@@ -94,6 +95,11 @@ def annotate(result: ToolResult, **notes: Any) -> ToolResult:
     """Add notes for the program to a result."""
     known: Object = result.extra.get(NOTES_KEY, {})
     return msgspec.structs.replace(result, extra={**result.extra, NOTES_KEY: {**known, **notes}})
+
+
+def result_note(result: ToolResult, name: str) -> Any:
+    """Return a note of the runtime; None if the result does not have it."""
+    return result.extra.get(NOTES_KEY, {}).get(name)
 
 
 def result_code(result: ToolResult) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from ..ir.parts import ToolCall, ToolResult
-from ..ir.request import Request
+from ..ir.request import Message, Request
 from ..ir.response import Response, Usage
 from ..ir.value import Value
 from .compaction import CompactedPrefix
@@ -31,6 +31,16 @@ class Budget(Value, frozen=True):
     cost: float | None = None
     same_call: int = 4
     failures: int = 6
+
+    def exhausted_amount(self, seconds: float, usage: Usage | None, cost: float) -> str:
+        """Return the exhausted limit of time, tokens or cost; an empty string if there is none."""
+        if self.seconds is not None and seconds >= self.seconds:
+            return f"max time reached ({self.seconds:g} seconds)"
+        if self.tokens is not None and usage is not None and usage.total >= self.tokens:
+            return f"max tokens reached ({self.tokens})"
+        if self.cost is not None and cost >= self.cost:
+            return f"max cost reached ({self.cost:g})"
+        return ""
 
 
 class AskModel(Value, frozen=True):
@@ -80,8 +90,9 @@ class RunState(Value, frozen=True):
 
     `request` has the whole conversation; `compacted` is the form of its first messages that is sent to the model.
     `first_message`: the index of the first message of this run; the messages before it are system prompt and history.
-    `has_fixed_tools`: the request names its tools, so tools that appear during the run are not offered.
-    `auxiliary_usage`: the part of `usage` that an auxiliary model used, in `auxiliary_requests`.
+    `has_fixed_tools`: the request names its tools, so tools that appear during the run are not offered. `prompts`: messages
+    of the user that follow the results of the current turn. `auxiliary_usage`: the part of `usage` that an auxiliary model
+    used, in `auxiliary_requests`.
     """
 
     version: int
@@ -98,6 +109,7 @@ class RunState(Value, frozen=True):
     tainted: bool = False
     failures: int = 0
     turn: Turn = Turn()
+    prompts: tuple[Message, ...] = ()
     waiting_since: float = 0.0
     response: Response | None = None
     reason: str = ""

@@ -28,7 +28,7 @@ from ..ir.request import Message, Request
 from ..ir.response import Response, Usage, add_usage
 from ..ir.tools import Tool
 from .compaction import CompactedPrefix, Compaction, CompactionPlan, plan_compaction
-from .keys import canonical_json
+from .keys import call_identity, list_calls
 from .run_state import AskModel, AwaitApproval, Budget, Done, GiveUp, NextStep, RunState, RunTools
 from .waiting import Turn, WaitingCall
 
@@ -320,6 +320,15 @@ class Session:
         self._expect("wait")
         self.state = replace(self.state, turn=self.state.turn.supply(call_id, result, self._now()))
 
+    def add_prompt(self, message: Message) -> None:
+        """Add a message of the user. The model receives it after the results of the calls that run or wait."""
+        self._expect("ask", "run", "wait")
+        state = self.state
+        if state.phase == "ask":
+            self.state = replace(state, request=replace(state.request, messages=(*state.request.messages, message)))
+        else:
+            self.state = replace(state, prompts=(*state.prompts, message))
+
     def offer_tools(self, tools: Sequence[Tool], *, untrusted: Iterable[str] = ()) -> None:
         """Offer these tools from the next turn. Tools that were offered before keep their position; new ones are last.
 
@@ -337,7 +346,7 @@ class Session:
             self.state = replace(state, request=replace(state.request, tools=offered))
 
     def _next_waiting_step(self) -> RunTools | AwaitApproval:
-        """Run what may run now: approved calls, and calls whose question expired, which ask again.
+        """Run approved calls, and calls whose question expired, which ask again.
 
         After the last decision the results are passed back, even if nothing is left to run: only then is the turn
         complete, in a process that knows the settings of the agent.
@@ -357,8 +366,16 @@ class Session:
         tainted = state.tainted or any(call.name in self._untrusted for call in turn.calls)
         if self.output is not None and state.response is not None:
             results = self.output.complete_results(state.response, results)
-        request = replace(state.request, messages=(*state.request.messages, Message("user", results)))
-        answered = replace(state, phase="ask", turn=Turn(), request=request, tainted=tainted, failures=failures)
+        messages = (*state.request.messages, Message("user", results), *state.prompts)
+        answered = replace(
+            state,
+            phase="ask",
+            turn=Turn(),
+            prompts=(),
+            request=replace(state.request, messages=messages),
+            tainted=tainted,
+            failures=failures,
+        )
         if failures >= self.budget.failures:
             self._give_up(answered, f"{failures} consecutive turns returned only errors")
         else:
@@ -380,33 +397,23 @@ class Session:
 
     def _exhausted_amount(self) -> str:
         """Return the exhausted limit of time, tokens or cost: of this run, or of the run that it belongs to."""
-        state, budget = self.state, self.budget
+        state = self.state
         usage, cost = state.usage, state.cost
         for other_usage, other_cost in tuple(self._used_by_others):
             usage, cost = add_usage(usage, other_usage), cost + other_cost
-        if budget.seconds is not None and self._now() - state.started >= budget.seconds:
-            return f"max time reached ({budget.seconds:g} seconds)"
-        if budget.tokens is not None and usage is not None and usage.total >= budget.tokens:
-            return f"max tokens reached ({budget.tokens})"
-        if budget.cost is not None and cost >= budget.cost:
-            return f"max cost reached ({budget.cost:g})"
+        own = self.budget.exhausted_amount(self._now() - state.started, usage, cost)
+        if own:
+            return own
         shared = "" if self._parent is None else self._parent._exhausted_amount()
         return f"{shared} by the run that started this one" if shared else ""
 
     def _earlier_calls(self) -> tuple[ToolCall, ...]:
         """Return the calls of all turns before the pending one."""
-        messages = self.state.request.messages[:-1]
-        return tuple(part for message in messages for part in message.parts if isinstance(part, ToolCall))
+        return list_calls(self.state.request.messages[:-1])
 
     def _has_repeats(self, calls: tuple[ToolCall, ...]) -> bool:
-        messages = self.state.request.messages
-        earlier_calls = [part for message in messages for part in message.parts if isinstance(part, ToolCall)]
-        identities = [_call_identity(call) for call in earlier_calls]
-        return any(identities.count(_call_identity(call)) >= self.budget.same_call for call in calls)
-
-
-def _call_identity(call: ToolCall) -> tuple[str, bytes]:
-    return call.name, canonical_json(call.arguments) if call.arguments is not None else (call.raw or "").encode()
+        identities = [call_identity(call) for call in list_calls(self.state.request.messages)]
+        return any(identities.count(call_identity(call)) >= self.budget.same_call for call in calls)
 
 
 def _strip_function(tool: Tool) -> Tool:

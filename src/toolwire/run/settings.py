@@ -41,7 +41,7 @@ class ToolGates:
 class _GatesByTool(dict[str, ToolGates]):
     """The gates of each tool under some settings."""
 
-    def __init__(self, gates: tuple[Gate, ...], policy: Policy | None, dry_run: bool = False) -> None:
+    def __init__(self, gates: tuple[Gate, ...], policy: Policy | None, dry_run: bool) -> None:
         super().__init__()
         self.gates = gates
         self.policy = policy
@@ -74,7 +74,7 @@ class RunSettings(Value, frozen=True):
     on_progress: ProgressSink | None = None
     session: Session | None = None  # the run of the agent that makes the calls
     dry_run: bool = False
-    gates_by_tool: _GatesByTool = _GatesByTool((), None)  # shared by the runs of a runner
+    gates_by_tool: _GatesByTool = _GatesByTool((), None, False)  # shared by the runs of a runner
 
     def __post_init__(self) -> None:
         known = self.gates_by_tool

@@ -133,9 +133,11 @@ class ApprovalAsked(_SpanEvent, frozen=True, kw_only=True, tag="approval"):
 
 
 class ApprovalDecided(_SpanEvent, frozen=True, kw_only=True, tag="decision"):
-    """The answer to a question for approval."""
+    """The answer to a question for approval. `arguments` are those of a person who edited them."""
 
     decision: str = ""
+    reason: str = ""
+    arguments: JSON = None
 
 
 class LossReported(_SpanEvent, frozen=True, kw_only=True, tag="loss"):

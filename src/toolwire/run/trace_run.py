@@ -106,10 +106,10 @@ class RunTrace(Value, frozen=True):
             _make_call(span, span.start) for span in self._children(CallStarted) if isinstance(span.start, CallStarted)
         ]
 
-    def decisions(self) -> list[tuple[str, JSON, str]]:
-        """Return the questions for approval in order: tool, arguments and decision."""
+    def decisions(self) -> list[tuple[ApprovalAsked, ApprovalDecided]]:
+        """Return the questions for approval in order, with their answers."""
         return [
-            (span.start.tool, span.start.arguments, span.end.decision)
+            (span.start, span.end)
             for span in self.spans
             if isinstance(span.start, ApprovalAsked) and isinstance(span.end, ApprovalDecided)
         ]

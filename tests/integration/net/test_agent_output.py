@@ -1,10 +1,12 @@
 """Structured output of agents: native or by a final-answer tool, whole and streamed, against real HTTP servers."""
 
 import asyncio
+import threading
 from functools import wraps
+from typing import Annotated
 
 import pytest
-from pydantic import BaseModel
+from pydantic import AfterValidator, BaseModel
 
 from toolwire import Agent, ModelClient, Response, StructuredOutput, Text, ToolCall, ToolResult, tool
 from toolwire.ir import ConfigError, Stop
@@ -242,3 +244,57 @@ async def test_final_answer_is_not_a_call_of_the_stream():
 async def test_output_type_that_has_no_schema_is_refused_when_the_agent_is_made():
     with pytest.raises(ConfigError, match="no JSON Schema"):
         Agent(ScriptedModel([]), output_type=type("Custom", (), {}))
+
+
+@pytest.mark.parametrize(("model", "choice"), [("ollama/qwen3", None), ("deepseek/deepseek-chat", "required")])
+@in_a_loop
+async def test_call_is_required_only_where_the_wire_can_force_one(model, choice):
+    """A client with `strict=True` refuses requests that lose something, so the plan must not cause a loss."""
+    async with Upstream(final(ARGUMENTS)) as upstream:
+        client = ModelClient(model, base_url=upstream.url, key="k", strict=True)
+        assert (await Agent(client, [search], output_type=City).run("?")).output == OSLO
+        await client.aclose()
+    sent = upstream.heard[0].request.choice
+    assert (sent and sent.mode) == choice
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@in_a_loop
+async def test_large_output_is_read_outside_the_event_loop(streamed):
+    threads = set()
+
+    def note_thread(value: list[str]) -> list[str]:
+        threads.add(threading.current_thread())
+        return value
+
+    class Names(BaseModel):
+        names: Annotated[list[str], AfterValidator(note_thread)]
+
+    for size in (2, 2000):
+        arguments = {"names": ["a" * 20] * size}
+        agent = Agent(ScriptedModel([final(arguments)]), output_type=Names)
+        answer = (await collect(agent))[-1] if streamed else await agent.run("?")
+        assert answer.output.names == arguments["names"]
+        assert (threads == {threading.main_thread()}) == (size == 2) and len(threads) == 1
+        threads.clear()
+
+
+@pytest.mark.parametrize("output_type", [City | Unknown, {"type": "array"}])
+@in_a_loop
+async def test_union_and_schema_may_be_passed_without_options(output_type):
+    model = ScriptedModel([final({"result": [] if isinstance(output_type, dict) else {"reason": "fog"}})])
+    assert (await Agent(model, output_type=output_type).run("?")).output in ([], Unknown(reason="fog"))
+
+
+@pytest.mark.parametrize(("support", "mode"), [("enforced", "native"), ("accepted", "native"), ("stated", "tool")])
+@in_a_loop
+async def test_model_class_may_declare_its_support(support, mode):
+    class OwnModel(ScriptedModel):
+        def output_support(self, request):
+            return support if request.output.kind == "json_schema" else "stated"
+
+    model = OwnModel([says("no"), says(JSON), says(JSON)])
+    agent = Agent(model, output_type=City)
+    assert (await agent.session("?")).output.mode == mode
+    assert (await agent.run("?")).output == OSLO
+    assert len(model.heard[1].messages) == (1 if support == "accepted" else 3)  # sampled again, or asked again

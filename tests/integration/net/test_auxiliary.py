@@ -1,13 +1,14 @@
 """The auxiliary model of an agent: repaired calls, duplicates, summaries, their limits and their usage."""
 
 import json
+import time
 
 import pytest
 
 from toolwire import Agent, ToolCall, tool
 from toolwire.ir import ConfigError, Fault, Response, Stop, Text, ToolResult, UpstreamError, Usage
 from toolwire.net import Auxiliary
-from toolwire.run import Budget, Compaction, Policy, deny
+from toolwire.run import Budget, Compaction, Policy, Session, Suspend, deny
 from toolwire.run.results import NOTES_KEY, result_code
 from toolwire.testing import ScriptedModel, says
 
@@ -96,6 +97,25 @@ def test_repaired_call_passes_all_gates():
     answer = Agent(model, [weather], auxiliary=small, policy=Policy((deny("weather"),))).run_sync("Weather?")
     assert RAN == []
     assert result_code(answer.results[0]) == "denied"
+
+
+@pytest.mark.finding("X5")
+def test_repaired_call_that_waits_for_approval_runs_once_with_the_approved_arguments():
+    @tool(effect="read", approve=True)
+    def secret(city: str, days: int) -> str:
+        """Read a secret."""
+        RAN.append(f"secret {city} {days}")
+        return "42"
+
+    small = ScriptedModel([says(call("secret", 9, city="Paris", days=2))] * 2)
+    options = {"auxiliary": small, "approve": lambda *_: Suspend()}
+    waiting = Agent(ScriptedModel([says(broken("secret"))]), [secret], **options).run_sync("Secret?")
+    assert [one.arguments for one in waiting.pending] == [{"city": "Paris", "days": 2}]
+    assert RAN == []
+    session = Session.load(waiting.state, now=time.time)
+    session.approve("c1")
+    answer = Agent(ScriptedModel([says("42.")]), [secret], **options).run_sync(session)
+    assert (answer.output, RAN) == ("42.", ["secret Paris 2"])
 
 
 @pytest.mark.parametrize(

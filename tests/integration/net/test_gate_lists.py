@@ -15,6 +15,7 @@ from toolwire.ir.parts import Text
 from toolwire.ir.tools import Tool
 from toolwire.net.runner import Runner
 from toolwire.run import GATES, Approved, Denied, Entry, Toolbox, at_most, deny, path_jail
+from toolwire.run.call_run import CallRun
 from toolwire.run.context import current_call
 from toolwire.run.failures import ToolError, Transient
 from toolwire.run.gates import convert
@@ -146,6 +147,7 @@ RUNS = st.fixed_dictionaries(
     {
         "run_id": st.sampled_from(["r", "other"]),
         "tainted": st.booleans(),
+        "dry_run": st.sampled_from([False, False, False, True]),
         "keys": st.sampled_from([None, None, {"c1": "given"}]),
     }
 )
@@ -240,7 +242,10 @@ def test_ordinary_call_passes_the_fused_gates(name):
     foreign = Entry(Tool("anything", "", OPEN, effect="read"), anything)
     box = Toolbox(tool(effect="read")(add), tool(effect="read")(whose), foreign)
     values = {"a": 1} if name == "add" else {}
-    assert made(box).gates_for(name).take_values(ToolCall("c", name, values)) == values
+    known = made(box)
+    run = CallRun(ToolCall("c", name, values), known)
+    assert run.next().arguments == values
+    assert run._steps is None, "the gates are fused"
 
 
 async def late(seconds: float) -> str:

@@ -10,7 +10,7 @@ from toolwire import Agent, ToolCall, open_store
 from toolwire.ir.errors import ConfigError, StoreError
 from toolwire.net import Answer, approve_call, deny_call, supply_result
 from toolwire.net.runner import Runner
-from toolwire.run import Policy, RunConflict, Session, Suspend, Suspended, path_jail
+from toolwire.run import GATES, Policy, RunConflict, Session, Suspend, Suspended, path_jail
 from toolwire.run.waiting import ApprovalExpired
 from toolwire.testing import ScriptedModel, says
 
@@ -87,6 +87,23 @@ def test_approved_call_runs_once_and_nothing_runs_again(world, waiting, store):
     assert agent.resume_sync(waiting.run_id).output == "Done.", "a run that has ended returns its answer"
     assert world.log == ["look here", "pay 5"]
     assert store.runs.get(waiting.run_id).status == "done"
+
+
+def test_model_receives_a_prompt_after_the_results_of_the_calls_that_waited(world, waiting, store):
+    agent = world.agent(says("Done."), store=store)
+    assert agent.resume_sync(waiting.run_id, "And be quick.").suspended, "the payment still waits"
+    approve_call(store, waiting.run_id, "pay-1")
+    answer = agent.resume_sync(waiting.run_id)
+    parts = [part for message in agent.model.heard[-1].messages for part in message.parts]
+    assert [part.text for part in parts if not isinstance(part, ToolCall)] == [
+        "Pay 5 and look.",
+        "paid 5",
+        "saw here",
+        "And be quick.",
+    ]
+    assert answer.output == "Done."
+    with pytest.raises(ConfigError, match="done"):
+        agent.resume_sync(waiting.run_id, "More?")
 
 
 def test_denied_call_does_not_run_and_the_model_reads_the_reason(world, waiting, store):
@@ -257,6 +274,36 @@ def test_tool_that_suspends_itself_gets_its_result_later(world, store):
     assert started == ["tea"]
 
 
+def test_gate_suspends_a_call_without_running_it(world, store):
+    def review(pending):
+        return Suspended({"ticket": 3}, why="a reviewer answers") if pending.call.name == "pay" else pending
+
+    runner = Runner(world.pay, world.look, store=store, gates=(*GATES, review))
+    agent = Agent(ScriptedModel([says(PAY, LOOK), says("Done.")]), runner)
+    answer = agent.run_sync("Pay.")
+    assert [(call.tool, call.needs, call.state) for call in answer.pending] == [("pay", "result", {"ticket": 3})]
+    supply_result(store, answer.run_id, "pay-1", "paid by hand")
+    assert agent.resume_sync(answer.run_id).results[0].text == "paid by hand"
+    assert world.log == ["look here"]
+
+
+def test_subagent_that_waits_suspends_the_call_of_its_parent(world, store):
+    child = world.agent(says(PAY), says("Paid 5."), store=store, name="treasurer", tools=[world.pay])
+    parent = Agent(
+        ScriptedModel([says(ToolCall("t", "treasurer", {"prompt": "Pay 5."})), says("All paid.")]),
+        [child.as_tool()],
+        store=store,
+    )
+    answer = parent.run_sync("Pay everything.")
+    (waiting,) = answer.pending
+    assert [(call.call_id, call.tool) for call in waiting.calls] == [("pay-1", "pay")]
+    approve_call(store, waiting.state["run_id"], "pay-1")
+    supply_result(store, answer.run_id, "t", child.resume_sync(waiting.state["run_id"]).output)
+    answer = parent.resume_sync(answer.run_id)
+    assert (answer.output, answer.results[0].text) == ("All paid.", "Paid 5.")
+    assert world.log == ["pay 5"]
+
+
 def test_without_an_approver_calls_are_still_denied(world, store):
     answer = world.agent(says(PAY), says("Oh."), store=store, approve=None).run_sync("Pay.")
     assert answer.finished
@@ -344,3 +391,10 @@ def test_run_that_cannot_be_saved_is_not_reported_as_waiting(world, store, monke
     monkeypatch.setattr(store.runs, "put", put)
     with pytest.raises(StoreError, match="disk full"):
         world.agent(says(PAY), store=store).run_sync("Pay.")
+
+
+def test_session_without_an_id_is_not_stored(world, store):
+    request = toolwire.Request("m", (toolwire.Message("user", (toolwire.Text("Look."),)),))
+    session = Session(request, now=time.time)
+    assert world.agent(says("Hm."), store=store).run_sync(session).output == "Hm."
+    assert store.runs.list() == ()

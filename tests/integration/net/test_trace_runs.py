@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,12 +13,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from toolwire import Agent, ModelClient, Policy, ToolCall, ToolError, tool
+from toolwire import Agent, ModelClient, Policy, StructuredOutput, ToolCall, ToolError, tool
 from toolwire.cli.main import main
 from toolwire.ir.errors import ConfigError
 from toolwire.ir.response import Fault, UpstreamError, Usage
 from toolwire.net import Auxiliary, TraceObserver
-from toolwire.run import Budget, deny
+from toolwire.run import Approved, Budget, Denied, Suspend, deny
 from toolwire.run.redact import environment_secrets
 from toolwire.testing import ReplayDifference, ScriptedModel, Upstream, load_run, load_trace, replay_run, says
 
@@ -243,13 +244,25 @@ def test_policy_that_now_denies_a_call_is_a_difference(tmp_path):
     assert found.value.difference.step == "request 3"
 
 
-@pytest.mark.parametrize("approved", [True, False])
-def test_approvals_are_recorded_and_decided_again_as_recorded(tmp_path, approved):
+@pytest.mark.parametrize(
+    ("reply", "decision"),
+    [
+        (True, "approved"),
+        (False, "denied"),
+        (Denied("too expensive"), "denied"),
+        (Approved({"hotel": "Small"}), "approved"),
+        (Suspend(), "suspended"),
+    ],
+    ids=str,
+)
+def test_approvals_are_recorded_and_decided_again_as_recorded(tmp_path, reply, decision):
     policy = Policy(approve=("write",))
-    file = record(tmp_path, policy=policy, approve=lambda step: approved)
-    (decision,) = [event["decision"] for event in events(file) if event["event"] == "decision"]
-    assert decision == ("approved" if approved else "denied")
-    assert replay(file, make_agent([], policy=policy)).text == "Done."
+    file = record(tmp_path, policy=policy, approve=lambda step: reply)
+    (recorded,) = [event["decision"] for event in events(file) if event["event"] == "decision"]
+    assert recorded == decision
+    answer = replay(file, make_agent([], policy=policy))
+    assert (answer.text == "Done.") is (decision != "suspended")
+    assert bool(answer.reason) is (decision == "suspended")
     assert ran == []
 
 
@@ -477,6 +490,21 @@ def test_run_with_a_structured_output_is_replayed_in_its_native_form(tmp_path, m
         replay(file, Agent("openai-chat/gpt-5.6"))
 
 
+def test_final_answer_of_a_model_that_cannot_be_forced_is_replayed(tmp_path):
+    """Ollama cannot require a call, so the recorded request has no tool choice."""
+    file = tmp_path / "run.jsonl"
+
+    async def run():
+        async with Upstream(says(ToolCall("1", "final_answer", {"name": "Rome"}))) as upstream:
+            client = ModelClient("ollama/qwen3", base_url=upstream.url)
+            agent = Agent(client, output_type=StructuredOutput(City, mode="tool"), observers=[TraceObserver(file)])
+            async with client:
+                await agent.run("Which city?")
+                return agent
+
+    assert replay(file, asyncio.run(run())).output == City("Rome")
+
+
 def test_auxiliary_model_is_replayed_from_the_recording(tmp_path):
     @tool(effect="read")
     async def read() -> str:
@@ -497,3 +525,22 @@ def test_auxiliary_model_is_replayed_from_the_recording(tmp_path):
     assert replay(file, make([[], []])).text == "Done."
     with pytest.raises(ReplayDifference):
         replay(file, Agent(ScriptedModel([]), [read]))
+
+
+def test_shortened_results_and_the_tools_that_read_them_are_replayed(tmp_path):
+    @tool(effect="read")
+    async def read() -> str:
+        """Read a long text."""
+        return "a line of text\n" * 20_000
+
+    def read_rest(request):
+        text = request.messages[-1].parts[0].text
+        output_id = re.search(r'read_output\(id="([^"]+)"', text)[1]
+        return says(ToolCall("c2", "read_output", {"id": output_id, "offset": 200_000}))
+
+    file = tmp_path / "run.jsonl"
+    model = ScriptedModel([says(ToolCall("c1", "read", {})), read_rest, says("Done.")])
+    Agent(model, [read], observers=[TraceObserver(file)]).run_sync("Go.")
+    assert [event for event in events(file) if event["event"] == "result" and "code" in event] == []
+    assert replay(file).text == "Done."
+    assert replay(file, Agent(ScriptedModel([]), [read])).text == "Done."

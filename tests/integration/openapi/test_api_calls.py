@@ -407,6 +407,13 @@ def test_preview_describes_the_request_without_sending_it(server):
     assert server.requests == []
 
 
+def test_dry_run_shows_the_request_and_sends_nothing(server):
+    result = call(make(server, auth="secret-token"), "createPet", {"body": {"name": "Rex"}}, dry_run=True)
+    assert f"POST {server.url}/v1/pets, 14 bytes of application/json" in result.text
+    assert "secret-token" not in result.text
+    assert server.requests == []
+
+
 def test_transport_with_proxy_support_behaves_the_same(server):
     """`HttpTransport` is used if the environment has a proxy."""
 

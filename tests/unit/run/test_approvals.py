@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from toolwire import Policy, ToolCall, tool
+from toolwire import Policy, Runner, ToolCall, tool
 from toolwire.ir.errors import StoreError
-from toolwire.run import Approved, Denied, Entry, Options, Toolbox, at_most
+from toolwire.run import Approved, Denied, Entry, Options, Toolbox, at_most, path_jail
 from toolwire.run.approval import approval_hash
 from toolwire.run.call_run import CallRun
 from toolwire.run.failures import NotExecuted
@@ -196,6 +196,22 @@ def test_edited_call_keeps_the_key_of_the_request():
     assert (steps[-1].claim.key, steps[-1].claim.fingerprint) == (first.key, first.fingerprint)
 
 
+def test_key_of_an_approved_call_does_not_depend_on_the_rewritten_path():
+    @tool
+    def save(path: str) -> str:
+        """Save."""
+        return path
+
+    keys = []
+    for root in ("/files", "/other"):
+        policy = Policy(checks=(path_jail("path", root),), approve=("write",))
+        given = settings(Entry(save, save.function), policy, has_store=True)
+        steps = drive(CallRun(ToolCall("c", "save", {"path": "a.txt"}), given), None, True)
+        assert steps[1].arguments == {"path": f"{root}/a.txt"}
+        keys += [steps[0].key, steps[2].claim.key]
+    assert len(set(keys)) == 1
+
+
 def test_edited_call_has_the_tool_key_of_the_edited_arguments():
     entry = replace(ENTRY, options=Options(key=lambda arguments: "-".join(arguments["items"])))
     steps = drive(CallRun(CALL, settings(entry, has_store=True)), None, Approved({"items": ["b"]}))
@@ -229,6 +245,22 @@ def test_tool_can_require_approval_itself(rule, why):
     (step,) = drive(CallRun(CALL, settings(entry, policy=None)))
     assert isinstance(step, Invoke if why is None else Approve)
     assert why is None or step.why == why
+
+
+def test_approval_rule_that_raises_stops_the_call():
+    called = []
+
+    def rule(arguments):
+        raise KeyError("amount")
+
+    def note(items: list[str]) -> str:
+        """Note."""
+        called.append(items)
+        return "noted"
+
+    runner = Runner(tool(approve=rule)(note), approve=lambda step: True)
+    (result,) = runner.run_sync([ToolCall("c", "note", {"items": []})])
+    assert (result_code(result), called) == ("failed", [])
 
 
 def test_abandoned_call_releases_its_claim_after_an_approval():

@@ -4,10 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from toolwire.ir import Artefact, ConfigError, Media, Message, Reasoning, Request, Response, Text, ToolCall, Usage
+from toolwire.ir import (
+    Artefact,
+    ConfigError,
+    Media,
+    Message,
+    Opaque,
+    Reasoning,
+    Request,
+    Response,
+    Text,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
 from toolwire.ir.prompt_size import token_scale
 from toolwire.run import Budget, Compaction, Session, plan_compaction
 from toolwire.run.compaction import group_turns
+from toolwire.run.results import annotate
 from toolwire.run.session import AskModel
 
 
@@ -51,6 +65,18 @@ def test_old_results_are_shortened_before_turns_are_removed():
     assert results[0] == "[1,000 characters of older output removed]"
     assert results[-2:] == ["x" * 1000] * 2
     assert messages[3].parts[0].extra["toolwire~"] == {"shortened": 1000}
+
+
+def test_stored_output_stays_readable_after_it_was_removed():
+    call = ToolCall("c", "f", {})
+    result = annotate(call.result("x" * 1000), output="out3")
+    before = [user("a"), Message("assistant", (call,)), Message("user", (result,)), *history(4)[2:]]
+    plan = plan_compaction(before, Compaction(max_tokens=1000, keep_last=3, target=1.0))
+    assert plan is not None
+    assert plan.messages[2].parts[0].text == (
+        '[1,000 characters of older output removed; read them with read_output(id="out3", offset=0) '
+        "or find text with search_output]"
+    )
 
 
 def test_middle_turns_are_replaced_by_a_marker_with_their_number():
@@ -119,6 +145,44 @@ def test_late_result_stays_with_its_call():
         user("c"),
     ]
     assert group_turns(messages) == [range(1), range(1, 5), range(5, 6)]
+
+
+def test_result_of_an_unknown_call_stays_with_the_message_before_it():
+    messages = [
+        user("a"),
+        Message("assistant", (ToolCall("c", "f", {}),)),
+        Message("user", (ToolResult("x"),)),
+        user("b"),
+    ]
+    assert group_turns(messages) == [range(1), range(1, 3), range(3, 4)]
+
+
+def test_consecutive_messages_of_the_model_are_one_turn():
+    said = Message("assistant", (Text("w"),))
+    assert group_turns([user("a"), said, said, user("b")]) == [range(1), range(1, 3), range(3, 4)]
+
+
+def test_compacted_conversation_that_cannot_be_reduced_is_left_alone():
+    """Otherwise every turn would ask for a new summary."""
+    settings = Compaction(max_tokens=10, keep_last=1, summarise=True)
+    plan = plan_compaction(history(10), settings)
+    assert plan is not None
+    assert plan_compaction(plan.apply(["It counted."]), settings) is None
+
+
+def test_media_of_the_model_are_kept():
+    picture = Message("assistant", (Media("image", "image/png", "aGVsbG8h" * 100),))
+    settings = Compaction(max_tokens=1500, keep_last=1, target=1.0)
+    plan = plan_compaction([user("Paint."), picture, user("x" * 4000), user("b"), user("c")], settings)
+    assert plan is not None
+    assert plan.messages[1] is picture
+
+
+def test_result_that_a_note_would_not_shorten_is_kept():
+    small = ToolResult("c", "f", (Opaque("anthropic", "x", {}),))
+    before = [user("a"), Message("assistant", (ToolCall("c", "f", {}),)), Message("user", (small,)), user("b")]
+    plan = plan_compaction([*before, user("x" * 4000)], Compaction(max_messages=2, keep_last=1))
+    assert plan is None or plan.messages[2].parts == (small,)
 
 
 def test_reported_usage_corrects_the_estimate():

@@ -12,6 +12,7 @@ from toolwire.run.pending import Pending
 from toolwire.run.policy import Ask, Deny, Policy, allow, at_most, deny, hosts, only_effects, path_jail
 from toolwire.run.results import result_code
 from toolwire.run.toolbox import Entry, Toolbox
+from toolwire.schema.lowering import lower
 
 
 @tool(effect="read")
@@ -86,6 +87,16 @@ def test_declared_idempotency_key_parameter_is_kept():
     pending = pass_gates(Pending(ToolCall("1", "charge", {"idempotency_key": "k"}), Toolbox(charge)), GATES)
     assert pending.arguments == {"idempotency_key": "k"}
     assert pending.key is None
+
+
+def test_arguments_of_a_lowered_schema_are_lifted():
+    lowered = lower(forecast.input_schema, "openai_strict")
+    sent = {"city": "Paris", "days": None}
+    assert "days" in lowered.schema["required"]
+    pending = passed(ToolCall("1", "forecast", sent), lowerings={"forecast": lowered})
+    assert pending.arguments == pending.call.arguments == {"city": "Paris"}
+    other = passed(ToolCall("1", "forecast", {"city": "Paris"}), lowerings={"pay": lowered})
+    assert other.call.arguments == {"city": "Paris"}
 
 
 def test_custom_gate_can_be_appended():

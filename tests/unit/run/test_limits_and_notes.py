@@ -8,7 +8,7 @@ from toolwire import Policy, Runner, ToolCall, ToolError, open_store, tool
 from toolwire.ir.errors import ConfigError
 from toolwire.run.keys import store_key
 from toolwire.run.records import Claim
-from toolwire.run.results import NOTES_KEY, result_code
+from toolwire.run.results import NOTES_KEY, result_code, sized_result
 
 
 @tool(effect="read", untrusted=True)
@@ -77,6 +77,14 @@ def test_store_lists_the_newest_hundred_records_by_default(url, tmp_path, monkey
     assert [record.key for record in store.records()] == [f"k{number}" for number in range(102, 2, -1)]
     assert len(store.records(limit=101)) == 101
     store.close()
+
+
+@pytest.mark.finding("X13")
+@pytest.mark.parametrize("value", [0, -1, 10**15 - 1, 10**15, 1 - 10**15, -(10**15), 2**63, True, False, None, 1.5])
+def test_size_of_a_scalar_is_at_least_the_length_of_its_text(value):
+    result, size = sized_result(ToolCall("c", "look", {}), value)
+    assert size is not None
+    assert size >= len(result.text)
 
 
 @pytest.mark.finding("X13")

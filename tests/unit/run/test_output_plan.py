@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 from pydantic import BaseModel
 
-from toolwire import Message, Request, Response, Text, Tool, ToolCall
+from toolwire import Message, Request, Response, Text, Tool, ToolCall, ToolChoice
 from toolwire.ir import Params, Refusal, Stop
 from toolwire.ir.request import ReasoningConfig
 from toolwire.run import Budget, OutputPlan, Session, StructuredOutput
@@ -72,6 +72,15 @@ def test_final_answer_tool_is_offered_and_a_call_is_required():
 def test_call_is_not_required_with_a_thinking_budget():
     reasoning = ReasoningConfig("budget", budget=2048)
     assert make_session("tool", request=replace(REQUEST, reasoning=reasoning)).next().request.choice is None
+
+
+def test_call_is_not_required_of_a_model_that_cannot_be_forced():
+    assert make_session("tool", requires_call=False).next().request.choice is None
+
+
+def test_choice_of_no_tool_leaves_the_final_answer():
+    choice = make_session("tool", request=replace(REQUEST, choice=ToolChoice("none"))).next().request.choice
+    assert choice == ToolChoice("tool", ("final_answer",))
 
 
 def test_name_of_the_final_answer_tool_does_not_collide():

@@ -91,6 +91,20 @@ def test_last_decision_continues_the_conversation(run, clock):
     assert run.waiting == ()
 
 
+def test_prompt_follows_the_results_of_the_turn(run, clock):
+    run.add_prompt(Message("user", (Text("Be quick."),)))
+    run.deny("c1")
+    run.deny("c2")
+    run = reload(run, clock)
+    pass_back(run)
+    *_, results, prompt = run.next().request.messages
+    assert [part.call_id for part in results.parts] == ["c0", "c1", "c2"]
+    assert prompt == Message("user", (Text("Be quick."),))
+    run.add_prompt(Message("user", (Text("Now."),)))
+    assert run.next().request.messages[-1].parts == (Text("Now."),)
+    assert reload(run, clock).next() == run.next()
+
+
 def pass_back(run):
     """Perform a step in which no call is left to run."""
     step = run.next()

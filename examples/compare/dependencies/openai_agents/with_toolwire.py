@@ -18,8 +18,12 @@ async def fetch_user_age(context: CallContext[UserInfo]) -> str:
 
 
 async def main() -> None:
+    user_info = UserInfo(name="John", uid=123)
+
     agent = Agent("openai/gpt-5.6", [fetch_user_age], deps_type=UserInfo)
-    answer = await agent.run("What is the age of the user?", deps=UserInfo(name="John", uid=123))
+
+    answer = await agent.run("What is the age of the user?", deps=user_info)
+
     print(answer.output)
 
 

@@ -1,12 +1,13 @@
 import asyncio
 
 from toolwire import Agent
-from toolwire.mcp import McpServers, ServerSpec
+from toolwire.mcp import McpServers
 
 
 async def main() -> None:
-    async with McpServers([ServerSpec("calculator", url="http://localhost:8000/mcp")]) as servers:
-        answer = await Agent("openai/gpt-5.2", servers.toolbox()).run("What is 7 plus 5?")
+    async with McpServers.at("http://localhost:8000/mcp") as servers:
+        agent = Agent("openai/gpt-5.2", servers.toolbox())
+        answer = await agent.run("What is 7 plus 5?")
         print(answer.output)
 
 

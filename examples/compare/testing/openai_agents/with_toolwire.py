@@ -17,3 +17,4 @@ def test_tool_workflow() -> None:
     assert answer.output == "It is sunny in Tokyo."
     assert len(model.heard) == 2
     assert answer.results[0].text == "Tokyo: sunny"
+    model.assert_complete()

@@ -15,6 +15,7 @@ from ...ir.parts import Part, ToolCall, ToolResult
 from ...ir.request import Message, Request
 from ...ir.response import Fault, Response, Stop, UpstreamError, Usage, add_usage
 from ...net.runner import Runner
+from ...net.stored_approvals import owned_by
 from ..shared.turns import StoredTurn
 
 __all__ = ["GatewayTools", "TurnEvents", "with_gateway_tools"]
@@ -32,9 +33,9 @@ def with_gateway_tools(request: Request, runner: Runner) -> Request:
 
 
 class GatewayTools:
-    """The turns of one request. `request` is the next request to the model."""
+    """The turns of one request. `request` is the next request to the model. `owner`: the client, for approvals."""
 
-    def __init__(self, runner: Runner, client: Request, run_id: str) -> None:
+    def __init__(self, runner: Runner, client: Request, run_id: str, owner: str = "") -> None:
         self.request = with_gateway_tools(client, runner)
         self.turn: StoredTurn | None = None  # the last turn, which the client gets without our calls
         self.earlier_parts: tuple[Part, ...] = ()  # parts sent to the client in earlier turns
@@ -44,6 +45,7 @@ class GatewayTools:
         self._client_length = len(client.messages)
         self._names = {tool.name for tool in self.request.tools[len(client.tools) :]}  # of our tools
         self._run_id = run_id
+        self._owner = owner
         self._earlier: list[ToolCall] = []  # our calls so far
 
     @property
@@ -69,7 +71,8 @@ class GatewayTools:
             return False
         earlier = tuple(self._earlier)
         self._earlier += calls
-        results = await self._runner.run(calls, run_id=self._run_id, earlier=earlier)
+        with owned_by(self._owner):
+            results = await self._runner.run(calls, run_id=self._run_id, earlier=earlier)
         if self.is_client_visible(response):
             self.turn = replace(self.turn, hidden=tuple([call.id for call in calls]), results=tuple(results))
             return False

@@ -300,9 +300,8 @@ class RequestHandler:
             request = replace(request, tools=tuple(self._dependencies.retriever.choose(request, request.tools)))
         if runner is None:
             return make_outbound(self._client_request, None if request is client_copy else request, target)
-        self._gateway_tools = GatewayTools(
-            runner, request, token_hex(16)
-        )  # not the request id, which a client may choose
+        run_id = token_hex(16)  # not the request id, which a client may choose
+        self._gateway_tools = GatewayTools(runner, request, run_id, self._request_log.caller)
         return make_outbound(self._client_request, self._gateway_tools.request, target, self._gateway_tools)
 
     async def _record_stats(self, out: OutboundRequest) -> None:

@@ -124,6 +124,11 @@ class RequestContext:
         """Return True if the client declared the capability: "elicitation", "sampling" or "roots"."""
         return capability in self.capabilities
 
+    @property
+    def can_elicit(self) -> bool:
+        """True if a question to the user reaches the client: in this request, or in an answer that it repeats."""
+        return self.can("elicitation") and (self.version in STATELESS or self._ask is not None)
+
     async def elicit(self, message: str, schema: Object, *, key: str | None = None) -> Object:
         """Ask the user. Return {"action": "accept" | "decline" | "cancel", "content": …}; content is validated."""
         params = {"message": message, "requestedSchema": schema}

@@ -19,7 +19,7 @@ from asyncio import sleep, to_thread, wrap_future
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import copy_context
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from msgspec.structs import replace
 
@@ -27,7 +27,8 @@ from ... import __version__
 from ...ir.errors import StoreError
 from ...ir.parts import Text, ToolResult
 from ...ir.pointer import Object
-from ...net.runner import Runner
+from ...net.runner import Approver, Runner
+from ...net.stored_approvals import owned_by
 from ...net.stores import open_store
 from ...net.threads import ThreadPool
 from ...run.context import CallContext
@@ -42,6 +43,7 @@ from ..protocol.calls import InputRequired, encode_result, read_call
 from ..protocol.errors import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, unknown_tool
 from ..protocol.meta import SERVER_INFO
 from ..protocol.rpc import Failure, Result, failure_from
+from .approval import make_approver
 from .catalog import Catalog
 from .listeners import Listeners
 from .offers import Prompt, Resource, make_contents, make_messages
@@ -60,8 +62,10 @@ _Worker: TypeAlias = Callable[[ServeRequest, RequestContext], Awaitable[Object]]
 class Server:
     """The published tools, resources and prompts, and their execution. Transports deliver the messages.
 
-    `store` keeps calls by their idempotency keys for `ttl` seconds; without one, until the process ends. `lease`: after so many seconds without a heartbeat a call is considered lost, and its outcome
-    unknown. `secret` signs the state of stateless calls: share it between processes that serve one URL.
+    `store` keeps calls by their idempotency keys for `ttl` seconds; without one, until the process ends. `approve` decides
+    about calls for which the policy asks; without it they are denied. "elicit": the user of the client decides. "suspend":
+    the question is stored, for `toolwire runs approve`. `lease`: after so many seconds without a heartbeat a call is
+    considered lost, and its outcome unknown. `secret` signs the state of stateless calls: share it between processes that serve one URL.
     """
 
     def __init__(
@@ -75,6 +79,7 @@ class Server:
         instructions: str | None = None,
         store: Store | None = None,
         policy: Policy | None = None,
+        approve: Approver | Literal["elicit", "suspend"] | None = None,
         secret: bytes | None = None,
         lease: float = 60.0,
         ttl: float = DAY,
@@ -83,7 +88,13 @@ class Server:
     ) -> None:
         self._store = store or open_store("memory:")
         self.runner = runner or Runner(
-            *sources, store=self._store, policy=policy, lease=lease, ttl=ttl, keeps_keyless=store is not None
+            *sources,
+            store=self._store,
+            policy=policy,
+            approve=make_approver(approve, store),
+            lease=lease,
+            ttl=ttl,
+            keeps_keyless=store is not None,
         )
         info = {"name": name, "version": version, **({"title": title} if title else {})}
         tools = self.runner.box.tools
@@ -106,11 +117,12 @@ class Server:
         self._threads.close()
 
     async def sweep_periodically(self, interval: float = 3600.0) -> None:
-        """Remove expired records from the store at intervals, until cancelled."""
+        """Remove expired records and runs from the store at intervals, until cancelled."""
         while True:
             await sleep(interval)
             try:
                 await to_thread(self._store.sweep)
+                await to_thread(self._store.runs.sweep)
             except StoreError as error:
                 _log.warning("cannot remove expired records from the store: %s", error)
 
@@ -142,7 +154,8 @@ class Server:
         if tool_call.answers or tool_call.state is not None:
             self._resume(work, exchange, tool_call.answers, tool_call.state)
         keys = None if key is None else {call.id: _scope_key(key, exchange.principal)}
-        (result,) = await self.runner.run([call], keys=keys, on_progress=exchange.progress_sink)
+        with owned_by(exchange.principal):
+            (result,) = await self.runner.run([call], keys=keys, on_progress=exchange.progress_sink)
         if exchange.unanswered is not None and result_code(result) == "failed":
             return self._input_required(work, exchange)
         if call.name in self._output_validators and not result.is_error:

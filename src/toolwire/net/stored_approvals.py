@@ -1,0 +1,112 @@
+"""Approvals for servers: a call that needs approval is stored, and the next identical call uses the decision once.
+
+    runner = Runner(tools, store=store, policy=policy, approve=StoredApprovals(store.runs))
+    with owned_by("client 7"): await runner.run(calls)
+
+A server has no run that it could continue: its client repeats the call. The question is stored as a run with this call
+only, so `toolwire runs approve` decides about it like about any other. An approval is bound to the tool, its definition,
+the arguments and the owner, expires, and is consumed by compare-and-set before the call runs: it admits one call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from hashlib import sha256
+
+from ..ir.parts import Text, ToolCall
+from ..ir.request import Message, Request
+from ..ir.response import Response, Stop
+from ..run.approval import ApprovalReply, Approved, Denied
+from ..run.records import DAY
+from ..run.results import result_note
+from ..run.session import AwaitApproval, RunTools, Session
+from ..run.steps import Approve
+from ..run.stored_runs import RunStore, StoredRun
+from ..run.waiting import Suspend, WaitingCall, suspended_result
+
+__all__ = ["StoredApprovals", "owned_by"]
+
+_ATTEMPTS = 10
+
+
+_owner: ContextVar[str] = ContextVar("toolwire_call_owner", default="")
+
+
+@contextmanager
+def owned_by(client: str) -> Iterator[None]:
+    """Make the calls inside the block those of a client: other clients cannot use its approvals."""
+    token = _owner.set(client)
+    try:
+        yield
+    finally:
+        _owner.reset(token)
+
+
+class StoredApprovals:
+    """An approver that stores questions. They expire after `ttl` seconds."""
+
+    def __init__(self, runs: RunStore, *, ttl: float = DAY) -> None:
+        self._runs = runs
+        self._ttl = ttl
+
+    async def __call__(self, step: Approve) -> ApprovalReply:
+        """Return the stored decision, which is used up by this, or store the question."""
+        run_id = _question_id(step, _owner.get())
+        return await asyncio.to_thread(self._decide, run_id, step)
+
+    def _decide(self, run_id: str, step: Approve) -> ApprovalReply:
+        """Read, decide and write by compare-and-set; if another process was faster, read again."""
+        for _ in range(_ATTEMPTS):
+            stored = self._runs.get(run_id)
+            if stored is None or stored.status == "done":
+                reply: ApprovalReply | None = None
+            else:
+                reply = _read_decision(Session.load(stored.state, now=time.time), stored)
+                if isinstance(reply, Suspend):
+                    return reply
+            if self._write(run_id, step, stored, reply):
+                return Suspend(self._ttl, run_id) if reply is None else reply
+        return False
+
+    def _write(self, run_id: str, step: Approve, stored: StoredRun | None, reply: ApprovalReply | None) -> bool:
+        """Store the question if there is no decision, else mark the decision as used."""
+        version = 0 if stored is None else stored.version
+        if stored is not None and reply is not None:
+            used = StoredRun(run_id, stored.state, "done", stored.summary)
+            return self._runs.put(used, version) is not None
+        summary = f"{step.tool}: {step.why}"[:200]
+        question = StoredRun(run_id, _question_session(run_id, step, self._ttl).dump(), "waiting", summary)
+        return self._runs.put(question, version) is not None
+
+
+def _question_id(step: Approve, owner: str) -> str:
+    return "call-" + sha256(f"{owner}\x00{step.hash}".encode()).hexdigest()[:24]
+
+
+def _question_session(run_id: str, step: Approve, ttl: float) -> Session:
+    """Build a session with one call, which waits for approval."""
+    call = ToolCall(step.call_id, step.tool, step.arguments)
+    prompt = Message("user", (Text(f"A client of the server calls {step.tool}."),))
+    session = Session(Request("", (prompt,)), now=time.time, run_id=run_id)
+    session.add_response(Response(parts=(call,), stop=Stop("tool_calls")))
+    expires_at = time.time() + ttl
+    waiting = WaitingCall(call.id, step.tool, step.arguments, step.why, hash=step.hash, expires_at=expires_at)
+    session.add_results([suspended_result(call, waiting)])
+    return session
+
+
+def _read_decision(session: Session, stored: StoredRun) -> ApprovalReply | None:
+    """Return the decision about the call of a session; None if the question has expired."""
+    step = session.next()
+    if isinstance(step, AwaitApproval):
+        return Suspend(step.calls[0].expires_at - time.time(), stored.run_id)
+    if not isinstance(step, RunTools) or not step.results:
+        return None
+    result, approval = step.results[0], step.approvals[0]
+    if result is not None:
+        return Denied(result_note(result, "reason") or "")
+    return None if approval is None else Approved(approval.arguments)

@@ -1,0 +1,122 @@
+"""Approvals of single calls, for servers: stored, decided elsewhere, and used once by the next identical call."""
+
+import threading
+import time
+
+import pytest
+
+import toolwire
+from toolwire import Runner, ToolCall, open_store
+from toolwire.net import StoredApprovals, approve_call, deny_call
+from toolwire.net.stored_approvals import owned_by
+from toolwire.run import Policy
+from toolwire.run.results import result_code
+
+POLICY = Policy(approve=("write",))
+CALL = ToolCall("c1", "pay", {"amount": 5})
+
+
+@pytest.fixture
+def store(tmp_path):
+    opened = open_store(str(tmp_path / "runs.db"))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def log():
+    return []
+
+
+@pytest.fixture
+def pay(store, log):
+    """Make the same call as a client of a server does: every time in a run of its own."""
+
+    @toolwire.tool(effect="write")
+    def pay(amount: int) -> str:
+        """Pay an amount."""
+        log.append(amount)
+        return f"paid {amount}"
+
+    def call(amount=5, *, client="", ttl=60.0, tool=pay):
+        runner = Runner(tool, store=store, policy=POLICY, approve=StoredApprovals(store.runs, ttl=ttl))
+        with owned_by(client):
+            (result,) = runner.run_sync([ToolCall("c1", "pay", {"amount": amount})])
+        runner.close()
+        return result
+
+    return call
+
+
+def question(store):
+    (run,) = store.runs.list("waiting")
+    return run.run_id
+
+
+@pytest.mark.finding("X7")
+def test_approval_admits_exactly_one_identical_call(store, log, pay):
+    result = pay()
+    assert result_code(result) == "suspended"
+    assert question(store) in result.text
+    assert pay().text == result.text, "the question is stored once"
+    approve_call(store, question(store), "c1")
+    assert pay().text == "paid 5"
+    assert result_code(pay()) == "suspended", "the approval is used up"
+    assert log == [5]
+
+
+def test_approval_is_bound_to_the_arguments_the_client_and_the_definition(store, log, pay):
+    pay(client="ann")
+    approve_call(store, question(store), "c1")
+    assert result_code(pay(6, client="ann")) == "suspended"
+    assert result_code(pay(client="bob")) == "suspended"
+
+    @toolwire.tool(name="pay", effect="write")
+    def other(amount: int) -> str:
+        """Pay an amount in gold."""
+        log.append("gold")
+        return ""
+
+    assert result_code(pay(client="ann", tool=other)) == "suspended"
+    assert log == []
+    assert pay(client="ann").text == "paid 5"
+
+
+def test_denied_call_gets_the_reason_once(store, log, pay):
+    pay()
+    deny_call(store, question(store), "c1", "too expensive")
+    assert pay().text == "This call was not approved: too expensive. Nothing was run."
+    assert result_code(pay()) == "suspended"
+    assert log == []
+
+
+def test_edited_arguments_run(store, log, pay):
+    pay()
+    approve_call(store, question(store), "c1", {"amount": 3})
+    assert pay().text == "paid 3"
+    assert log == [3]
+
+
+def test_expired_question_is_asked_again(store, log, pay):
+    pay(ttl=0.05)
+    first = question(store)
+    time.sleep(0.06)
+    assert result_code(pay(ttl=0.05)) == "suspended"
+    assert question(store) == first
+    approve_call(store, first, "c1")
+    time.sleep(0.06)
+    assert result_code(pay()) == "suspended", "the approval was not used in time"
+    assert log == []
+
+
+def test_only_one_of_many_concurrent_calls_uses_the_approval(store, log, pay):
+    pay()
+    approve_call(store, question(store), "c1")
+    results = []
+    threads = [threading.Thread(target=lambda: results.append(pay())) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert log == [5]
+    assert [result.text for result in results].count("paid 5") == 1
