@@ -38,7 +38,7 @@ from ..run.policy import Policy
 from ..run.records import Store
 from ..run.session import AskModel, Budget, RunTools, Session
 from ..run.toolbox import Source
-from .agent_loop import AgentLoop, StreamItem, transfer_result
+from .agent_loop import AgentLoop, StreamItem
 from .answers import Answer, Deps, Output
 from .auxiliary import Auxiliary, AuxiliaryModel
 from .blocking import iterate_blocking, run_blocking
@@ -50,6 +50,7 @@ from .prompts import UserPrompt, prompt_message
 from .runner import Approver, Runner
 from .skills import load_skills, skill_tool
 from .subagents import subagent_tool
+from .transfers import transfer_result
 
 __all__ = ["Agent", "SystemPrompt"]
 

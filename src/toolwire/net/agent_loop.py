@@ -6,13 +6,11 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, nullcontext
 from typing import Any, Literal, Protocol, TypeAlias
-from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
 from ..bridge.stable_prefix import mark_stable_prefix
-from ..ir.events import ArgumentEnd, CallEnd, CallStart, Event
-from ..ir.folding import Folder
+from ..ir.events import Event
 from ..ir.parts import Text, ToolCall, ToolResult
 from ..ir.request import Request
 from ..ir.response import Response, Usage
@@ -24,9 +22,7 @@ from ..run.observe import AgentOperation, Observation, Observer, OperationOutcom
 from ..run.output import READ_OUTPUT, SEARCH_OUTPUT
 from ..run.output_plan import OutputPlan
 from ..run.partial_output import PartialOutput, PartialReader
-from ..run.results import NOTES_KEY, annotate
 from ..run.session import AskModel, AwaitApproval, Done, GiveUp, NextStep, RunTools, Session
-from ..stream.arguments import ArgumentWatch
 from .answers import Answer
 from .auxiliary import AuxiliaryModel, AuxiliaryWork
 from .call_size import is_large
@@ -36,8 +32,10 @@ from .model_protocol import Model
 from .model_requests import ask_model, stream_model
 from .own_context import in_own_context
 from .runner import Runner
+from .stream_calls import StreamCollector
+from .transfers import take_successor
 
-__all__ = ["AgentLoop", "LoopAgent", "StreamItem", "find_successor", "transfer_result"]
+__all__ = ["AgentLoop", "LoopAgent", "StreamItem"]
 
 StreamItem: TypeAlias = Event | ToolCall | ToolResult | PartialOutput
 
@@ -171,7 +169,7 @@ class AgentLoop:
         session.add_results(results)
         if session.waiting:
             return  # the turn is not complete
-        successor = next((agent for result in results if (agent := find_successor(result)) is not None), None)
+        successor: LoopAgent | None = take_successor(results)
         if successor is not None:
             await successor.take_over(session, self._deps)
             self.agent = successor
@@ -220,7 +218,7 @@ class AgentLoop:
     ) -> AsyncGenerator[Event | ToolCall | PartialOutput, None]:
         """Yield the events and calls of one response, and add the response to the session once it is complete."""
         request, session = self._prepare_request(step.request), self.session
-        collector = _StreamCollector(dispatch, session)
+        collector = StreamCollector(dispatch, session)
         async with aclosing(stream_model(self.agent, session, request, collector.folder)) as events:
             async for event in events:
                 calls = collector.feed(event)
@@ -309,23 +307,6 @@ def _reason(step: Done | GiveUp | AwaitApproval) -> str:
     return step.reason if isinstance(step, GiveUp) else ""
 
 
-_agents: WeakValueDictionary[int, LoopAgent] = WeakValueDictionary()
-"""Agents that tools have returned, by identity: the note of a result is JSON and cannot contain the object."""
-
-
-def transfer_result(call: ToolCall, agent: LoopAgent, name: str) -> ToolResult:
-    """Build the result of a call that returned an agent."""
-    _agents[id(agent)] = agent
-    result = call.result(f"The conversation was transferred to {name or 'another agent'}.")
-    return annotate(result, transfer=id(agent))
-
-
-def find_successor(result: ToolResult) -> LoopAgent | None:
-    """Return the agent that the call of this result returned; None for any other result."""
-    number = result.extra.get(NOTES_KEY, {}).get("transfer")
-    return _agents.get(number) if isinstance(number, int) else None
-
-
 def _run_outcome(answer: Answer[Any]) -> OperationOutcome:
     return OperationOutcome(answer.response, reason=answer.reason, usage=answer.usage, cost=answer.cost or None)
 
@@ -336,53 +317,3 @@ def _choose_tools(retriever: Retriever, request: Request) -> tuple[Tool, ...]:
     candidates = [tool for tool in request.tools if tool.name not in always]
     chosen = tuple(retriever.choose(request, candidates))
     return (*chosen, *(tool for tool in request.tools if tool.name in always))
-
-
-class _StreamCollector:
-    """The stream received so far. Passes each call to `dispatch` as soon as it and all earlier calls are complete.
-
-    The order of the calls is the order in which they began, also on wires that interleave them: a read must not start
-    before a write that precedes it.
-    """
-
-    def __init__(self, dispatch: Dispatch, session: Session) -> None:
-        self.folder = Folder()
-        self._output = session.output
-        self._open_dispatch = dispatch
-        self._watch = ArgumentWatch() if dispatch.may_speculate else None
-        self._open: dict[int, CallStart] = {}  # calls of the first choice that have not been passed on, by key
-        self._ended: set[int] = set()
-
-    def feed(self, event: Event) -> Sequence[ToolCall]:
-        """Add an event, and return the calls that were passed on.
-
-        Only calls of the first choice are run; the other choices are alternatives to it.
-        """
-        self.folder.feed(event)
-        if isinstance(event, CallStart) and event.choice == 0 and not self._is_final_answer(event):
-            self._open[event.key] = event
-        if self._watch is not None:
-            for watched in self._watch.feed(event):
-                if isinstance(watched, ArgumentEnd) and watched.key == next(iter(self._open), None):
-                    start = self._open[watched.key]
-                    self._open_dispatch.speculate(ToolCall(start.id, start.name, {watched.name: watched.value}))
-        if isinstance(event, CallEnd) and event.key in self._open:
-            self._ended.add(event.key)
-            return self._pass_on()
-        return ()
-
-    def _pass_on(self) -> list[ToolCall]:
-        """Pass on the calls that have ended, up to the first one that has not."""
-        calls: list[ToolCall] = []
-        for key in list(self._open):
-            if key not in self._ended:
-                break
-            del self._open[key]
-            call = self.folder.part(key)
-            if isinstance(call, ToolCall):
-                self._open_dispatch.add(call)
-                calls.append(call)
-        return calls
-
-    def _is_final_answer(self, event: CallStart) -> bool:
-        return self._output is not None and self._output.is_final_call(event.name)

@@ -176,6 +176,15 @@ def test_transfer_also_works_in_a_stream():
     assert list(front.stream_sync("Go."))[-1].output == "Other here."
 
 
+def test_agent_that_only_the_tool_refers_to_takes_over():
+    @toolwire.tool(effect="pure")
+    def move() -> Agent:
+        return Agent(ScriptedModel([says("New here.")]), name="new")
+
+    front = Agent(ScriptedModel([says(ToolCall("1", "move", {}))]), [move])
+    assert front.run_sync("Go.").output == "New here."
+
+
 def write_skill(folder, name, text):
     (folder / name).parent.mkdir(exist_ok=True)
     (folder / name).write_text(text, encoding="utf-8")

@@ -1,0 +1,67 @@
+"""Collect the stream of a response, and start its calls while the model is still generating.
+
+Separate because it only knows events and a dispatch, not the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..ir.events import ArgumentEnd, CallEnd, CallStart, Event
+from ..ir.folding import Folder
+from ..ir.parts import ToolCall
+from ..run.session import Session
+from ..stream.arguments import ArgumentWatch
+from .dispatch import Dispatch
+
+__all__ = ["StreamCollector"]
+
+
+class StreamCollector:
+    """The stream received so far. Passes each call to `dispatch` as soon as it and all earlier calls are complete.
+
+    The order of the calls is the order in which they began, also on wires that interleave them: a read must not start
+    before a write that precedes it.
+    """
+
+    def __init__(self, dispatch: Dispatch, session: Session) -> None:
+        self.folder = Folder()
+        self._output = session.output
+        self._open_dispatch = dispatch
+        self._watch = ArgumentWatch() if dispatch.may_speculate else None
+        self._open: dict[int, CallStart] = {}  # calls of the first choice that have not been passed on, by key
+        self._ended: set[int] = set()
+
+    def feed(self, event: Event) -> Sequence[ToolCall]:
+        """Add an event, and return the calls that were passed on.
+
+        Only calls of the first choice are run; the other choices are alternatives to it.
+        """
+        self.folder.feed(event)
+        if isinstance(event, CallStart) and event.choice == 0 and not self._is_final_answer(event):
+            self._open[event.key] = event
+        if self._watch is not None:
+            for watched in self._watch.feed(event):
+                if isinstance(watched, ArgumentEnd) and watched.key == next(iter(self._open), None):
+                    start = self._open[watched.key]
+                    self._open_dispatch.speculate(ToolCall(start.id, start.name, {watched.name: watched.value}))
+        if isinstance(event, CallEnd) and event.key in self._open:
+            self._ended.add(event.key)
+            return self._pass_on()
+        return ()
+
+    def _pass_on(self) -> list[ToolCall]:
+        """Pass on the calls that have ended, up to the first one that has not."""
+        calls: list[ToolCall] = []
+        for key in list(self._open):
+            if key not in self._ended:
+                break
+            del self._open[key]
+            call = self.folder.part(key)
+            if isinstance(call, ToolCall):
+                self._open_dispatch.add(call)
+                calls.append(call)
+        return calls
+
+    def _is_final_answer(self, event: CallStart) -> bool:
+        return self._output is not None and self._output.is_final_call(event.name)
