@@ -99,6 +99,18 @@ def test_arguments_of_a_lowered_schema_are_lifted():
     assert other.call.arguments == {"city": "Paris"}
 
 
+def test_unknown_parameter_is_refused_with_the_known_ones():
+    @tool(effect="read")
+    def ping() -> str:
+        """Ping."""
+        return "pong"
+
+    text = refused(ToolCall("1", "pay", {"amount": 1, "to": "x", "note": "y"}), "invalid_arguments")
+    assert "pay has no parameter note; it has amount, to." in text
+    result = pass_gates(Pending(ToolCall("1", "ping", {"host": "x"}), Toolbox(ping)), GATES)
+    assert "ping has no parameter host; it has none." in result.text
+
+
 def test_custom_gate_can_be_appended():
     def no_paris(pending):
         return pending.call.result("not Paris", is_error=True) if pending.arguments.get("city") == "Paris" else pending
