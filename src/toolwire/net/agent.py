@@ -27,6 +27,7 @@ from ..ir.request import Message, Request
 from ..ir.response import Response
 from ..run.compaction import CompactedPrefix, Compaction
 from ..run.context import CallContext, current_call
+from ..run.dependencies import check_context_types, check_deps
 from ..run.function_tool import FunctionTool
 from ..run.model_settings import ModelSettings, apply_settings, merge_settings
 from ..run.observe import Observer, Retriever
@@ -120,6 +121,7 @@ class Agent(Generic[Deps, Output]):
                     "an agent with a Runner takes its tools, policy, store and approver from it", hint=hint
                 )
             self.runner = tools
+            check_context_types(deps_type, tools.box)
             return
         sources = tools if isinstance(tools, (list, tuple)) else (tools,)
         skill_sources = () if skills is None else (skill_tool(load_skills(skills)),)
@@ -132,6 +134,7 @@ class Agent(Generic[Deps, Output]):
             approve=approve,
             max_parallel=max_parallel,
         )
+        check_context_types(deps_type, self.runner.box)
 
     @property
     def model(self) -> Model:
@@ -249,7 +252,7 @@ class Agent(Generic[Deps, Output]):
         The model receives `prompt` after the results of the calls that waited. Calls that ran do not run again. Raises
         RunConflict while another process continues the run.
         """
-        self._check_deps(deps)
+        check_deps(self.deps_type, deps)
         checkpoints = self._make_checkpoints()
         if checkpoints is None:
             raise ConfigError("an agent without a store has no runs to continue", hint="pass store=open_store(…)")
@@ -336,7 +339,7 @@ class Agent(Generic[Deps, Output]):
     async def take_over(self, session: Session, deps: Any) -> None:
         """Continue a run of another agent: with this agent's model, system prompt, tools and settings."""
         own_deps: Any = None if self.deps_type is NoneType else deps
-        self._check_deps(own_deps)
+        check_deps(self.deps_type, own_deps)
         system = await self._system_text(own_deps)
         messages = session.state.request.messages
         request = Request(self._model_name, messages, self.runner.tools_for_run(session.state.run_id))
@@ -361,7 +364,7 @@ class Agent(Generic[Deps, Output]):
         deps: Deps,
         settings: ModelSettings | None,
     ) -> AgentLoop:
-        self._check_deps(deps)
+        check_deps(self.deps_type, deps)
         session = await self.session(prompt, history=history, deps=deps, settings=settings)
         checkpoints = self._make_checkpoints() if session.state.run_id else None
         if checkpoints is not None and isinstance(prompt, Session):
@@ -394,15 +397,6 @@ class Agent(Generic[Deps, Output]):
             return self._system
         text = self._system(deps)
         return await text if inspect.isawaitable(text) else text
-
-    def _check_deps(self, deps: Deps) -> None:
-        """Raise ConfigError for dependencies of another type than `deps_type`."""
-        expected: object = self.deps_type
-        if isinstance(expected, type) and not isinstance(deps, expected):
-            given = "none" if deps is None else f"a value of type {type(deps).__name__}"
-            name = expected.__name__
-            hint = "do not pass deps, or set deps_type" if expected is NoneType else f"pass deps={name}(…)"
-            raise ConfigError(f"the agent takes dependencies of type {name}, got {given}", hint=hint)
 
 
 def make_client(model: str) -> Model:

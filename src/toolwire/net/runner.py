@@ -334,7 +334,7 @@ class Runner:
             while type(step) is not Finished:
                 if type(step) is Invoke:
                     outcome = self._invoker.begin(step)
-                    if not isinstance(outcome, Value):
+                    if type(outcome) is not Returned and not isinstance(outcome, Value):
                         outcome = await (outcome if step.token is None else self._with_lease_renewal(step, outcome))
                 else:
                     outcome = await self._perform_step(step)

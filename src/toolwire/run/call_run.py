@@ -54,6 +54,9 @@ from .waiting import Approval, Suspend, WaitingCall, suspended_result
 __all__ = ["CallRun"]
 
 _MAX_WAIT = 30.0
+_BEGUN = StartDecision(
+    begins=True
+)  # a call that may be cancelled at any time is never stopped, so it needs no decision
 
 
 class CallRun:
@@ -205,7 +208,8 @@ class CallRun:
         if signature.context_names:
             values = signature.add_context(values, context)
         token = None if claim is None else claim.token
-        step = self._invoke = Invoke(entry, values, context, token, settings.lease, StartDecision(), signature)
+        start = _BEGUN if token is None and entry.tool.effect in ("pure", "read") else StartDecision()
+        step = self._invoke = Invoke(entry, values, context, token, settings.lease, start, signature)
         return step
 
     def _classify(self, call: ToolCall, step: Invoke, outcome: Any) -> tuple[ToolResult, EffectState]:

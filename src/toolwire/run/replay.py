@@ -40,7 +40,8 @@ class ReplayDifference(ToolwireError):
     """The replay of a run differs from its recording; `difference` is the first one."""
 
     def __init__(self, difference: Difference, hint: str = "") -> None:
-        super().__init__(f"the replay differs from the recording at {difference}", hint=hint)
+        last_line = f"\n  hint: {hint}" if hint else ""
+        super().__init__(f"the replay differs from the recording at {difference}{last_line}")
         self.difference = difference
 
 

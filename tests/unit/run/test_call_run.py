@@ -310,6 +310,13 @@ def test_large_output_is_truncated_in_the_middle():
     assert cap_result(CALL.result("short"), 1000) == CALL.result("short")
 
 
+@pytest.mark.parametrize(("reply", "notes"), [(True, None), (False, False), (StoreError("gone"), False)])
+def test_result_that_was_not_recorded_has_a_note(reply, notes):
+    steps = drive(CallRun(CALL, settings(made("write"))), granted, Returned("paid 3"), reply)
+    assert steps[-1].result.text == "paid 3"
+    assert steps[-1].result.extra.get(NOTES_KEY, {}).get("recorded") is notes
+
+
 def test_shortened_result_has_three_quarters_of_its_beginning_and_one_quarter_of_its_end():
     text = "a" * 75 + "b" * 10 + "c" * 25
     assert cap_result(CALL.result(text[:100]), 100) == CALL.result(text[:100])

@@ -187,6 +187,15 @@ def test_long_preview_and_arguments_are_cut():
 
 
 @pytest.mark.finding("X9")
+@pytest.mark.parametrize(("extra", "is_cut"), [(0, False), (1, True)])
+def test_arguments_in_the_text_have_at_most_4000_characters(extra, is_cut):
+    path = "a" * (4000 - len('{"path":""}') + extra)
+    result = finish(settings(), call=ToolCall("c", "delete", {"path": path}))
+    assert ("…" in result.text) is is_cut
+    assert plan_of(result).arguments == {"path": path}
+
+
+@pytest.mark.finding("X9")
 def test_result_of_an_executed_call_has_no_plan():
     assert plan_of(CALL.result("done")) is None
 
