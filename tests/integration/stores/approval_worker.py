@@ -12,7 +12,7 @@ from stores.servers import open_test_store
 from stores.worker import record_effect
 from toolwire import Agent, Runner, ToolCall
 from toolwire.net import approve_call
-from toolwire.run import Policy
+from toolwire.run import Ask, Policy
 from toolwire.testing import ScriptedModel, says
 
 LEASE = 0.3
@@ -60,13 +60,13 @@ def make_agent(store, effects, lines=(), approve="suspend"):
         record_effect(effects, f"pay {amount}")
         return f"paid {amount}"
 
-    @toolwire.tool(effect="idempotent")
+    @toolwire.tool(effect="write")
     def note(text: str) -> str:
         """Note a text; needs no approval."""
         record_effect(effects, f"note {text}")
         return "noted"
 
-    policy = Policy(approve=("write",))
+    policy = Policy(checks=(lambda pending: Ask("it costs money") if pending.call.name == "pay" else None,))
     runner = Runner(pay, note, store=store, policy=policy, approve=approve, lease=LEASE)
     return Agent(ScriptedModel(lines), runner)
 

@@ -40,6 +40,28 @@ def points(count):
     return [(number, side) for number in range(count) for side in ("before", "after")]
 
 
+@pytest.mark.one_in(4)
+def test_kill_around_every_operation_before_the_suspension(store_url, store, effects):
+    """After each kill the stored run is continued, approved and ended: the first call ran at most once."""
+    run_id, count = worker.suspend(store_url, effects)
+    for point in points(count):
+        store.runs.delete(run_id)
+        effects.unlink(missing_ok=True)
+        assert killed(worker.suspend, store_url, effects, die_at=point), point
+        time.sleep(worker.LEASE + 0.05)
+        stored = store.runs.list()
+        if not stored:
+            assert not effects.exists(), "no call runs before the run is stored"
+            continue
+        run_id = stored[0].run_id
+        assert worker.resume(store_url, effects, run_id)[0].suspended
+        worker.approve(store_url, run_id)
+        assert worker.resume(store_url, effects, run_id)[0].output == "Done."
+        counts = executions(effects)
+        assert counts["note start"] <= 1, point
+        assert counts["pay 5"] == 1, point
+
+
 @pytest.mark.finding("X7")
 def test_suspended_run_survives_a_kill_between_suspension_and_approval(store_url, store, effects):
     """The process that suspended the run is killed at its end; the approval and the rest happen in others."""
@@ -68,7 +90,7 @@ def test_kill_around_every_operation_of_the_approval(store_url, store, effects):
     assert executions(effects) == {"note start": 1, "pay 5": 1}
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 def test_kill_around_every_operation_of_the_continued_run(store_url, effects):
     """After each kill the run is continued again: it ends with an answer, and the payment ran at most once."""
     run_id, _ = worker.suspend(store_url, effects)
