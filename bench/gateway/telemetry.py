@@ -11,11 +11,11 @@ from tempfile import TemporaryFile
 from toolwire.gateway.answer.client_request import ClientRequest
 from toolwire.gateway.observe.log import AccessLog
 from toolwire.gateway.observe.metrics import Metrics
-from toolwire.run.redact import Redactor
 from toolwire.gateway.observe.request_log import RequestLog
 from toolwire.gateway.routes import INGRESSES, Route
 from toolwire.ir.losses import Loss
 from toolwire.ir.response import Usage
+from toolwire.run.redact import Redactor
 
 COUNT = 20_000
 ROUNDS = 5
