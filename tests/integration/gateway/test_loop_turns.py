@@ -244,7 +244,7 @@ async def test_small_requests_stay_in_the_thread_of_the_loop():
     async with gateway_to(TEXT_ANSWER, TEXT_ANSWER) as (gateway, _):
         for stream in (False, True):
             assert (await ask(gateway, "anthropic", stream=stream)).status == 200
-        assert not gateway.gateway._offload._pool._threads
+        assert not gateway.gateway._offload._pool._workers.threads
 
 
 @pytest.mark.finding("Z11")
@@ -430,7 +430,7 @@ async def test_large_text_stays_in_the_thread_of_the_loop():
     request = Request(messages=(Message("user", (Text("word, " * 30_000),)),))
     async with gateway_to(TEXT_ANSWER) as (gateway, _):
         assert (await ask(gateway, "anthropic", request)).status == 200
-        assert not gateway.gateway._offload._pool._threads
+        assert not gateway.gateway._offload._pool._workers.threads
 
 
 @pytest.mark.finding("Z11")

@@ -298,7 +298,7 @@ class OutOfOrder:
     losses = Losses()
     should_stop = False
 
-    def open_stream(self):
+    def open_stream(self, continuation=None):
         return self
 
     def feed(self, data):
