@@ -125,9 +125,10 @@ class OtelObserver:
 
         def end(outcome: OperationOutcome) -> None:
             error_type = "gave_up" if outcome.reason else _error_type(outcome.error)
+            # the text after the colon may be that of a refusal or of an invalid output
+            reason = outcome.reason if self._content else outcome.reason.partition(":")[0]
             span.close(
-                {**usage_attributes(outcome.usage), names.COST: outcome.cost, names.GIVE_UP_REASON: outcome.reason},
-                error_type,
+                {**usage_attributes(outcome.usage), names.COST: outcome.cost, names.GIVE_UP_REASON: reason}, error_type
             )
             self._instruments.record(_metric_attributes(about, error_type), span.seconds)
 

@@ -17,6 +17,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 import toolwire
 from toolwire import Request, Toolbox, ToolCall, tool
 from toolwire.ir.events import CallEnd
+from toolwire.ir.parts import Refusal
 from toolwire.ir.request import Params, ReasoningConfig
 from toolwire.ir.response import Fault, Response, Stop, UpstreamError, Usage
 from toolwire.ir.text import dumps
@@ -400,6 +401,18 @@ def test_content_is_recorded_only_on_request(content):
     there = {name for span in backend.spans for name in span.attributes if name in CONTENT}
     assert there == (set(CONTENT) if content else set())
     assert ("Paris" in repr([dict(span.attributes) for span in backend.spans])) is content
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [(False, "the model refused (refusal)"), (True, "the model refused (refusal): not for my-secret")],
+)
+def test_text_of_a_refusal_is_content(content, reason):
+    backend = Backend()
+    model = ScriptedModel([Response(parts=(Refusal("not for my-secret"),), stop=Stop("refusal"))])
+    observer = OtelObserver(backend.tracers, backend.meters, content=content)
+    Agent(model, [], name="helper", output_type=int, observers=[observer]).run_sync("Go.")
+    assert only(backend, "invoke_agent helper").attributes[otel_names.GIVE_UP_REASON] == reason
 
 
 @pytest.mark.parametrize(("said", "means"), [("", False), ("false", False), ("true", True), ("SPAN_ONLY", True)])
