@@ -594,6 +594,46 @@ def test_auxiliary_model_is_replayed_from_the_recording(tmp_path):
         replay(file, Agent(ScriptedModel([]), [read]))
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_subagent_without_observers_is_recorded_and_never_asked_in_a_replay(tmp_path, stream):
+    inner_model = ScriptedModel([says(CALLS[0]), says("Sun.")])
+    inner = Agent(inner_model, [look], name="inner")
+    script = [says(ToolCall("c9", "inner", {"prompt": "Look."})), says("Done.")]
+    file = record(tmp_path, script, tools=[inner.as_tool(description="Ask.")], stream=stream)
+    kinds = [event["event"] for event in events(file)]
+    assert kinds[:5] == ["run", "request", "response", "call", "run"]
+    assert (kinds.count("request"), kinds.count("call"), kinds.count("end")) == (4, 2, 2)
+    agent = make_agent([], tools=[inner.as_tool(description="Ask.")])
+    assert replay(file, agent, tools="read").text == "Done."
+    assert (len(inner_model.heard), ran) == (2, [])
+
+
+def test_subagent_is_not_asked_in_the_replay_of_a_trace_without_its_run(tmp_path):
+    @tool(effect="read")
+    def inner(prompt: str) -> str:
+        """Ask."""
+        return "Sun."
+
+    file = record(tmp_path, [says(ToolCall("c9", "inner", {"prompt": "Look."})), says("Done.")], tools=[inner])
+    model = ScriptedModel([says("asked")])
+    agent = make_agent([], tools=[Agent(model, [], name="inner").as_tool(description="Ask.")])
+    assert replay(file, agent, tools="read").text == "Done."
+    assert model.heard == []
+
+
+def test_requests_and_calls_after_a_transfer_are_recorded(tmp_path):
+    successor = Agent(ScriptedModel([says(CALLS[0]), says("Sun.")]), [look], name="successor")
+
+    @tool(effect="pure")
+    def hand_over() -> Agent:
+        """Transfer the conversation."""
+        return successor
+
+    file = record(tmp_path, [says(ToolCall("c9", "hand_over", {}))], tools=[hand_over])
+    expected = ["run", *["request", "response", "call", "result"] * 2, "request", "response", "end"]
+    assert [event["event"] for event in events(file)] == expected
+
+
 def test_shortened_results_and_the_tools_that_read_them_are_replayed(tmp_path):
     @tool(effect="read")
     async def read() -> str:

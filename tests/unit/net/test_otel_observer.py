@@ -403,6 +403,45 @@ def test_content_is_recorded_only_on_request(content):
     assert ("Paris" in repr([dict(span.attributes) for span in backend.spans])) is content
 
 
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("own", [False, True])
+def test_subagents_and_successors_are_a_part_of_the_observed_run(own, streamed):
+    backend = Backend()
+
+    def observers():
+        return [OtelObserver(backend.tracers, backend.meters)]
+
+    def ask(name, city="Paris"):
+        return says(ToolCall(f"c-{name}", name, {"city": city} if name == "weather" else {"prompt": "Go."}))
+
+    successor = Agent(ScriptedModel([ask("weather"), says("Sun.")]), [weather], name="successor")
+
+    @tool(effect="pure")
+    def hand_over(prompt: str) -> Agent:
+        """Transfer the conversation."""
+        return successor
+
+    options = {"observers": observers()} if own else {}
+    inner = Agent(ScriptedModel([ask("weather"), says("Sun.")]), [weather], name="inner", **options)
+    model = ScriptedModel([ask("inner"), ask("hand_over")])
+    outer = Agent(model, [inner.as_tool(description="Ask."), hand_over], name="outer", observers=observers())
+
+    async def consume():
+        return [item async for item in outer.stream("Go.")][-1]
+
+    answer = asyncio.run(consume()) if streamed else outer.run_sync("Go.")
+    assert answer.text == "Sun."
+    root = only(backend, "invoke_agent outer")
+    assert root.parent is None
+    assert children(backend, root) == ["chat scripted"] * 4 + [
+        "execute_tool hand_over",
+        "execute_tool inner",
+        "execute_tool weather",
+    ]
+    assert children(backend, only(backend, "invoke_agent inner")) == ["chat scripted"] * 2 + ["execute_tool weather"]
+    assert len(backend.spans) == 1 + 7 + 1 + 3
+
+
 @pytest.mark.parametrize(
     ("content", "reason"),
     [(False, "the model refused (refusal)"), (True, "the model refused (refusal): not for my-secret")],
