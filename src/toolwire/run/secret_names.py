@@ -21,7 +21,7 @@ _is_secret_end = re.compile(
 _is_harmless_token = re.compile(
     r".*(?:page|next|continuation|sync|eos|bos|pad|unk|sep|stop|special|start|end|max|min|per)tokens?"
 ).fullmatch
-# The same in texts. The search for marks is cheap; the rest is tried only where a mark begins.
+# Patterns for texts. The search for marks is cheap; the rest is tried only where a mark begins.
 _find_marks = re.compile("passw|passphrase|pwd|secret|key|credential|authorization|cookie|token").finditer
 _NAME_END = (
     r"(?:passw(?:or)?d|passphrase|pwd|secret(?![_-]?(?:access[_-]?)?key)|credential|authorization|cookie"
