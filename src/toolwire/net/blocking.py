@@ -32,8 +32,8 @@ class _BackgroundLoop:
     """An event loop in a daemon thread."""
 
     def __init__(self) -> None:
-        self.process = os.getpid()
         self.loop = asyncio.new_event_loop()
+        self._tasks: set[asyncio.Task[Any]] = set()  # the loop itself has only weak references
         self.thread = threading.Thread(target=self.loop.run_forever, name="toolwire-blocking", daemon=True)
         self.thread.start()
 
@@ -45,6 +45,8 @@ class _BackgroundLoop:
         def start() -> None:
             task = self.loop.create_task(work, context=context)
             started.append(task)
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
             task.add_done_callback(lambda done: _copy_outcome(done, outcome))
 
         self.loop.call_soon_threadsafe(start)
@@ -61,6 +63,17 @@ class _BackgroundLoop:
 
 _lock = threading.Lock()
 _loops: list[_BackgroundLoop] = []
+
+
+def _forget_loop() -> None:
+    """Forget the loop in a forked process, and the lock, which another thread may have held."""
+    global _lock  # noqa: PLW0603
+    _lock = threading.Lock()
+    _loops.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_loop)
 
 
 def run_blocking(work: Coroutine[Any, Any, T]) -> T:
@@ -106,14 +119,15 @@ def iterate_blocking(stream: AsyncGenerator[T, None]) -> Iterator[T]:
         outcome.result()
     finally:
         background.loop.call_soon_threadsafe(lambda: [task.cancel() for task in started])
-        outcome.exception()
+        if threading.current_thread() is not background.thread:  # it is if the garbage collector closes the iterator
+            outcome.exception()
 
 
 def _background_loop() -> _BackgroundLoop:
-    """Return the loop of this process. A forked process gets a new one: threads do not survive a fork."""
+    """Return the loop of this process; it is started on first use."""
     with _lock:
-        if not _loops or _loops[-1].process != os.getpid():
-            _loops[:] = [_BackgroundLoop()]
+        if not _loops:
+            _loops.append(_BackgroundLoop())
         background = _loops[-1]
     if threading.current_thread() is background.thread:
         raise ConfigError(
@@ -126,8 +140,7 @@ def _background_loop() -> _BackgroundLoop:
 @atexit.register
 def _stop_loop() -> None:
     for background in _loops:
-        if background.process == os.getpid():
-            background.stop()
+        background.stop()
 
 
 def _copy_outcome(done: asyncio.Task[T], outcome: Future[T]) -> None:

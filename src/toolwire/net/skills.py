@@ -9,7 +9,6 @@ A skill begins with front matter: `name` and `description`, between lines of `--
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from ..ir.errors import ConfigError
@@ -22,8 +21,6 @@ __all__ = ["Skill", "load_skills", "skill_tool"]
 _MAX_SKILLS = 200
 _MAX_SIZE = 256 * 1024  # bytes of a file
 _MAX_DESCRIPTION = 1024  # characters that are offered
-_FRONT_MATTER = re.compile(r"---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
-_FIELD = re.compile(r"^(name|description)[ \t]*:[ \t]*(.*?)[ \t\r]*$", re.MULTILINE)
 
 
 class Skill(Value, frozen=True):
@@ -61,7 +58,7 @@ def skill_tool(skills: tuple[Skill, ...]) -> FunctionTool[..., str]:
             raise ToolError(f"There is no skill {name!r}. Skills: {', '.join(by_name)}.")
         if file:
             return _read_text(_find_file(skill, file))
-        return _FRONT_MATTER.sub("", _read_text(skill.file), count=1).strip()
+        return _split_front_matter(_read_text(skill.file))[1].strip()
 
     return load_skill
 
@@ -76,8 +73,8 @@ def _describe(skills: tuple[Skill, ...]) -> str:
 
 def _read_skill(file: Path, root: Path) -> Skill:
     """Read the front matter of a file; ConfigError without a name and a description."""
-    found = _FRONT_MATTER.match(_read_text(file))
-    fields = dict(_FIELD.findall(found[1])) if found else {}
+    lines, _ = _split_front_matter(_read_text(file))
+    fields = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
     default_name = file.parent.name if file.name == "SKILL.md" else file.stem
     description = _unquote(fields.get("description", ""))
     if not description:
@@ -85,6 +82,16 @@ def _read_skill(file: Path, root: Path) -> Skill:
         raise ConfigError(f"the skill {file} has no description in its front matter", hint=hint)
     folder = file.parent if file.parent != root else None
     return Skill(_unquote(fields.get("name", "")) or default_name, description[:_MAX_DESCRIPTION], file, folder)
+
+
+def _split_front_matter(text: str) -> tuple[list[str], str]:
+    """Return the lines between the first two lines of `---`, and the rest; no lines if there is no front matter."""
+    first, _, rest = text.removeprefix("\ufeff").partition("\n")
+    if first.strip() != "---":
+        return [], text
+    lines = rest.splitlines(keepends=True)
+    end = next((number for number, line in enumerate(lines) if line.strip() == "---"), None)
+    return ([], text) if end is None else (lines[:end], "".join(lines[end + 1 :]))
 
 
 def _unquote(text: str) -> str:

@@ -7,6 +7,7 @@ a tool whose calls are stuck occupies at most half of the threads, a second such
 from __future__ import annotations
 
 import atexit
+import os
 import threading
 import time
 from collections import Counter, deque
@@ -38,12 +39,27 @@ def _join_all() -> None:
         pool.join_idle(_JOIN_TIMEOUT)
 
 
+def _replace_workers() -> None:
+    """Give every pool new threads in a forked process: threads do not survive a fork."""
+    for pool in list(_open_pools):
+        pool.start_again()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_replace_workers)
+
+
 class ThreadPool:
     """Like the standard executor, but its threads are daemons and a call that has not begun can be cancelled."""
 
     def __init__(self, max_threads: int) -> None:
+        self._max_threads = max_threads
         self._workers = _Workers(max_threads)
         _open_pools.add(self)
+
+    def start_again(self) -> None:
+        """Use new threads and drop all work. Work of the process before a fork is done there."""
+        self._workers = _Workers(self._max_threads)
 
     def __del__(self) -> None:
         self.close()

@@ -255,11 +255,12 @@ def leave(code: int) -> str:
 
 
 def test_process_is_killed_at_the_timeout():
+    others = set(multiprocessing.active_children())  # such as a store that other tests use
     box = Toolbox(Entry(tool(effect="read")(burn), burn, Options(isolation="process", timeout=12.0, retries=0)))
     slow, quick = run(box, calls=[call("burn", 0, seconds=3600), call("burn", 1, seconds=0)])
     assert result_code(slow) == "timeout"
     assert int(quick.text) != os.getpid()
-    wait_until(lambda: not multiprocessing.active_children())
+    wait_until(lambda: set(multiprocessing.active_children()) <= others)
 
 
 def test_dying_process_leaves_the_outcome_of_its_call_unknown():

@@ -226,6 +226,12 @@ def test_symbolic_link_out_of_a_skill_is_refused(tmp_path):
     assert Agent(model, skills=skills).run_sync("Go.").results[0].text == "The skill a has no file 'link.txt'."
 
 
+def test_front_matter_is_read_in_linear_time(tmp_path):
+    write_skill(tmp_path, "a.md", "---\ndescription: d\n" + "---x\n" * 40_000 + "---\n" + "---\n" * 10_000 + "Text.")
+    model = ScriptedModel([says(ToolCall("1", "load_skill", {"name": "a"})), says("Done.")])
+    assert Agent(model, skills=tmp_path).run_sync("Go.").results[0].text.endswith("Text.")
+
+
 @pytest.mark.parametrize(
     ("files", "message"),
     [
