@@ -368,6 +368,9 @@ class Agent(Generic[Deps, Output]):
         check_deps(self.deps_type, deps)
         session = await self.session(prompt, history=history, deps=deps, settings=settings)
         checkpoints = self._make_checkpoints() if session.state.run_id else None
+        if checkpoints is None and session.state.revision:
+            hint = "continue it with an agent that has this store: calls could run twice without it"
+            raise ConfigError(f"run {session.state.run_id} is in a store, and this agent has none", hint=hint)
         if checkpoints is not None and isinstance(prompt, Session):
             await checkpoints.take_over(session)
         return AgentLoop(self, session, deps=deps, checkpoints=checkpoints)

@@ -105,7 +105,7 @@ class AgentLoop:
                 else:
                     await self._add_response(response)
             elif isinstance(step, RunTools):
-                await self._add_results(await self._improve_results(step.calls, await self._run_tools(step)))
+                await self._add_results(await self._improve_results(step, await self._run_tools(step)))
             else:
                 return self._make_answer(step)
             await self._save()
@@ -150,7 +150,7 @@ class AgentLoop:
                             yield event
                     await self._save()
                     if isinstance(tools := session.next(), RunTools):
-                        results = await self._improve_results(tools.calls, await dispatch.results())
+                        results = await self._improve_results(tools, await dispatch.results())
                         for result in results:
                             yield result
                         await self._add_results(results)
@@ -158,7 +158,7 @@ class AgentLoop:
                 finally:
                     await dispatch.abort()
             elif isinstance(step, RunTools):  # a session that another process started
-                await self._add_results(await self._improve_results(step.calls, await self._run_tools(step)))
+                await self._add_results(await self._improve_results(step, await self._run_tools(step)))
                 await self._save()
             else:
                 yield self._make_answer(step)
@@ -200,18 +200,18 @@ class AgentLoop:
             return None
         return AuxiliaryWork(agent.auxiliary, self.session, agent.runner, agent.observers)
 
-    async def _improve_results(self, calls: Sequence[ToolCall], results: list[ToolResult]) -> list[ToolResult]:
+    async def _improve_results(self, step: RunTools, results: list[ToolResult]) -> list[ToolResult]:
         """Let the auxiliary model, if there is one, repair calls and shorten results."""
         work = self._auxiliary_work()
         if work is None:
             return results
-        return await work.improve_results(calls, results, self._run_again)
+        return await work.improve_results(step, results, self._run_again)
 
     async def _run_again(self, call: ToolCall) -> ToolResult:
         """Run a repaired call; the call that it replaces was refused before anything was run."""
         step = self.session.next()
         assert isinstance(step, RunTools)
-        (result,) = await self._run_tools(replace(step, calls=(call,)))
+        (result,) = await self._run_tools(RunTools((call,), step.earlier, step.tainted))
         return result
 
     async def _stream_model(

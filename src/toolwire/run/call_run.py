@@ -32,7 +32,7 @@ from .output import cap_result
 from .pending import Pending
 from .plan import PlanVerdict, find_replay, plan_refusal, plan_result
 from .records import Claim
-from .results import annotate, refusal
+from .results import annotate, note_edit, refusal
 from .settings import RunSettings
 from .signature import FunctionSignature, function_signature
 from .steps import (
@@ -165,6 +165,8 @@ class CallRun:
         if type(outcome) is not Returned:
             outcome = yield from self._retry(pending, step, outcome)
         result, effect_state = self._classify(pending.call, step, outcome)
+        if pending.model_arguments is not None:
+            result = note_edit(result, pending.identity)  # also for a repeated call, which gets the recorded result
         if claim is not None:
             step.start.begin()  # from here on the call cannot be stopped: its outcome is recorded
             kept_state = effect_state if is_key_reusable(pending, self.settings) else "nothing"
@@ -312,7 +314,9 @@ class CallRun:
         """Pass the call with the arguments of the person who approves it through all gates. No second approval."""
         call = replace(self.call, arguments=copy_json(arguments), raw=None, state="complete")
         gated = self._pass_gates(call, pending.request)
-        return gated if isinstance(gated, ToolResult) else replace(gated, key=pending.key or gated.key)
+        if isinstance(gated, ToolResult):
+            return note_edit(gated, arguments)
+        return replace(gated, key=pending.key or gated.key)
 
     def _check_again(self, pending: Pending) -> Pending | ToolResult:
         """Apply the policy again to a call that has passed it: time has passed, or an attempt has failed."""
@@ -334,7 +338,7 @@ class CallRun:
 
     def _finish(self, pending: Pending, result: ToolResult) -> ToolResult:
         """Cache the result if the tool allows it, and add the notes."""
-        if pending.tool.options.cache is not None and not result.is_error:
+        if pending.tool.options.cache is not None and not result.is_error and pending.model_arguments is None:
             self._cache_result(pending, result)
         return self._annotate(pending, result)
 
@@ -343,7 +347,7 @@ class CallRun:
         if pending.tainted and rules is not None and rules.taint == "warn" and pending.tool.tool.effect == "write":
             result = annotate(result, tainted=True)
         if pending.model_arguments is not None:
-            result = annotate(result, edited=pending.identity)
+            result = note_edit(result, pending.identity)
         return annotate(result, repaired=list(pending.steps)) if pending.steps else result
 
     def _cached_result(self, pending: Pending) -> ToolResult | None:
