@@ -295,6 +295,7 @@ class Agent(Generic[Deps, Output]):
         """Start a run for a prompt, or continue a Session."""
         untrusted = self.runner.untrusted
         if isinstance(prompt, Session):
+            self._check_transfer(prompt)
             prompt.adopt(untrusted, self._budget, self._price)
             prompt.output = prompt.output or self._plan(prompt.state.request)
             return prompt
@@ -349,7 +350,17 @@ class Agent(Generic[Deps, Output]):
             system,
             untrusted=self.runner.untrusted,
             price=self._price,
+            agent=self.name,
         )
+
+    def _check_transfer(self, session: Session) -> None:
+        """Refuse a run that was transferred to another agent: this one has neither its tools nor its instructions."""
+        successor = session.state.agent
+        if successor is None or successor == self.name:
+            return
+        if self.name or any(self.runner.box.find(call.name) is None for call in session.state.turn.calls):
+            hint = "continue it with that agent"
+            raise ConfigError(f"the run was transferred to the agent {successor!r}, not {self.name!r}", hint=hint)
 
     def plan_output(self, request: Request, model: Model) -> OutputPlan | None:
         """Plan the structured output of a run; None if its output is text."""

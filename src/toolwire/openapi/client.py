@@ -249,11 +249,16 @@ class _ApiClient:
 
 
 def _key_header(tool: ApiTool) -> dict[str, str]:
-    """Return the idempotency key of the call, for operations that are not reads."""
+    """Return the idempotency key of the call, for operations that are not reads.
+
+    Without a store, a call gets a key of its own at its first attempt, and later attempts repeat it.
+    """
     if tool.effect == "read":
         return {}
-    headers = current_call().headers
-    return headers if headers or not tool.needs_key else {"Idempotency-Key": str(uuid4())}
+    call = current_call()
+    if call.idempotency_key is None:
+        call.idempotency_key = str(uuid4())
+    return call.headers
 
 
 def _credentials_note(tool: ApiTool, applied: AppliedCredentials) -> str:

@@ -136,8 +136,9 @@ class Session:
         *,
         untrusted: Iterable[str],
         price: Callable[[Response], float] | None,
+        agent: str = "",
     ) -> None:
-        """Continue the run with another agent's model, tools, settings and system prompt."""
+        """Continue the run with another agent's model, tools, settings and system prompt. `agent`: its name."""
         state = self.state
         messages = request.messages
         first = state.first_message
@@ -147,7 +148,7 @@ class Session:
         request = replace(
             request, messages=(*earlier, *messages[first:]), tools=tuple(map(_strip_function, request.tools))
         )
-        self.state = replace(state, request=request, first_message=len(earlier), has_fixed_tools=False)
+        self.state = replace(state, request=request, first_message=len(earlier), has_fixed_tools=False, agent=agent)
         self._untrusted |= frozenset(untrusted)
         self._price = price or self._price
 

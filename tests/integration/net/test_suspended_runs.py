@@ -398,3 +398,31 @@ def test_session_without_an_id_is_not_stored(world, store):
     session = Session(request, now=time.time)
     assert world.agent(says("Hm."), store=store).run_sync(session).output == "Hm."
     assert store.runs.list() == ()
+
+
+@pytest.mark.parametrize("name", ["front", ""])
+@pytest.mark.parametrize("stored", [True, False])
+def test_run_that_waits_after_a_transfer_is_continued_by_the_successor_only(world, store, name, stored):
+    options = {"store": store} if stored else {}
+    billing = world.agent(says(PAY), says("paid"), name="billing", system="BILLING", **options)
+
+    @toolwire.tool(effect="pure")
+    def hand_over() -> Agent:
+        """Transfer the conversation."""
+        return billing
+
+    front = world.agent(says(ToolCall("h", "hand_over", {})), says("FRONT"), tools=[hand_over], name=name, **options)
+    answer = front.run_sync("go")
+    assert answer.suspended
+    session = answer.session()
+    if stored:
+        approve_call(store, answer.run_id, "pay-1")
+        continue_with = lambda agent: agent.resume_sync(answer.run_id)
+    else:
+        session.approve("pay-1")
+        continue_with = lambda agent: agent.run_sync(session)
+    with pytest.raises(ConfigError, match="transferred to the agent 'billing'"):
+        continue_with(front)
+    assert world.log == []
+    assert continue_with(billing).text == "paid"
+    assert world.log == ["pay 5"]
