@@ -22,7 +22,6 @@ from ..ir.errors import ConfigError, ToolwireError
 from ..ir.events import Event
 from ..ir.folding import unfold
 from ..ir.parts import ToolResult
-from ..ir.pointer import JSON, Object
 from ..ir.request import Request
 from ..ir.response import Response
 from ..ir.tools import Tool
@@ -31,10 +30,8 @@ from ..run.context import current_call
 from ..run.keys import canonical_json
 from ..run.options import Options
 from ..run.output import READ_OUTPUT, SEARCH_OUTPUT
-from ..run.redact import Redactor
-from ..run.replay import Difference, ReplayDifference, first_difference, without_notes
+from ..run.replay import Difference, ReplayDifference, RequestComparer, first_difference
 from ..run.results import result_note
-from ..run.sanitise import Sanitiser
 from ..run.session import Budget
 from ..run.steps import Approve
 from ..run.toolbox import Entry, Toolbox
@@ -118,7 +115,7 @@ class _Replay:
         self.auxiliary_turns = deque(trace.turns("auxiliary"))
         self._compares_tools = agent is not None
         self._end = trace.root.end
-        self._sanitiser = Sanitiser(Redactor())
+        self._comparer = RequestComparer(compares_all=agent is not None)
         self._tools = trace.request().tools
         self._results: defaultdict[str, deque[ToolResult]] = defaultdict(deque)
         self._subagents: set[str] = set()  # tools that run agents: these would use a real model
@@ -178,7 +175,7 @@ class _Replay:
         if not turns:
             raise self._difference(Difference(step, "", "no such request", "another request"))
         turn = turns.popleft()
-        found = first_difference(step, self._comparable(turn.request), self._comparable(self._document(request)))
+        found = self._comparer.first_difference(step, turn.request, request)
         if found is not None:
             raise self._difference(found)
         if turn.response is None:
@@ -188,17 +185,6 @@ class _Replay:
     async def stream(self, request: Request) -> AsyncGenerator[Event, None]:
         for event in unfold(await self.ask(request)):
             yield event
-
-    def _document(self, request: Request) -> JSON:
-        return self._sanitiser.sanitise_request(msgspec.to_builtins(request))
-
-    def _comparable(self, document: Any) -> JSON:
-        """Return the compared part: everything with an agent, else the messages, because the rest is copied."""
-        names = [name for name in document if self._compares_tools or name == "messages"]
-        fields: Object = {name: document[name] for name in names}
-        if self._compares_tools:
-            fields = {"messages": [], "tools": [], **fields}
-        return without_notes(fields)
 
     def _difference(self, difference: Difference) -> ReplayDifference:
         return ReplayDifference(difference, "" if self._compares_tools else _NEEDS_AGENT)

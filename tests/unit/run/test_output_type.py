@@ -175,3 +175,23 @@ def test_object_without_its_wrapper_is_accepted():
 def test_unusable_output_type_is_refused(make, error):
     with pytest.raises(error):
         make()
+
+
+@pytest.mark.parametrize("text", ["12", " 12.5", "-3", "1e3"])
+@pytest.mark.parametrize("kind", [float, float | None, list[int] | float])
+def test_number_at_the_end_of_a_truncated_answer_is_refused(kind, text):
+    output = StructuredOutput(kind).resolve()
+    assert output.read_text(text).value == float(text)
+    assert output.read_text(text, finished=False).problems[0].keyword == "truncated"
+
+
+class Style(BaseModel):
+    style: Annotated[dict, Field(json_schema_extra={"enum": [{"format": "x"}, {"format": "y"}]})]
+    default: datetime | None = None
+    format: str = ""
+
+
+def test_values_of_a_schema_keep_their_formats():
+    output = StructuredOutput(Style).resolve()
+    assert output.read_text('{"style": {"format": "y"}, "default": "2026-11-16T10:00:00"}').problems == ()
+    assert output.read_text('{"style": {"format": "z"}}').problems != ()
