@@ -117,6 +117,7 @@ class _Replay:
         self._end = trace.root.end
         self._comparer = RequestComparer(compares_all=agent is not None)
         self._tools = trace.request().tools
+        self._runs_tools = False  # some tools really run, and may return something else
         self._results: defaultdict[str, deque[ToolResult]] = defaultdict(deque)
         self._subagents: set[str] = set()  # tools that run agents: these would use a real model
         subagent_calls = trace.subagent_calls()
@@ -187,11 +188,12 @@ class _Replay:
             yield event
 
     def _difference(self, difference: Difference) -> ReplayDifference:
-        return ReplayDifference(difference, "" if self._compares_tools else _NEEDS_AGENT)
+        return ReplayDifference(difference, "" if self._compares_tools or self._runs_tools else _NEEDS_AGENT)
 
     def toolbox(self, box: Toolbox | None, tools: ReplayTools) -> Toolbox:
         """Return the tools of `box`, else the recorded ones, with functions that return recorded results."""
         own = {entry.name: entry for entry in box} if box is not None else {}
+        self._runs_tools = tools == "read" and bool(own)
         recorded = [] if self._compares_tools else [tool for tool in self._tools if tool.name not in own]
         entries = [self._recorded_entry(entry, tools) for entry in own.values()]
         options = Options(output_limit=_ANY_LENGTH)

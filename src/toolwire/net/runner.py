@@ -103,6 +103,8 @@ class Runner:
     ) -> None:
         if not 0 < ttl < float("inf"):
             raise ConfigError(f"ttl must be positive and finite, got {ttl}", hint="give it in seconds")
+        if isinstance(store, str):
+            raise ConfigError("store must be a store, not a text", hint=f"pass store=open_store({store!r})")
         self.box = Toolbox(*sources)
         self._outputs = StoredOutputs()
         self._output_tools = self._add_output_tools()

@@ -262,3 +262,15 @@ def test_unused_lines_of_a_script_are_reported():
     Agent(model).run_sync("Go.")
     with pytest.raises(AssertionError, match="1 lines"):
         model.assert_complete()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"settings": {"reasoning": {"effort": "low"}}}, "reasoning must be a text or a ReasoningConfig, got dict"),
+        ({"store": "runs.db"}, "store must be a store"),
+    ],
+)
+def test_option_of_the_wrong_type_is_refused_by_the_constructor(options, message):
+    with pytest.raises(ConfigError, match=message):
+        Agent(ScriptedModel([]), **options)

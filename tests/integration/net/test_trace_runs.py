@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import fields, replace
 
-from toolwire import Agent, Message, ModelClient, Policy, StructuredOutput, ToolCall, ToolError, tool
+from toolwire import Agent, Message, ModelClient, Policy, StructuredOutput, Toolbox, ToolCall, ToolError, tool
 from toolwire.cli.main import main
 from toolwire.ir.errors import ConfigError
 from toolwire.ir.losses import Loss
@@ -335,6 +335,19 @@ def test_changed_result_of_a_read_tool_is_a_difference_only_if_it_runs(tmp_path)
     assert (found.value.difference.expected, found.value.difference.got) == ('"rain"', '"sun"')
     assert sorted(ran) == ["Oslo", "Rome"]  # but nothing was booked
     ran.clear()
+
+
+def test_changed_tool_of_a_toolbox_is_a_difference_without_a_hint_about_agents(tmp_path):
+    file = record(tmp_path)
+
+    @tool(effect="read", name="look")
+    async def changed(city: str) -> str:
+        """Look a city up."""
+        return "rain"
+
+    with pytest.raises(ReplayDifference) as caught:
+        replay(file, tools="read", box=Toolbox(changed))
+    assert "hint" not in str(caught.value)
 
 
 def test_policy_that_now_denies_a_call_is_a_difference(tmp_path):
