@@ -335,8 +335,8 @@ class Agent(Generic[Deps, Output]):
     def as_tool(self, name: str = "", description: str = "", **options: Unpack[OptionValues]) -> FunctionTool[..., Any]:
         """Make this agent a tool of another agent. The call has one argument, the prompt; its result is the answer.
 
-        The subagent has its own budget, policy and observers; its tokens and cost also count in the run that calls it.
-        Its effect is the strongest effect of its tools. It receives the dependencies of the calling run.
+        The subagent has its own budget and policy; its tokens and cost also count in the run that calls it, and the
+        observers of that run observe it, too. Its effect is the strongest effect of its tools. It receives the dependencies of the calling run.
         """
         about = description or f"Ask the agent {name or self.name}."
         is_stored = self.runner.store is not None

@@ -18,7 +18,7 @@ from ..ir.tools import Tool
 from ..run.compaction import Compaction
 from ..run.context import current_call
 from ..run.keys import list_calls
-from ..run.observe import AgentOperation, Observation, Observer, OperationOutcome, Retriever
+from ..run.observe import AgentOperation, Observation, Observer, OperationOutcome, Retriever, active_observers
 from ..run.output import READ_OUTPUT, SEARCH_OUTPUT
 from ..run.output_plan import OutputPlan
 from ..run.partial_output import PartialOutput, PartialReader
@@ -118,7 +118,8 @@ class AgentLoop:
         A pure or read call starts as soon as it is complete, while the model is still generating. A structured output
         is yielded while it grows. Observers may set context variables, so an observed stream has a context of its own.
         """
-        return in_own_context(self._stream_observed()) if self.agent.observers else self._stream_saved()
+        is_observed = bool(active_observers(self.agent.observers))
+        return in_own_context(self._stream_observed()) if is_observed else self._stream_saved()
 
     async def _stream_observed(self) -> AsyncGenerator[StreamItem | Answer[Any], None]:
         with self._observe_run() as observation:

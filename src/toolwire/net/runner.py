@@ -36,6 +36,7 @@ from ..run.observe import (
     Observer,
     OperationOutcome,
     ToolOperation,
+    active_observers,
     combine_sinks,
     progress_sink,
 )
@@ -260,7 +261,7 @@ class Runner:
             return replace(settings, dry_run=True)
         # not cached: the runner would keep the objects alive
         if deps is not None or on_progress is not None or session is not None:
-            sink = combine_sinks(on_progress, self._settings.on_progress)
+            sink = combine_sinks(on_progress, progress_sink(active_observers(self._observers)))
             has_fixed_tools = session is not None and session.state.has_fixed_tools
             return replace(
                 self._settings,
@@ -302,7 +303,8 @@ class Runner:
 
     def perform(self, run: CallRun, *, speculative: bool = False) -> Coroutine[Any, Any, ToolResult]:
         """Run one call to its end, observed if there are observers."""
-        return self._perform_observed(run, speculative) if self._observers else self._perform_call(run)
+        is_observed = active_observers(self._observers)
+        return self._perform_observed(run, speculative) if is_observed else self._perform_call(run)
 
     async def _perform_observed(self, run: CallRun, speculative: bool) -> ToolResult:
         entry = self.box.find(run.call.name)
