@@ -53,6 +53,8 @@ def first_difference(step: str, expected: JSON, got: JSON) -> Difference | None:
 
 
 def _differences(expected: Any, got: Any, pointer: str) -> Iterator[tuple[str, Any, Any]]:
+    if expected == REMOVED and got is not _ABSENT:
+        return
     if isinstance(expected, dict) and isinstance(got, dict):
         for name in [*expected, *(name for name in got if name not in expected)]:
             inner = f"{pointer}/{name.replace('~', '~0').replace('/', '~1')}"
