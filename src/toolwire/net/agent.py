@@ -52,7 +52,7 @@ from .prompts import UserPrompt, prompt_message
 from .runner import Approver, Runner
 from .skills import load_skills, skill_tool
 from .subagents import subagent_tool
-from .transfers import transfer_result
+from .transfers import active_agent, check_transfers, transfer_result
 
 __all__ = ["Agent", "SystemPrompt"]
 
@@ -71,7 +71,8 @@ class Agent(Generic[Deps, Output]):
     the model requests. `budget`: the limits of a run. `policy`, `store` and `approve` as for `Runner`. `retriever` selects
     the tools that a request offers. `auxiliary`: another, cheaper model that summarises long results and repairs
     malformed calls. `compaction` limits the conversation that is sent to the model. `skills`: a
-    folder of instructions that the model loads on demand. `cache="auto"` marks the stable prefix of every request for the
+    folder of instructions that the model loads on demand. `transfers`: the agents to which tools transfer a run, by which
+    one that was stored after a transfer is continued. `cache="auto"` marks the stable prefix of every request for the
     provider's prompt cache. `price`: the cost of a response, for `Answer.cost` and `Budget.cost`.
     """
 
@@ -93,6 +94,7 @@ class Agent(Generic[Deps, Output]):
         auxiliary: Auxiliary | Model | str | None = None,
         compaction: Compaction | None = None,
         skills: str | Path | None = None,
+        transfers: Sequence[Agent[Any, Any]] = (),
         cache: Literal["auto"] | None = None,
         max_parallel: int = 16,
         price: Callable[[Response], float] | None = None,
@@ -128,6 +130,8 @@ class Agent(Generic[Deps, Output]):
         if compaction is not None and compaction.summarise and auxiliary is None:
             raise ConfigError("summaries need an auxiliary model", hint="set auxiliary=…, or summarise=False")
         self.cache = cache
+        check_transfers(transfers)
+        self.transfers: Sequence[Any] = tuple(transfers)
         self.observers: Sequence[Observer] = tuple(observers)
         if isinstance(tools, Runner):
             if policy is not None or store is not None or approve is not None or skills is not None:
@@ -272,7 +276,7 @@ class Agent(Generic[Deps, Output]):
         if checkpoints is None:
             raise ConfigError("an agent without a store has no runs to continue", hint="pass store=open_store(…)")
         async with checkpoints:
-            session = await self.session(Session.load(await checkpoints.load(run_id), now=time.time))
+            session = self._adopt(Session.load(await checkpoints.load(run_id), now=time.time), deps)
             if prompt is not None:
                 session.add_prompt(await prompt_message(prompt))
             if prompt is not None or isinstance(session.next(), (AskModel, RunTools)):
@@ -309,9 +313,7 @@ class Agent(Generic[Deps, Output]):
         """Start a run for a prompt, or continue a Session."""
         untrusted = self.runner.untrusted
         if isinstance(prompt, Session):
-            prompt.adopt(untrusted, self._budget, self._price)
-            prompt.output = prompt.output or self._plan(prompt.state.request)
-            return prompt
+            return self._adopt(prompt, deps)
         request = await self._make_request(prompt, history, deps)
         has_fixed_tools = bool(request.tools)
         request = apply_settings(request, merge_settings(self._settings, settings))
@@ -333,6 +335,16 @@ class Agent(Generic[Deps, Output]):
         parent = current_call().session
         if parent is not None:
             session.share_budget(parent)
+        return session
+
+    def _adopt(self, session: Session, deps: Any) -> Session:
+        """Continue a run with this agent, or with the one to which the run was transferred."""
+        agent = active_agent(self, session)
+        if agent is not self:
+            check_deps(agent.deps_type, None if agent.deps_type is NoneType else deps)
+        session.adopt({*self.runner.untrusted, *agent.runner.untrusted}, self._budget, agent._price)
+        if session.output is None and not self._output.is_text:
+            session.output = self.plan_output(session.state.request, agent.model)
         return session
 
     def as_tool(self, name: str = "", description: str = "", **options: Unpack[OptionValues]) -> FunctionTool[..., Any]:

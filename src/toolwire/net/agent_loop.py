@@ -33,7 +33,7 @@ from .model_requests import ask_model, stream_model
 from .own_context import in_own_context
 from .runner import Runner
 from .stream_calls import StreamCollector
-from .transfers import take_successor
+from .transfers import active_agent, take_successor
 
 __all__ = ["AgentLoop", "LoopAgent", "StreamItem"]
 
@@ -48,6 +48,7 @@ class LoopAgent(Protocol):
 
     name: str
     runner: Runner
+    transfers: Sequence[Any]
     retriever: Retriever | None
     compaction: Compaction | None
     cache: Literal["auto"] | None
@@ -75,7 +76,8 @@ class AgentLoop:
     def __init__(
         self, agent: LoopAgent, session: Session, *, deps: Any = None, checkpoints: Checkpoints | None = None
     ) -> None:
-        self.agent = agent
+        self.agent = active_agent(agent, session)
+        self._is_started_here = session.state.agent is None
         self.session = session
         self._checkpoints = checkpoints
         self._deps = deps
@@ -170,10 +172,11 @@ class AgentLoop:
         session.add_results(results)
         if session.waiting:
             return  # the turn is not complete
-        successor: LoopAgent | None = take_successor(results)
+        successor = take_successor(results, self.agent, self._origin)
         if successor is not None:
             await successor.take_over(session, self._deps)
             self.agent = successor
+            session.set_agent(None if successor is self._origin and self._is_started_here else successor.name)
             session.output = self._origin.plan_output(session.state.request, successor.model)
 
     async def _save(self) -> None:

@@ -102,6 +102,7 @@ class RunState(Value, frozen=True):
     `has_fixed_tools`: the request names its tools, so tools that appear during the run are not offered. `prompts`: messages
     of the user that follow the results of the current turn. `auxiliary_usage`: the part of `usage` that an auxiliary model
     used, in `auxiliary_requests`. `revision`: the version of the run in its store that has this state; 0 if it is not stored.
+    `agent`: the name of the agent to which the run was transferred; None for the agent that started it.
     """
 
     version: int
@@ -128,3 +129,4 @@ class RunState(Value, frozen=True):
     auxiliary_requests: int = 0
     auxiliary_usage: Usage | None = None
     revision: int = 0
+    agent: str | None = None

@@ -179,6 +179,10 @@ class Session:
         self.add_usage(response.usage, 0.0 if self._price is None else self._price(response))
         self.state = replace(self.state, auxiliary_usage=add_usage(self.state.auxiliary_usage, response.usage))
 
+    def set_agent(self, name: str | None) -> None:
+        """Set the agent that continues the run, after a transfer; None for the agent that started it."""
+        self.state = replace(self.state, agent=name)
+
     def set_revision(self, revision: int) -> None:
         """Set the version that the stored run gets with this state."""
         self.state = replace(self.state, revision=revision)
