@@ -16,7 +16,7 @@ from contextlib import aclosing, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from types import MappingProxyType, NoneType, TracebackType
-from typing import Any, Generic, Literal, Self, TypeAlias, Unpack
+from typing import Any, Generic, Literal, Self, TypeAlias, Unpack, cast
 
 from msgspec.structs import replace
 
@@ -29,7 +29,8 @@ from ..run.compaction import CompactedPrefix, Compaction
 from ..run.context import CallContext, current_call
 from ..run.dependencies import check_context_types, check_deps
 from ..run.function_tool import FunctionTool
-from ..run.model_settings import ModelSettings, apply_settings, merge_settings
+from ..run.histories import check_history
+from ..run.model_settings import ModelSettings, apply_settings, check_choice, merge_settings
 from ..run.observe import Observer, Retriever
 from ..run.options import OptionValues
 from ..run.output_plan import OutputPlan
@@ -38,6 +39,7 @@ from ..run.policy import Policy
 from ..run.records import Store
 from ..run.session import AskModel, Budget, RunTools, Session
 from ..run.toolbox import Source
+from .agent_arguments import check_agent_arguments, takes_no_argument
 from .agent_loop import AgentLoop, StreamItem
 from .answers import Answer, Deps, Output
 from .auxiliary import Auxiliary, AuxiliaryModel
@@ -54,7 +56,7 @@ from .transfers import active_agent, check_transfers, transfer_result
 
 __all__ = ["Agent", "SystemPrompt"]
 
-SystemPrompt: TypeAlias = str | Callable[[Any], "str | Awaitable[str]"]
+SystemPrompt: TypeAlias = str | Callable[[Any], "str | Awaitable[str]"] | Callable[[], "str | Awaitable[str]"]
 
 _overrides: ContextVar[Mapping[int, Model]] = ContextVar("toolwire_agent_models", default=MappingProxyType({}))
 
@@ -98,6 +100,18 @@ class Agent(Generic[Deps, Output]):
         price: Callable[[Response], float] | None = None,
         observers: Sequence[Observer] = (),
     ) -> None:
+        check_agent_arguments(
+            model=model,
+            budget=budget,
+            policy=policy,
+            store=store,
+            approve=approve,
+            retriever=retriever,
+            compaction=compaction,
+            cache=cache,
+            price=price,
+            observers=observers,
+        )
         self.name = name
         self.output_type = output_type
         self._output = output_type if isinstance(output_type, StructuredOutput) else StructuredOutput(output_type)
@@ -305,6 +319,7 @@ class Agent(Generic[Deps, Output]):
         request = apply_settings(request, merge_settings(self._settings, settings))
         if not has_fixed_tools:
             request = replace(request, tools=self.runner.tools_for_run(""))
+        check_choice(request.choice, request.tools)
         session = Session(
             request,
             now=time.time,
@@ -398,7 +413,7 @@ class Agent(Generic[Deps, Output]):
     async def _make_request(
         self, prompt: UserPrompt | Request, history: Sequence[Message] | Answer[Any], deps: Deps
     ) -> Request:
-        """Put the system prompt, the history and the prompt together. The agent's system prompt replaces an older one."""
+        """Combine the system prompt, the history and the prompt. The agent's system prompt replaces an older one."""
         earlier = _history_messages(history)
         if isinstance(prompt, Request):
             return replace(prompt, messages=(*earlier, *prompt.messages))
@@ -415,7 +430,8 @@ class Agent(Generic[Deps, Output]):
     async def _system_text(self, deps: Deps) -> str:
         if isinstance(self._system, str):
             return self._system
-        text = self._system(deps)
+        make = cast("Callable[..., str | Awaitable[str]]", self._system)
+        text = make() if takes_no_argument(make) else make(deps)
         return await text if inspect.isawaitable(text) else text
 
 
@@ -430,7 +446,7 @@ def make_client(model: str) -> Model:
 
 
 def _history_messages(history: Sequence[Message] | Answer[Any]) -> tuple[Message, ...]:
-    return history.messages if isinstance(history, Answer) else tuple(history)
+    return history.messages if isinstance(history, Answer) else tuple(check_history(history))
 
 
 def _reusable_prefix(history: Sequence[Message] | Answer[Any], messages: tuple[Message, ...]) -> CompactedPrefix | None:

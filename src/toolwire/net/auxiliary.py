@@ -92,7 +92,7 @@ class AuxiliaryModel:
 
 
 class AuxiliaryWork:
-    """The work of the auxiliary model in one run. A failed request changes nothing: the run goes on without it."""
+    """The work of the auxiliary model in one run. A failed request changes nothing: the run continues without it."""
 
     def __init__(
         self, auxiliary: AuxiliaryModel, session: Session, runner: Runner, observers: Sequence[Observer]

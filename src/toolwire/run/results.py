@@ -54,7 +54,7 @@ Code: TypeAlias = Literal[
     "dry_run",
 ]
 _MAX_INTEGER = 10**15
-_MAX_INTEGER_DIGITS = 16  # with the sign
+_MAX_INTEGER_DIGITS = 16  # including the sign
 RESULT_METHOD = "__toolwire_result__"
 """A method of a return value that builds the result of the call, such as that of an agent that takes over."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
+from ..ir.errors import ConfigError
 from ..ir.parts import ToolCall, ToolResult
 from ..ir.request import Message, Request
 from ..ir.response import Response, Usage
@@ -31,6 +32,14 @@ class Budget(Value, frozen=True):
     cost: float | None = None
     same_call: int = 4
     failures: int = 6
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            limit = getattr(self, name)
+            if limit is None and name not in ("iterations", "same_call", "failures"):
+                continue
+            if isinstance(limit, bool) or not isinstance(limit, (int, float)) or not limit > 0:
+                raise ConfigError(f"{name} must be a positive number, got {limit!r}")
 
     def exhausted_amount(self, seconds: float, usage: Usage | None, cost: float) -> str:
         """Return the exhausted limit of time, tokens or cost; an empty string if there is none."""
