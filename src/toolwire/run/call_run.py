@@ -267,7 +267,7 @@ class CallRun:
             if recorded is not None:
                 return self._finish(pending, recorded)
         call, frozen = pending.call, _freeze(pending)
-        bound_hash = approval_hash(pending.tool.tool, frozen.arguments)
+        bound_hash = approval_hash(pending.tool, frozen.arguments)
         reply: ApprovalReply | None = self._earlier_reply(frozen, bound_hash)
         if reply is None:
             reply = yield self._question(frozen, bound_hash)
