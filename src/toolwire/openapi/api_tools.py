@@ -67,8 +67,8 @@ class ApiTool(Tool, frozen=True):
     """A Tool for one operation.
 
     `security`: alternatives, each a tuple of names of security schemes; None if the document has no requirement.
-    `server`: the URL of a server that only this operation has. `needs_key`: the operation declares an
-    `Idempotency-Key` header. `reserved`: locations and names of credentials, in lower case.
+    `server`: the URL of a server that only this operation has. `reserved`: locations and names of credentials, in lower
+    case.
     """
 
     method: str = "GET"
@@ -78,7 +78,6 @@ class ApiTool(Tool, frozen=True):
     security: tuple[tuple[str, ...], ...] | None = None
     tags: tuple[str, ...] = ()
     server: str | None = None
-    needs_key: bool = False
     reserved: frozenset[tuple[str, str]] = frozenset()
 
     @property

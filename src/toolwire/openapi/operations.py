@@ -193,7 +193,6 @@ class _DocumentReader:
             security=read_requirements(fields, self._document, self.schemes),
             tags=_tags(fields),
             server=_own_server(operation),
-            needs_key=arguments.needs_key,
             reserved=self._reserved,
         )
 

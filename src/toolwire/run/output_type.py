@@ -32,7 +32,7 @@ T = TypeVar("T")
 OutputMode: TypeAlias = Literal["auto", "native", "tool", "prompt"]
 _RESULT = "result"
 _EMPTY = Problem("", "empty", "the answer is empty")
-_CUT_NUMBER = Problem("", "truncated", "the answer was cut off at a limit, so the number may be incomplete")
+_TRUNCATED = Problem("", "truncated", "truncated: the text ends in a number")
 
 
 class OutputReading(Value, frozen=True):
@@ -71,7 +71,7 @@ class OutputType:
             pass  # repaired below
         else:
             if not finished and type(value) in (int, float):
-                return OutputReading(problems=(_CUT_NUMBER,))  # its last digits may be missing
+                return OutputReading(problems=(_TRUNCATED,))  # digits may be missing
             if self._validator.accepts(value):
                 return self._convert(value)
         if not self._is_wrapped:
@@ -135,7 +135,7 @@ class StructuredOutput(Generic[T]):
         StructuredOutput[Forecast | Refusal]()          # a type checker infers the union only from brackets
         StructuredOutput({"type": "object", …}, name="forecast")
 
-    `mode`: "native" sends the schema as the required form of the answer, "tool" as a final-answer tool, "prompt" in the
+    `mode`: "native" sends the schema as the response format, "tool" as a final-answer tool, "prompt" in the
     instructions; "auto" uses "native" where the model enforces the schema, else "tool". `retries`: how often the model
     is asked again, with the problems of its answer. `resamples`: how often the same request is sent again before that;
     by default 2 for a server that may ignore the schema, else 0. `name`: of the schema, for the model. `repair`: the

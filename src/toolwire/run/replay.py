@@ -29,7 +29,7 @@ _ABSENT = object()
 
 
 class Difference(Value, frozen=True):
-    """The first difference. `step` names the operation, `pointer` the place in its document."""
+    """The first difference. `step` names the operation, `pointer` the location in its document."""
 
     step: str
     pointer: str
@@ -76,7 +76,7 @@ def _differences(expected: Any, got: Any, pointer: str) -> Iterator[tuple[str, A
 
 
 def _matches(recorded: str, text: str) -> bool:
-    """Compare strings; a marker of the recorded one stands for any text. Linear in both lengths."""
+    """Compare strings; a marker in the recorded one matches any text. Linear in both lengths."""
     if recorded == text:
         return True
     pieces = _MARKER.split(recorded)

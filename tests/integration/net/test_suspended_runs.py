@@ -25,13 +25,13 @@ class World:
     def __init__(self):
         self.log = []
 
-        @toolwire.tool(effect="write")
+        @toolwire.tool(effect="write", resource="account")
         def pay(amount: int) -> str:
             """Pay an amount."""
             self.log.append(f"pay {amount}")
             return f"paid {amount}"
 
-        @toolwire.tool(effect="read")
+        @toolwire.tool(effect="read", resource="place")
         def look(where: str) -> str:
             """Look at a place."""
             self.log.append(f"look {where}")
@@ -102,7 +102,7 @@ def test_model_receives_a_prompt_after_the_results_of_the_calls_that_waited(worl
         "And be quick.",
     ]
     assert answer.output == "Done."
-    with pytest.raises(ConfigError, match="done"):
+    with pytest.raises(ConfigError, match="the run has ended"):
         agent.resume_sync(waiting.run_id, "More?")
 
 
@@ -236,7 +236,7 @@ def test_each_of_several_calls_is_decided_alone(world, store):
     assert [call.call_id for call in answer.pending] == ["p0", "p1", "p2"]
     approve_call(store, answer.run_id, "p2")
     assert [call.call_id for call in agent.resume_sync(answer.run_id).pending] == ["p0", "p1"]
-    assert world.log == ["pay 5"]
+    assert world.log == [], "it runs after the earlier calls"
     deny_call(store, answer.run_id, "p0")
     approve_call(store, answer.run_id, "p1")
     assert agent.resume_sync(answer.run_id).output == "Done."
@@ -398,31 +398,3 @@ def test_session_without_an_id_is_not_stored(world, store):
     session = Session(request, now=time.time)
     assert world.agent(says("Hm."), store=store).run_sync(session).output == "Hm."
     assert store.runs.list() == ()
-
-
-@pytest.mark.parametrize("name", ["front", ""])
-@pytest.mark.parametrize("stored", [True, False])
-def test_run_that_waits_after_a_transfer_is_continued_by_the_successor_only(world, store, name, stored):
-    options = {"store": store} if stored else {}
-    billing = world.agent(says(PAY), says("paid"), name="billing", system="BILLING", **options)
-
-    @toolwire.tool(effect="pure")
-    def hand_over() -> Agent:
-        """Transfer the conversation."""
-        return billing
-
-    front = world.agent(says(ToolCall("h", "hand_over", {})), says("FRONT"), tools=[hand_over], name=name, **options)
-    answer = front.run_sync("go")
-    assert answer.suspended
-    session = answer.session()
-    if stored:
-        approve_call(store, answer.run_id, "pay-1")
-        continue_with = lambda agent: agent.resume_sync(answer.run_id)
-    else:
-        session.approve("pay-1")
-        continue_with = lambda agent: agent.run_sync(session)
-    with pytest.raises(ConfigError, match="transferred to the agent 'billing'"):
-        continue_with(front)
-    assert world.log == []
-    assert continue_with(billing).text == "paid"
-    assert world.log == ["pay 5"]
