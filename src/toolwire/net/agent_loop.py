@@ -57,8 +57,8 @@ class LoopAgent(Protocol):
     @property
     def model(self) -> Model: ...
 
-    async def take_over(self, session: Session, deps: Any) -> None:
-        """Continue the run of another agent with this one."""
+    async def take_over(self, session: Session, deps: Any) -> Any:
+        """Continue the run of another agent with this one, and return the dependencies that this one takes."""
         ...
 
     def plan_output(self, request: Request, model: Model) -> OutputPlan | None:
@@ -79,6 +79,7 @@ class AgentLoop:
         self.session = session
         self._checkpoints = checkpoints
         self._deps = deps
+        self._agent_deps = deps  # None for an agent that took over and declares no dependencies
         self._origin = agent
         self._partial = PartialReader()
 
@@ -171,7 +172,7 @@ class AgentLoop:
             return  # the turn is not complete
         successor: LoopAgent | None = take_successor(results)
         if successor is not None:
-            await successor.take_over(session, self._deps)
+            self._agent_deps = await successor.take_over(session, self._deps)
             self.agent = successor
             session.output = self._origin.plan_output(session.state.request, successor.model)
 
@@ -262,7 +263,7 @@ class AgentLoop:
             run_id=self.session.state.run_id,
             earlier=step.earlier,
             tainted=step.tainted,
-            deps=self._deps,
+            deps=self._agent_deps,
             session=self.session,
         )
 
@@ -272,7 +273,7 @@ class AgentLoop:
         if earlier is None:
             earlier = list_calls(state.request.messages)
         return self.agent.runner.dispatch(
-            run_id=state.run_id, earlier=earlier, tainted=state.tainted, deps=self._deps, session=self.session
+            run_id=state.run_id, earlier=earlier, tainted=state.tainted, deps=self._agent_deps, session=self.session
         )
 
     def _make_answer(self, step: Done | GiveUp | AwaitApproval) -> Answer[Any]:
@@ -297,6 +298,7 @@ class AgentLoop:
             auxiliary_usage=state.auxiliary_usage or Usage(),
             pending=pending,
             state=self.session.dump() if pending else "",
+            tainted=state.tainted,
         )
 
 

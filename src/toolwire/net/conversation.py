@@ -8,7 +8,7 @@ from typing import Any, Generic, Protocol
 from ..ir.request import Message
 from ..run.model_settings import ModelSettings
 from .agent_loop import StreamItem
-from .answers import Answer, Deps, Output
+from .answers import Answer, Deps, Output, history_messages
 from .blocking import iterate_blocking, run_blocking
 from .prompts import UserPrompt
 
@@ -30,9 +30,12 @@ class PromptRunner(Protocol[Output]):
 class AgentConversation(Generic[Deps, Output]):
     """Messages and an agent. A prompt without an answer is dropped, so that the conversation can continue."""
 
-    def __init__(self, agent: PromptRunner[Output], history: Sequence[Message] = (), *, deps: Deps) -> None:
-        self.messages: tuple[Message, ...] = tuple(history)
-        self._history: Sequence[Message] | Answer[Output] = self.messages  # an answer also has its compacted form
+    def __init__(
+        self, agent: PromptRunner[Output], history: Sequence[Message] | Answer[Any] = (), *, deps: Deps
+    ) -> None:
+        self.messages = history_messages(history)
+        # an answer is kept: it also has its compacted form, and is tainted if it contains untrusted output
+        self._history: Sequence[Message] | Answer[Any] = history if isinstance(history, Answer) else self.messages
         self._agent = agent
         self._deps = deps
 

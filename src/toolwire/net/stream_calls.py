@@ -21,7 +21,8 @@ class StreamCollector:
     """The stream received so far. Passes each call to `dispatch` as soon as it and all earlier calls are complete.
 
     The order of the calls is the order in which they began, also on wires that interleave them: a read must not start
-    before a write that precedes it.
+    before a write that precedes it. A call that exceeds the budget is not passed to `dispatch`: the session refuses its
+    response once it is complete.
     """
 
     def __init__(self, dispatch: Dispatch, session: Session) -> None:
@@ -31,6 +32,8 @@ class StreamCollector:
         self._watch = ArgumentWatch() if dispatch.may_speculate else None
         self._open: dict[int, CallStart] = {}  # calls of the first choice that have not been passed on, by key
         self._ended: set[int] = set()
+        self._limits = session.call_limits()
+        self._count = 0  # calls that have been passed on
 
     def feed(self, event: Event) -> Sequence[ToolCall]:
         """Add an event, and return the calls that were passed on.
@@ -43,12 +46,16 @@ class StreamCollector:
         if self._watch is not None:
             for watched in self._watch.feed(event):
                 if isinstance(watched, ArgumentEnd) and watched.key == next(iter(self._open), None):
-                    start = self._open[watched.key]
-                    self._open_dispatch.speculate(ToolCall(start.id, start.name, {watched.name: watched.value}))
+                    self._speculate(self._open[watched.key], watched)
         if isinstance(event, CallEnd) and event.key in self._open:
             self._ended.add(event.key)
             return self._pass_on()
         return ()
+
+    def _speculate(self, start: CallStart, argument: ArgumentEnd) -> None:
+        call = ToolCall(start.id, start.name, {argument.name: argument.value})
+        if self._limits.may_start(call, self._count):
+            self._open_dispatch.speculate(call)
 
     def _pass_on(self) -> list[ToolCall]:
         """Pass on the calls that have ended, up to the first one that has not."""
@@ -59,7 +66,9 @@ class StreamCollector:
             del self._open[key]
             call = self.folder.part(key)
             if isinstance(call, ToolCall):
-                self._open_dispatch.add(call)
+                if self._limits.may_start(call, self._count):
+                    self._open_dispatch.add(call)
+                self._count += 1
                 calls.append(call)
         return calls
 

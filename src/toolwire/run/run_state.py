@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 from ..ir.parts import ToolCall, ToolResult
 from ..ir.request import Message, Request
 from ..ir.response import Response, Usage
+from ..ir.tools import Effect
 from ..ir.value import Value
 from .compaction import CompactedPrefix
 from .waiting import Approval, Turn, WaitingCall
@@ -92,7 +93,7 @@ class RunState(Value, frozen=True):
     `first_message`: the index of the first message of this run; the messages before it are system prompt and history.
     `has_fixed_tools`: the request names its tools, so tools that appear during the run are not offered. `prompts`: messages
     of the user that follow the results of the current turn. `auxiliary_usage`: the part of `usage` that an auxiliary model
-    used, in `auxiliary_requests`.
+    used, in `auxiliary_requests`. `max_effect`: the strongest effect that calls of this run may have; None for any.
     """
 
     version: int
@@ -118,3 +119,4 @@ class RunState(Value, frozen=True):
     compacted: CompactedPrefix | None = None
     auxiliary_requests: int = 0
     auxiliary_usage: Usage | None = None
+    max_effect: Effect | None = None
