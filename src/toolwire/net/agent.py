@@ -336,9 +336,10 @@ class Agent(Generic[Deps, Output]):
     ) -> FunctionTool[..., Any]:
         """Make this agent a tool of another agent. The call has one argument, the prompt; its result is the answer.
 
-        The subagent has its own budget, policy and observers; its tokens and cost also count in the run that calls it.
-        It receives the dependencies of the calling run. `effect`: by default, the strongest effect of its tools now. Its
-        calls of tools with a stronger effect are refused, also after a transfer to another agent.
+        The subagent has its own budget and policy; its tokens and cost also count in the run that calls it, and the
+        observers of that run observe it, too. It receives the dependencies of the calling run. `effect`: by default, the
+        strongest effect of its tools now. Its calls of tools with a stronger effect are refused, also after a transfer
+        to another agent.
         """
         about = description or f"Ask the agent {name or self.name}."
         is_stored = self.runner.store is not None
@@ -393,6 +394,9 @@ class Agent(Generic[Deps, Output]):
         check_deps(self.deps_type, deps)
         session = await self.session(prompt, history=history, deps=deps, settings=settings, max_effect=max_effect)
         checkpoints = self._make_checkpoints() if session.state.run_id else None
+        if checkpoints is None and session.state.revision:
+            hint = "continue it with an agent that has this store: calls could run twice without it"
+            raise ConfigError(f"run {session.state.run_id} is in a store, and this agent has none", hint=hint)
         if checkpoints is not None and isinstance(prompt, Session):
             await checkpoints.take_over(session)
         return AgentLoop(self, session, deps=deps, checkpoints=checkpoints)

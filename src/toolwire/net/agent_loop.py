@@ -18,7 +18,7 @@ from ..ir.tools import Tool
 from ..run.compaction import Compaction
 from ..run.context import current_call
 from ..run.keys import list_calls
-from ..run.observe import AgentOperation, Observation, Observer, OperationOutcome, Retriever
+from ..run.observe import AgentOperation, Observation, Observer, OperationOutcome, Retriever, active_observers
 from ..run.output import READ_OUTPUT, SEARCH_OUTPUT
 from ..run.output_plan import OutputPlan
 from ..run.partial_output import PartialOutput, PartialReader
@@ -106,7 +106,7 @@ class AgentLoop:
                 else:
                     await self._add_response(response)
             elif isinstance(step, RunTools):
-                await self._add_results(await self._improve_results(step.calls, await self._run_tools(step)))
+                await self._add_results(await self._improve_results(step, await self._run_tools(step)))
             else:
                 return self._make_answer(step)
             await self._save()
@@ -117,7 +117,8 @@ class AgentLoop:
         A pure or read call starts as soon as it is complete, while the model is still generating. A structured output
         is yielded while it grows. Observers may set context variables, so an observed stream has a context of its own.
         """
-        return in_own_context(self._stream_observed()) if self.agent.observers else self._stream_saved()
+        is_observed = bool(active_observers(self.agent.observers))
+        return in_own_context(self._stream_observed()) if is_observed else self._stream_saved()
 
     async def _stream_observed(self) -> AsyncGenerator[StreamItem | Answer[Any], None]:
         with self._observe_run() as observation:
@@ -150,7 +151,7 @@ class AgentLoop:
                             yield event
                     await self._save()
                     if isinstance(tools := session.next(), RunTools):
-                        results = await self._improve_results(tools.calls, await dispatch.results())
+                        results = await self._improve_results(tools, await dispatch.results())
                         for result in results:
                             yield result
                         await self._add_results(results)
@@ -158,7 +159,7 @@ class AgentLoop:
                 finally:
                     await dispatch.abort()
             elif isinstance(step, RunTools):  # a session that another process started
-                await self._add_results(await self._improve_results(step.calls, await self._run_tools(step)))
+                await self._add_results(await self._improve_results(step, await self._run_tools(step)))
                 await self._save()
             else:
                 yield self._make_answer(step)
@@ -200,18 +201,18 @@ class AgentLoop:
             return None
         return AuxiliaryWork(agent.auxiliary, self.session, agent.runner, agent.observers)
 
-    async def _improve_results(self, calls: Sequence[ToolCall], results: list[ToolResult]) -> list[ToolResult]:
+    async def _improve_results(self, step: RunTools, results: list[ToolResult]) -> list[ToolResult]:
         """Let the auxiliary model, if there is one, repair calls and shorten results."""
         work = self._auxiliary_work()
         if work is None:
             return results
-        return await work.improve_results(calls, results, self._run_again)
+        return await work.improve_results(step, results, self._run_again)
 
     async def _run_again(self, call: ToolCall) -> ToolResult:
         """Run a repaired call; the call that it replaces was refused before anything was run."""
         step = self.session.next()
         assert isinstance(step, RunTools)
-        (result,) = await self._run_tools(replace(step, calls=(call,)))
+        (result,) = await self._run_tools(RunTools((call,), step.earlier, step.tainted))
         return result
 
     async def _stream_model(

@@ -54,6 +54,7 @@ def _change_run(store: Store, run_id: str, change: Callable[[Session], None]) ->
     for _ in range(_ATTEMPTS):
         stored, session = load_run(store, run_id)
         change(session)
+        session.set_revision(stored.version + 1)
         changed = replace(
             stored, state=session.dump(), status=run_status(session), summary=run_summary(session), token=""
         )

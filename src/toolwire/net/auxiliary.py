@@ -29,7 +29,8 @@ from ..run.observe import Observation, Observer, OperationOutcome
 from ..run.output import how_to_read
 from ..run.repaired_calls import is_suggestion, repairing_model
 from ..run.results import NOTES_KEY, annotate, result_code
-from ..run.session import Session
+from ..run.session import RunTools, Session
+from ..run.waiting import waiting_call
 from .model_protocol import Model, model_operation
 from .runner import Runner
 
@@ -104,15 +105,25 @@ class AuxiliaryWork:
 
     async def improve_results(
         self,
-        calls: Sequence[ToolCall],
+        step: RunTools,
         results: Sequence[ToolResult],
         run_again: Callable[[ToolCall], Awaitable[ToolResult]],
     ) -> list[ToolResult]:
-        """Repair and repeat calls with invalid arguments, replace duplicates, and summarise long results."""
+        """Repair and repeat calls with invalid arguments, replace duplicates, and summarise long results.
+
+        Results from an earlier attempt at the turn have been improved then, and are passed back.
+        """
         improved: list[ToolResult] = []
-        for call, result in zip(calls, results, strict=True):
-            if self._settings.repair and result_code(result) == "invalid_arguments":
-                result = await self._repair(call, result, run_again)
+        nothing = (None,) * len(step.calls)
+        known, approvals = step.results or nothing, step.approvals or nothing
+        for call, result, earlier_result, approval in zip(step.calls, results, known, approvals, strict=True):
+            if earlier_result is not None:
+                improved.append(result)
+                continue
+            if step.results and repairing_model(call) is not None and waiting_call(result) is None:
+                result = note_repair(result, call)  # the repaired call waited for approval
+            elif self._settings.repair and (approval is None or approval.arguments is None):
+                result = await self._repair(call, result, run_again)  # not the arguments of a person
             if self._settings.deduplicate:
                 result = replace_duplicate(call, result, self._messages(improved))
             limit = self._settings.summarise_above
@@ -139,9 +150,12 @@ class AuxiliaryWork:
     async def _repair(
         self, call: ToolCall, result: ToolResult, run_again: Callable[[ToolCall], Awaitable[ToolResult]]
     ) -> ToolResult:
-        """Run the repaired call through all gates; a call with effects is refused there, with a suggestion."""
+        """Repair a call with invalid arguments, and run it through all gates.
+
+        A call with effects is refused there, with a suggestion.
+        """
         entry = self._runner.box.find(call.name)
-        if entry is None or repairing_model(call) is not None:
+        if result_code(result) != "invalid_arguments" or entry is None or repairing_model(call) is not None:
             return result
         request = make_repair_request(call, entry.tool, result.text, max_input=self._settings.max_input)
         response = await self._ask(request)
@@ -151,6 +165,9 @@ class AuxiliaryWork:
         repeated = await run_again(repaired)
         if result_code(repeated) == "invalid_arguments":
             return repeated if is_suggestion(repeated) else result
+        if waiting_call(repeated) is not None:
+            self._session.replace_call(repaired)  # the approval is for the repaired arguments
+            return repeated
         return note_repair(repeated, repaired)
 
     async def _summarise(self, call: ToolCall, result: ToolResult) -> ToolResult:

@@ -84,21 +84,34 @@ class Checkpoints:
         return stored.state
 
     async def take_over(self, session: Session) -> None:
-        """Take the lease of the run of a session, if it is stored, and replace its stored state."""
-        run_id = session.state.run_id
+        """Take the lease of the run of a session, if it is stored, and replace its stored state.
+
+        Raises RunConflict if the run was changed in the store after the session was loaded: a decision of another
+        process would be lost.
+        """
+        run_id, revision = session.state.run_id, session.state.revision
         stored: StoredRun | None = await self._threads.use_store(self._runs.lease, run_id, self._token, _LEASE)
         if stored is not None:
             self._adopt(stored)
             if stored.status in ("done", "failed"):
                 await self._release()
                 raise RunConflict(f"run {run_id} has ended", hint="start a new run")
+            if stored.version != revision:
+                await self._release()
+                raise RunConflict(
+                    f"run {run_id} was changed in the store: the session has version {revision}, the store {stored.version}",
+                    hint="decide with approve_call or deny_call, and continue with agent.resume(run_id)",
+                )
         elif await self._threads.use_store(self._runs.get, run_id) is not None:
             await self._refuse(run_id)
+        elif revision:
+            raise RunConflict(f"run {run_id} is no longer in the store", hint="start a new run")
         await self.save(session)
 
     async def save(self, session: Session) -> None:
         """Store the state of the session."""
-        status = run_status(session)
+        status, revision = run_status(session), session.state.revision
+        session.set_revision(self._version + 1)
         run = StoredRun(session.state.run_id, session.dump(), status, run_summary(session), token=self._token)
         ttl = self._record_ttl if status == "running" else self._ttl
         try:
@@ -106,6 +119,7 @@ class Checkpoints:
                 self._runs.put, run, self._version, ttl=ttl, lease=_LEASE
             )
         except StoreError as error:
+            session.set_revision(revision)
             if status == "waiting":
                 raise
             _log.warning("run %s was not saved: %s", run.run_id, error)

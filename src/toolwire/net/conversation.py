@@ -28,7 +28,11 @@ class PromptRunner(Protocol[Output]):
 
 
 class AgentConversation(Generic[Deps, Output]):
-    """Messages and an agent. A prompt without an answer is dropped, so that the conversation can continue."""
+    """Messages and an agent. A prompt is dropped if its run ended without an answer and before a call had run.
+
+    If calls have run, they are kept without an answer: the model has to know them. While a run waits for approval, the
+    conversation cannot continue; pass the answer of the resumed run to `add`.
+    """
 
     def __init__(
         self, agent: PromptRunner[Output], history: Sequence[Message] | Answer[Any] = (), *, deps: Deps
@@ -42,14 +46,14 @@ class AgentConversation(Generic[Deps, Output]):
     async def run(self, prompt: UserPrompt, *, settings: ModelSettings | None = None) -> Answer[Output]:
         """Answer a prompt, and add both to the conversation."""
         answer = await self._agent.run(prompt, history=self._history, deps=self._deps, settings=settings)
-        return self._add(answer)
+        return self.add(answer)
 
     async def stream(
         self, prompt: UserPrompt, *, settings: ModelSettings | None = None
     ) -> AsyncGenerator[StreamItem | Answer[Output], None]:
         """Yield the events of the answer, and the answer at the end, as `Agent.stream` does."""
         async for item in self._agent.stream(prompt, history=self._history, deps=self._deps, settings=settings):
-            yield self._add(item) if isinstance(item, Answer) else item
+            yield self.add(item) if isinstance(item, Answer) else item
 
     def run_sync(self, prompt: UserPrompt, *, settings: ModelSettings | None = None) -> Answer[Output]:
         return run_blocking(self.run(prompt, settings=settings))
@@ -59,7 +63,8 @@ class AgentConversation(Generic[Deps, Output]):
     ) -> Iterator[StreamItem | Answer[Output]]:
         return iterate_blocking(self.stream(prompt, settings=settings))
 
-    def _add(self, answer: Answer[Output]) -> Answer[Output]:
-        if answer.finished:
+    def add(self, answer: Answer[Output]) -> Answer[Output]:
+        """Continue after this answer, such as that of a resumed run. `run` and `stream` add their answers themselves."""
+        if answer.finished or answer.suspended or answer.results:
             self.messages, self._history = answer.messages, answer
         return answer

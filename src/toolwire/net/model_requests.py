@@ -12,7 +12,7 @@ from ..ir.events import Event
 from ..ir.folding import Folder
 from ..ir.request import Request
 from ..ir.response import Response
-from ..run.observe import Observation, Observer, OperationOutcome
+from ..run.observe import Observation, Observer, OperationOutcome, active_observers
 from ..run.session import Session
 from .model_protocol import Model, model_operation
 from .own_context import in_own_context
@@ -32,7 +32,7 @@ class ObservedModel(Protocol):
 async def ask_model(agent: ObservedModel, session: Session, request: Request) -> Response:
     """Send a request and return the response."""
     model = agent.model
-    if not agent.observers:
+    if not active_observers(agent.observers):
         return await model.ask(request)
     with Observation(agent.observers, model_operation(model, request, session.state.run_id)) as observation:
         response = await model.ask(request)
@@ -48,7 +48,9 @@ def stream_model(
     An observed request has a context of its own: a tool that starts meanwhile is not a part of the request.
     """
     events = _limit_events(agent.model.stream(request), session)
-    return in_own_context(_observe_events(agent, session, request, events, folder)) if agent.observers else events
+    if not active_observers(agent.observers):
+        return events
+    return in_own_context(_observe_events(agent, session, request, events, folder))
 
 
 async def _observe_events(

@@ -106,8 +106,16 @@ class OtelObserver:
         `provider` replaces the provider in the model's name; `content` overrides the variable.
         """
         self._instruments = Instruments(tracers, meters)
+        self._targets = (tracers, meters)
         self._provider = provider
         self._content = is_content_captured(os.environ) if content is None else content
+
+    def __eq__(self, other: object) -> bool:
+        """Return True for an observer with the same providers: of two equal ones, a run inside a run uses one."""
+        return isinstance(other, OtelObserver) and self._targets == other._targets
+
+    def __hash__(self) -> int:
+        return hash(self._targets)
 
     def start(self, operation: ObservedOperation, /) -> EndOperation:
         if isinstance(operation, AgentOperation):
@@ -125,9 +133,10 @@ class OtelObserver:
 
         def end(outcome: OperationOutcome) -> None:
             error_type = "gave_up" if outcome.reason else _error_type(outcome.error)
+            # the text after the colon may be that of a refusal or of an invalid output
+            reason = outcome.reason if self._content else outcome.reason.partition(":")[0]
             span.close(
-                {**usage_attributes(outcome.usage), names.COST: outcome.cost, names.GIVE_UP_REASON: outcome.reason},
-                error_type,
+                {**usage_attributes(outcome.usage), names.COST: outcome.cost, names.GIVE_UP_REASON: reason}, error_type
             )
             self._instruments.record(_metric_attributes(about, error_type), span.seconds)
 

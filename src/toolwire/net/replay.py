@@ -45,6 +45,7 @@ from .agent import Agent, make_client
 from .answers import Answer, Deps, Output
 from .auxiliary import AuxiliaryModel
 from .runner import Runner
+from .subagents import runs_subagent
 from .trace_file import read_trace
 
 __all__ = ["ReplayTools", "load_run", "replay_run"]
@@ -219,7 +220,8 @@ class _Replay:
                 runner.box.add_unlisted(self._recorded_entry(entry, "recorded"))
 
     def _recorded_entry(self, entry: Entry, tools: ReplayTools) -> Entry:
-        if tools == "read" and entry.tool.effect in ("pure", "read") and entry.name not in self._subagents:
+        is_subagent = entry.name in self._subagents or runs_subagent(entry.function)
+        if tools == "read" and entry.tool.effect in ("pure", "read") and not is_subagent:
             return entry
         options = replace(entry.options, rate=None, cache=None, isolation="thread", output_limit=_ANY_LENGTH)
         return replace(entry, function=self._recorded_function(entry.tool), options=options)

@@ -21,7 +21,7 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec.structs import replace
 
-from ..ir.errors import ConfigError, StoreError
+from ..ir.errors import ConfigError
 from ..ir.parts import ToolCall, ToolResult
 from ..ir.tools import Tool
 from ..ir.value import Value
@@ -37,26 +37,23 @@ from ..run.observe import (
     Observer,
     OperationOutcome,
     ToolOperation,
+    active_observers,
     combine_sinks,
     progress_sink,
 )
 from ..run.output import StoredOutputs
 from ..run.output_tools import output_entries
 from ..run.policy import Policy
-from ..run.records import DAY, Claim, Record, Store
+from ..run.records import DAY, Store
 from ..run.schedule import Schedule
 from ..run.session import Session
 from ..run.settings import RunSettings
 from ..run.steps import (
     Approve,
-    ClaimKey,
-    CompleteClaim,
     Failed,
     Finished,
-    GetRecord,
     Invoke,
     Reconcile,
-    ReleaseClaim,
     Returned,
     Step,
     Wait,
@@ -66,15 +63,14 @@ from ..run.waiting import Suspend
 from .blocking import run_blocking
 from .call_size import is_large
 from .dispatch import Dispatch, failed_result
-from .invoke import InvokeOutcome, Invoker
+from .invoke import Invoker
+from .store_steps import StoreSteps
 from .threads import ThreadPool
 
 __all__ = ["Approver", "Runner"]
 
 Approver: TypeAlias = Callable[[Approve], "ApprovalReply | Awaitable[ApprovalReply]"]
-_SAVE_ATTEMPTS = 3
 _MAX_TAINTED_RUNS = 4096
-_STORE_THREADS = 8
 _CHECK_THREADS = 4  # few, because each of them delays the event loop by one switch interval
 
 
@@ -108,6 +104,9 @@ class Runner:
     ) -> None:
         if not 0 < ttl < float("inf"):
             raise ConfigError(f"ttl must be positive and finite, got {ttl}", hint="give it in seconds")
+        for name, value in (("max_parallel", max_parallel), ("max_per_turn", max_per_turn), ("threads", threads)):
+            if value < 1:
+                raise ConfigError(f"{name} must be at least 1, got {value}")
         self.box = Toolbox(*sources)
         self._outputs = StoredOutputs()
         self._output_tools = self._add_output_tools()
@@ -117,9 +116,7 @@ class Runner:
         self._max_parallel = max_parallel
         self._max_per_turn = max_per_turn
         self._invoker = Invoker(threads)
-        self._store_threads = ThreadPool(
-            _STORE_THREADS
-        )  # separate: tools that occupy all threads must not block lease renewal
+        self._store_steps = StoreSteps(store)
         self._check_threads = ThreadPool(_CHECK_THREADS)
         self._settings = RunSettings(
             self.box,
@@ -267,7 +264,7 @@ class Runner:
             return replace(settings, dry_run=True)
         # not cached: the runner would keep the objects alive
         if deps is not None or on_progress is not None or session is not None:
-            sink = combine_sinks(on_progress, self._settings.on_progress)
+            sink = combine_sinks(on_progress, progress_sink(active_observers(self._observers)))
             has_fixed_tools = session is not None and session.state.has_fixed_tools
             return replace(
                 self._settings,
@@ -309,7 +306,8 @@ class Runner:
 
     def perform(self, run: CallRun, *, speculative: bool = False) -> Coroutine[Any, Any, ToolResult]:
         """Run one call to its end, observed if there are observers."""
-        return self._perform_observed(run, speculative) if self._observers else self._perform_call(run)
+        is_observed = active_observers(self._observers)
+        return self._perform_observed(run, speculative) if is_observed else self._perform_call(run)
 
     async def _perform_observed(self, run: CallRun, speculative: bool) -> ToolResult:
         entry = self.box.find(run.call.name)
@@ -335,7 +333,7 @@ class Runner:
                 if type(step) is Invoke:
                     outcome = self._invoker.begin(step)
                     if type(outcome) is not Returned and not isinstance(outcome, Value):
-                        outcome = await (outcome if step.token is None else self._with_lease_renewal(step, outcome))
+                        outcome = await (outcome if step.token is None else self._store_steps.await_call(step, outcome))
                 else:
                     outcome = await self._perform_step(run, step)
                 step = run.next(outcome)
@@ -349,12 +347,7 @@ class Runner:
     def _release_abandoned(self, run: CallRun) -> None:
         claim_release = run.release_step()
         if claim_release is not None:
-            self._release(claim_release.key, claim_release.token)
-
-    def _release(self, key: str, token: str) -> None:
-        """Release a claim in the background; if that fails, its lease expires."""
-        assert self.store is not None
-        self._store_threads.submit(partial(self.store.release, key, token))
+            self._store_steps.release(claim_release.key, claim_release.token)
 
     async def _perform_step(self, run: CallRun, step: Step) -> Any:
         """Perform a step that is not `Invoke`: wait, ask for approval, reconcile, or use the store."""
@@ -364,7 +357,7 @@ class Runner:
             return await self._ask_approval(step)
         if isinstance(step, Reconcile):
             return await _reconcile(step)
-        return await self._perform_store_step(step)
+        return await self._store_steps.perform(step)
 
     async def _ask_approval(self, step: Approve) -> ApprovalReply:
         """Ask for approval; without an approver, no call is approved."""
@@ -376,60 +369,9 @@ class Runner:
             observation.outcome = _approval_outcome(reply)
         return reply
 
-    async def _with_lease_renewal(self, step: Invoke, work: Awaitable[InvokeOutcome]) -> InvokeOutcome:
-        """Await the function, and renew the lease of its claim while it runs."""
-        assert step.token is not None
-        assert step.context.idempotency_key is not None
-        renewal = asyncio.create_task(self._renew(step.context.idempotency_key, step.token, step.lease))
-        try:
-            return await work
-        finally:
-            renewal.cancel()
-
-    async def _renew(self, key: str, token: str, lease: float) -> None:
-        """Renew a lease until cancelled. A failure is ignored: the next attempt comes before the lease expires."""
-        assert self.store is not None
-        while True:
-            await asyncio.sleep(lease / 3)
-            try:
-                await self.use_store(self.store.renew, key, token, lease)
-            except StoreError:
-                continue
-
-    async def _perform_store_step(self, step: Step) -> Any:
-        """Perform a store operation; return a StoreError as a value. Storing a result is tried several times."""
-        store = self.store
-        assert store is not None
-        attempts = _SAVE_ATTEMPTS if isinstance(step, CompleteClaim) else 1
-        for remaining in reversed(range(attempts)):
-            try:
-                if isinstance(step, GetRecord):
-                    return await self.use_store(store.get, step.key)
-                if isinstance(step, ClaimKey):
-                    return await self._claim(step.claim)
-                if isinstance(step, CompleteClaim):
-                    return await self.use_store(store.complete, step.key, step.token, step.result, step.ttl, step.state)
-                assert isinstance(step, ReleaseClaim)
-                return await self.use_store(store.release, step.key, step.token)
-            except StoreError as error:
-                if not remaining:
-                    return error
-                await asyncio.sleep(0.1)
-        return None
-
-    async def _claim(self, claim: Claim) -> Record:
-        """Claim a key on a thread. If this task is cancelled meanwhile, the claim is released once it is made."""
-        assert self.store is not None
-        pending_claim = self._store_threads.submit(partial(self.store.claim, claim))
-        try:
-            return await asyncio.wrap_future(pending_claim)
-        except asyncio.CancelledError:  # the claim may still succeed, and the call will not run
-            pending_claim.add_done_callback(lambda _: self._release(claim.key, claim.token))
-            raise
-
     async def use_store(self, work: Callable[..., Any], /, *arguments: Any, **options: Any) -> Any:
         """Run an operation of the store on one of the threads that are reserved for it."""
-        return await asyncio.wrap_future(self._store_threads.submit(partial(work, *arguments, **options)))
+        return await self._store_steps.use(work, *arguments, **options)
 
     def _taint(self, run_id: str) -> None:
         """Mark a run as tainted by untrusted output. The number of runs kept is bounded, except for "", which stays."""

@@ -11,11 +11,14 @@ the arguments and the owner, expires, and is consumed by compare-and-set before 
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from hashlib import sha256
+
+from msgspec.structs import replace
 
 from ..ir.parts import Text, ToolCall
 from ..ir.request import Message, Request
@@ -51,7 +54,7 @@ class StoredApprovals:
 
     def __init__(self, runs: RunStore, *, ttl: float = DAY) -> None:
         self._runs = runs
-        self._ttl = ttl
+        self._ttl = Suspend(ttl).ttl  # validated
 
     async def __call__(self, step: Approve) -> ApprovalReply:
         """Return the stored decision, which is used up by this, or store the question."""
@@ -76,7 +79,7 @@ class StoredApprovals:
         """Store the question if there is no decision, else mark the decision as used."""
         version = 0 if stored is None else stored.version
         if stored is not None and reply is not None:
-            used = StoredRun(run_id, stored.state, "done", stored.summary)
+            used = StoredRun(run_id, _used_state(stored.state), "done", stored.summary)
             return self._runs.put(used, version) is not None
         summary = f"{step.tool}: {step.why}"[:200]
         question = StoredRun(run_id, _question_session(run_id, step, self._ttl).dump(), "waiting", summary)
@@ -99,11 +102,20 @@ def _question_session(run_id: str, step: Approve, ttl: float) -> Session:
     return session
 
 
+def _used_state(state: str) -> str:
+    """Return the state of a used decision. It is unique: a store accepts a repeated put of the same state."""
+    session = Session.load(state, now=time.time)
+    reason = f"the decision was used ({secrets.token_hex(16)})"
+    session.state = replace(session.state, phase="gave_up", reason=reason)
+    return session.dump()
+
+
 def _read_decision(session: Session, stored: StoredRun) -> ApprovalReply | None:
     """Return the decision about the call of a session; None if the question has expired."""
     step = session.next()
     if isinstance(step, AwaitApproval):
-        return Suspend(step.calls[0].expires_at - time.time(), stored.run_id)
+        remaining = step.calls[0].expires_at - time.time()
+        return Suspend(remaining, stored.run_id) if remaining > 0 else None
     if not isinstance(step, RunTools) or not step.results:
         return None
     result, approval = step.results[0], step.approvals[0]

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from ..ir.events import ArgumentEnd, CallEnd, CallStart, Event
 from ..ir.folding import Folder
 from ..ir.parts import ToolCall
@@ -30,6 +32,8 @@ class StreamCollector:
         self._output = session.output
         self._open_dispatch = dispatch
         self._watch = ArgumentWatch() if dispatch.may_speculate else None
+        self._ids = session.call_ids()
+        self._unique_ids: dict[int, str] = {}  # by key
         self._open: dict[int, CallStart] = {}  # calls of the first choice that have not been passed on, by key
         self._ended: set[int] = set()
         self._limits = session.call_limits()
@@ -41,19 +45,22 @@ class StreamCollector:
         Only calls of the first choice are run; the other choices are alternatives to it.
         """
         self.folder.feed(event)
-        if isinstance(event, CallStart) and event.choice == 0 and not self._is_final_answer(event):
-            self._open[event.key] = event
+        if isinstance(event, CallStart) and event.choice == 0:
+            self._unique_ids[event.key] = self._ids.make_unique(event.id)
+            if not self._is_final_answer(event):
+                self._open[event.key] = event
         if self._watch is not None:
             for watched in self._watch.feed(event):
                 if isinstance(watched, ArgumentEnd) and watched.key == next(iter(self._open), None):
-                    self._speculate(self._open[watched.key], watched)
+                    self._speculate(watched)
         if isinstance(event, CallEnd) and event.key in self._open:
             self._ended.add(event.key)
             return self._pass_on()
         return ()
 
-    def _speculate(self, start: CallStart, argument: ArgumentEnd) -> None:
-        call = ToolCall(start.id, start.name, {argument.name: argument.value})
+    def _speculate(self, argument: ArgumentEnd) -> None:
+        call_id, name = self._unique_ids[argument.key], self._open[argument.key].name
+        call = ToolCall(call_id, name, {argument.name: argument.value})
         if self._limits.may_start(call, self._count):
             self._open_dispatch.speculate(call)
 
@@ -66,6 +73,8 @@ class StreamCollector:
             del self._open[key]
             call = self.folder.part(key)
             if isinstance(call, ToolCall):
+                if call.id != self._unique_ids[key]:
+                    call = replace(call, id=self._unique_ids[key])
                 if self._limits.may_start(call, self._count):
                     self._open_dispatch.add(call)
                 self._count += 1

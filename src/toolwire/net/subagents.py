@@ -15,7 +15,9 @@ from ..run.toolbox import Toolbox
 from ..run.waiting import Suspended
 from .answers import Answer
 
-__all__ = ["SubagentRunner", "subagent_tool"]
+__all__ = ["SubagentRunner", "runs_subagent", "subagent_tool"]
+
+_MARK = "__toolwire_subagent__"
 
 
 class SubagentRunner(Protocol):
@@ -57,6 +59,12 @@ def subagent_tool(
             raise ToolError(f"{name} did not finish: {answer.reason}")
         return answer.output
 
+    setattr(ask, _MARK, True)
     values: OptionValues = {"timeout": None, "cancellable": True, "retries": 0, **options}
     declare = tool(name=name, description=description, effect=declared, **values)
     return declare(ask)
+
+
+def runs_subagent(function: object) -> bool:
+    """Return True for the function of a tool that `subagent_tool` made."""
+    return getattr(function, _MARK, False) is True

@@ -8,6 +8,7 @@ Keys, values under names such as `password`, and secrets of the environment are 
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Iterable
 from contextvars import ContextVar
@@ -19,6 +20,7 @@ from typing import Any
 import msgspec
 
 from ..ir.errors import ConfigError
+from ..ir.losses import Loss
 from ..ir.pointer import Object
 from ..ir.request import Request
 from ..run.observe import (
@@ -50,6 +52,9 @@ from ..run.trace import (
 from .trace_file import SUFFIX, TraceWriter
 
 __all__ = ["TraceObserver"]
+
+_NOT_IN_FILE_NAMES = re.compile(r"[^\w.-]", re.ASCII)
+_MAX_NAME = 64  # characters of a run id in the name of a file
 
 
 class TraceObserver:
@@ -97,13 +102,14 @@ class TraceObserver:
     def _open_recording(self, operation: ObservedOperation) -> _RunRecording:
         started = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         run_id = getattr(operation, "run_id", "")
-        header = TraceHeader(VERSION, run_id, "run", started)
-        return _RunRecording(TraceWriter.create(self._next_path(header), header))
+        header = TraceHeader(VERSION, self._sanitiser.sanitise_text(run_id), "run", started)
+        return _RunRecording(TraceWriter.create(self._next_path(header), header), self._sanitiser)
 
     def _next_path(self, header: TraceHeader) -> Path:
         if self._folder is not None:
             when = header.recorded.replace(":", "").replace(".", "-")
-            return self._folder / f"{when}-run-{header.id or next(self._numbers)}{SUFFIX}"
+            name = _NOT_IN_FILE_NAMES.sub("_", header.id)[:_MAX_NAME] or next(self._numbers)
+            return self._folder / f"{when}-run-{name}{SUFFIX}"
         assert self._file is not None
         number = next(self._numbers)
         return self._file if number == 1 else self._file.with_stem(f"{self._file.stem}-{number}")
@@ -119,8 +125,8 @@ class TraceObserver:
             return self._request_event(operation, span)
         if isinstance(operation, ToolOperation):
             return CallStarted(**where, call=self._clean(operation.call), effect=operation.effect)
-        reason = self._sanitiser.sanitise_text(operation.reason)
-        return ApprovalAsked(**where, tool=operation.tool, arguments=self._clean(operation.arguments), reason=reason)
+        arguments = self._clean(operation.arguments)
+        return ApprovalAsked(**where, tool=operation.tool, arguments=arguments, reason=operation.reason)
 
     def _request_event(self, operation: ModelOperation, span: _TraceSpan) -> RequestSent:
         """Record a request without the messages and tools that an earlier request of the same run had already."""
@@ -157,10 +163,9 @@ class TraceObserver:
     ) -> Iterable[TraceEvent]:
         where: dict[str, Any] = {"ms": span.recording.ms(), "span": span.number}
         for loss in outcome.losses:
-            yield LossReported(**where, loss=loss)
+            yield LossReported(**where, loss=msgspec.convert(self._clean(loss), Loss))
         if outcome.error is not None:
-            message = self._sanitiser.sanitise_text(str(outcome.error))
-            yield OperationFailed(**where, type=type(outcome.error).__qualname__, message=message)
+            yield OperationFailed(**where, type=type(outcome.error).__qualname__, message=str(outcome.error))
         elif isinstance(operation, AgentOperation):
             yield RunEnded(**where, reason=outcome.reason, usage=outcome.usage, cost=outcome.cost)
         elif isinstance(operation, ModelOperation):
@@ -176,9 +181,8 @@ class TraceObserver:
             code = "ok" if result is None else result_code(result)
             yield ResultReturned(**where, result=None if result is None else self._clean(result), code=code)
         else:
-            reason, edited = self._sanitiser.sanitise_text(outcome.reason), outcome.arguments
-            arguments = None if edited is None else self._clean(edited)
-            yield ApprovalDecided(**where, decision=outcome.decision, reason=reason, arguments=arguments)
+            arguments = None if outcome.arguments is None else self._clean(outcome.arguments)
+            yield ApprovalDecided(**where, decision=outcome.decision, reason=outcome.reason, arguments=arguments)
 
     def _clean(self, value: Any) -> Any:
         return self._sanitiser.sanitise_document(msgspec.to_builtins(value))
@@ -199,10 +203,11 @@ def _check_writable(file: Path | None, folder: Path | None) -> None:
 
 
 class _RunRecording:
-    """A trace that is being written."""
+    """A trace that is being written. The texts of all events are sanitised here, their documents before."""
 
-    def __init__(self, writer: TraceWriter) -> None:
+    def __init__(self, writer: TraceWriter, sanitiser: Sanitiser) -> None:
         self.writer = writer
+        self._sanitiser = sanitiser
         self.numbers = count(1)
         self._started_at = time.perf_counter()
 
@@ -210,7 +215,9 @@ class _RunRecording:
         return round((time.perf_counter() - self._started_at) * 1000, 3)
 
     def write(self, event: TraceEvent) -> None:
-        self.writer.write(event)
+        fields = ((name, getattr(event, name)) for name in event.__struct_fields__)
+        texts = {name: self._sanitiser.sanitise_text(value) for name, value in fields if type(value) is str}
+        self.writer.write(msgspec.structs.replace(event, **texts))
 
 
 class _TraceSpan:

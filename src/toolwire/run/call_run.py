@@ -33,7 +33,7 @@ from .output import cap_result
 from .pending import Pending
 from .plan import PlanVerdict, find_replay, plan_refusal, plan_result
 from .records import Claim
-from .results import annotate, refusal
+from .results import annotate, note_edit, refusal
 from .settings import RunSettings
 from .signature import FunctionSignature, function_signature
 from .steps import (
@@ -185,6 +185,8 @@ class CallRun:
         if type(outcome) is not Returned:
             outcome = yield from self._retry(pending, step, outcome)
         result, effect_state = self._classify(pending.call, step, outcome)
+        if pending.model_arguments is not None:
+            result = note_edit(result, pending.identity)  # also for a repeated call, which gets the recorded result
         if claim is not None:
             step.start.begin()  # from here on the call cannot be stopped: its outcome is recorded
             kept_state = effect_state if is_key_reusable(pending, self.settings) else "nothing"
@@ -339,7 +341,9 @@ class CallRun:
         """Pass the call with the arguments of the person who approves it through all gates. No second approval."""
         call = replace(self.call, arguments=copy_json(arguments), raw=None, state="complete")
         gated = self._pass_gates(call, pending.request)
-        return gated if isinstance(gated, ToolResult) else replace(gated, key=pending.key or gated.key)
+        if isinstance(gated, ToolResult):
+            return note_edit(gated, arguments)
+        return replace(gated, key=pending.key or gated.key)
 
     def _check_again(self, pending: Pending) -> Pending | ToolResult:
         """Apply the policy again to a call that has passed it: time has passed, or an attempt has failed."""
@@ -361,7 +365,7 @@ class CallRun:
 
     def _finish(self, pending: Pending, result: ToolResult) -> ToolResult:
         """Cache the result if the tool allows it, and add the notes."""
-        if pending.tool.options.cache is not None and not result.is_error:
+        if pending.tool.options.cache is not None and not result.is_error and pending.model_arguments is None:
             self._cache_result(pending, result)
         return self._annotate(pending, result)
 
@@ -370,25 +374,33 @@ class CallRun:
         if pending.tainted and rules is not None and rules.taint == "warn" and pending.tool.tool.effect == "write":
             result = annotate(result, tainted=True)
         if pending.model_arguments is not None:
-            result = annotate(result, edited=pending.identity)
+            result = note_edit(result, pending.identity)
         return annotate(result, repaired=list(pending.steps)) if pending.steps else result
 
     def _cached_result(self, pending: Pending) -> ToolResult | None:
         cache, settings = self._cache_for(pending.tool), self.settings
         if cache is None:
             return None
-        found = cache.get(pending.tool.name, pending.arguments, settings.now(), settings.tenant)
+        found = cache.get(pending.tool.name, pending.arguments, settings.now(), self._cache_scope())
         return None if found is None else annotate(replace(found, call_id=self.call.id), cached=True)
 
     def _cache_result(self, pending: Pending, result: ToolResult) -> None:
         cache, settings = self._cache_for(pending.tool), self.settings
         if cache is not None:
             end_time = settings.now() + (pending.tool.options.cache or 0)
-            cache.put(pending.tool.name, pending.arguments, result, end_time, settings.tenant)
+            cache.put(pending.tool.name, pending.arguments, result, end_time, self._cache_scope())
 
     def _cache_for(self, entry: Entry) -> ResultCache | None:
         """Return the cache for the results of this tool; None if they are not cached."""
-        return self.settings.cache if entry.options.cache and entry.tool.effect in ("pure", "read") else None
+        settings = self.settings
+        if not entry.options.cache or entry.tool.effect not in ("pure", "read"):
+            return None
+        return settings.cache if settings.deps is None or settings.run_id else None
+
+    def _cache_scope(self) -> str:
+        """Return the tenant; with dependencies also the run, because the result may belong to their user."""
+        settings = self.settings
+        return settings.tenant if settings.deps is None else f"{settings.tenant}\0{settings.run_id}"
 
     def _retry(self, pending: Pending, step: Invoke, outcome: Any) -> Generator[Step, Any, Any]:
         """Retry the function where a retry does no harm.

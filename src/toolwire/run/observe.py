@@ -43,6 +43,7 @@ __all__ = [
     "ProgressObserver",
     "Retriever",
     "ToolOperation",
+    "active_observers",
     "combine_sinks",
     "observed_losses",
     "progress_sink",
@@ -141,6 +142,18 @@ class Retriever(Protocol):
     def choose(self, request: Request, tools: Sequence[Tool]) -> Sequence[Tool]: ...
 
 
+_run_observers: ContextVar[tuple[Observer, ...]] = ContextVar("toolwire_run_observers", default=())
+
+
+def active_observers(own: Sequence[Observer]) -> Sequence[Observer]:
+    """Return the observers of an operation: those of the runs around it, then its own. Of equal ones, its own is used.
+
+    So the runs of subagents, and the operations after a transfer to another agent, are a part of an observed run.
+    """
+    outer = _run_observers.get()
+    return (*(observer for observer in outer if observer not in own), *own) if outer else own
+
+
 observed_losses: ContextVar[Losses | None] = ContextVar("toolwire_losses", default=None)
 """Collects the losses of the current model request; None if it is not observed. A model client adds to it."""
 
@@ -148,13 +161,14 @@ observed_losses: ContextVar[Losses | None] = ContextVar("toolwire_losses", defau
 class Observation:
     """An operation in progress, as a context manager. Set `outcome` before the end; an exception is an outcome, too.
 
-    Observers end in the reverse order of their start, so that each restores the context that it found.
+    The observers of the runs around it are notified as well. Observers end in the reverse order of their start, so that each restores the context that it found.
     """
 
-    __slots__ = ("_ends", "_losses", "_observers", "_operation", "_outer_losses", "outcome")
+    __slots__ = ("_ends", "_losses", "_observers", "_operation", "_outer", "_outer_losses", "outcome")
 
     def __init__(self, observers: Sequence[Observer], operation: ObservedOperation) -> None:
-        self._observers = observers
+        self._observers = active_observers(observers)
+        self._outer = _run_observers.get()
         self._operation = operation
         self._ends: list[EndOperation] = []
         self._losses: Losses | None = None
@@ -162,6 +176,8 @@ class Observation:
         self.outcome = _NOTHING
 
     def __enter__(self) -> Observation:
+        if self._observers and isinstance(self._operation, AgentOperation):
+            _run_observers.set(tuple(self._observers))
         for observer in self._observers:
             try:
                 end = observer.start(self._operation)
@@ -182,6 +198,8 @@ class Observation:
         if self._losses is not None:
             outcome = replace(outcome, losses=tuple(self._losses))
             observed_losses.set(self._outer_losses)
+        if self._observers and isinstance(self._operation, AgentOperation):
+            _run_observers.set(self._outer)
         for end in reversed(self._ends):
             try:
                 end(outcome)

@@ -9,7 +9,7 @@ import msgspec
 from ..ir.errors import EncodeError
 from ..ir.parts import Media, Opaque, Text, ToolCall, ToolResult
 from ..ir.pointer import Object
-from ..ir.text import to_bytes
+from ..ir.text import dumps, to_bytes
 
 __all__ = [
     "NOTES_KEY",
@@ -21,6 +21,7 @@ __all__ = [
     "exception_text",
     "from_record",
     "hide_exception",
+    "note_edit",
     "refusal",
     "result_code",
     "result_note",
@@ -95,6 +96,15 @@ def annotate(result: ToolResult, **notes: Any) -> ToolResult:
     """Add notes for the program to a result."""
     known: Object = result.extra.get(NOTES_KEY, {})
     return msgspec.structs.replace(result, extra={**result.extra, NOTES_KEY: {**known, **notes}})
+
+
+def note_edit(result: ToolResult, arguments: Object) -> ToolResult:
+    """Add the arguments of a person to the result of a call that ran with them: the conversation has the model's."""
+    if result_note(result, "edited") is not None:
+        return result
+    note = Text(f"[A person changed the arguments of this call to {dumps(arguments)}]\n")
+    parts = result.parts or (() if result.structured is None else (Text(result.text),))
+    return annotate(msgspec.structs.replace(result, parts=(note, *parts)), edited=arguments)
 
 
 def result_note(result: ToolResult, name: str) -> Any:

@@ -94,6 +94,7 @@ class RunState(Value, frozen=True):
     `has_fixed_tools`: the request names its tools, so tools that appear during the run are not offered. `prompts`: messages
     of the user that follow the results of the current turn. `auxiliary_usage`: the part of `usage` that an auxiliary model
     used, in `auxiliary_requests`. `max_effect`: the strongest effect that calls of this run may have; None for any.
+    `revision`: the version of the run in its store that has this state; 0 if it is not stored.
     """
 
     version: int
@@ -120,3 +121,4 @@ class RunState(Value, frozen=True):
     auxiliary_requests: int = 0
     auxiliary_usage: Usage | None = None
     max_effect: Effect | None = None
+    revision: int = 0

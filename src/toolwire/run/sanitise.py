@@ -49,6 +49,8 @@ _NAMED_SECRET = re.compile(
     r"""(?i)(\\?"(?:password|passphrase|(?:client_?)?secret|[a-z_]*api_?key|[a-z]+_token|private_?key)\\?"\s*:\s*\\?")[^"\\]*"""
 )
 _LINE = re.compile(rb"((?:data: ?)?)(.*?)([\r\n]*)", re.DOTALL).fullmatch
+_MIN_SECRET_NUMBER = 10**7  # no text of fewer digits is a known secret
+_MAX_SECRET_NUMBER = 10**64
 _MEDIA_PREFIX_LENGTH = 64  # characters of base64: whole groups of four
 
 
@@ -105,6 +107,9 @@ class Sanitiser:
             return {self._redact(name): self._sanitise_field(name, item, value) for name, item in value.items()}
         if isinstance(value, (list, tuple)):
             return [self.sanitise_document(item) for item in value]
+        if type(value) in (int, float) and _MIN_SECRET_NUMBER <= abs(value) <= _MAX_SECRET_NUMBER:
+            text = dumps(value)
+            return value if self._redact(text) == text else REMOVED
         return value
 
     def _sanitise_field(self, name: str, value: JSON, parent: Mapping[str, JSON]) -> JSON:

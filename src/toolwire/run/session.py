@@ -27,11 +27,13 @@ from ..ir.pointer import Object
 from ..ir.request import Message, Request
 from ..ir.response import Response, Usage, add_usage
 from ..ir.tools import Effect, Tool
+from .call_ids import CallIds
 from .call_limits import CallLimits
 from .compaction import CompactedPrefix, Compaction, CompactionPlan, plan_compaction
 from .effect_limit import is_stronger
 from .history import has_untrusted_output, is_untrusted, mark_untrusted
 from .keys import list_calls
+from .results import result_note
 from .run_state import AskModel, AwaitApproval, Budget, Done, GiveUp, NextStep, RunState, RunTools
 from .waiting import Turn, WaitingCall
 
@@ -123,7 +125,10 @@ class Session:
         price: Callable[[Response], float] | None = None,
         output: OutputPlan | None = None,
     ) -> Session:
-        """Load a session that another process dumped."""
+        """Load a session that another process dumped.
+
+        Only a store makes sure that a run is continued once (`Agent.resume`); load a dumped text once.
+        """
         try:
             state = _decode(dumped)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -210,7 +215,15 @@ class Session:
         self.add_usage(response.usage, 0.0 if self._price is None else self._price(response))
         self.state = replace(self.state, auxiliary_usage=add_usage(self.state.auxiliary_usage, response.usage))
 
+    def set_revision(self, revision: int) -> None:
+        """Set the version that the stored run gets with this state."""
+        self.state = replace(self.state, revision=revision)
+
     def dump(self) -> str:
+        """Return the whole state as JSON text.
+
+        A copy of the text is a copy of the run: without a store, each copy of an approved run runs its calls.
+        """
         self._count_usage()
         return msgspec.json.encode(self.state).decode()
 
@@ -265,9 +278,11 @@ class Session:
         self._give_up(self.state, f"max time reached ({limit})")
 
     def add_response(self, response: Response) -> None:
-        """Take the model's response to the last AskModel."""
+        """Take the model's response to the last AskModel. A call with the id of another call gets a new id."""
         self._expect("ask")
         state = self.state
+        parts = self.call_ids().rename_calls(response.parts)
+        response = response if parts is response.parts else replace(response, parts=parts)
         cost = self.price(response) or 0.0
         if self._parent is not None:
             self._parent.add_usage(response.usage, cost)
@@ -296,6 +311,16 @@ class Session:
     def call_limits(self) -> CallLimits:
         """Return the limits for the calls of the next response."""
         return CallLimits(self.budget, self.state)
+
+    def call_ids(self) -> CallIds:
+        """Return the ids that calls of the conversation have."""
+        return CallIds(call.id for call in list_calls(self.state.request.messages))
+
+    def replace_call(self, call: ToolCall) -> None:
+        """Replace a call of the turn by one with the same id, such as its repaired form. The conversation keeps it."""
+        turn = self.state.turn
+        calls = tuple(call if known.id == call.id else known for known in turn.calls)
+        self.state = replace(self.state, turn=replace(turn, calls=calls))
 
     def price(self, response: Response) -> float | None:
         """Return the cost of a response; None if there is no price."""
@@ -400,7 +425,7 @@ class Session:
 
     def _answer_calls(self, state: RunState, turn: Turn) -> None:
         """Add the results of a turn to the conversation, and give up after too many failed turns."""
-        results = tuple(result for result in turn.results if result is not None)
+        results = tuple(_text_of_edited(result) for result in turn.results if result is not None)
         results = mark_untrusted(turn.calls, results, self._untrusted)
         failures = state.failures + 1 if all(result.is_error for result in results) else 0
         is_tainted = any(map(is_untrusted, results))
@@ -456,3 +481,8 @@ class Session:
 def _strip_function(tool: Tool) -> Tool:
     """Return the tool without its function: the state of a run is plain data."""
     return Tool(**{name: getattr(tool, name) for name in Tool.__struct_fields__}) if type(tool) is not Tool else tool
+
+
+def _text_of_edited(result: ToolResult) -> ToolResult:
+    """Return an edited result as text only: where a wire sends the structured value, the note about it is lost."""
+    return result if result_note(result, "edited") is None else replace(result, structured=None)

@@ -7,6 +7,7 @@ A call waits in two cases: its approval is decided later (`Suspend`, the reply o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -14,9 +15,8 @@ import msgspec
 from msgspec.structs import replace
 
 from ..ir.errors import ConfigError
-from ..ir.parts import Text, ToolCall, ToolResult
+from ..ir.parts import ToolCall, ToolResult
 from ..ir.pointer import JSON, Object
-from ..ir.text import dumps
 from ..ir.value import Value
 from .records import DAY
 from .results import annotate, refusal, result_note, value_result
@@ -46,6 +46,11 @@ class Suspend(Value, frozen=True):
 
     ttl: float = DAY
     reference: str = ""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.ttl < math.inf:
+            hint = "an expired question is asked again; use a long time for one that should not expire"
+            raise ConfigError(f"ttl must be a positive, finite number of seconds, got {self.ttl}", hint=hint)
 
 
 class Suspended(Value, frozen=True):
@@ -139,7 +144,7 @@ class Turn(Value, frozen=True):
         waiting, merged = list(self.waiting), list(self.results)
         for index, known in enumerate(self.release(now).results):
             if known is None:
-                merged[index] = _note_edit(results[index], self.waiting[index])
+                merged[index] = results[index]
                 waiting[index] = waiting_call(results[index])
         return replace(self, results=tuple(merged), waiting=tuple(waiting))
 
@@ -219,13 +224,3 @@ class Turn(Value, frozen=True):
 
 def _article(noun: str) -> str:
     return "an" if noun.startswith("a") else "a"
-
-
-def _note_edit(result: ToolResult, waiting: WaitingCall | None) -> ToolResult:
-    """Add the arguments that ran, if a person edited them: the history contains those of the model."""
-    if waiting is None or waiting.edited_arguments is None or waiting_call(result) is not None:
-        return result
-    note = Text(f"[A person changed the arguments of this call to {dumps(waiting.edited_arguments)}]\n")
-    if result.parts or result.structured is None:
-        return replace(result, parts=(note, *result.parts))
-    return replace(result, parts=(note, Text(result.text)), structured=None)

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import pytest
 
 import toolwire
-from toolwire import Agent, Media, ModelClient, Request, Runner, Text, ToolCall
+from toolwire import Agent, Media, ModelClient, Request, Runner, Text, ToolCall, open_store
 from toolwire.ir.errors import ConfigError
 from toolwire.ir.events import TextDelta
 from toolwire.ir.request import Message
 from toolwire.ir.response import Response, Stop, Usage
-from toolwire.net import Answer, NoAnswer
+from toolwire.net import Answer, NoAnswer, approve_call
 from toolwire.run import Budget, Entry, Options, Toolbox
 from toolwire.testing import ScriptedModel, Upstream, says
 
@@ -45,12 +45,54 @@ def test_history_keeps_its_system_prompt_if_the_agent_has_none():
 def test_conversation_remembers_answers_and_drops_prompts_without_one():
     lines = [says("One."), says(ToolCall("a", "get_weather", {"city": "Oslo"})), says("Two.")]
     model = ScriptedModel(lines)
-    conversation = Agent(model, [get_weather], budget=Budget(iterations=1)).conversation()
+    conversation = Agent(model, [get_weather], budget=Budget(calls=0)).conversation()
     assert conversation.run_sync("First?").output == "One."
     assert not conversation.run_sync("Second?").finished
     assert next(item for item in conversation.stream_sync("Third?") if isinstance(item, Answer)).output == "Two."
     texts = [message.parts[0].text for message in conversation.messages]
     assert texts == ["First?", "One.", "Third?", "Two."]
+
+
+def test_conversation_keeps_calls_that_ran_without_an_answer():
+    paid = []
+
+    @toolwire.tool(effect="write")
+    def pay(amount: int) -> str:
+        """Pay."""
+        paid.append(amount)
+        return "paid"
+
+    model = ScriptedModel([says(ToolCall("p", "pay", {"amount": 1})), says("Yes, I paid 1.")])
+    conversation = Agent(model, [pay], budget=Budget(iterations=1)).conversation()
+    assert not conversation.run_sync("Pay 1.").finished
+    assert paid == [1]
+    answer = conversation.run_sync("Did you pay?")
+    assert [part.text for message in model.heard[-1].messages for part in message.parts] == [
+        "Pay 1.",
+        '{"amount":1}',
+        "paid",
+        "Did you pay?",
+    ]
+    assert [message.parts[0].text for message in answer.new_messages] == ["Did you pay?", "Yes, I paid 1."]
+
+
+def test_conversation_waits_for_its_suspended_run():
+    @toolwire.tool(effect="write", approve=True)
+    def pay(amount: int) -> str:
+        """Pay."""
+        return "paid"
+
+    store = open_store("memory:")
+    model = ScriptedModel([says(ToolCall("p", "pay", {"amount": 1})), says("Paid."), says("Yes.")])
+    agent = Agent(model, [pay], approve="suspend", store=store)
+    conversation = agent.conversation()
+    waiting = conversation.run_sync("Pay.")
+    with pytest.raises(ConfigError, match="waiting for pay"):
+        conversation.run_sync("Did you pay?")
+    approve_call(store, waiting.run_id, "p")
+    conversation.add(agent.resume_sync(waiting.run_id))
+    assert conversation.run_sync("Did you pay?").output == "Yes."
+    assert len(model.heard[-1].messages) == 5
 
 
 def test_conversation_may_repeat_a_call_in_every_run():

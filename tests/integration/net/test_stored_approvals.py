@@ -93,7 +93,7 @@ def test_denied_call_gets_the_reason_once(store, log, pay):
 def test_edited_arguments_run(store, log, pay):
     pay()
     approve_call(store, question(store), "c1", {"amount": 3})
-    assert pay().text == "paid 3"
+    assert pay().text == '[A person changed the arguments of this call to {"amount":3}]\npaid 3'
     assert log == [3]
 
 

@@ -11,14 +11,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
+from msgspec.structs import fields, replace
 
-from toolwire import Agent, ModelClient, Policy, StructuredOutput, ToolCall, ToolError, tool
+from toolwire import Agent, Message, ModelClient, Policy, StructuredOutput, ToolCall, ToolError, tool
 from toolwire.cli.main import main
 from toolwire.ir.errors import ConfigError
-from toolwire.ir.response import Fault, UpstreamError, Usage
+from toolwire.ir.losses import Loss
+from toolwire.ir.parts import Refusal, Text
+from toolwire.ir.request import Request
+from toolwire.ir.response import Fault, Response, Stop, UpstreamError, Usage
+from toolwire.ir.tools import Tool
 from toolwire.net import Auxiliary, TraceObserver
 from toolwire.run import Approved, Budget, Denied, Suspend, deny
+from toolwire.run.observe import AgentOperation, ApprovalOperation, ModelOperation, OperationOutcome, ToolOperation
 from toolwire.run.redact import environment_secrets
 from toolwire.testing import ReplayDifference, ScriptedModel, Upstream, load_run, load_trace, replay_run, says
 
@@ -185,6 +190,68 @@ def test_secrets_are_not_in_the_file(tmp_path, monkeypatch):
     assert [name for name, canary in CANARIES.items() if canary.removeprefix("Bearer ") in text] == []
     assert replay(file).text == "Done."
     assert replay(file, Agent(ScriptedModel([]), [login, show, fail])).text == "Done."
+
+
+def with_texts(kind, text, **values):
+    """Build a value with this text in all fields that are texts."""
+    names = {field.name for field in fields(kind) if field.type is str}
+    return kind(**{name: text for name in names if name not in values}, **values)
+
+
+CANARY = "canary-in-an-event"
+REQUEST = Request(CANARY, (Message("user", (Text(CANARY),)),), (Tool("look", CANARY),))
+RESPONSE = with_texts(Response, CANARY, parts=(Text(CANARY),))
+CALL = with_texts(ToolCall, CANARY, arguments={CANARY: [CANARY, {"number": 1234567890}]})
+OUTCOME = with_texts(
+    OperationOutcome,
+    CANARY,
+    response=RESPONSE,
+    result=CALL.result({CANARY: CANARY}),
+    arguments={CANARY: CANARY},
+    losses=(with_texts(Loss, CANARY, action="dropped", severity="info", target=CANARY),),
+)
+
+
+@pytest.mark.parametrize("error", [None, RuntimeError(f"the key {CANARY}")])
+@pytest.mark.parametrize("target", ["file", "folder"])
+def test_no_event_contains_a_secret(tmp_path, error, target):
+    place = {"file": tmp_path / "run.jsonl"} if target == "file" else {"folder": tmp_path}
+    observer = TraceObserver(**place, secrets=[CANARY, "1234567890"])
+    operations = [
+        with_texts(AgentOperation, CANARY, request=REQUEST),
+        with_texts(ModelOperation, CANARY, request=REQUEST),
+        with_texts(ToolOperation, CANARY, call=CALL, effect="read"),
+        with_texts(ApprovalOperation, CANARY, arguments={CANARY: CANARY}),
+    ]
+    ends = [observer.start(operation) for operation in operations]
+    for end in reversed(ends):
+        end(replace(OUTCOME, error=error))
+    (file,) = tmp_path.iterdir()
+    recorded = load_run(file)
+    kinds = {"run", "request", "call", "approval", "loss"}
+    kinds |= {"error"} if error else {"end", "response", "result", "decision"}
+    assert {event["event"] for event in events(file)} == kinds
+    assert recorded.losses[0].detail == "[removed]"
+    assert CANARY not in file.name + file.read_text()
+    assert "1234567890" not in file.read_text()
+
+
+def test_run_id_cannot_choose_another_folder(tmp_path):
+    observer = TraceObserver(folder=tmp_path / "runs")
+    observer.start(AgentOperation("../../escaped", REQUEST))(OperationOutcome())
+    assert [file.parent.name for file in tmp_path.rglob("*escaped*")] == ["runs"]
+
+
+def test_text_of_a_refusal_is_redacted_in_the_reason(tmp_path, monkeypatch):
+    monkeypatch.setenv("SERVICE_API_KEY", CANARIES["environment"])
+    file = tmp_path / "run.jsonl"
+    refusal = Refusal(f"I will not use {CANARIES['environment']} or sk-abcdefghijklmnop1234")
+    model = ScriptedModel([Response(parts=(refusal,), stop=Stop("refusal"))])
+    answer = Agent(model, [], output_type=City, observers=[TraceObserver(file)]).run_sync("Go.")
+    assert CANARIES["environment"] in answer.reason
+    assert events(file)[-1]["reason"].endswith("I will not use [removed] or [removed]")
+    assert CANARIES["environment"] not in file.read_text()
+    assert replay(file, Agent(model, [], output_type=City)).reason == events(file)[-1]["reason"]
 
 
 def test_secrets_of_the_environment_are_found_by_name():
@@ -525,6 +592,46 @@ def test_auxiliary_model_is_replayed_from_the_recording(tmp_path):
     assert replay(file, make([[], []])).text == "Done."
     with pytest.raises(ReplayDifference):
         replay(file, Agent(ScriptedModel([]), [read]))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_subagent_without_observers_is_recorded_and_never_asked_in_a_replay(tmp_path, stream):
+    inner_model = ScriptedModel([says(CALLS[0]), says("Sun.")])
+    inner = Agent(inner_model, [look], name="inner")
+    script = [says(ToolCall("c9", "inner", {"prompt": "Look."})), says("Done.")]
+    file = record(tmp_path, script, tools=[inner.as_tool(description="Ask.")], stream=stream)
+    kinds = [event["event"] for event in events(file)]
+    assert kinds[:5] == ["run", "request", "response", "call", "run"]
+    assert (kinds.count("request"), kinds.count("call"), kinds.count("end")) == (4, 2, 2)
+    agent = make_agent([], tools=[inner.as_tool(description="Ask.")])
+    assert replay(file, agent, tools="read").text == "Done."
+    assert (len(inner_model.heard), ran) == (2, [])
+
+
+def test_subagent_is_not_asked_in_the_replay_of_a_trace_without_its_run(tmp_path):
+    @tool(effect="read")
+    def inner(prompt: str) -> str:
+        """Ask."""
+        return "Sun."
+
+    file = record(tmp_path, [says(ToolCall("c9", "inner", {"prompt": "Look."})), says("Done.")], tools=[inner])
+    model = ScriptedModel([says("asked")])
+    agent = make_agent([], tools=[Agent(model, [], name="inner").as_tool(description="Ask.")])
+    assert replay(file, agent, tools="read").text == "Done."
+    assert model.heard == []
+
+
+def test_requests_and_calls_after_a_transfer_are_recorded(tmp_path):
+    successor = Agent(ScriptedModel([says(CALLS[0]), says("Sun.")]), [look], name="successor")
+
+    @tool(effect="pure")
+    def hand_over() -> Agent:
+        """Transfer the conversation."""
+        return successor
+
+    file = record(tmp_path, [says(ToolCall("c9", "hand_over", {}))], tools=[hand_over])
+    expected = ["run", *["request", "response", "call", "result"] * 2, "request", "response", "end"]
+    assert [event["event"] for event in events(file)] == expected
 
 
 def test_shortened_results_and_the_tools_that_read_them_are_replayed(tmp_path):

@@ -38,6 +38,19 @@ def test_secret_header_values_are_removed_and_names_kept():
     }
 
 
+def test_secret_that_is_a_number_is_removed():
+    clean = Sanitiser(Redactor(["1234567890"]))
+    document = {"a": 1234567890, "b": -1234567890, "c": [1234567890.5, 123, 9876543210], "d": '{"e":1234567890}'}
+    assert clean.sanitise_document([float("inf"), 10**5000]) == [float("inf"), 10**5000]
+    cleaned = clean.sanitise_document(document)
+    assert cleaned == {
+        "a": "[removed]",
+        "b": "[removed]",
+        "c": ["[removed]", 123, 9876543210],
+        "d": '{"e":"[removed]"}',
+    }
+
+
 def test_user_ids_and_secrets_are_removed_and_schemas_kept():
     body = {
         "model": "m",

@@ -17,6 +17,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 import toolwire
 from toolwire import Request, Toolbox, ToolCall, tool
 from toolwire.ir.events import CallEnd
+from toolwire.ir.parts import Refusal
 from toolwire.ir.request import Params, ReasoningConfig
 from toolwire.ir.response import Fault, Response, Stop, UpstreamError, Usage
 from toolwire.ir.text import dumps
@@ -400,6 +401,57 @@ def test_content_is_recorded_only_on_request(content):
     there = {name for span in backend.spans for name in span.attributes if name in CONTENT}
     assert there == (set(CONTENT) if content else set())
     assert ("Paris" in repr([dict(span.attributes) for span in backend.spans])) is content
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("own", [False, True])
+def test_subagents_and_successors_are_a_part_of_the_observed_run(own, streamed):
+    backend = Backend()
+
+    def observers():
+        return [OtelObserver(backend.tracers, backend.meters)]
+
+    def ask(name, city="Paris"):
+        return says(ToolCall(f"c-{name}", name, {"city": city} if name == "weather" else {"prompt": "Go."}))
+
+    successor = Agent(ScriptedModel([ask("weather"), says("Sun.")]), [weather], name="successor")
+
+    @tool(effect="pure")
+    def hand_over(prompt: str) -> Agent:
+        """Transfer the conversation."""
+        return successor
+
+    options = {"observers": observers()} if own else {}
+    inner = Agent(ScriptedModel([ask("weather"), says("Sun.")]), [weather], name="inner", **options)
+    model = ScriptedModel([ask("inner"), ask("hand_over")])
+    outer = Agent(model, [inner.as_tool(description="Ask."), hand_over], name="outer", observers=observers())
+
+    async def consume():
+        return [item async for item in outer.stream("Go.")][-1]
+
+    answer = asyncio.run(consume()) if streamed else outer.run_sync("Go.")
+    assert answer.text == "Sun."
+    root = only(backend, "invoke_agent outer")
+    assert root.parent is None
+    assert children(backend, root) == ["chat scripted"] * 4 + [
+        "execute_tool hand_over",
+        "execute_tool inner",
+        "execute_tool weather",
+    ]
+    assert children(backend, only(backend, "invoke_agent inner")) == ["chat scripted"] * 2 + ["execute_tool weather"]
+    assert len(backend.spans) == 1 + 7 + 1 + 3
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [(False, "the model refused (refusal)"), (True, "the model refused (refusal): not for my-secret")],
+)
+def test_text_of_a_refusal_is_content(content, reason):
+    backend = Backend()
+    model = ScriptedModel([Response(parts=(Refusal("not for my-secret"),), stop=Stop("refusal"))])
+    observer = OtelObserver(backend.tracers, backend.meters, content=content)
+    Agent(model, [], name="helper", output_type=int, observers=[observer]).run_sync("Go.")
+    assert only(backend, "invoke_agent helper").attributes[otel_names.GIVE_UP_REASON] == reason
 
 
 @pytest.mark.parametrize(("said", "means"), [("", False), ("false", False), ("true", True), ("SPAN_ONLY", True)])

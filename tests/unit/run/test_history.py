@@ -83,11 +83,11 @@ def repeated_session(history, first_message, **limits):
 def test_calls_of_the_history_do_not_count_as_repeats():
     history = [message for _ in range(5) for message in (calls("1"), results("1"))]
     run = repeated_session(history, len(history))
-    for _ in range(4):
-        run.add_response(says(ToolCall("1", "look", {})))
+    for number in range(4):
+        run.add_response(says(ToolCall(f"new {number}", "look", {})))
         assert run.state.phase == "run"
-        run.add_results([ToolResult("1", "look")])
-    run.add_response(says(ToolCall("1", "look", {})))
+        run.add_results([ToolResult(f"new {number}", "look")])
+    run.add_response(says(ToolCall("last", "look", {})))
     assert run.state.reason == "the model repeated the same call more than 4 times"
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from toolwire import Message, Request, Response, Text, ToolCall, tool
+from toolwire import Message, Request, Response, Text, ToolCall, ToolResult, tool
 from toolwire.ir.errors import ConfigError
 from toolwire.ir.response import Stop
-from toolwire.run.results import annotate, result_code, value_result
+from toolwire.run.call_ids import CallIds
+from toolwire.run.results import annotate, note_edit, result_code, value_result
 from toolwire.run.session import AskModel, AwaitApproval, Budget, GiveUp, RunTools, Session
 from toolwire.run.waiting import Approval, ApprovalExpired, WaitingCall, suspended_result, waiting_call
 
@@ -151,15 +152,18 @@ def test_decision_is_asked_once(run):
         run.approve("c0")
 
 
-def test_edited_arguments_are_part_of_the_approval_and_reported_to_the_model(run):
+def test_edited_arguments_are_part_of_the_approval_and_their_result_is_text(run):
     run.approve("c1", {"amount": 7})
     run.deny("c2")
     step = run.next()
     assert step.approvals[1] == Approval("hash c1", 200.0, {"amount": 7})
     assert step.calls == CALLS, "the gates see the arguments of the model first"
-    run.add_results([step.results[0], CALLS[1].result({"paid": 7}), step.results[2]])
+    edited = note_edit(CALLS[1].result({"paid": 7}), {"amount": 7})
+    assert edited.structured == {"paid": 7}
+    run.add_results([step.results[0], edited, step.results[2]])
     result = run.next().request.messages[-1].parts[1]
     assert result.text == '[A person changed the arguments of this call to {"amount":7}]\n{"paid":7}'
+    assert result.structured is None, "some wires send it instead of the text"
 
 
 @pytest.mark.parametrize("arguments", [[], "x", 3])
@@ -196,15 +200,24 @@ def test_supply_is_refused_for_a_call_that_needs_approval(run):
         run.supply("c1", "x")
 
 
-def test_calls_with_the_same_id_are_decided_one_after_the_other(clock):
-    calls = (CALLS[0], replace(CALLS[0], arguments={"amount": 9}))
+def test_calls_with_the_same_id_get_ids_of_their_own(clock):
     run = Session(REQUEST, now=clock)
-    run.add_response(Response(parts=calls, stop=Stop("tool_calls")))
-    run.add_results([asked(calls[0]), asked(calls[1])])
-    run.deny("c0")
-    assert [waiting.arguments for waiting in run.next().calls] == [{"amount": 9}]
-    run.approve("c0")
-    assert [approval is not None for approval in run.next().approvals] == [False, True]
+    for number in range(2):
+        run.add_response(Response(parts=(CALLS[0], CALLS[0]), stop=Stop("tool_calls")))
+        calls = run.next().calls
+        assert [call.id for call in calls] == [["c0", "c0_2"], ["c0_3", "c0_4"]][number]
+        run.add_results([call.result("ok") for call in calls])
+    results = [part for message in run.next().request.messages for part in message.parts]
+    assert [part.call_id for part in results if isinstance(part, ToolResult)] == ["c0", "c0_2", "c0_3", "c0_4"]
+
+
+def test_new_id_of_a_call_is_not_longer_than_providers_accept():
+    ids = CallIds()
+    names = [ids.make_unique("x" * 40) for _ in range(12)]
+    assert len(set(names)) == 12
+    assert {len(name) for name in names} == {40}
+    assert ids.make_unique("c_2") == "c_2"
+    assert [ids.make_unique("c") for _ in range(3)] == ["c", "c_3", "c_4"]
 
 
 def test_time_spent_waiting_is_not_part_of_the_budget(run, clock):

@@ -319,16 +319,16 @@ def _make_outcome(request_log: RequestLog, sanitiser: Sanitiser) -> ExchangeEnde
         upstream=request_log.upstream,
         upstream_model=sanitiser.sanitise_text(request_log.upstream_model),
         status=request_log.status,
-        error=request_log.error,
+        error=None if request_log.error is None else sanitiser.sanitise_text(request_log.error),
         stream=request_log.stream,
         passed=request_log.passed_through,
         attempts=request_log.attempts,
         ttfc_ms=None if first_chunk is None else round(first_chunk * 1000, 3),
         overhead_ms=round(request_log.overhead * 1000, 3),
-        stop=request_log.stop,
+        stop=None if request_log.stop is None else sanitiser.sanitise_text(request_log.stop),
         usage=request_log.usage,
         calls=tuple(sanitiser.sanitise_text(name) for name in request_log.calls),
-        repairs=tuple(str(step) for repair in request_log.repairs for step in repair.steps),
+        repairs=tuple(sanitiser.sanitise_text(str(step)) for repair in request_log.repairs for step in repair.steps),
     )
 
 
