@@ -33,7 +33,7 @@ from .model_requests import ask_model, stream_model
 from .own_context import in_own_context
 from .runner import Runner
 from .stream_calls import StreamCollector
-from .transfers import take_successor
+from .transfers import active_agent, take_successor
 
 __all__ = ["AgentLoop", "LoopAgent", "StreamItem"]
 
@@ -48,6 +48,7 @@ class LoopAgent(Protocol):
 
     name: str
     runner: Runner
+    transfers: Sequence[Any]
     retriever: Retriever | None
     compaction: Compaction | None
     cache: Literal["auto"] | None
@@ -57,8 +58,12 @@ class LoopAgent(Protocol):
     @property
     def model(self) -> Model: ...
 
-    async def take_over(self, session: Session, deps: Any) -> Any:
-        """Continue the run of another agent with this one, and return the dependencies that this one takes."""
+    async def take_over(self, session: Session, deps: Any) -> None:
+        """Continue the run of another agent with this one."""
+        ...
+
+    def select_deps(self, deps: Any) -> Any:
+        """Return the dependencies of a run if this agent declares dependencies; else None."""
         ...
 
     def plan_output(self, request: Request, model: Model) -> OutputPlan | None:
@@ -75,13 +80,14 @@ class AgentLoop:
     def __init__(
         self, agent: LoopAgent, session: Session, *, deps: Any = None, checkpoints: Checkpoints | None = None
     ) -> None:
-        self.agent = agent
+        self.agent = active_agent(agent, session)
+        self._is_started_here = session.state.agent is None
         self.session = session
         self._checkpoints = checkpoints
         self._deps = deps
-        self._agent_deps = deps  # None for an agent that took over and declares no dependencies
         self._origin = agent
         self._partial = PartialReader()
+        self._has_asked = False
 
     async def run(self) -> Answer[Any]:
         """Perform all steps and return the answer."""
@@ -159,7 +165,11 @@ class AgentLoop:
                 finally:
                     await dispatch.abort()
             elif isinstance(step, RunTools):  # a session that another process started
-                await self._add_results(await self._improve_results(step, await self._run_tools(step)))
+                results = await self._improve_results(step, await self._run_tools(step))
+                for number, result in enumerate(results):
+                    if not step.results or step.results[number] is None:
+                        yield result
+                await self._add_results(results)
                 await self._save()
             else:
                 yield self._make_answer(step)
@@ -169,12 +179,14 @@ class AgentLoop:
         """Add the results of a turn. If a tool returned an agent, the first such agent takes over."""
         session = self.session
         session.add_results(results)
-        if session.waiting:
+        if session.state.phase == "wait":
+            self._has_asked = True
             return  # the turn is not complete
-        successor: LoopAgent | None = take_successor(results)
+        successor = take_successor(results, self.agent, self._origin)
         if successor is not None:
-            self._agent_deps = await successor.take_over(session, self._deps)
+            await successor.take_over(session, self._deps)
             self.agent = successor
+            session.set_agent(None if successor is self._origin and self._is_started_here else successor.name)
             session.output = self._origin.plan_output(session.state.request, successor.model)
 
     async def _save(self) -> None:
@@ -182,7 +194,12 @@ class AgentLoop:
             await self._checkpoints.save(self.session)
 
     async def _next_step(self) -> NextStep:
-        """Return the next step. Tools that appeared or disappeared since the last turn are offered or withdrawn."""
+        """Return the next step. Tools that appeared or disappeared since the last turn are offered or withdrawn.
+
+        A question that expires at once is asked again when the run is continued, not in a loop.
+        """
+        if self._has_asked:
+            return AwaitApproval(self.session.state.turn.questions)
         step = self.session.next()
         if not isinstance(step, AskModel):
             return step
@@ -264,7 +281,7 @@ class AgentLoop:
             run_id=self.session.state.run_id,
             earlier=step.earlier,
             tainted=step.tainted,
-            deps=self._agent_deps,
+            deps=self.agent.select_deps(self._deps),
             session=self.session,
         )
 
@@ -274,7 +291,11 @@ class AgentLoop:
         if earlier is None:
             earlier = list_calls(state.request.messages)
         return self.agent.runner.dispatch(
-            run_id=state.run_id, earlier=earlier, tainted=state.tainted, deps=self._agent_deps, session=self.session
+            run_id=state.run_id,
+            earlier=earlier,
+            tainted=state.tainted,
+            deps=self.agent.select_deps(self._deps),
+            session=self.session,
         )
 
     def _make_answer(self, step: Done | GiveUp | AwaitApproval) -> Answer[Any]:

@@ -12,6 +12,7 @@ from ..ir.request import Message
 from ..ir.response import Response, Usage
 from ..ir.value import Value
 from ..run.compaction import CompactedPrefix
+from ..run.histories import check_history
 from ..run.session import Session
 from ..run.waiting import WaitingCall
 
@@ -74,7 +75,7 @@ class Answer(Value, Generic[Output], frozen=True):
     def session(self) -> Session:
         """Return the run that waits: call `approve`, `deny` or `supply` on it, and pass it to `Agent.run`."""
         if not self.pending:
-            raise ConfigError("the run does not wait", hint="check answer.suspended first")
+            raise ConfigError("the run is not suspended", hint="check answer.suspended first")
         return Session.load(self.state, now=time.time)
 
     @property
@@ -108,9 +109,9 @@ class Answer(Value, Generic[Output], frozen=True):
 def history_messages(history: Sequence[Message] | Answer[Any]) -> tuple[Message, ...]:
     """Return the messages of a history. A run that waits cannot be one: its calls may still be approved and run."""
     if not isinstance(history, Answer):
-        return tuple(history)
+        return tuple(check_history(history))
     if history.suspended:
-        hint = "continue it with agent.resume(run_id, prompt), or decide and pass answer.session() to agent.run"
+        hint = "continue it with resume(run_id, prompt), or decide and pass answer.session() to run"
         raise ConfigError(f"the run of this history is {history.reason}", hint=hint)
     return history.messages
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from typing import Any, Generic, Protocol
 
+from ..ir.events import TextDelta
 from ..ir.request import Message
 from ..run.model_settings import ModelSettings
+from ..run.session import Session
 from .agent_loop import StreamItem
 from .answers import Answer, Deps, Output, history_messages
 from .blocking import iterate_blocking, run_blocking
@@ -19,19 +21,31 @@ class PromptRunner(Protocol[Output]):
     """The methods of an `Agent` that a conversation uses."""
 
     async def run(
-        self, prompt: UserPrompt, *, history: Sequence[Message] | Answer[Any], deps: Any, settings: ModelSettings | None
+        self,
+        prompt: UserPrompt | Session,
+        *,
+        history: Sequence[Message] | Answer[Any],
+        deps: Any,
+        settings: ModelSettings | None,
     ) -> Answer[Output]: ...
 
     def stream(
-        self, prompt: UserPrompt, *, history: Sequence[Message] | Answer[Any], deps: Any, settings: ModelSettings | None
+        self,
+        prompt: UserPrompt | Session,
+        *,
+        history: Sequence[Message] | Answer[Any],
+        deps: Any,
+        settings: ModelSettings | None,
     ) -> AsyncGenerator[StreamItem | Answer[Output], None]: ...
+
+    async def resume(self, run_id: str, prompt: UserPrompt | None, *, deps: Any) -> Answer[Output]: ...
 
 
 class AgentConversation(Generic[Deps, Output]):
-    """Messages and an agent. A prompt is dropped if its run ended without an answer and before a call had run.
+    """Messages and an agent. A prompt without an answer is dropped unless tools have run: their results are kept.
 
-    If calls have run, they are kept without an answer: the model has to know them. While a run waits for approval, the
-    conversation cannot continue; pass the answer of the resumed run to `add`.
+    A run that waits for approval is added by `resume`, once its calls are decided; without a store, pass its session to
+    `run`. Until then the conversation cannot continue: the calls of the run may still be made.
     """
 
     def __init__(
@@ -43,28 +57,42 @@ class AgentConversation(Generic[Deps, Output]):
         self._agent = agent
         self._deps = deps
 
-    async def run(self, prompt: UserPrompt, *, settings: ModelSettings | None = None) -> Answer[Output]:
+    async def run(self, prompt: UserPrompt | Session, *, settings: ModelSettings | None = None) -> Answer[Output]:
         """Answer a prompt, and add both to the conversation."""
         answer = await self._agent.run(prompt, history=self._history, deps=self._deps, settings=settings)
-        return self.add(answer)
+        return self._add(answer)
 
     async def stream(
-        self, prompt: UserPrompt, *, settings: ModelSettings | None = None
+        self, prompt: UserPrompt | Session, *, settings: ModelSettings | None = None
     ) -> AsyncGenerator[StreamItem | Answer[Output], None]:
         """Yield the events of the answer, and the answer at the end, as `Agent.stream` does."""
         async for item in self._agent.stream(prompt, history=self._history, deps=self._deps, settings=settings):
-            yield self.add(item) if isinstance(item, Answer) else item
+            yield self._add(item) if isinstance(item, Answer) else item
 
-    def run_sync(self, prompt: UserPrompt, *, settings: ModelSettings | None = None) -> Answer[Output]:
+    async def stream_text(
+        self, prompt: UserPrompt | Session, *, settings: ModelSettings | None = None
+    ) -> AsyncGenerator[str, None]:
+        """Yield the text of the answer as it arrives."""
+        async for item in self.stream(prompt, settings=settings):
+            if isinstance(item, TextDelta) and item.text:
+                yield item.text
+
+    async def resume(self, run_id: str, prompt: UserPrompt | None = None) -> Answer[Output]:
+        """Continue a run of this conversation that waited for approval, and add it, as `Agent.resume` does."""
+        return self._add(await self._agent.resume(run_id, prompt, deps=self._deps))
+
+    def resume_sync(self, run_id: str, prompt: UserPrompt | None = None) -> Answer[Output]:
+        return run_blocking(self.resume(run_id, prompt))
+
+    def run_sync(self, prompt: UserPrompt | Session, *, settings: ModelSettings | None = None) -> Answer[Output]:
         return run_blocking(self.run(prompt, settings=settings))
 
     def stream_sync(
-        self, prompt: UserPrompt, *, settings: ModelSettings | None = None
+        self, prompt: UserPrompt | Session, *, settings: ModelSettings | None = None
     ) -> Iterator[StreamItem | Answer[Output]]:
         return iterate_blocking(self.stream(prompt, settings=settings))
 
-    def add(self, answer: Answer[Output]) -> Answer[Output]:
-        """Continue after this answer, such as that of a resumed run. `run` and `stream` add their answers themselves."""
+    def _add(self, answer: Answer[Output]) -> Answer[Output]:
         if answer.finished or answer.suspended or answer.results:
             self.messages, self._history = answer.messages, answer
         return answer

@@ -31,10 +31,10 @@ from .call_ids import CallIds
 from .call_limits import CallLimits
 from .compaction import CompactedPrefix, Compaction, CompactionPlan, plan_compaction
 from .effect_limit import is_stronger
-from .history import has_untrusted_output, is_untrusted, mark_untrusted
 from .keys import list_calls
 from .results import result_note
 from .run_state import AskModel, AwaitApproval, Budget, Done, GiveUp, NextStep, RunState, RunTools
+from .taint import has_untrusted_output, is_untrusted, mark_untrusted
 from .waiting import Turn, WaitingCall
 
 if TYPE_CHECKING:
@@ -77,6 +77,7 @@ class Session:
         compacted: CompactedPrefix | None = None,
         tainted: bool = False,
         max_effect: Effect | None = None,
+        tenant: str = "",
     ) -> None:
         declared_request = replace(request, tools=tuple(map(_strip_function, request.tools)))
         state = RunState(
@@ -89,6 +90,7 @@ class Session:
             compacted=compacted,
             tainted=tainted,
             max_effect=max_effect,
+            tenant=tenant,
         )
         self._initialise(state, now, budget, untrusted, price, output)
 
@@ -214,6 +216,10 @@ class Session:
         """Count the tokens and the cost of a response of an auxiliary model."""
         self.add_usage(response.usage, 0.0 if self._price is None else self._price(response))
         self.state = replace(self.state, auxiliary_usage=add_usage(self.state.auxiliary_usage, response.usage))
+
+    def set_agent(self, name: str | None) -> None:
+        """Set the agent that continues the run, after a transfer; None for the agent that started it."""
+        self.state = replace(self.state, agent=name)
 
     def set_revision(self, revision: int) -> None:
         """Set the version that the stored run gets with this state."""
@@ -449,6 +455,8 @@ class Session:
 
     def _expect(self, *phases: str) -> None:
         if self.state.phase not in phases:
+            if self.state.phase in ("done", "gave_up"):
+                raise ConfigError(f"the run has ended ({self.state.phase})", hint="start a new run with its history")
             expected = " or ".join(map(repr, phases))
             raise ConfigError(f"expected phase {expected}, the run is in {self.state.phase!r}", hint="call next()")
 

@@ -7,7 +7,7 @@ import pytest
 import toolwire
 from toolwire import Agent, Message, Text, ToolCall, ToolResult, open_store
 from toolwire.net import Runner
-from toolwire.run import CallContext, Policy, Session
+from toolwire.run import CallContext, Policy, Session, dump_messages, load_messages
 from toolwire.run.results import result_code
 from toolwire.testing import ScriptedModel, says
 
@@ -52,7 +52,9 @@ def refused(answer):
     return result_code(answer.results[-1]) == "needs_approval"
 
 
-@pytest.mark.parametrize("how", ["conversation", "conversation of an answer", "answer", "messages", "stream"])
+@pytest.mark.parametrize(
+    "how", ["conversation", "conversation of an answer", "answer", "messages", "saved messages", "stream"]
+)
 def test_history_with_untrusted_output_taints_the_next_run(how, pay, paid):
     agent = agent_of([FETCH, says("Read."), PAY, says("Done.")], [fetch, pay])
     chat = agent.conversation()
@@ -65,7 +67,9 @@ def test_history_with_untrusted_output_taints_the_next_run(how, pay, paid):
     elif how == "stream":
         answer = list(chat.stream_sync("Go on."))[-1]
     else:
-        answer = agent.run_sync("Go on.", history=first if how == "answer" else first.messages)
+        saved = load_messages(dump_messages(first.messages))
+        histories = {"answer": first, "messages": first.messages, "saved messages": saved}
+        answer = agent.run_sync("Go on.", history=histories[how])
     assert refused(answer)
     assert answer.tainted
     assert not paid

@@ -1,49 +1,23 @@
-"""Read and complete the conversation before a run: untrusted output, and calls without a result."""
+"""Complete a history that contains calls without a result.
+
+Separate because only a new run needs it: `history=` may end anywhere.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
 from ..ir.parts import ToolCall, ToolResult
 from ..ir.request import Message
-from .results import annotate, refusal, result_note
+from .results import refusal
 
-__all__ = ["answer_open_calls", "has_untrusted_output", "is_untrusted", "mark_untrusted"]
+__all__ = ["answer_open_calls"]
 
 _NO_RESULT = (
     "No result: the call was not executed, or it was interrupted. Check whether it had an effect before you repeat it."
 )
-
-
-def is_untrusted(result: ToolResult) -> bool:
-    """Return True for a result that was marked as untrusted output when its call ran."""
-    return result_note(result, "untrusted") is True
-
-
-def mark_untrusted(
-    calls: Iterable[ToolCall], results: Iterable[ToolResult], untrusted: Collection[str]
-) -> tuple[ToolResult, ...]:
-    """Mark the results of untrusted tools. The mark stays in the history, which other agents may read."""
-    return tuple(
-        annotate(result, untrusted=True) if call.name in untrusted else result
-        for call, result in zip(calls, results, strict=True)
-    )
-
-
-def has_untrusted_output(messages: Iterable[Message], untrusted: Collection[str]) -> bool:
-    """Return True if a conversation contains a marked result, or a result of a tool in `untrusted`."""
-    call_ids: set[str] = set()
-    for message in messages:
-        for part in message.parts:
-            if isinstance(part, ToolCall):
-                if part.name in untrusted:
-                    call_ids.add(part.id)
-            elif isinstance(part, ToolResult):
-                if is_untrusted(part) or part.name in untrusted or part.call_id in call_ids:
-                    return True
-    return False
 
 
 def answer_open_calls(messages: tuple[Message, ...]) -> tuple[Message, ...]:
