@@ -10,12 +10,14 @@ from typing import Any, Protocol
 from ..ir.parts import ToolCall, ToolResult
 from ..run.call_run import CallRun
 from ..run.keys import call_identity
-from ..run.results import exception_result, refusal
+from ..run.results import exception_result, refusal, result_code
 from ..run.schedule import Schedule
 from ..run.settings import RunSettings
-from ..run.waiting import Approval
+from ..run.waiting import Approval, follow_calls, postponed_result
 
 __all__ = ["CallPerformer", "Dispatch", "failed_result"]
+
+_DECIDED = ("suspended", "denied", "needs_approval")  # results of a call that was asked about, and not run
 
 
 class CallPerformer(Protocol):
@@ -116,11 +118,29 @@ class Dispatch:
             while len(self._results) < len(self._runs):
                 self._changed.clear()
                 self._start_ready()
-                await self._changed.wait()
+                if self._tasks or self._changed.is_set():
+                    await self._changed.wait()
+                else:
+                    await self._postpone_rest()
         except asyncio.CancelledError:
             await self.abort()
             raise
         return [self._results[number] for number in range(len(self._runs))]
+
+    async def _postpone_rest(self) -> None:
+        """Set the results of the calls that have to follow a suspended call. They do not run in this turn.
+
+        In a run that can be continued, they are asked about now: one decision need not wait for another.
+        """
+        for number, earlier in self._schedule.find_postponed().items():
+            if number in self._results:
+                continue
+            run = self._runs[number]
+            result = postponed_result(run.call)
+            if self._settings.session is not None:
+                asked = await self._performer.perform(run.question())
+                result = asked if result_code(asked) in _DECIDED else result
+            self._results[number] = follow_calls(result, earlier)
 
     async def abort(self) -> list[ToolResult]:
         """Start no more calls, await and record the writes that have begun, and cancel the rest.
@@ -160,7 +180,7 @@ class Dispatch:
         """
         for number in self._schedule.take_ready(writes=self._allow_writes):
             if number in self._results:
-                self._schedule.mark_finished(number)
+                self._end(number)
                 self._changed.set()
             else:
                 self._tasks[number] = asyncio.create_task(self._perform(number))
@@ -177,9 +197,16 @@ class Dispatch:
             self._results[number] = self._cancelled_result(number)
         finally:
             del self._tasks[number]
-            self._schedule.mark_finished(number)
+            self._end(number)
             self._start_ready()
             self._changed.set()
+
+    def _end(self, number: int) -> None:
+        """Let the calls that waited for this one start, unless it is suspended."""
+        if result_code(self._results[number]) in ("suspended", "postponed"):
+            self._schedule.mark_suspended(number)
+        else:
+            self._schedule.mark_finished(number)
 
     async def _use_speculative(self, run: CallRun, guess: ToolCall, work: asyncio.Task[ToolResult]) -> ToolResult:
         """Return the result of the early start if its arguments are those of the complete call; else run the call."""

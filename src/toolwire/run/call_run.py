@@ -49,7 +49,7 @@ from .steps import (
 )
 from .toolbox import Entry
 from .transient import retry_advice
-from .waiting import Approval, Suspend, WaitingCall, suspended_result
+from .waiting import Approval, Suspend, WaitingCall, postponed_result, suspended_result
 
 __all__ = ["CallRun"]
 
@@ -62,7 +62,17 @@ _BEGUN = StartDecision(
 class CallRun:
     """One call as a sequence of steps. Pass the outcome of each step to `next`; the last step is Finished."""
 
-    __slots__ = ("_approval", "_gated", "_invoke", "_occurrence", "_steps", "call", "given_key", "settings")
+    __slots__ = (
+        "_approval",
+        "_ask_only",
+        "_gated",
+        "_invoke",
+        "_occurrence",
+        "_steps",
+        "call",
+        "given_key",
+        "settings",
+    )
 
     def __init__(
         self,
@@ -72,12 +82,15 @@ class CallRun:
         occurrence: int = 0,
         key: str | None = None,
         approval: Approval | None = None,
+        ask_only: bool = False,
     ) -> None:
         """Prepare a call. `occurrence`: its number among identical calls; `key`: the client's idempotency key.
 
-        `approval`: the decision about this call, if the run was suspended to ask for it.
+        `approval`: the decision about this call, if the run was suspended to ask for it. `ask_only`: ask for approval
+        if the call needs it, and do not run it: it follows a call that waits.
         """
         self.call = call
+        self._ask_only = ask_only
         self._approval = approval
         self.settings = settings
         self._occurrence = occurrence
@@ -85,6 +98,17 @@ class CallRun:
         self._steps: Generator[Step, Any, ToolResult] | None = None
         self._invoke: Invoke | None = None
         self._gated: Pending | ToolResult | None = None
+
+    def question(self) -> CallRun:
+        """Return a run of this call that only asks for approval, because the call has to follow one that waits."""
+        return CallRun(
+            self.call,
+            self.settings,
+            occurrence=self._occurrence,
+            key=self.given_key,
+            approval=self._approval,
+            ask_only=True,
+        )
 
     def pass_gates(self) -> Pending | ToolResult:
         """Pass the gates. The first step does it, unless the driver has done it before, such as in a thread."""
@@ -125,7 +149,7 @@ class CallRun:
     def _start(self) -> Step:
         """Return the first step: Invoke for a call that passes all gates unchanged."""
         gates = self.settings.gates_for(self.call.name)
-        take_values = gates.take_values
+        take_values = None if self._ask_only else gates.take_values
         if take_values is not None and self.given_key is None and self._gated is None and self._approval is None:
             values = take_values(self.call)
             if values is not None and gates.entry is not None and gates.signature is not None:
@@ -152,6 +176,8 @@ class CallRun:
             pending = yield from self._approve(pending)
         if isinstance(pending, ToolResult):
             return pending
+        if self._ask_only:
+            return postponed_result(self.call)
         claim: Claim | None = None
         if step is None:
             claimed = yield from self._claim(pending)
@@ -267,6 +293,9 @@ class CallRun:
         reply: ApprovalReply | None = self._earlier_reply(frozen, bound_hash)
         if reply is None:
             reply = yield self._question(frozen, bound_hash)
+        if self._ask_only and (reply is True or isinstance(reply, Approved)):
+            edited = reply.arguments if isinstance(reply, Approved) else None
+            return self._keep_approval(self._question(frozen, bound_hash), edited)
         if isinstance(reply, Approved) and reply.arguments is not None:
             return self._replace_arguments(frozen, reply.arguments)
         if reply is True or isinstance(reply, Approved):
@@ -282,8 +311,19 @@ class CallRun:
 
     def _suspend(self, question: Approve, reply: Suspend) -> ToolResult:
         """Build the result of a call whose approval is decided later."""
-        expires_at = self.settings.now() + reply.ttl
-        waiting = WaitingCall(
+        waiting = self._make_waiting(question, self.settings.now() + reply.ttl)
+        return suspended_result(self.call, waiting, reply.reference)
+
+    def _keep_approval(self, question: Approve, edited: Object | None) -> ToolResult:
+        """Build the result of a call that is approved and runs later, after the call that it follows."""
+        now, given = self.settings.now(), self._approval
+        is_known = given is not None and given.is_valid(question.hash, now)
+        waiting = self._make_waiting(question, given.expires_at if given and is_known else now + Suspend().ttl)
+        return suspended_result(self.call, replace(waiting, approved=True, edited_arguments=edited))
+
+    @staticmethod
+    def _make_waiting(question: Approve, expires_at: float) -> WaitingCall:
+        return WaitingCall(
             question.call_id,
             question.tool,
             question.arguments,
@@ -291,7 +331,6 @@ class CallRun:
             hash=question.hash,
             expires_at=expires_at,
         )
-        return suspended_result(self.call, waiting, reply.reference)
 
     def _earlier_reply(self, pending: Pending, bound_hash: str) -> Approved | None:
         """Return the decision that was made while the run was suspended; None if a person must be asked.

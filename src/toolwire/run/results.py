@@ -43,6 +43,7 @@ Code: TypeAlias = Literal[
     "denied",
     "needs_approval",
     "suspended",
+    "postponed",
     "key_conflict",
     "in_progress",
     "outcome_unknown",
@@ -149,11 +150,11 @@ def sized_result(call: ToolCall, value: Any) -> tuple[ToolResult, int | None]:
 
 
 def _without_waiting(result: ToolResult) -> ToolResult:
-    """Remove the mark of a suspended call from a result that a tool returned: only the runtime may set it."""
+    """Remove the mark of a call that waits from a result that a tool returned: only the runtime may set it."""
     notes = result.extra.get(NOTES_KEY)
-    if not isinstance(notes, dict) or "waiting" not in notes:
+    if not isinstance(notes, dict) or not ("waiting" in notes or notes.get("code") in ("suspended", "postponed")):
         return result
-    rest = {name: note for name, note in notes.items() if name != "waiting"}
+    rest = {name: note for name, note in notes.items() if name not in ("waiting", "follows", "code")}
     return msgspec.structs.replace(result, extra={**result.extra, NOTES_KEY: rest})
 
 

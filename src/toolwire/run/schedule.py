@@ -43,6 +43,9 @@ class _ScheduledCall:
 class Schedule:
     """A queue of calls: `add` a call, start the calls that `take_ready` returns, report each end with `mark_finished`.
 
+    A call that waits for a decision is reported with `mark_suspended`: the calls that have to follow it wait, too.
+
+
     >>> schedule = Schedule(Toolbox(), max_running=8)
     >>> schedule.add(ToolCall("a", "unknown")), schedule.add(ToolCall("b", "unknown")), schedule.take_ready()
     (0, 1, [0, 1])
@@ -57,6 +60,7 @@ class Schedule:
         self._ready: dict[str, list[int]] = {}  # calls that wait for no other call, as a heap per tool
         self._running: Counter[str] = Counter()  # by tool
         self._count = 0  # running calls
+        self._suspended: list[int] = []
         self._writers: dict[str, _ScheduledCall] = {}  # the latest write on each declared resource
         self._readers: dict[str, list[_ScheduledCall]] = {}  # the reads since then that declare the resource
         self._any_writer: _ScheduledCall | None = None  # the latest write without a declared resource
@@ -109,6 +113,31 @@ class Schedule:
         self._count -= 1
         self._running[self._calls[number].name] -= 1
         self._complete(self._nodes[number])
+
+    def mark_suspended(self, number: int) -> None:
+        """Free the place of a call that waits for a decision. The calls that have to follow it do not start."""
+        self._count -= 1
+        self._running[self._calls[number].name] -= 1
+        self._suspended.append(number)
+
+    def find_postponed(self) -> dict[int, tuple[int, ...]]:
+        """Return the calls that follow a suspended call, each with the earlier calls that are not finished."""
+        earlier: dict[int, set[int]] = {}
+        for number in sorted({*self._suspended, *self._waiting} if self._suspended else ()):
+            for follower in self._followers(self._nodes[number]):
+                earlier.setdefault(follower, set()).add(number)
+        return {number: tuple(sorted(earlier[number])) for number in sorted(earlier) if number in self._waiting}
+
+    @staticmethod
+    def _followers(node: _ScheduledCall) -> list[int]:
+        """Return the numbers of the calls that wait for a node, directly or because of another call."""
+        seen: set[_ScheduledCall] = set()
+        stack = [node]
+        while stack:
+            new = [dependent for dependent in stack.pop().dependents if dependent not in seen]
+            seen.update(new)
+            stack += new
+        return [follower.number for follower in seen if follower.number is not None]
 
     def cancel_waiting(self) -> list[int]:
         """Remove all calls that have not started, and return their numbers."""

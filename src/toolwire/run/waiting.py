@@ -19,7 +19,7 @@ from ..ir.parts import ToolCall, ToolResult
 from ..ir.pointer import JSON, Object
 from ..ir.value import Value
 from .records import DAY
-from .results import annotate, refusal, result_note, value_result
+from .results import annotate, refusal, result_code, result_note, value_result
 
 __all__ = [
     "Approval",
@@ -28,6 +28,8 @@ __all__ = [
     "Suspended",
     "Turn",
     "WaitingCall",
+    "follow_calls",
+    "postponed_result",
     "suspend_call",
     "suspended_result",
     "waiting_call",
@@ -118,6 +120,17 @@ def suspend_call(call: ToolCall, arguments: Object, suspended: Suspended) -> Too
     return suspended_result(call, waiting)
 
 
+def postponed_result(call: ToolCall) -> ToolResult:
+    """Build the result of a call that has to follow a call that waits."""
+    message = "This call was not run: an earlier call of this turn waits for approval or for its result."
+    return refusal(call, "postponed", f"{message} Repeat it after that call.")
+
+
+def follow_calls(result: ToolResult, earlier: Sequence[int]) -> ToolResult:
+    """Note that a call runs after the calls with these indexes in the turn."""
+    return annotate(result, follows=list(earlier))
+
+
 def waiting_call(result: ToolResult) -> WaitingCall | None:
     """Return the call that waits, if this is the result of a suspended call."""
     note = result_note(result, "waiting")
@@ -128,7 +141,7 @@ class Turn(Value, frozen=True):
     """The calls of one response. `results` and `waiting` are empty until the calls have run, then one item per call.
 
     A result is None if its call has to run. A call that waits has the result of a suspended call, and its decision in
-    `waiting`.
+    `waiting`. A call that has to follow a call that waits is postponed: it runs after the decision about that call.
     """
 
     calls: tuple[ToolCall, ...] = ()
@@ -149,12 +162,24 @@ class Turn(Value, frozen=True):
         return replace(self, results=tuple(merged), waiting=tuple(waiting))
 
     def release(self, now: float) -> Turn:
-        """Return the turn in which approved calls have to run, and expired questions have to be asked again."""
+        """Return the turn in which approved and postponed calls have to run, and expired questions are asked again.
+
+        A call that follows an undecided one does not run yet.
+        """
         results = tuple(
-            None if waiting is not None and (waiting.approved or waiting.is_expired(now)) else result
+            None if self._is_released(result, waiting, now) else result
             for result, waiting in zip(self.results, self.waiting, strict=True)
         )
         return self if results == self.results else replace(self, results=results)
+
+    def _is_released(self, result: ToolResult | None, waiting: WaitingCall | None, now: float) -> bool:
+        if result is None or (waiting is not None and waiting.is_expired(now)):
+            return True
+        is_postponed = waiting is None and result_code(result) == "postponed"
+        if not is_postponed and (waiting is None or not waiting.approved):
+            return False
+        followed = [self.waiting[index] for index in result_note(result, "follows") or ()]
+        return all(earlier is None or earlier.approved or earlier.is_expired(now) for earlier in followed)
 
     def undecided(self, now: float) -> tuple[WaitingCall, ...]:
         """Return the calls that wait, without expired questions."""
