@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from logging import getLogger
 
-from ..ir.errors import ConfigError, ToolwireError
+from ..ir.errors import ConfigError
 from ..ir.parts import ToolCall, ToolResult
 from ..ir.request import Message, Request
 from ..ir.response import Response
@@ -92,7 +92,7 @@ class AuxiliaryModel:
 
 
 class AuxiliaryWork:
-    """The work of the auxiliary model in one run. A failed request changes nothing: the run goes on without it."""
+    """The work of the auxiliary model in one run. A failed request changes nothing: the run continues without it."""
 
     def __init__(
         self, auxiliary: AuxiliaryModel, session: Session, runner: Runner, observers: Sequence[Observer]
@@ -200,7 +200,7 @@ class AuxiliaryWork:
                 async with asyncio.timeout(session.remaining_seconds):
                     response = await model.ask(request)
                 observation.outcome = OperationOutcome(response, cost=session.price(response))
-        except (ToolwireError, TimeoutError, OSError) as error:
+        except Exception as error:  # noqa: BLE001  # a user-defined model may raise anything, and the run does not need it
             _log.warning("the auxiliary model %s failed: %s", self._auxiliary.name, error)
             return None
         session.add_auxiliary_response(response)
