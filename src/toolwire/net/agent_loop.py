@@ -22,7 +22,6 @@ from ..run.observe import AgentOperation, Observation, Observer, OperationOutcom
 from ..run.output import READ_OUTPUT, SEARCH_OUTPUT
 from ..run.output_plan import OutputPlan
 from ..run.partial_output import PartialOutput, PartialReader
-from ..run.results import result_code
 from ..run.session import AskModel, AwaitApproval, Done, GiveUp, NextStep, RunTools, Session
 from .answers import Answer
 from .auxiliary import AuxiliaryModel, AuxiliaryWork
@@ -155,7 +154,7 @@ class AgentLoop:
                     await self._save()
                     if isinstance(tools := session.next(), RunTools):
                         results = await self._improve_results(tools, await dispatch.results())
-                        for result in _new_results(tools, results):
+                        for result in results:
                             yield result
                         await self._add_results(results)
                         await self._save()
@@ -163,8 +162,9 @@ class AgentLoop:
                     await dispatch.abort()
             elif isinstance(step, RunTools):  # a session that another process started
                 results = await self._improve_results(step, await self._run_tools(step))
-                for result in _new_results(step, results):
-                    yield result
+                for number, result in enumerate(results):
+                    if not step.results or step.results[number] is None:
+                        yield result
                 await self._add_results(results)
                 await self._save()
             else:
@@ -320,16 +320,6 @@ def _reason(step: Done | GiveUp | AwaitApproval) -> str:
     if isinstance(step, AwaitApproval):
         return f"waiting for {', '.join(call.tool for call in step.calls)}"
     return step.reason if isinstance(step, GiveUp) else ""
-
-
-def _new_results(step: RunTools, results: Sequence[ToolResult]) -> list[ToolResult]:
-    """Return the results that this step added, without those of calls that run later."""
-    known = step.results or (None,) * len(results)
-    return [
-        result
-        for result, earlier in zip(results, known, strict=True)
-        if earlier is None and result_code(result) != "postponed"
-    ]
 
 
 def _run_outcome(answer: Answer[Any]) -> OperationOutcome:

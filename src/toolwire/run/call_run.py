@@ -49,7 +49,7 @@ from .steps import (
 )
 from .toolbox import Entry
 from .transient import retry_advice
-from .waiting import Approval, Suspend, WaitingCall, postponed_result, suspended_result
+from .waiting import Approval, Suspend, WaitingCall, deferred_result, suspended_result
 
 __all__ = ["CallRun"]
 
@@ -62,17 +62,7 @@ _BEGUN = StartDecision(
 class CallRun:
     """One call as a sequence of steps. Pass the outcome of each step to `next`; the last step is Finished."""
 
-    __slots__ = (
-        "_approval",
-        "_ask_only",
-        "_gated",
-        "_invoke",
-        "_occurrence",
-        "_steps",
-        "call",
-        "given_key",
-        "settings",
-    )
+    __slots__ = ("_approval", "_gated", "_invoke", "_occurrence", "_steps", "call", "given_key", "is_held", "settings")
 
     def __init__(
         self,
@@ -82,33 +72,20 @@ class CallRun:
         occurrence: int = 0,
         key: str | None = None,
         approval: Approval | None = None,
-        ask_only: bool = False,
     ) -> None:
         """Prepare a call. `occurrence`: its number among identical calls; `key`: the client's idempotency key.
 
-        `approval`: the decision about this call, if the run was suspended to ask for it. `ask_only`: ask for approval
-        if the call needs it, and do not run it: it follows a call that waits.
+        `approval`: the decision about this call, if the run was suspended to ask for it.
         """
         self.call = call
-        self._ask_only = ask_only
         self._approval = approval
         self.settings = settings
         self._occurrence = occurrence
         self.given_key = key
+        self.is_held = False  # an earlier call of the turn is suspended: the call is checked, but does not run
         self._steps: Generator[Step, Any, ToolResult] | None = None
         self._invoke: Invoke | None = None
         self._gated: Pending | ToolResult | None = None
-
-    def question(self) -> CallRun:
-        """Return a run of this call that only asks for approval, because the call has to follow one that waits."""
-        return CallRun(
-            self.call,
-            self.settings,
-            occurrence=self._occurrence,
-            key=self.given_key,
-            approval=self._approval,
-            ask_only=True,
-        )
 
     def pass_gates(self) -> Pending | ToolResult:
         """Pass the gates. The first step does it, unless the driver has done it before, such as in a thread."""
@@ -149,8 +126,9 @@ class CallRun:
     def _start(self) -> Step:
         """Return the first step: Invoke for a call that passes all gates unchanged."""
         gates = self.settings.gates_for(self.call.name)
-        take_values = None if self._ask_only else gates.take_values
-        if take_values is not None and self.given_key is None and self._gated is None and self._approval is None:
+        take_values = gates.take_values
+        is_plain = self.given_key is None and self._gated is None and self._approval is None and not self.is_held
+        if take_values is not None and is_plain:
             values = take_values(self.call)
             if values is not None and gates.entry is not None and gates.signature is not None:
                 return self._make_invoke(gates.entry, gates.signature, values)
@@ -176,17 +154,16 @@ class CallRun:
             pending = yield from self._approve(pending)
         if isinstance(pending, ToolResult):
             return pending
-        if self._ask_only:
-            return postponed_result(self.call)
+        if self.is_held:
+            return deferred_result(self.call)
         claim: Claim | None = None
         if step is None:
             claimed = yield from self._claim(pending)
             if isinstance(claimed, ToolResult):
                 return claimed
             claim = claimed
-            step = self._make_invoke(
-                pending.tool, function_signature(pending.tool.function), pending.values or {}, claim
-            )
+            signature = function_signature(pending.tool.function)
+            step = self._make_invoke(pending.tool, signature, pending.values or {}, claim, pending.key)
             outcome = (yield step) if pending.conversion_error is None else ArgumentMismatch(pending.conversion_error)
         if type(outcome) is not Returned:
             outcome = yield from self._retry(pending, step, outcome)
@@ -218,16 +195,21 @@ class CallRun:
         return pass_gates(pending, gates.gates)
 
     def _make_invoke(
-        self, entry: Entry, signature: FunctionSignature, values: Object, claim: Claim | None = None
+        self,
+        entry: Entry,
+        signature: FunctionSignature,
+        values: Object,
+        claim: Claim | None = None,
+        key: str | None = None,
     ) -> Invoke:
-        """Build the step that calls the function."""
+        """Build the step that calls the function. `key`: the caller's key, for a call without a claim."""
         settings = self.settings
         context: CallContext[Any] = CallContext(
             self.call.id,
             entry.tool.name,
             settings.run_id,
             settings.caller,
-            None if claim is None else claim.key,
+            key if claim is None else claim.key,
             settings.deps,
             settings.session,
             False,
@@ -289,13 +271,10 @@ class CallRun:
             if recorded is not None:
                 return self._finish(pending, recorded)
         call, frozen = pending.call, _freeze(pending)
-        bound_hash = approval_hash(pending.tool.tool, frozen.arguments)
+        bound_hash = approval_hash(pending.tool, frozen.arguments)
         reply: ApprovalReply | None = self._earlier_reply(frozen, bound_hash)
         if reply is None:
             reply = yield self._question(frozen, bound_hash)
-        if self._ask_only and (reply is True or isinstance(reply, Approved)):
-            edited = reply.arguments if isinstance(reply, Approved) else None
-            return self._keep_approval(self._question(frozen, bound_hash), edited)
         if isinstance(reply, Approved) and reply.arguments is not None:
             return self._replace_arguments(frozen, reply.arguments)
         if reply is True or isinstance(reply, Approved):
@@ -311,19 +290,8 @@ class CallRun:
 
     def _suspend(self, question: Approve, reply: Suspend) -> ToolResult:
         """Build the result of a call whose approval is decided later."""
-        waiting = self._make_waiting(question, self.settings.now() + reply.ttl)
-        return suspended_result(self.call, waiting, reply.reference)
-
-    def _keep_approval(self, question: Approve, edited: Object | None) -> ToolResult:
-        """Build the result of a call that is approved and runs later, after the call that it follows."""
-        now, given = self.settings.now(), self._approval
-        is_known = given is not None and given.is_valid(question.hash, now)
-        waiting = self._make_waiting(question, given.expires_at if given and is_known else now + Suspend().ttl)
-        return suspended_result(self.call, replace(waiting, approved=True, edited_arguments=edited))
-
-    @staticmethod
-    def _make_waiting(question: Approve, expires_at: float) -> WaitingCall:
-        return WaitingCall(
+        expires_at = self.settings.now() + reply.ttl
+        waiting = WaitingCall(
             question.call_id,
             question.tool,
             question.arguments,
@@ -331,6 +299,7 @@ class CallRun:
             hash=question.hash,
             expires_at=expires_at,
         )
+        return suspended_result(self.call, waiting, reply.reference)
 
     def _earlier_reply(self, pending: Pending, bound_hash: str) -> Approved | None:
         """Return the decision that was made while the run was suspended; None if a person must be asked.

@@ -43,7 +43,6 @@ Code: TypeAlias = Literal[
     "denied",
     "needs_approval",
     "suspended",
-    "postponed",
     "key_conflict",
     "in_progress",
     "outcome_unknown",
@@ -149,19 +148,15 @@ def sized_result(call: ToolCall, value: Any) -> tuple[ToolResult, int | None]:
     return call.result("" if json_value is None else json_value), size
 
 
-_RUNTIME_NOTES = frozenset({"waiting", "follows", "transfer", "agent", "edited"})
+_RUNTIME_NOTES = frozenset({"waiting", "deferred", "transfer", "agent", "edited"})
 
 
 def _without_runtime_notes(result: ToolResult) -> ToolResult:
-    """Remove the marks of waiting, transferred and edited calls from a result of a tool: only the runtime sets them."""
+    """Remove the marks of suspended, transferred and edited calls from a result of a tool: only the runtime sets them."""
     notes = result.extra.get(NOTES_KEY)
-    if not isinstance(notes, dict):
+    if not isinstance(notes, dict) or _RUNTIME_NOTES.isdisjoint(notes):
         return result
     rest = {name: note for name, note in notes.items() if name not in _RUNTIME_NOTES}
-    if rest.get("code") in ("suspended", "postponed"):
-        del rest["code"]
-    if len(rest) == len(notes):
-        return result
     return msgspec.structs.replace(result, extra={**result.extra, NOTES_KEY: rest})
 
 

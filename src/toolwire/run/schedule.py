@@ -24,27 +24,29 @@ __all__ = ["Schedule", "resource_of"]
 
 
 class _ScheduledCall:
-    """A call, or a join of several writes (`number` None). It is ready when `blockers` is 0."""
+    """A call, or a join of several writes (`number` None). It is ready when `blockers` is 0.
 
-    __slots__ = ("blockers", "dependents", "is_done", "number")
+    `is_suspended`: it, or a call that it waits for, is suspended: it does not end in this attempt at the turn.
+    """
+
+    __slots__ = ("blockers", "dependents", "is_done", "is_suspended", "number")
 
     def __init__(self, number: int | None) -> None:
         self.number = number
         self.blockers = 0
         self.dependents: list[_ScheduledCall] = []
         self.is_done = False
+        self.is_suspended = False
 
     def wait_for(self, earlier: _ScheduledCall | None) -> None:
         if earlier is not None and not earlier.is_done:
             self.blockers += 1
+            self.is_suspended = self.is_suspended or earlier.is_suspended
             earlier.dependents.append(self)
 
 
 class Schedule:
     """A queue of calls: `add` a call, start the calls that `take_ready` returns, report each end with `mark_finished`.
-
-    A call that waits for a decision is reported with `mark_suspended`: the calls that have to follow it wait, too.
-
 
     >>> schedule = Schedule(Toolbox(), max_running=8)
     >>> schedule.add(ToolCall("a", "unknown")), schedule.add(ToolCall("b", "unknown")), schedule.take_ready()
@@ -60,7 +62,6 @@ class Schedule:
         self._ready: dict[str, list[int]] = {}  # calls that wait for no other call, as a heap per tool
         self._running: Counter[str] = Counter()  # by tool
         self._count = 0  # running calls
-        self._suspended: list[int] = []
         self._writers: dict[str, _ScheduledCall] = {}  # the latest write on each declared resource
         self._readers: dict[str, list[_ScheduledCall]] = {}  # the reads since then that declare the resource
         self._any_writer: _ScheduledCall | None = None  # the latest write without a declared resource
@@ -83,7 +84,13 @@ class Schedule:
                 self._order_write(node, resource)
         if not node.blockers:
             heappush(self._ready.setdefault(call.name, []), number)
+        elif node.is_suspended:
+            self._waiting.discard(number)
         return number
+
+    def is_suspended(self, number: int) -> bool:
+        """Return True for a call that waits for a suspended one."""
+        return self._nodes[number].is_suspended
 
     def would_wait(self, call: ToolCall) -> bool:
         """Return True if a call that is added now may have to wait. Its arguments need not be complete."""
@@ -114,30 +121,20 @@ class Schedule:
         self._running[self._calls[number].name] -= 1
         self._complete(self._nodes[number])
 
-    def mark_suspended(self, number: int) -> None:
-        """Free the place of a call that waits for a decision. The calls that have to follow it do not start."""
+    def mark_suspended(self, number: int) -> list[int]:
+        """Free the place of a call that waits for a decision. Return the calls that must wait for it: they never start."""
         self._count -= 1
         self._running[self._calls[number].name] -= 1
-        self._suspended.append(number)
-
-    def find_postponed(self) -> dict[int, tuple[int, ...]]:
-        """Return the calls that follow a suspended call, each with the earlier calls that are not finished."""
-        earlier: dict[int, set[int]] = {}
-        for number in sorted({*self._suspended, *self._waiting} if self._suspended else ()):
-            for follower in self._followers(self._nodes[number]):
-                earlier.setdefault(follower, set()).add(number)
-        return {number: tuple(sorted(earlier[number])) for number in sorted(earlier) if number in self._waiting}
-
-    @staticmethod
-    def _followers(node: _ScheduledCall) -> list[int]:
-        """Return the numbers of the calls that wait for a node, directly or because of another call."""
-        seen: set[_ScheduledCall] = set()
-        stack = [node]
+        held: list[int] = []
+        stack = [self._nodes[number]]
         while stack:
-            new = [dependent for dependent in stack.pop().dependents if dependent not in seen]
-            seen.update(new)
-            stack += new
-        return [follower.number for follower in seen if follower.number is not None]
+            node = stack.pop()
+            node.is_suspended = True
+            stack += [dependent for dependent in node.dependents if not dependent.is_suspended]
+            if node.number is not None and node.number in self._waiting:
+                self._waiting.discard(node.number)
+                held.append(node.number)
+        return sorted(held)
 
     def cancel_waiting(self) -> list[int]:
         """Remove all calls that have not started, and return their numbers."""

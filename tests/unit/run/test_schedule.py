@@ -135,20 +135,3 @@ def test_the_number_of_edges_is_linear(period):
     for number in range(count):
         schedule.add(ToolCall(str(number), period[number % len(period)], {"n": number}))
     assert sum(node.blockers for node in schedule._nodes) <= 3 * count
-
-
-@pytest.mark.finding("X1")
-def test_suspended_call_holds_back_the_calls_that_follow_it_and_no_others():
-    schedule = Schedule(BOX, max_running=1)
-    for number, name in enumerate(("write_a", "write_b", "read_b", "read_None", "write_a")):
-        schedule.add(ToolCall(str(number), name, {}))
-    assert schedule.take_ready() == [0]
-    assert schedule.find_postponed() == {}
-    schedule.mark_suspended(0)
-    assert schedule.take_ready() == [1], "the place is free"
-    schedule.mark_finished(1)
-    assert schedule.take_ready() == [2]
-    schedule.mark_finished(2)
-    assert schedule.take_ready() == []
-    assert schedule.find_postponed() == {3: (0,), 4: (0,)}
-    assert schedule.cancel_waiting() == [3, 4]
