@@ -429,7 +429,9 @@ class Agent(Generic[Deps, Output]):
 
     def _make_checkpoints(self) -> Checkpoints | None:
         store = self.runner.store
-        return None if store is None else Checkpoints(store.runs, self.runner, record_ttl=self.runner.record_ttl)
+        if store is None:
+            return None
+        return Checkpoints(store.runs, self.runner, record_ttl=self.runner.record_ttl, tenant=self.runner.tenant)
 
     async def _make_request(
         self, prompt: UserPrompt | Request, history: Sequence[Message] | Answer[Any], deps: Deps
