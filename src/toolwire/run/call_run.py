@@ -162,9 +162,8 @@ class CallRun:
             if isinstance(claimed, ToolResult):
                 return claimed
             claim = claimed
-            step = self._make_invoke(
-                pending.tool, function_signature(pending.tool.function), pending.values or {}, claim
-            )
+            signature = function_signature(pending.tool.function)
+            step = self._make_invoke(pending.tool, signature, pending.values or {}, claim, pending.key)
             outcome = (yield step) if pending.conversion_error is None else ArgumentMismatch(pending.conversion_error)
         if type(outcome) is not Returned:
             outcome = yield from self._retry(pending, step, outcome)
@@ -196,16 +195,21 @@ class CallRun:
         return pass_gates(pending, gates.gates)
 
     def _make_invoke(
-        self, entry: Entry, signature: FunctionSignature, values: Object, claim: Claim | None = None
+        self,
+        entry: Entry,
+        signature: FunctionSignature,
+        values: Object,
+        claim: Claim | None = None,
+        key: str | None = None,
     ) -> Invoke:
-        """Build the step that calls the function."""
+        """Build the step that calls the function. `key`: the caller's key, for a call without a claim."""
         settings = self.settings
         context: CallContext[Any] = CallContext(
             self.call.id,
             entry.tool.name,
             settings.run_id,
             settings.caller,
-            None if claim is None else claim.key,
+            key if claim is None else claim.key,
             settings.deps,
             settings.session,
             False,
@@ -267,7 +271,7 @@ class CallRun:
             if recorded is not None:
                 return self._finish(pending, recorded)
         call, frozen = pending.call, _freeze(pending)
-        bound_hash = approval_hash(pending.tool.tool, frozen.arguments)
+        bound_hash = approval_hash(pending.tool, frozen.arguments)
         reply: ApprovalReply | None = self._earlier_reply(frozen, bound_hash)
         if reply is None:
             reply = yield self._question(frozen, bound_hash)
