@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from ..ir.errors import ConfigError
 from ..ir.tools import Effect
 from ..run.context import CallContext
+from ..run.effect_limit import strongest_effect
 from ..run.failures import ToolError
 from ..run.function_tool import FunctionTool, tool
 from ..run.options import OptionValues
@@ -17,13 +18,12 @@ from .answers import Answer
 __all__ = ["SubagentRunner", "runs_subagent", "subagent_tool"]
 
 _MARK = "__toolwire_subagent__"
-_EFFECTS: tuple[Effect, ...] = ("pure", "read", "idempotent", "write")  # by increasing consequence
 
 
 class SubagentRunner(Protocol):
     """The method of an `Agent` that its tool uses."""
 
-    async def __call__(self, prompt: str, context: CallContext[Any]) -> Answer[Any]: ...
+    async def __call__(self, prompt: str, context: CallContext[Any], effect: Effect) -> Answer[Any]: ...
 
 
 def subagent_tool(
@@ -33,29 +33,35 @@ def subagent_tool(
     description: str,
     options: OptionValues,
     *,
+    effect: Effect | None = None,
     is_stored: bool = False,
 ) -> FunctionTool[..., Any]:
     """Make the tool of a subagent. By default it has no timeout, because the budgets limit the run.
 
-    Its effect is the strongest effect of the subagent's own tools: subagents that only read run concurrently.
+    `effect`: by default, the strongest effect of the subagent's own tools: subagents that only read run concurrently.
     `is_stored`: the runs of the subagent are stored, so the calling run can wait for one that waits for approval.
     """
     if not name.isidentifier():
         hint = "pass a name: Agent(…, name=…) or as_tool(name=…)"
         raise ConfigError(f"the tool of a subagent needs a name that is an identifier, got {name!r}", hint=hint)
+    if effect == "pure":
+        raise ConfigError("a subagent cannot be a pure tool, because it asks a model", hint='use effect="read"')
+    strongest = strongest_effect(box)
+    declared: Effect = effect or ("read" if strongest == "pure" else strongest)
 
     async def ask(prompt: str, context: CallContext[Any]) -> Any:
-        answer = await run(prompt, context)
+        answer = await run(prompt, context, declared)
         if answer.suspended and is_stored:
+            if any(entry.options.untrusted for entry in box):
+                context.untrusted = True  # of the result that is supplied when the run has been continued
             return Suspended({"run_id": answer.run_id}, answer.pending, f"{name} waits")
         if not answer.finished:
             raise ToolError(f"{name} did not finish: {answer.reason}")
         return answer.output
 
     setattr(ask, _MARK, True)
-    level = max((_EFFECTS.index(entry.tool.effect) for entry in box), default=0)
     values: OptionValues = {"timeout": None, "cancellable": True, "retries": 0, **options}
-    declare = tool(name=name, description=description, effect=_EFFECTS[max(level, 1)], **values)
+    declare = tool(name=name, description=description, effect=declared, **values)
     return declare(ask)
 
 
