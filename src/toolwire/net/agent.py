@@ -330,6 +330,7 @@ class Agent(Generic[Deps, Output]):
             first_message=max(0, len(request.messages) - 1),
             has_fixed_tools=has_fixed_tools,
             output=self._plan(request),
+            tenant=self.runner.tenant,
             compacted=_reusable_prefix(history, request.messages),
         )
         parent = current_call().session
@@ -339,6 +340,9 @@ class Agent(Generic[Deps, Output]):
 
     def _adopt(self, session: Session, deps: Any) -> Session:
         """Continue a run with this agent, or with the one to which the run was transferred."""
+        if session.state.tenant != self.runner.tenant:
+            hint = "continue it with a runner of its tenant"
+            raise ConfigError(f"run {session.state.run_id!r} belongs to another tenant", hint=hint)
         agent = active_agent(self, session)
         if agent is not self:
             check_deps(agent.deps_type, None if agent.deps_type is NoneType else deps)

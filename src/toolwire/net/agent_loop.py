@@ -83,6 +83,7 @@ class AgentLoop:
         self._deps = deps
         self._origin = agent
         self._partial = PartialReader()
+        self._has_asked = False
 
     async def run(self) -> Answer[Any]:
         """Perform all steps and return the answer."""
@@ -160,7 +161,11 @@ class AgentLoop:
                 finally:
                     await dispatch.abort()
             elif isinstance(step, RunTools):  # a session that another process started
-                await self._add_results(await self._improve_results(step, await self._run_tools(step)))
+                results = await self._improve_results(step, await self._run_tools(step))
+                for number, result in enumerate(results):
+                    if not step.results or step.results[number] is None:
+                        yield result
+                await self._add_results(results)
                 await self._save()
             else:
                 yield self._make_answer(step)
@@ -170,7 +175,8 @@ class AgentLoop:
         """Add the results of a turn. If a tool returned an agent, the first such agent takes over."""
         session = self.session
         session.add_results(results)
-        if session.waiting:
+        if session.state.phase == "wait":
+            self._has_asked = True
             return  # the turn is not complete
         successor = take_successor(results, self.agent, self._origin)
         if successor is not None:
@@ -184,7 +190,12 @@ class AgentLoop:
             await self._checkpoints.save(self.session)
 
     async def _next_step(self) -> NextStep:
-        """Return the next step. Tools that appeared or disappeared since the last turn are offered or withdrawn."""
+        """Return the next step. Tools that appeared or disappeared since the last turn are offered or withdrawn.
+
+        A question that expires at once is asked again when the run is continued, not in a loop.
+        """
+        if self._has_asked:
+            return AwaitApproval(self.session.state.turn.questions)
         step = self.session.next()
         if not isinstance(step, AskModel):
             return step

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from logging import getLogger
 
-from ..ir.errors import ConfigError, ToolwireError
+from ..ir.errors import ConfigError
 from ..ir.parts import ToolCall, ToolResult
 from ..ir.request import Message, Request
 from ..ir.response import Response
@@ -117,13 +117,15 @@ class AuxiliaryWork:
         nothing = (None,) * len(step.calls)
         known, approvals = step.results or nothing, step.approvals or nothing
         for call, result, earlier_result, approval in zip(step.calls, results, known, approvals, strict=True):
-            if earlier_result is not None:
+            if earlier_result is not None or result_code(result) == "suspended":
                 improved.append(result)
                 continue
             if step.results and repairing_model(call) is not None and waiting_call(result) is None:
                 result = note_repair(result, call)  # the repaired call waited for approval
             elif self._settings.repair and (approval is None or approval.arguments is None):
-                result = await self._repair(call, result, run_again)  # not the arguments of a person
+                # not the arguments of a person, and not before an earlier call that waits
+                if all(result_code(other) != "suspended" for other in improved):
+                    result = await self._repair(call, result, run_again)
             if self._settings.deduplicate:
                 result = replace_duplicate(call, result, self._messages(improved))
             limit = self._settings.summarise_above
@@ -200,7 +202,7 @@ class AuxiliaryWork:
                 async with asyncio.timeout(session.remaining_seconds):
                     response = await model.ask(request)
                 observation.outcome = OperationOutcome(response, cost=session.price(response))
-        except (ToolwireError, TimeoutError, OSError) as error:
+        except Exception as error:  # noqa: BLE001  # a user-defined model may raise anything, and the run does not need it
             _log.warning("the auxiliary model %s failed: %s", self._auxiliary.name, error)
             return None
         session.add_auxiliary_response(response)

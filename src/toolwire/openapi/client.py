@@ -126,7 +126,8 @@ def toolbox(
             continue
         sender = reader if tool.effect == "read" else writer
         own_options = replace(options, preview=_preview_function(tool, prefix))
-        entries.append(Entry(tool, client.function(tool, prefix, sender), own_options))
+        origin = f"openapi:{prefix}:{tool.operation}"
+        entries.append(Entry(tool, client.function(tool, prefix, sender), own_options, origin))
     return ApiToolbox(entries, tuple(problems), (reader,) if reader is writer else (reader, writer))
 
 

@@ -103,6 +103,7 @@ class RunState(Value, frozen=True):
     of the user that follow the results of the current turn. `auxiliary_usage`: the part of `usage` that an auxiliary model
     used, in `auxiliary_requests`. `revision`: the version of the run in its store that has this state; 0 if it is not stored.
     `agent`: the name of the agent to which the run was transferred; None for the agent that started it.
+    `tenant`: the tenant of the runner that started the run; others cannot continue it.
     """
 
     version: int
@@ -130,3 +131,4 @@ class RunState(Value, frozen=True):
     auxiliary_usage: Usage | None = None
     revision: int = 0
     agent: str | None = None
+    tenant: str = ""

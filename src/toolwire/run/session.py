@@ -63,6 +63,7 @@ class Session:
         has_fixed_tools: bool = False,
         output: OutputPlan | None = None,
         compacted: CompactedPrefix | None = None,
+        tenant: str = "",
     ) -> None:
         declared_request = replace(request, tools=tuple(map(_strip_function, request.tools)))
         state = RunState(
@@ -73,6 +74,7 @@ class Session:
             first_message=first_message,
             has_fixed_tools=has_fixed_tools,
             compacted=compacted,
+            tenant=tenant,
         )
         self._initialise(state, now, budget, untrusted, price, output)
 
@@ -412,6 +414,8 @@ class Session:
 
     def _expect(self, *phases: str) -> None:
         if self.state.phase not in phases:
+            if self.state.phase in ("done", "gave_up"):
+                raise ConfigError(f"the run has ended ({self.state.phase})", hint="start a new run with its history")
             expected = " or ".join(map(repr, phases))
             raise ConfigError(f"expected phase {expected}, the run is in {self.state.phase!r}", hint="call next()")
 

@@ -28,6 +28,7 @@ __all__ = [
     "Suspended",
     "Turn",
     "WaitingCall",
+    "deferred_result",
     "suspend_call",
     "suspended_result",
     "waiting_call",
@@ -118,6 +119,16 @@ def suspend_call(call: ToolCall, arguments: Object, suspended: Suspended) -> Too
     return suspended_result(call, waiting)
 
 
+def deferred_result(call: ToolCall) -> ToolResult:
+    """Build the result of a call that must not run before an earlier call of its turn, which waits."""
+    message = "This call was not run, because an earlier call of the turn waits. Repeat it after that call."
+    return annotate(refusal(call, "suspended", message), deferred=True)
+
+
+def _is_deferred(result: ToolResult | None) -> bool:
+    return result is not None and result_note(result, "deferred") is True
+
+
 def waiting_call(result: ToolResult) -> WaitingCall | None:
     """Return the call that waits, if this is the result of a suspended call."""
     note = result_note(result, "waiting")
@@ -128,7 +139,7 @@ class Turn(Value, frozen=True):
     """The calls of one response. `results` and `waiting` are empty until the calls have run, then one item per call.
 
     A result is None if its call has to run. A call that waits has the result of a suspended call, and its decision in
-    `waiting`.
+    `waiting`. A call that must run after one that waits is deferred: it is tried again after each decision.
     """
 
     calls: tuple[ToolCall, ...] = ()
@@ -145,15 +156,18 @@ class Turn(Value, frozen=True):
         for index, known in enumerate(self.release(now).results):
             if known is None:
                 merged[index] = results[index]
-                waiting[index] = waiting_call(results[index])
+                kept = waiting[index] if _is_deferred(results[index]) else None  # it may be approved already
+                waiting[index] = kept or waiting_call(results[index])
         return replace(self, results=tuple(merged), waiting=tuple(waiting))
 
     def release(self, now: float) -> Turn:
         """Return the turn in which approved calls have to run, and expired questions have to be asked again."""
         results = tuple(
-            None if waiting is not None and (waiting.approved or waiting.is_expired(now)) else result
+            None if waiting is not None and _may_run(waiting, result, now) else result
             for result, waiting in zip(self.results, self.waiting, strict=True)
         )
+        if None in results or not self.undecided(now):
+            results = _without_deferred(results)
         return self if results == self.results else replace(self, results=results)
 
     def undecided(self, now: float) -> tuple[WaitingCall, ...]:
@@ -163,6 +177,11 @@ class Turn(Value, frozen=True):
             for waiting in self.waiting
             if waiting is not None and not waiting.approved and not waiting.is_expired(now)
         )
+
+    @property
+    def questions(self) -> tuple[WaitingCall, ...]:
+        """The calls that wait, with expired questions."""
+        return tuple(waiting for waiting in self.waiting if waiting is not None and not waiting.approved)
 
     def approvals(self, now: float) -> tuple[Approval | None, ...]:
         """Return one approval per call, None where there is none."""
@@ -181,8 +200,8 @@ class Turn(Value, frozen=True):
         return self._decide(index, replace(waiting, approved=True, edited_arguments=arguments))
 
     def deny(self, call_id: str, reason: str, now: float) -> Turn:
-        """Deny a call. The model reads the reason."""
-        index, _ = self._find(call_id, "approval", now)
+        """Deny a call, also one that was approved and has not run. The model reads the reason."""
+        index, _ = self._find(call_id, "approval", now, or_approved=True)
         because = f": {reason}" if reason else ""
         result = refusal(self.calls[index], "denied", f"This call was not approved{because}. Nothing was run.")
         return self._decide(index, None, annotate(result, reason=reason))
@@ -192,12 +211,12 @@ class Turn(Value, frozen=True):
         index, _ = self._find(call_id, "result", now)
         return self._decide(index, None, value_result(self.calls[index], value))
 
-    def _find(self, call_id: str, needs: str, now: float) -> tuple[int, WaitingCall]:
-        """Return the first undecided call with this id and its index; raise an error that explains the situation."""
+    def _find(self, call_id: str, needs: str, now: float, *, or_approved: bool = False) -> tuple[int, WaitingCall]:
+        """Return the undecided call with this id and its index; raise an error that explains the situation."""
         found = [
             (index, waiting)
             for index, waiting in enumerate(self.waiting)
-            if waiting is not None and self.calls[index].id == call_id and not waiting.approved
+            if waiting is not None and self.calls[index].id == call_id and (or_approved or not waiting.approved)
         ]
         if not found:
             waiting_ids = ", ".join(waiting.call_id for waiting in self.undecided(now)) or "none"
@@ -216,7 +235,15 @@ class Turn(Value, frozen=True):
         waiting_calls, results = list(self.waiting), list(self.results)
         waiting_calls[index] = waiting
         results[index] = result or results[index]
-        return replace(self, waiting=tuple(waiting_calls), results=tuple(results))
+        return replace(self, waiting=tuple(waiting_calls), results=_without_deferred(results))
+
+
+def _may_run(waiting: WaitingCall, result: ToolResult | None, now: float) -> bool:
+    return waiting.is_expired(now) or (waiting.approved and not _is_deferred(result))
+
+
+def _without_deferred(results: Sequence[ToolResult | None]) -> tuple[ToolResult | None, ...]:
+    return tuple(None if _is_deferred(result) else result for result in results)
 
 
 def _article(noun: str) -> str:

@@ -25,13 +25,13 @@ class World:
     def __init__(self):
         self.log = []
 
-        @toolwire.tool(effect="write")
+        @toolwire.tool(effect="write", resource="account")
         def pay(amount: int) -> str:
             """Pay an amount."""
             self.log.append(f"pay {amount}")
             return f"paid {amount}"
 
-        @toolwire.tool(effect="read")
+        @toolwire.tool(effect="read", resource="place")
         def look(where: str) -> str:
             """Look at a place."""
             self.log.append(f"look {where}")
@@ -102,7 +102,7 @@ def test_model_receives_a_prompt_after_the_results_of_the_calls_that_waited(worl
         "And be quick.",
     ]
     assert answer.output == "Done."
-    with pytest.raises(ConfigError, match="done"):
+    with pytest.raises(ConfigError, match="the run has ended"):
         agent.resume_sync(waiting.run_id, "More?")
 
 
@@ -236,7 +236,7 @@ def test_each_of_several_calls_is_decided_alone(world, store):
     assert [call.call_id for call in answer.pending] == ["p0", "p1", "p2"]
     approve_call(store, answer.run_id, "p2")
     assert [call.call_id for call in agent.resume_sync(answer.run_id).pending] == ["p0", "p1"]
-    assert world.log == ["pay 5"]
+    assert world.log == [], "it runs after the earlier calls"
     deny_call(store, answer.run_id, "p0")
     approve_call(store, answer.run_id, "p1")
     assert agent.resume_sync(answer.run_id).output == "Done."
