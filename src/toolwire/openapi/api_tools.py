@@ -154,7 +154,7 @@ class _RequestBuilder:
             self.cookies += cookie_pairs(name, value, explode=explode)
 
     def fill_path(self, template: str) -> str:
-        """Fill the template. Its literal text is encoded, too, except for what is encoded already."""
+        """Fill the template. Its literal text is encoded, too, except for percent-encoded characters."""
         pieces: list[str] = []
         for index, piece in enumerate(_PLACEHOLDER.split(template)):
             if index % 2 == 0:
