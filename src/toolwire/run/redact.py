@@ -104,6 +104,10 @@ class Redactor:
         copy._patterns = self._patterns
         return copy
 
+    def can_skip(self, text: str) -> bool:
+        """Return True for a short word, such as the name of a field: nothing in it can be a secret."""
+        return len(text) < _MIN_SECRET_LENGTH and text.isalnum() and text.isascii() and not self._patterns
+
     def __call__(self, text: str) -> str:
         """Remove known secrets, then custom patterns, then key-like texts.
 

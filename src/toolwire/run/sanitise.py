@@ -76,6 +76,8 @@ class Sanitiser:
 
     def sanitise_text(self, text: str) -> str:
         """Sanitise a text. Lone surrogates, which JSON cannot contain, become question marks."""
+        if self._redact.can_skip(text):
+            return text
         if not text.isascii():
             text = text.encode("utf-8", "replace").decode()
         return remove_named_secrets(self._redact(text))
