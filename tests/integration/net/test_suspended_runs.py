@@ -6,7 +6,7 @@ import time
 import pytest
 
 import toolwire
-from toolwire import Agent, ToolCall, open_store
+from toolwire import Agent, ToolCall, ToolResult, open_store
 from toolwire.ir.errors import ConfigError, StoreError
 from toolwire.net import Answer, approve_call, deny_call, supply_result
 from toolwire.net.runner import Runner
@@ -398,3 +398,40 @@ def test_session_without_an_id_is_not_stored(world, store):
     session = Session(request, now=time.time)
     assert world.agent(says("Hm."), store=store).run_sync(session).output == "Hm."
     assert store.runs.list() == ()
+
+
+@pytest.mark.parametrize("prompt", [None, "And be quick."])
+def test_approval_is_kept_if_the_agent_does_not_have_the_tool(world, waiting, store, prompt):
+    approve_call(store, waiting.run_id, "pay-1")
+    before = store.runs.get(waiting.run_id)
+    other = world.agent(says("Paid."), store=store, tools=[world.look])
+    with pytest.raises(ConfigError, match="waits for pay, which this agent does not have"):
+        other.resume_sync(waiting.run_id, prompt)
+    assert other.model.heard == []
+    after = store.runs.get(waiting.run_id)
+    assert (after.state, after.status, after.version) == (before.state, "running", before.version)
+    assert world.agent(says("Paid."), store=store).resume_sync(waiting.run_id).output == "Paid."
+    assert world.log == ["look here", "pay 5"]
+
+
+def test_session_is_kept_if_the_agent_does_not_have_the_tool(world):
+    session = world.agent(says(PAY)).run_sync("Pay 5.").session()
+    session.approve("pay-1")
+    with pytest.raises(ConfigError, match="does not have"):
+        world.agent(says("Paid."), tools=[world.look]).run_sync(session)
+    assert world.agent(says("Paid.")).run_sync(session).output == "Paid."
+
+
+def test_resumed_run_streams_its_calls_and_results(world, waiting, store):
+    approve_call(store, waiting.run_id, "pay-1")
+
+    async def scenario():
+        agent = world.agent(says("Paid."), store=store)
+        return [item async for item in agent.resume_stream(waiting.run_id)]
+
+    items = asyncio.run(scenario())
+    assert [item.name for item in items if isinstance(item, ToolCall)] == ["pay"], "the read has run before"
+    assert [item.text for item in items if isinstance(item, ToolResult)] == ["paid 5", "saw here"]
+    assert isinstance(items[-1], Answer)
+    assert items[-1].output == "Paid."
+    assert store.runs.get(waiting.run_id).token == ""
