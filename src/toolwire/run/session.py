@@ -330,10 +330,11 @@ class Session:
         """Approve a waiting call, with other arguments if they are given: these pass all gates again.
 
         The approval is valid for the tool, its definition and the arguments that were shown, until the question
-        expires. Raises ApprovalExpired after that.
+        expires. Raises ApprovalExpired after that, and ConfigError for arguments that do not match the tool's schema.
         """
         self._expect("wait")
-        self.state = replace(self.state, turn=self.state.turn.approve(call_id, arguments, self._now()))
+        state = self.state
+        self.state = replace(state, turn=state.turn.approve(call_id, arguments, self._now(), state.request.tools))
 
     def deny(self, call_id: str, reason: str = "") -> None:
         """Deny a waiting call. The model reads the reason."""

@@ -128,6 +128,7 @@ def test_result_of_a_suspended_tool_is_supplied(toolwire, folder):
         (["approve", "RUN", "c9"], "no call 'c9' waits"),
         (["approve", "r9", "c1"], "there is no run 'r9'"),
         (["approve", "RUN", "c1", "--arguments", "[1]"], "must be a JSON object, got list"),
+        (["approve", "RUN", "c1", "--arguments", '{"to": 1}'], "/to: expected string, got 1"),
         (["deny", "RUN", "c9"], "waiting calls: c1"),
         (["supply", "RUN", "c1", "--result", "1"], "use approve or deny"),
         (["show", "r9"], "there is no run"),

@@ -122,11 +122,12 @@ def test_edited_arguments_run_instead(world, waiting, store):
 
 
 def test_edited_arguments_pass_all_gates(world, waiting, store):
-    approve_call(store, waiting.run_id, "pay-1", {"amount": "a lot"})
-    answer = world.agent(says("Oh."), store=store).resume_sync(waiting.run_id)
+    approve_call(store, waiting.run_id, "pay-1", {"amount": 7})
+    strict = Policy(checks=(toolwire.run.at_most("amount", 6),), approve=("write",))
+    answer = world.agent(says("Oh."), store=store, policy=strict).resume_sync(waiting.run_id)
     assert world.log == ["look here"]
     assert answer.results[0].is_error
-    assert "amount" in answer.results[0].text
+    assert "amount must be at most 6" in answer.results[0].text
 
 
 def test_changed_definition_needs_a_new_approval(world, waiting, store):
@@ -435,3 +436,22 @@ def test_resumed_run_streams_its_calls_and_results(world, waiting, store):
     assert isinstance(items[-1], Answer)
     assert items[-1].output == "Paid."
     assert store.runs.get(waiting.run_id).token == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({"amount": "x"}, '/amount: expected integer, got "x"'),
+        ({}, "amount"),
+        ({"amount": 3, "curency": "EUR"}, "/curency: the tool has no such parameter"),
+        ([1], "must be an object, got list"),
+    ],
+)
+def test_invalid_edited_arguments_are_refused_and_the_call_still_waits(world, waiting, store, arguments, problem):
+    with pytest.raises(ConfigError) as error:
+        approve_call(store, waiting.run_id, "pay-1", arguments)
+    assert problem in str(error.value)
+    assert store.runs.get(waiting.run_id).status == "waiting"
+    approve_call(store, waiting.run_id, "pay-1", {"amount": 3, "idempotency_key": "k1"})
+    assert world.agent(says("Paid."), store=store).resume_sync(waiting.run_id).output == "Paid."
+    assert world.log == ["look here", "pay 3"]
