@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 from ..ir.errors import ConfigError
 from ..ir.pointer import Object
 from ..ir.terminal import neutralise_line
-from .answer_output import describe_waiting, format_time, store_option
-from .openapi_options import add_api_options
-from .run import add_text_options
+from .agent_options import add_agent_options, add_model_options, store_option
+from .answer_output import describe_waiting, format_time
 from .runs_resume import resume
 from .show import json_text, table
-from .tools_file import open_store_at
+from .tools_file import add_store_option, open_store_at
 
 if TYPE_CHECKING:
     from ..run.records import Store
@@ -69,7 +68,8 @@ def _add_verb(verbs: Any, name: str, about: str, run: Any) -> argparse.ArgumentP
         name, help=about, description=about.capitalize() + ".", epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    parser.add_argument("--store", metavar="URL", help="the store: a file, redis://… or postgresql://…")
+    if name != "resume":  # has all options of an agent
+        add_store_option(parser, "the store: a file, redis://… or postgresql://…")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
     return parser
@@ -88,14 +88,13 @@ def _add_resume(verbs: Any) -> None:
     parser.add_argument(
         "tools", nargs="?", metavar="TOOLS.py", help="the file of functions with which the run was started"
     )
-    parser.add_argument("-m", "--model", required=True, help="provider/model")
-    parser.add_argument("--base-url", help="base URL of the model, if not its provider's")
-    parser.add_argument("--key-env", metavar="NAME", help="environment variable with the key for --base-url")
-    parser.add_argument("--mcp", metavar="FILE", help="add the tools of MCP servers: a file of mcpServers")
-    parser.add_argument("--openapi", metavar="FILE", help="add the operations of an OpenAPI document")
-    parser.add_argument("--yes", action="store_true", help="do not ask about further calls with side effects")
-    add_text_options(parser)
-    add_api_options(parser)
+    add_model_options(parser, required=True)
+    parser.add_argument(
+        "--yes",
+        action="store_true",
+        help="run further calls with side effects without approval (default: they wait)",
+    )
+    add_agent_options(parser, iterations=None)
 
 
 def _list(arguments: argparse.Namespace) -> int:
@@ -166,7 +165,7 @@ def _resume(arguments: argparse.Namespace) -> int:
     if arguments.tools is None and arguments.openapi is None and arguments.mcp is None:
         raise ConfigError("a file of functions is missing", hint="toolwire runs resume RUN TOOLS.py -m PROVIDER/MODEL")
     store = open_store_at(arguments.store)
-    return resume(store, _load(store, arguments.run_id)[0].run_id, arguments)
+    return resume(store, _load(store, arguments.run_id)[1], arguments)
 
 
 def _load(store: Store, prefix: str) -> tuple[StoredRun, Session]:

@@ -15,7 +15,14 @@ if TYPE_CHECKING:
 
     from ..run.records import Store
 
-__all__ = ["add_ttl_option", "load_tools", "open_store_at"]
+__all__ = ["DEFAULT_TTL", "add_store_option", "add_ttl_option", "load_tools", "open_store_at"]
+
+DEFAULT_TTL = 86400.0  # seconds
+
+
+def add_store_option(parser: argparse.ArgumentParser, about: str) -> None:
+    """Add the option for the store, which `open_store_at` opens."""
+    parser.add_argument("--store", metavar="URL", help=f"{about} (default: ~/.local/state/toolwire/runs.db)")
 
 
 def add_ttl_option(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +30,7 @@ def add_ttl_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ttl",
         type=float,
-        default=86400.0,
+        default=DEFAULT_TTL,
         metavar="SECONDS",
         help="keep the result of a recorded call for this time; after it, an identical call runs again (86400)",
     )

@@ -92,7 +92,7 @@ class RunState(Value, frozen=True):
     `first_message`: the index of the first message of this run; the messages before it are system prompt and history.
     `has_fixed_tools`: the request names its tools, so tools that appear during the run are not offered. `prompts`: messages
     of the user that follow the results of the current turn. `auxiliary_usage`: the part of `usage` that an auxiliary model
-    used, in `auxiliary_requests`. `revision`: the version of the run in its store that has this state; 0 if it is not stored.
+    used, in `auxiliary_requests`. `budget`: the limits, None for the defaults. `revision`: the version of the run in its store that has this state; 0 if it is not stored.
     """
 
     version: int
@@ -119,3 +119,4 @@ class RunState(Value, frozen=True):
     auxiliary_requests: int = 0
     auxiliary_usage: Usage | None = None
     revision: int = 0
+    budget: Budget | None = None

@@ -41,6 +41,7 @@ __all__ = ["AskModel", "AwaitApproval", "Budget", "Done", "GiveUp", "NextStep", 
 
 
 _VERSION = 1
+_DEFAULT_BUDGET = Budget()
 _decode = msgspec.json.Decoder(RunState).decode
 
 
@@ -73,6 +74,7 @@ class Session:
             first_message=first_message,
             has_fixed_tools=has_fixed_tools,
             compacted=compacted,
+            budget=budget,
         )
         self._initialise(state, now, budget, untrusted, price, output)
 
@@ -86,8 +88,7 @@ class Session:
         output: OutputPlan | None,
     ) -> None:
         """Set the fields; shared by a new session and by `load`, which does not call `__init__`."""
-        self.state = state
-        self.budget = budget or Budget()
+        self.state = state if budget is None else replace(state, budget=budget)
         self._now = now
         self._untrusted = frozenset(untrusted)
         self._price = price
@@ -123,10 +124,16 @@ class Session:
         session._initialise(state, now, budget, untrusted, price, output)
         return session
 
+    @property
+    def budget(self) -> Budget:
+        """The limits of the run. They are part of its state, and hold in every process that continues it."""
+        return self.state.budget or _DEFAULT_BUDGET
+
     def adopt(self, untrusted: Iterable[str], budget: Budget | None, price: Callable[[Response], float] | None) -> None:
         """Add the settings of the agent that continues this run; the untrusted tools of both apply."""
         self._untrusted |= frozenset(untrusted)
-        self.budget = budget or self.budget
+        if budget is not None:
+            self.state = replace(self.state, budget=budget)
         self._price = price or self._price
 
     def continue_with(
