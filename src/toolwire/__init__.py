@@ -34,13 +34,16 @@ if TYPE_CHECKING:
     from .ir.response import Response, UpstreamError
     from .ir.tools import Tool, ToolChoice
     from .net.agent import Agent
+    from .net.answers import Answer
     from .net.client import ModelClient
     from .net.runner import Runner
     from .net.stores import open_store
-    from .run.failures import ToolError
+    from .run.context import CallContext
+    from .run.failures import ToolError, Transient
     from .run.function_tool import tool
     from .run.output_type import StructuredOutput
     from .run.policy import Policy
+    from .run.run_state import Budget
     from .run.toolbox import Toolbox
 else:
     __getattr__, __dir__ = lazy_exports(
@@ -70,15 +73,19 @@ else:
                 "EncodeError",
                 "ProtocolError",
                 "ToolwireError",
+                "Transient",
                 "TruncatedStream",
             ),
             "net.agent": ("Agent",),
+            "net.answers": ("Answer",),
+            "run.context": ("CallContext",),
+            "run.run_state": ("Budget",),
             "net.runner": ("Runner",),
             "net.client": ("ModelClient",),
             "net.stores": ("open_store",),
             "run.toolbox": ("Toolbox",),
             "run.policy": ("Policy",),
-            "run.failures": ("ToolError",),
+            "run.failures": ("ToolError", "Transient"),
             "run.output_type": ("StructuredOutput",),
         },
         packages=(
@@ -103,6 +110,9 @@ else:
 
 __all__ = [
     "Agent",
+    "Answer",
+    "Budget",
+    "CallContext",
     "EmulationSettings",
     "EncodeError",
     "Loss",
@@ -125,6 +135,7 @@ __all__ = [
     "ToolResult",
     "Toolbox",
     "ToolwireError",
+    "Transient",
     "TruncatedStream",
     "UpstreamError",
     "calls",

@@ -1,4 +1,4 @@
-"""Find out how a target treats a required form of the answer, before a request is sent.
+"""Determine a target's support for structured outputs, before a request is sent.
 
 Separate because a client asks it to choose between a structured output and a tool, without preparing a request.
 """
@@ -23,7 +23,7 @@ OutputSupport: TypeAlias = Literal["enforced", "accepted", "stated"]
 
 
 def output_support(request: Request, wire: Wire, capabilities: ModelCapabilities) -> OutputSupport:
-    """Return what becomes of the schema in `request.output`, which may depend on the tools of the request."""
+    """Return the treatment of the schema in `request.output`, which may depend on the tools of the request."""
     if capabilities is not UNKNOWN_MODEL and isinstance(wire, WireCodec):
         wire = fit_codec(wire, capabilities)
     output = fit_output(request, wire, Losses()).output

@@ -172,6 +172,8 @@ def _load(store: Store, prefix: str) -> tuple[StoredRun, Session]:
     """Load a run by the beginning of its id. Raises ConfigError if no run or several runs have it."""
     from ..net.approvals import load_run
 
+    if not prefix:
+        raise ConfigError("the id of a run is empty", hint="toolwire runs list")
     if store.runs.get(prefix) is None:
         found = [run.run_id for run in store.runs.list(limit=1000) if run.run_id.startswith(prefix)]
         if len(found) > 1:

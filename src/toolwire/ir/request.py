@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from .parts import Extra, Part
+from .parts import Extra, Part, Text
 from .pointer import JSON, Object
 from .tools import Tool, ToolChoice
 from .value import Value
@@ -22,6 +22,11 @@ class Message(Value, frozen=True):
     role: Role
     parts: tuple[Part, ...] = ()
     extra: Extra = {}
+
+    @property
+    def text(self) -> str:
+        """The text of the message, without results, reasoning and media."""
+        return "".join(part.text for part in self.parts if isinstance(part, Text))
 
 
 class Params(Value, frozen=True):

@@ -16,7 +16,7 @@ from contextlib import aclosing, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from types import MappingProxyType, NoneType, TracebackType
-from typing import Any, Generic, Literal, Self, TypeAlias, Unpack
+from typing import Any, Generic, Literal, Self, TypeAlias, Unpack, cast
 
 from msgspec.structs import replace
 
@@ -29,7 +29,8 @@ from ..run.compaction import CompactedPrefix, Compaction
 from ..run.context import CallContext, current_call
 from ..run.dependencies import check_context_types, check_deps
 from ..run.function_tool import FunctionTool
-from ..run.model_settings import ModelSettings, apply_settings, merge_settings
+from ..run.histories import check_history
+from ..run.model_settings import ModelSettings, apply_settings, check_choice, merge_settings
 from ..run.observe import Observer, Retriever
 from ..run.options import OptionValues
 from ..run.output_plan import OutputPlan
@@ -38,6 +39,7 @@ from ..run.policy import Policy
 from ..run.records import Store
 from ..run.session import AskModel, Budget, RunTools, Session
 from ..run.toolbox import Source
+from .agent_arguments import check_agent_arguments, takes_no_argument
 from .agent_loop import AgentLoop, StreamItem
 from .answers import Answer, Deps, Output
 from .auxiliary import Auxiliary, AuxiliaryModel
@@ -50,11 +52,11 @@ from .prompts import UserPrompt, prompt_message
 from .runner import Approver, Runner
 from .skills import load_skills, skill_tool
 from .subagents import subagent_tool
-from .transfers import transfer_result
+from .transfers import active_agent, check_transfers, transfer_result
 
 __all__ = ["Agent", "SystemPrompt"]
 
-SystemPrompt: TypeAlias = str | Callable[[Any], "str | Awaitable[str]"]
+SystemPrompt: TypeAlias = str | Callable[[Any], "str | Awaitable[str]"] | Callable[[], "str | Awaitable[str]"]
 
 _overrides: ContextVar[Mapping[int, Model]] = ContextVar("toolwire_agent_models", default=MappingProxyType({}))
 
@@ -69,7 +71,8 @@ class Agent(Generic[Deps, Output]):
     the model requests. `budget`: the limits of a run. `policy`, `store` and `approve` as for `Runner`. `retriever` selects
     the tools that a request offers. `auxiliary`: another, cheaper model that summarises long results and repairs
     malformed calls. `compaction` limits the conversation that is sent to the model. `skills`: a
-    folder of instructions that the model loads on demand. `cache="auto"` marks the stable prefix of every request for the
+    folder of instructions that the model loads on demand. `transfers`: the agents to which tools transfer a run, by which
+    one that was stored after a transfer is continued. `cache="auto"` marks the stable prefix of every request for the
     provider's prompt cache. `price`: the cost of a response, for `Answer.cost` and `Budget.cost`.
     """
 
@@ -91,11 +94,24 @@ class Agent(Generic[Deps, Output]):
         auxiliary: Auxiliary | Model | str | None = None,
         compaction: Compaction | None = None,
         skills: str | Path | None = None,
+        transfers: Sequence[Agent[Any, Any]] = (),
         cache: Literal["auto"] | None = None,
         max_parallel: int = 16,
         price: Callable[[Response], float] | None = None,
         observers: Sequence[Observer] = (),
     ) -> None:
+        check_agent_arguments(
+            model=model,
+            budget=budget,
+            policy=policy,
+            store=store,
+            approve=approve,
+            retriever=retriever,
+            compaction=compaction,
+            cache=cache,
+            price=price,
+            observers=observers,
+        )
         self.name = name
         self.output_type = output_type
         self._output = output_type if isinstance(output_type, StructuredOutput) else StructuredOutput(output_type)
@@ -114,6 +130,8 @@ class Agent(Generic[Deps, Output]):
         if compaction is not None and compaction.summarise and auxiliary is None:
             raise ConfigError("summaries need an auxiliary model", hint="set auxiliary=…, or summarise=False")
         self.cache = cache
+        check_transfers(transfers)
+        self.transfers: Sequence[Any] = tuple(transfers)
         self.observers: Sequence[Observer] = tuple(observers)
         if isinstance(tools, Runner):
             if policy is not None or store is not None or approve is not None or skills is not None:
@@ -276,7 +294,7 @@ class Agent(Generic[Deps, Output]):
         if checkpoints is None:
             raise ConfigError("an agent without a store has no runs to continue", hint="pass store=open_store(…)")
         async with checkpoints:
-            session = await self.session(Session.load(await checkpoints.load(run_id), now=time.time))
+            session = self._adopt(Session.load(await checkpoints.load(run_id), now=time.time), deps)
             loop = AgentLoop(self, session, deps=deps, checkpoints=checkpoints)
             if prompt is not None:
                 session.add_prompt(await prompt_message(prompt))
@@ -314,14 +332,13 @@ class Agent(Generic[Deps, Output]):
         """Start a run for a prompt, or continue a Session."""
         untrusted = self.runner.untrusted
         if isinstance(prompt, Session):
-            prompt.adopt(untrusted, self._budget, self._price)
-            prompt.output = prompt.output or self._plan(prompt.state.request)
-            return prompt
+            return self._adopt(prompt, deps)
         request = await self._make_request(prompt, history, deps)
         has_fixed_tools = bool(request.tools)
         request = apply_settings(request, merge_settings(self._settings, settings))
         if not has_fixed_tools:
             request = replace(request, tools=self.runner.tools_for_run(""))
+        check_choice(request.choice, request.tools)
         session = Session(
             request,
             now=time.time,
@@ -332,11 +349,25 @@ class Agent(Generic[Deps, Output]):
             first_message=max(0, len(request.messages) - 1),
             has_fixed_tools=has_fixed_tools,
             output=self._plan(request),
+            tenant=self.runner.tenant,
             compacted=_reusable_prefix(history, request.messages),
         )
         parent = current_call().session
         if parent is not None:
             session.share_budget(parent)
+        return session
+
+    def _adopt(self, session: Session, deps: Any) -> Session:
+        """Continue a run with this agent, or with the one to which the run was transferred."""
+        if session.state.tenant != self.runner.tenant:
+            hint = "continue it with a runner of its tenant"
+            raise ConfigError(f"run {session.state.run_id!r} belongs to another tenant", hint=hint)
+        agent = active_agent(self, session)
+        if agent is not self:
+            check_deps(agent.deps_type, None if agent.deps_type is NoneType else deps)
+        session.adopt({*self.runner.untrusted, *agent.runner.untrusted}, self._budget, agent._price)
+        if session.output is None and not self._output.is_text:
+            session.output = self.plan_output(session.state.request, agent.model)
         return session
 
     def as_tool(self, name: str = "", description: str = "", **options: Unpack[OptionValues]) -> FunctionTool[..., Any]:
@@ -402,7 +433,7 @@ class Agent(Generic[Deps, Output]):
     async def _make_request(
         self, prompt: UserPrompt | Request, history: Sequence[Message] | Answer[Any], deps: Deps
     ) -> Request:
-        """Put the system prompt, the history and the prompt together. The agent's system prompt replaces an older one."""
+        """Combine the system prompt, the history and the prompt. The agent's system prompt replaces an older one."""
         earlier = _history_messages(history)
         if isinstance(prompt, Request):
             return replace(prompt, messages=(*earlier, *prompt.messages))
@@ -419,7 +450,8 @@ class Agent(Generic[Deps, Output]):
     async def _system_text(self, deps: Deps) -> str:
         if isinstance(self._system, str):
             return self._system
-        text = self._system(deps)
+        make = cast("Callable[..., str | Awaitable[str]]", self._system)
+        text = make() if takes_no_argument(make) else make(deps)
         return await text if inspect.isawaitable(text) else text
 
 
@@ -434,7 +466,7 @@ def make_client(model: str) -> Model:
 
 
 def _history_messages(history: Sequence[Message] | Answer[Any]) -> tuple[Message, ...]:
-    return history.messages if isinstance(history, Answer) else tuple(history)
+    return history.messages if isinstance(history, Answer) else tuple(check_history(history))
 
 
 def _reusable_prefix(history: Sequence[Message] | Answer[Any], messages: tuple[Message, ...]) -> CompactedPrefix | None:

@@ -34,7 +34,7 @@ from .model_requests import ask_model, stream_model
 from .own_context import in_own_context
 from .runner import Runner
 from .stream_calls import StreamCollector
-from .transfers import take_successor
+from .transfers import active_agent, take_successor
 
 __all__ = ["AgentLoop", "LoopAgent", "StreamItem"]
 
@@ -49,6 +49,7 @@ class LoopAgent(Protocol):
 
     name: str
     runner: Runner
+    transfers: Sequence[Any]
     retriever: Retriever | None
     compaction: Compaction | None
     cache: Literal["auto"] | None
@@ -76,12 +77,14 @@ class AgentLoop:
     def __init__(
         self, agent: LoopAgent, session: Session, *, deps: Any = None, checkpoints: Checkpoints | None = None
     ) -> None:
-        self.agent = agent
+        self.agent = active_agent(agent, session)
+        self._is_started_here = session.state.agent is None
         self.session = session
         self._checkpoints = checkpoints
         self._deps = deps
         self._origin = agent
         self._partial = PartialReader()
+        self._has_asked = False
         if session.state.phase == "wait":
             self._check_waiting_tools()
 
@@ -174,9 +177,8 @@ class AgentLoop:
                 finally:
                     await dispatch.abort()
             elif isinstance(step, RunTools):  # a session that another process started
-                known = step.results or (None,) * len(step.calls)
-                for call, result in zip(step.calls, known, strict=True):
-                    if result is None:
+                for number, call in enumerate(step.calls):
+                    if not step.results or step.results[number] is None:
                         yield call
                 results = await self._improve_results(step, await self._run_tools(step))
                 for result in results:
@@ -191,12 +193,14 @@ class AgentLoop:
         """Add the results of a turn. If a tool returned an agent, the first such agent takes over."""
         session = self.session
         session.add_results(results)
-        if session.waiting:
+        if session.state.phase == "wait":
+            self._has_asked = True
             return  # the turn is not complete
-        successor: LoopAgent | None = take_successor(results)
+        successor = take_successor(results, self.agent, self._origin)
         if successor is not None:
             await successor.take_over(session, self._deps)
             self.agent = successor
+            session.set_agent(None if successor is self._origin and self._is_started_here else successor.name)
             session.output = self._origin.plan_output(session.state.request, successor.model)
 
     async def _save(self) -> None:
@@ -204,7 +208,12 @@ class AgentLoop:
             await self._checkpoints.save(self.session)
 
     async def _next_step(self) -> NextStep:
-        """Return the next step. Tools that appeared or disappeared since the last turn are offered or withdrawn."""
+        """Return the next step. Tools that appeared or disappeared since the last turn are offered or withdrawn.
+
+        A question that expires at once is asked again when the run is continued, not in a loop.
+        """
+        if self._has_asked:
+            return AwaitApproval(self.session.state.turn.questions)
         step = self.session.next()
         if not isinstance(step, AskModel):
             return step

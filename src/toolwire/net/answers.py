@@ -71,7 +71,7 @@ class Answer(Value, Generic[Output], frozen=True):
     def session(self) -> Session:
         """Return the run that waits: call `approve`, `deny` or `supply` on it, and pass it to `Agent.run`."""
         if not self.pending:
-            raise ConfigError("the run does not wait", hint="check answer.suspended first")
+            raise ConfigError("the run is not suspended", hint="check answer.suspended first")
         return Session.load(self.state, now=time.time)
 
     @property

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from logging import getLogger
 
-from ..ir.errors import ConfigError, ToolwireError
+from ..ir.errors import ConfigError
 from ..ir.parts import ToolCall, ToolResult
 from ..ir.request import Message, Request
 from ..ir.response import Response
@@ -28,7 +28,7 @@ from ..run.duplicates import replace_duplicate
 from ..run.observe import Observation, Observer, OperationOutcome
 from ..run.output import how_to_read
 from ..run.repaired_calls import is_suggestion, repairing_model
-from ..run.results import NOTES_KEY, annotate, result_code
+from ..run.results import NOTES_KEY, annotate, result_code, result_note
 from ..run.session import RunTools, Session
 from ..run.waiting import waiting_call
 from .model_protocol import Model, model_operation
@@ -92,7 +92,7 @@ class AuxiliaryModel:
 
 
 class AuxiliaryWork:
-    """The work of the auxiliary model in one run. A failed request changes nothing: the run goes on without it."""
+    """The work of the auxiliary model in one run. A failed request changes nothing: the run continues without it."""
 
     def __init__(
         self, auxiliary: AuxiliaryModel, session: Session, runner: Runner, observers: Sequence[Observer]
@@ -114,15 +114,14 @@ class AuxiliaryWork:
         Results from an earlier attempt at the turn have been improved then, and are passed back.
         """
         improved: list[ToolResult] = []
-        nothing = (None,) * len(step.calls)
-        known, approvals = step.results or nothing, step.approvals or nothing
-        for call, result, earlier_result, approval in zip(step.calls, results, known, approvals, strict=True):
+        known = step.results or (None,) * len(step.calls)
+        for call, result, earlier_result in zip(step.calls, results, known, strict=True):
             if earlier_result is not None:
                 improved.append(result)
                 continue
             if step.results and repairing_model(call) is not None and waiting_call(result) is None:
                 result = note_repair(result, call)  # the repaired call waited for approval
-            elif self._settings.repair and (approval is None or approval.arguments is None):
+            elif self._settings.repair and result_note(result, "edited") is None:
                 result = await self._repair(call, result, run_again)  # not the arguments of a person
             if self._settings.deduplicate:
                 result = replace_duplicate(call, result, self._messages(improved))
@@ -200,7 +199,7 @@ class AuxiliaryWork:
                 async with asyncio.timeout(session.remaining_seconds):
                     response = await model.ask(request)
                 observation.outcome = OperationOutcome(response, cost=session.price(response))
-        except (ToolwireError, TimeoutError, OSError) as error:
+        except Exception as error:  # noqa: BLE001  # a user-defined model may raise anything, and the run does not need it
             _log.warning("the auxiliary model %s failed: %s", self._auxiliary.name, error)
             return None
         session.add_auxiliary_response(response)

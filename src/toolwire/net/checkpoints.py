@@ -1,8 +1,8 @@
 """Save the run of an agent after each step, so that another process can continue it.
 
 While a run is continued, its lease is renewed in the background. A save that finds a newer version, or the lease of
-another process, raises RunConflict and ends the run here. A store that cannot be reached does not end a run that is
-under way, but a run that has to wait is only reported as waiting if it was saved.
+another process, raises RunConflict and ends the run here. A store that cannot be reached does not end a run in
+progress; a suspended run is reported as waiting only if it was saved.
 """
 
 from __future__ import annotations

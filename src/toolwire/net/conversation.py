@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from typing import Any, Generic, Protocol
 
+from ..ir.events import TextDelta
+from ..ir.parts import ToolCall
 from ..ir.request import Message
 from ..run.model_settings import ModelSettings
 from .agent_loop import StreamItem
@@ -26,9 +28,14 @@ class PromptRunner(Protocol[Output]):
         self, prompt: UserPrompt, *, history: Sequence[Message] | Answer[Any], deps: Any, settings: ModelSettings | None
     ) -> AsyncGenerator[StreamItem | Answer[Output], None]: ...
 
+    async def resume(self, run_id: str, prompt: UserPrompt | None, *, deps: Any) -> Answer[Output]: ...
+
 
 class AgentConversation(Generic[Deps, Output]):
-    """Messages and an agent. A prompt without an answer is dropped, so that the conversation can continue."""
+    """Messages and an agent. A prompt without an answer is dropped unless tools have run: their results are kept.
+
+    A run that waits for approval is added by `resume`, once its calls are decided.
+    """
 
     def __init__(self, agent: PromptRunner[Output], history: Sequence[Message] = (), *, deps: Deps) -> None:
         self.messages: tuple[Message, ...] = tuple(history)
@@ -48,6 +55,21 @@ class AgentConversation(Generic[Deps, Output]):
         async for item in self._agent.stream(prompt, history=self._history, deps=self._deps, settings=settings):
             yield self._add(item) if isinstance(item, Answer) else item
 
+    async def stream_text(
+        self, prompt: UserPrompt, *, settings: ModelSettings | None = None
+    ) -> AsyncGenerator[str, None]:
+        """Yield the text of the answer as it arrives."""
+        async for item in self.stream(prompt, settings=settings):
+            if isinstance(item, TextDelta) and item.text:
+                yield item.text
+
+    async def resume(self, run_id: str, prompt: UserPrompt | None = None) -> Answer[Output]:
+        """Continue a run of this conversation that waited for approval, and add it, as `Agent.resume` does."""
+        return self._add(await self._agent.resume(run_id, prompt, deps=self._deps))
+
+    def resume_sync(self, run_id: str, prompt: UserPrompt | None = None) -> Answer[Output]:
+        return run_blocking(self.resume(run_id, prompt))
+
     def run_sync(self, prompt: UserPrompt, *, settings: ModelSettings | None = None) -> Answer[Output]:
         return run_blocking(self.run(prompt, settings=settings))
 
@@ -59,4 +81,13 @@ class AgentConversation(Generic[Deps, Output]):
     def _add(self, answer: Answer[Output]) -> Answer[Output]:
         if answer.finished:
             self.messages, self._history = answer.messages, answer
+        elif answer.results and not answer.suspended:
+            self.messages = self._history = _complete_turns(answer.messages)
         return answer
+
+
+def _complete_turns(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """Remove the last message if it has calls without results."""
+    last = messages[-1]
+    has_calls = last.role == "assistant" and any(isinstance(part, ToolCall) for part in last.parts)
+    return messages[:-1] if has_calls else messages

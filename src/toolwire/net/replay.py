@@ -142,7 +142,7 @@ class _Replay:
         raise AttributeError(name)
 
     def _describe_model(self, agent: Agent[Any, Any]) -> object:
-        """Return the agent's own model, which is never asked. Without a key for it, a client without one serves, too."""
+        """Return the agent's own model, for its capabilities only: nothing is sent, so no key is needed."""
         try:
             return agent.model
         except ConfigError:

@@ -14,10 +14,10 @@ import random
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextvars import copy_context
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 from msgspec.structs import replace
 
@@ -59,6 +59,7 @@ from ..run.steps import (
 )
 from ..run.toolbox import Source, Toolbox
 from ..run.waiting import Suspend
+from .approver import Approver, ApproverThread
 from .blocking import run_blocking
 from .call_size import is_large
 from .dispatch import Dispatch, failed_result
@@ -68,7 +69,6 @@ from .threads import ThreadPool
 
 __all__ = ["Approver", "Runner"]
 
-Approver: TypeAlias = Callable[[Approve], "ApprovalReply | Awaitable[ApprovalReply]"]
 _MAX_TAINTED_RUNS = 4096
 _CHECK_THREADS = 4  # few, because each of them delays the event loop by one switch interval
 
@@ -107,7 +107,7 @@ class Runner:
         self._outputs = StoredOutputs()
         self._output_tools = self._add_output_tools()
         self.store = store
-        self._approve: Approver | None = (lambda _: Suspend()) if approve == "suspend" else approve
+        self._approver = ApproverThread(approve)
         self._observers = tuple(observers)
         self._max_parallel = max_parallel
         self._max_per_turn = max_per_turn
@@ -155,6 +155,10 @@ class Runner:
         )
 
     @property
+    def tenant(self) -> str:
+        return self._settings.tenant
+
+    @property
     def record_ttl(self) -> float:
         """The shortest time for which the store keeps the result of a call."""
         own = [entry.options.ttl for entry in self.box if entry.options.ttl is not None]
@@ -163,6 +167,7 @@ class Runner:
     def close(self) -> None:
         self._invoker.close()
         self._check_threads.close()
+        self._approver.close()
 
     def _classify_tools(self) -> None:
         self._untrusted = frozenset(entry.name for entry in self.box if entry.options.untrusted)
@@ -358,11 +363,10 @@ class Runner:
 
     async def _ask_approval(self, step: Approve) -> ApprovalReply:
         """Ask for approval; without an approver, no call is approved."""
-        if self._approve is None:
+        if not self._approver.is_set:
             return False
         with Observation(self._observers, ApprovalOperation(step.tool, step.arguments, step.why)) as observation:
-            decision = self._approve(step)
-            reply = await decision if inspect.isawaitable(decision) else decision
+            reply = await self._approver.ask(step)
             observation.outcome = _approval_outcome(reply)
         return reply
 

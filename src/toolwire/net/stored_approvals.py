@@ -57,12 +57,12 @@ class StoredApprovals:
         self._ttl = Suspend(ttl).ttl  # validated
 
     async def __call__(self, step: Approve) -> ApprovalReply:
-        """Return the stored decision, which is used up by this, or store the question."""
+        """Consume and return the stored decision, or store the approval request."""
         run_id = _question_id(step, _owner.get())
         return await asyncio.to_thread(self._decide, run_id, step)
 
     def _decide(self, run_id: str, step: Approve) -> ApprovalReply:
-        """Read, decide and write by compare-and-set; if another process was faster, read again."""
+        """Read, decide and write by compare-and-set; if another process changed the run meanwhile, read it again."""
         for _ in range(_ATTEMPTS):
             stored = self._runs.get(run_id)
             if stored is None or stored.status == "done":

@@ -7,6 +7,7 @@ Keys, values under names such as `password`, and secrets of the environment are 
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import time
@@ -53,6 +54,7 @@ from .trace_file import SUFFIX, TraceWriter
 
 __all__ = ["TraceObserver"]
 
+_log = logging.getLogger("toolwire.trace")
 _NOT_IN_FILE_NAMES = re.compile(r"[^\w.-]", re.ASCII)
 _MAX_NAME = 64  # characters of a run id in the name of a file
 
@@ -83,9 +85,8 @@ class TraceObserver:
         self._current.set(span)
         try:
             recording.write(self._start_event(operation, span))
-        except Exception:
-            self._current.set(outer)
-            raise
+        except Exception:  # noqa: BLE001  # the operations inside this one are still a part of the recording
+            _log.exception("cannot record the start of an operation")
 
         def end(outcome: OperationOutcome) -> None:
             if self._current.get() is span:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .failures import ToolError, Transient
     from .function_tool import FunctionTool
     from .gates import GATES
+    from .histories import dump_messages, load_messages
     from .model_settings import ModelSettings
     from .observe import (
         AgentOperation,
@@ -57,6 +58,7 @@ else:
             "steps": ("Approve",),
             "stored_runs": ("WEEK", "RunConflict", "RunStore", "StoredRun"),
             "records": ("DAY", "Claim", "Record", "Store"),
+            "histories": ("dump_messages", "load_messages"),
             "model_settings": ("ModelSettings",),
             "observe": (
                 "AgentOperation",
@@ -128,7 +130,9 @@ __all__ = [
     "at_most",
     "current_call",
     "deny",
+    "dump_messages",
     "hosts",
+    "load_messages",
     "only_effects",
     "path_jail",
     "plan_compaction",

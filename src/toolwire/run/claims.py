@@ -125,7 +125,7 @@ def _await_earlier_run(
 
 
 def _reconcile(pending: Pending, claim: Claim) -> Generator[Step, Any, ToolResult]:
-    """Ask the tool for the outcome of an earlier attempt; without an answer, refuse and let the model find out."""
+    """Ask the tool for the outcome of an earlier attempt; without an answer, refuse the call and report the unknown outcome."""
     call, entry = pending.call, pending.tool
     if entry.options.reconcile is not None:
         outcome = yield Reconcile(entry, claim.key, pending.arguments)
@@ -133,7 +133,7 @@ def _reconcile(pending: Pending, claim: Claim) -> Generator[Step, Any, ToolResul
             return annotate(value_result(call, outcome.value), reconciled=True)
     message = (
         "An earlier attempt of this call may or may not have taken effect; it is not retried automatically. "
-        "Find out what happened before you make the call again."
+        "Check whether it took effect before you make the call again."
     )
     return annotate(refusal(call, "outcome_unknown", message), key=claim.key)
 

@@ -93,7 +93,7 @@ def tool(
 
 
 def _make_options(effect: Effect, values: OptionValues) -> Options:
-    """Check the options when a tool is declared; ConfigError for an unknown one, or one without meaning here."""
+    """Check the options when a tool is declared; ConfigError for an unknown one, or one that does not apply to the effect."""
     require_option_names(values)
     for name in ("cache", "first_argument"):
         if values.get(name) and effect not in ("pure", "read"):

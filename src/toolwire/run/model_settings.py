@@ -6,7 +6,7 @@ agent.run("…", settings={"max_tokens": 500})        # overrides single setting
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, TypedDict
 
@@ -16,9 +16,9 @@ from msgspec.structs import replace
 from ..ir.errors import ConfigError
 from ..ir.pointer import Object
 from ..ir.request import Params, ReasoningConfig, Request
-from ..ir.tools import ToolChoice
+from ..ir.tools import Tool, ToolChoice
 
-__all__ = ["ModelSettings", "apply_settings", "merge_settings"]
+__all__ = ["ModelSettings", "apply_settings", "check_choice", "merge_settings"]
 
 _CHOICE_MODES = ("auto", "required", "none")
 
@@ -80,6 +80,20 @@ def apply_settings(request: Request, settings: ModelSettings) -> Request:
     if "parallel_tool_calls" in settings:
         request = replace(request, parallel=settings["parallel_tool_calls"])
     return request
+
+
+def check_choice(choice: ToolChoice | None, tools: Sequence[Tool]) -> None:
+    """Raise ConfigError if the choice forces a tool that is not offered."""
+    if choice is None or choice.mode != "tool":
+        return
+    names = [tool.name for tool in tools]
+    for name in choice.names:
+        if name not in names:
+            similar = get_close_matches(name, names, 1)
+            hint = (
+                f"did you mean {similar[0]!r}?" if similar else 'use "auto", "required", "none" or the name of a tool'
+            )
+            raise ConfigError(f"tool_choice names the unknown tool {name!r}", hint=hint)
 
 
 def _check_names(settings: ModelSettings) -> None:

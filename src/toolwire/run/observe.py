@@ -88,7 +88,7 @@ class ToolOperation(Value, frozen=True):
 
 
 class ApprovalOperation(Value, frozen=True):
-    """A question to a person inside a tool call: may it run?"""
+    """A request for the approval of a tool call."""
 
     tool: str
     arguments: Object
@@ -123,7 +123,7 @@ EndOperation: TypeAlias = Callable[[OperationOutcome], None]
 
 
 class Observer(Protocol):
-    """Is notified of operations. An exception in an observer is logged and has no other effect."""
+    """Receives the start and the end of operations. An exception in an observer is logged and has no other effect."""
 
     def start(self, operation: ObservedOperation, /) -> EndOperation | None:
         """Start observing an operation. Return the function to call at its end, or None."""

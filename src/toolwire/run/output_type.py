@@ -132,7 +132,7 @@ class StructuredOutput(Generic[T]):
         StructuredOutput[Forecast | Refusal]()          # a type checker infers the union only from brackets
         StructuredOutput({"type": "object", …}, name="forecast")
 
-    `mode`: "native" sends the schema as the required form of the answer, "tool" as a final-answer tool, "prompt" in the
+    `mode`: "native" sends the schema as the response format, "tool" as a final-answer tool, "prompt" in the
     instructions; "auto" uses "native" where the model enforces the schema, else "tool". `retries`: how often the model
     is asked again, with the problems of its answer. `resamples`: how often the same request is sent again before that;
     by default 2 for a server that may ignore the schema, else 0. `name`: of the schema, for the model. `repair`: the

@@ -24,7 +24,7 @@ _ABSENT = object()
 
 
 class Difference(Value, frozen=True):
-    """The first difference. `step` names the operation, `pointer` the place in its document."""
+    """The first difference. `step` names the operation, `pointer` the location in its document."""
 
     step: str
     pointer: str
@@ -53,6 +53,8 @@ def first_difference(step: str, expected: JSON, got: JSON) -> Difference | None:
 
 
 def _differences(expected: Any, got: Any, pointer: str) -> Iterator[tuple[str, Any, Any]]:
+    if expected == REMOVED and got is not _ABSENT:
+        return
     if isinstance(expected, dict) and isinstance(got, dict):
         for name in [*expected, *(name for name in got if name not in expected)]:
             inner = f"{pointer}/{name.replace('~', '~0').replace('/', '~1')}"
@@ -69,7 +71,7 @@ def _differences(expected: Any, got: Any, pointer: str) -> Iterator[tuple[str, A
 
 
 def _matches(recorded: str, text: str) -> bool:
-    """Compare strings; a marker of the recorded one stands for any text. Linear in both lengths."""
+    """Compare strings; a marker in the recorded one matches any text. Linear in both lengths."""
     if recorded == text:
         return True
     pieces = _MARKER.split(recorded)

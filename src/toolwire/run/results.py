@@ -54,7 +54,7 @@ Code: TypeAlias = Literal[
     "dry_run",
 ]
 _MAX_INTEGER = 10**15
-_MAX_INTEGER_DIGITS = 16  # with the sign
+_MAX_INTEGER_DIGITS = 16  # including the sign
 RESULT_METHOD = "__toolwire_result__"
 """A method of a return value that builds the result of the call, such as that of an agent that takes over."""
 
@@ -135,7 +135,7 @@ def sized_result(call: ToolCall, value: Any) -> tuple[ToolResult, int | None]:
     elif (build := getattr(type(value), RESULT_METHOD, None)) is not None:
         return build(value, call), None
     elif isinstance(value, ToolResult):
-        value = _without_waiting(value)
+        value = _without_runtime_notes(value)
         return msgspec.structs.replace(value, call_id=call.id, name=call.name, kind=call.kind), None
     elif (parts := _as_parts(value)) is not None:
         return msgspec.structs.replace(call.result(), parts=parts), None
@@ -148,12 +148,15 @@ def sized_result(call: ToolCall, value: Any) -> tuple[ToolResult, int | None]:
     return call.result("" if json_value is None else json_value), size
 
 
-def _without_waiting(result: ToolResult) -> ToolResult:
-    """Remove the mark of a suspended call from a result that a tool returned: only the runtime may set it."""
+_RUNTIME_NOTES = frozenset({"waiting", "transfer", "agent", "edited"})
+
+
+def _without_runtime_notes(result: ToolResult) -> ToolResult:
+    """Remove the marks of suspended, transferred and edited calls from a result of a tool: only the runtime sets them."""
     notes = result.extra.get(NOTES_KEY)
-    if not isinstance(notes, dict) or "waiting" not in notes:
+    if not isinstance(notes, dict) or _RUNTIME_NOTES.isdisjoint(notes):
         return result
-    rest = {name: note for name, note in notes.items() if name != "waiting"}
+    rest = {name: note for name, note in notes.items() if name not in _RUNTIME_NOTES}
     return msgspec.structs.replace(result, extra={**result.extra, NOTES_KEY: rest})
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
+from ..ir.errors import ConfigError
 from ..ir.parts import ToolCall, ToolResult
 from ..ir.request import Message, Request
 from ..ir.response import Response, Usage
@@ -31,6 +32,14 @@ class Budget(Value, frozen=True):
     cost: float | None = None
     same_call: int = 4
     failures: int = 6
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            limit = getattr(self, name)
+            if limit is None and name not in ("iterations", "same_call", "failures"):
+                continue
+            if isinstance(limit, bool) or not isinstance(limit, (int, float)) or not limit > 0:
+                raise ConfigError(f"{name} must be a positive number, got {limit!r}")
 
     def exhausted_amount(self, seconds: float, usage: Usage | None, cost: float) -> str:
         """Return the exhausted limit of time, tokens or cost; an empty string if there is none."""
@@ -92,7 +101,10 @@ class RunState(Value, frozen=True):
     `first_message`: the index of the first message of this run; the messages before it are system prompt and history.
     `has_fixed_tools`: the request names its tools, so tools that appear during the run are not offered. `prompts`: messages
     of the user that follow the results of the current turn. `auxiliary_usage`: the part of `usage` that an auxiliary model
-    used, in `auxiliary_requests`. `budget`: the limits, None for the defaults. `revision`: the version of the run in its store that has this state; 0 if it is not stored.
+    used, in `auxiliary_requests`. `revision`: the version of the run in its store that has this state; 0 if it is not stored.
+    `agent`: the name of the agent to which the run was transferred; None for the agent that started it.
+    `tenant`: the tenant of the runner that started the run; others cannot continue it.
+    `budget`: the limits of the run; None for the defaults.
     """
 
     version: int
@@ -120,3 +132,5 @@ class RunState(Value, frozen=True):
     auxiliary_usage: Usage | None = None
     revision: int = 0
     budget: Budget | None = None
+    agent: str | None = None
+    tenant: str = ""

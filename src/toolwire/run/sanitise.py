@@ -20,6 +20,7 @@ from ..ir.response import Response
 from ..ir.text import dumps, to_bytes
 from ..wire import get
 from .redact import REMOVED, Redactor
+from .secret_names import is_plural_name, is_secret_name, remove_named_secrets
 
 __all__ = ["Sanitiser", "TimedChunk"]
 
@@ -38,17 +39,13 @@ _PERSONAL_FIELDS = (
     "metadata",
     "labels",
 )  # top-level fields of a request
-_SECRET_FIELDS = frozenset(
-    "password passwd passphrase secret clientsecret apikey accesstoken refreshtoken idtoken authtoken bearertoken token "
-    "sessiontoken privatekey secretkey authorization cookie setcookie credential credentials xapikey".split()
-)
 _SECRET_QUERY_FIELDS = frozenset({"key", "api_key", "token", "access_token"})
 _BASE64 = re.compile(r"(data:[\w.+/-]+;base64,)?([A-Za-z0-9+/_-]{512,}={0,2})").fullmatch
-# the same names in JSON that cannot be parsed, because it was truncated
-_NAMED_SECRET = re.compile(
-    r"""(?i)(\\?"(?:password|passphrase|(?:client_?)?secret|[a-z_]*api_?key|[a-z]+_token|private_?key)\\?"\s*:\s*\\?")[^"\\]*"""
-)
 _LINE = re.compile(rb"((?:data: ?)?)(.*?)([\r\n]*)", re.DOTALL).fullmatch
+_SCHEMA_MAPS = frozenset(
+    "properties patternProperties dependentRequired dependentSchemas dependencies $defs definitions".split()
+)
+_MAX_DEPTH = 100  # levels of a document; each takes several frames of the stack
 _MIN_SECRET_NUMBER = 10**7  # no text of fewer digits is a known secret
 _MAX_SECRET_NUMBER = 10**64
 _MEDIA_PREFIX_LENGTH = 64  # characters of base64: whole groups of four
@@ -78,11 +75,14 @@ class Sanitiser:
         }
 
     def sanitise_text(self, text: str) -> str:
-        return self._redact(text)
+        """Sanitise a text. Lone surrogates, which JSON cannot contain, become question marks."""
+        if not text.isascii():
+            text = text.encode("utf-8", "replace").decode()
+        return remove_named_secrets(self._redact(text))
 
     def sanitise_non_json(self, data: bytes) -> str:
         """Sanitise a body that is not JSON."""
-        return _NAMED_SECRET.sub(rf"\1{REMOVED}", self._redact(data.decode("utf-8", "replace")))
+        return self.sanitise_text(data.decode("utf-8", "replace"))
 
     def sanitise_body(self, document: JSON) -> JSON:
         """Sanitise a request or an answer; some answers repeat their request."""
@@ -100,23 +100,36 @@ class Sanitiser:
         return cleaned
 
     def sanitise_document(self, value: JSON) -> JSON:
-        """Sanitise any JSON."""
+        """Sanitise any JSON. A part that is nested too deeply is removed."""
+        return self._sanitise_value(value, 0)
+
+    def _sanitise_value(self, value: JSON, depth: int) -> JSON:
         if isinstance(value, str):
             return self._sanitise_string(value)
+        if isinstance(value, (dict, list, tuple)) and depth >= _MAX_DEPTH:
+            return REMOVED
         if isinstance(value, dict):
-            return {self._redact(name): self._sanitise_field(name, item, value) for name, item in value.items()}
+            return {self.sanitise_text(name): self._sanitise_field(name, value, depth) for name in value}
         if isinstance(value, (list, tuple)):
-            return [self.sanitise_document(item) for item in value]
+            return [self._sanitise_value(item, depth + 1) for item in value]
         if type(value) in (int, float) and _MIN_SECRET_NUMBER <= abs(value) <= _MAX_SECRET_NUMBER:
             text = dumps(value)
             return value if self._redact(text) == text else REMOVED
         return value
 
-    def _sanitise_field(self, name: str, value: JSON, parent: Mapping[str, JSON]) -> JSON:
-        is_scalar = isinstance(value, (str, int, float)) and not isinstance(value, bool) and "logprob" not in parent
-        if is_scalar and re.sub(r"[-_ ]", "", name).lower() in _SECRET_FIELDS:
-            return REMOVED
-        return self.sanitise_document(value)
+    def _sanitise_field(self, name: str, parent: Mapping[str, JSON], depth: int) -> JSON:
+        """Sanitise one field. All texts under the name of a secret are removed, but not from a schema."""
+        value = parent[name]
+        if name in _SCHEMA_MAPS and isinstance(value, dict):
+            return {
+                self.sanitise_text(inner): self._sanitise_value(item, depth + 2)
+                if isinstance(item, (dict, list))
+                else self._sanitise_field(inner, value, depth + 1)
+                for inner, item in value.items()
+            }
+        if _has_secret(name, parent):
+            value = _remove_scalars(value, keep_numbers=is_plural_name(name), depth=depth)
+        return self._sanitise_value(value, depth + 1)
 
     def _sanitise_string(self, text: str) -> str:
         """Sanitise a string.
@@ -126,12 +139,12 @@ class Sanitiser:
         if self._shorten and (media := _BASE64(text)):
             return (media[1] or "") + media[2][:_MEDIA_PREFIX_LENGTH]
         if text[:1] not in ("{", "["):
-            return self._redact(text)
+            return self.sanitise_text(text)
         try:  # JSON in a string: the arguments of a call, the result of a tool
             inner = msgspec.json.decode(text)
-        except (msgspec.DecodeError, RecursionError):
-            return _NAMED_SECRET.sub(rf"\1{REMOVED}", self._redact(text))
-        cleaned = self.sanitise_document(inner)
+            cleaned = self.sanitise_document(inner)
+        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+            return self.sanitise_text(text)
         return text if cleaned == inner else dumps(cleaned)
 
     def sanitise_pieces(self, pieces: Sequence[TimedChunk], wire: str | None) -> list[TimedChunk]:
@@ -162,9 +175,32 @@ class Sanitiser:
             document = msgspec.json.decode(payload)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             text = line.decode("utf-8", "surrogateescape")
-            return _NAMED_SECRET.sub(rf"\1{REMOVED}", self._redact(text)).encode("utf-8", "surrogateescape")
+            return remove_named_secrets(self._redact(text)).encode("utf-8", "surrogateescape")
         cleaned = self.sanitise_body(document)
         return line if cleaned == document else bytes(head + to_bytes(cleaned) + end)
+
+
+def _has_secret(name: str, parent: Mapping[str, JSON]) -> bool:
+    """Return True if a field has a secret: by its name, or by the name beside it, as in `{"name": …, "value": …}`.
+
+    The tokens of log probabilities are no secrets.
+    """
+    if is_secret_name(name):
+        return not ("logprob" in parent or "token_logprobs" in parent)
+    beside = parent.get("name", parent.get("key")) if name == "value" else None
+    return isinstance(beside, str) and is_secret_name(beside)
+
+
+def _remove_scalars(value: JSON, *, keep_numbers: bool, depth: int) -> JSON:
+    """Remove all texts and numbers; `keep_numbers`: only the texts."""
+    if isinstance(value, (dict, list, tuple)) and depth >= _MAX_DEPTH:
+        return REMOVED
+    if isinstance(value, dict):
+        return {name: _remove_scalars(item, keep_numbers=keep_numbers, depth=depth + 1) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_remove_scalars(item, keep_numbers=keep_numbers, depth=depth + 1) for item in value]
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return REMOVED if isinstance(value, str) or (is_number and not keep_numbers) else value
 
 
 def _drop_personal_fields(body: JSON) -> None:

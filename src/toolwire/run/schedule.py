@@ -105,7 +105,7 @@ class Schedule:
         return started
 
     def mark_finished(self, number: int) -> None:
-        """Free the place of a call that ended, so that the calls that wait for it may start."""
+        """Release the slot of a finished call, and unblock the calls that wait for it."""
         self._count -= 1
         self._running[self._calls[number].name] -= 1
         self._complete(self._nodes[number])

@@ -64,6 +64,7 @@ class Session:
         has_fixed_tools: bool = False,
         output: OutputPlan | None = None,
         compacted: CompactedPrefix | None = None,
+        tenant: str = "",
     ) -> None:
         declared_request = replace(request, tools=tuple(map(_strip_function, request.tools)))
         state = RunState(
@@ -75,6 +76,7 @@ class Session:
             has_fixed_tools=has_fixed_tools,
             compacted=compacted,
             budget=budget,
+            tenant=tenant,
         )
         self._initialise(state, now, budget, untrusted, price, output)
 
@@ -185,6 +187,10 @@ class Session:
         """Count the tokens and the cost of a response of an auxiliary model."""
         self.add_usage(response.usage, 0.0 if self._price is None else self._price(response))
         self.state = replace(self.state, auxiliary_usage=add_usage(self.state.auxiliary_usage, response.usage))
+
+    def set_agent(self, name: str | None) -> None:
+        """Set the agent that continues the run, after a transfer; None for the agent that started it."""
+        self.state = replace(self.state, agent=name)
 
     def set_revision(self, revision: int) -> None:
         """Set the version that the stored run gets with this state."""
@@ -416,6 +422,8 @@ class Session:
 
     def _expect(self, *phases: str) -> None:
         if self.state.phase not in phases:
+            if self.state.phase in ("done", "gave_up"):
+                raise ConfigError(f"the run has ended ({self.state.phase})", hint="start a new run with its history")
             expected = " or ".join(map(repr, phases))
             raise ConfigError(f"expected phase {expected}, the run is in {self.state.phase!r}", hint="call next()")
 

@@ -128,7 +128,7 @@ class Toolbox:
         return sum(source.version for source in self._live)
 
     def refresh(self) -> bool:
-        """Take over the changes of live sources. Return True if there were any. New tools are last.
+        """Apply the changes of live sources. Return True if there were any. New tools are last.
 
         A new tool with the name of another one is left out, and logged: a server must not replace a tool.
         """
@@ -242,7 +242,7 @@ class _DerivedSource:
     def __init__(self, box: Toolbox, change: Callable[[Entry], Entry | None]) -> None:
         self._box = box
         self._change = change
-        self._changed: dict[str, tuple[Entry, Entry | None]] = {}  # by name: the entry, and what became of it
+        self._changed: dict[str, tuple[Entry, Entry | None]] = {}  # by name: the original entry and the changed one
 
     @property
     def version(self) -> int:

@@ -46,7 +46,7 @@ _WRAPPERS = frozenset({("urllib", "URLError"), ("urllib3", "MaxRetryError")})  #
 
 
 class RetryAdvice(Value, frozen=True):
-    """The call may be retried, after so many seconds if the other side named a time."""
+    """The call may be retried, after the delay that the server requested, if any."""
 
     after: float | None = None
 

@@ -173,6 +173,11 @@ class Turn(Value, frozen=True):
             if waiting is not None and not waiting.approved and not waiting.is_expired(now)
         )
 
+    @property
+    def questions(self) -> tuple[WaitingCall, ...]:
+        """The calls that wait, with expired questions."""
+        return tuple(waiting for waiting in self.waiting if waiting is not None and not waiting.approved)
+
     def approvals(self, now: float) -> tuple[Approval | None, ...]:
         """Return one approval per call, None where there is none."""
         return tuple(
@@ -193,8 +198,8 @@ class Turn(Value, frozen=True):
         return self._decide(index, replace(waiting, approved=True, edited_arguments=arguments))
 
     def deny(self, call_id: str, reason: str, now: float) -> Turn:
-        """Deny a call. The model reads the reason."""
-        index, _ = self._find(call_id, "approval", now)
+        """Deny a call, also one that was approved and has not run. The model reads the reason."""
+        index, _ = self._find(call_id, "approval", now, or_approved=True)
         because = f": {reason}" if reason else ""
         result = refusal(self.calls[index], "denied", f"This call was not approved{because}. Nothing was run.")
         return self._decide(index, None, annotate(result, reason=reason))
@@ -204,12 +209,12 @@ class Turn(Value, frozen=True):
         index, _ = self._find(call_id, "result", now)
         return self._decide(index, None, value_result(self.calls[index], value))
 
-    def _find(self, call_id: str, needs: str, now: float) -> tuple[int, WaitingCall]:
-        """Return the first undecided call with this id and its index; raise an error that explains the situation."""
+    def _find(self, call_id: str, needs: str, now: float, *, or_approved: bool = False) -> tuple[int, WaitingCall]:
+        """Return the undecided call with this id and its index; raise an error that explains the situation."""
         found = [
             (index, waiting)
             for index, waiting in enumerate(self.waiting)
-            if waiting is not None and self.calls[index].id == call_id and not waiting.approved
+            if waiting is not None and self.calls[index].id == call_id and (or_approved or not waiting.approved)
         ]
         if not found:
             waiting_ids = ", ".join(waiting.call_id for waiting in self.undecided(now)) or "none"

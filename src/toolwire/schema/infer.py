@@ -36,11 +36,11 @@ def infer_tool(
 ) -> Tool:
     """Declare a function as a tool. Examples that do not fit the schema raise SchemaError."""
     called = name or _function_name(function)
-    words = read_docstring(_own_docstring(function))
-    schema = _annotate(_parameters_schema(function, called), words.parameters)
+    docstring = read_docstring(_own_docstring(function))
+    schema = _annotate(_parameters_schema(function, called), docstring.parameters)
     return Tool(
         name=called,
-        description=description or words.text or None,
+        description=description or docstring.text or None,
         input_schema=schema,
         output_schema=_result_schema(function),
         strict=strict,

@@ -50,6 +50,8 @@ class InferredType:
             return self._adapter.validate_json(to_bytes(value)), ()
         except ValidationError as error:
             return None, _read_errors(error)
+        except Exception as error:  # noqa: BLE001  # a validator of the type may raise anything
+            return None, (Problem("", "validator", f"{type(error).__name__}: {error}"),)
 
 
 def infer_type(annotation: Any) -> InferredType:

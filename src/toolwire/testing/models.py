@@ -29,10 +29,16 @@ def says(*parts: Part | str) -> Response:
 class ScriptedModel:
     """A model that returns its lines in order; a line may be a function of the request. `heard` lists the requests."""
 
-    def __init__(self, lines: Iterable[ScriptedAnswer]) -> None:
+    def __init__(self, lines: Iterable[ScriptedAnswer | str]) -> None:
+        """Take the answers in order; a line that is text is an answer with this text."""
+        if isinstance(lines, str):
+            raise ConfigError("a script is a list of lines, got a string", hint=f"use ScriptedModel([{lines!r}])")
         self.model = "scripted"
         self.heard: list[Request] = []
-        self._lines = list(lines)
+        self._lines = [says(line) if isinstance(line, str) else line for line in lines]
+        for line in self._lines:
+            if not isinstance(line, Response) and not callable(line):
+                raise ConfigError(f"a line of a script is text, a Response or a function, got {line!r}")
 
     async def ask(self, request: Request) -> Response:
         return self._next(request)
@@ -44,7 +50,7 @@ class ScriptedModel:
     def assert_complete(self) -> None:
         """Raise AssertionError if lines of the script have not been used."""
         if self._lines:
-            raise AssertionError(f"{len(self._lines)} lines of the script were not used")
+            raise AssertionError(f"unused lines in the script: {len(self._lines)}")
 
     def _next(self, request: Request) -> Response:
         self.heard.append(request)

@@ -1,6 +1,6 @@
 """Answers in the providers' own shapes, written down from what their clients recorded: nothing here comes from our encoders.
 
-`spoken(upstream, said, stream=…)` is what an upstream of that kind says.
+`text_response(upstream, said, stream=…)` is what an upstream of that kind says.
 """
 
 import json

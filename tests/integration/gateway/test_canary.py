@@ -167,6 +167,8 @@ def all_loggers_at_debug(out):
     levels = {logger: logger.level for logger in (root, *servers)}  # uvicorn sets its own, and leaves them so
     root.addHandler(handler)
     root.setLevel(1)
+    for logger in servers:  # a server without an access log, in another test, has switched it off
+        logger.propagate = True
     try:
         yield
     finally:

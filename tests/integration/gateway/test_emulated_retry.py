@@ -32,7 +32,7 @@ REPAIRED = {
 }
 
 
-def spoken(text: str, **fields) -> Response:
+def text_response(text: str, **fields) -> Response:
     return Response(parts=(Text(text),), stop=Stop("stop"), **fields)
 
 
@@ -56,7 +56,7 @@ both_ways = pytest.mark.parametrize("stream", [False, True])
 @both_ways
 @run
 async def test_malformed_call_is_requested_again(front, stream):
-    script = spoken(INVALID, usage=Usage(12, 9)), spoken(ROME, usage=Usage(30, 8))
+    script = text_response(INVALID, usage=Usage(12, 9)), text_response(ROME, usage=Usage(30, 8))
     async with gateway_to(*script, document={"models": PLAIN}) as (gateway, provider):
         response = await ask(gateway, front, stream=stream)
         await recorded(gateway)
@@ -75,7 +75,7 @@ async def test_malformed_call_is_requested_again(front, stream):
 @both_ways
 @run
 async def test_malformed_call_is_repaired_by_another_model(front, stream):
-    async with gateway_to(spoken(INVALID, usage=Usage(12, 9)), NATIVE, document=REPAIRED) as (gateway, provider):
+    async with gateway_to(text_response(INVALID, usage=Usage(12, 9)), NATIVE, document=REPAIRED) as (gateway, provider):
         response = await ask(gateway, front, stream=stream)
     assert calls_of(response) == [("get_weather", {"city": "Rome"}, "complete")]
     if not (stream and front == "openai_chat"):
@@ -90,7 +90,7 @@ async def test_malformed_call_is_repaired_by_another_model(front, stream):
 @both_ways
 @run
 async def test_same_model_is_asked_if_the_repair_model_fails(stream):
-    script = spoken(INVALID), Fault("overloaded", "busy", 529), spoken(ROME)
+    script = text_response(INVALID), Fault("overloaded", "busy", 529), text_response(ROME)
     async with gateway_to(*script, document=REPAIRED) as (gateway, provider):
         response = await ask(gateway, "openai_chat", stream=stream)
     assert calls_of(response) == [("get_weather", {"city": "Rome"}, "complete")]
@@ -101,7 +101,10 @@ async def test_same_model_is_asked_if_the_repair_model_fails(stream):
 @both_ways
 @run
 async def test_second_malformed_answer_is_returned(stream):
-    async with gateway_to(spoken(INVALID), spoken(INVALID), document={"models": PLAIN}) as (gateway, provider):
+    async with gateway_to(text_response(INVALID), text_response(INVALID), document={"models": PLAIN}) as (
+        gateway,
+        provider,
+    ):
         response = await ask(gateway, "openai_chat", stream=stream)
     assert [call.state for call in response.calls] == ["invalid"]
     assert len(provider.heard) == 2
@@ -110,7 +113,7 @@ async def test_second_malformed_answer_is_returned(stream):
 @run
 async def test_failed_retry_ends_a_stream_with_an_error():
     """Output was sent, so neither another attempt nor another target may follow."""
-    script = spoken(INVALID), Fault("server", f"broken {SECRET}", 500, retryable=True), spoken(ROME)
+    script = text_response(INVALID), Fault("server", f"broken {SECRET}", 500, retryable=True), text_response(ROME)
     async with gateway_to(*script, document={"models": PLAIN}) as (gateway, provider):
         path, body = path_of("openai_chat", "plain", stream=True), body_of("openai_chat", REQUEST, "plain", stream=True)
         answer = await post(gateway, path, body)
@@ -134,7 +137,7 @@ async def test_gateway_tool_with_effects_is_not_run_with_repaired_arguments(stre
 
     invalid = '<tool_call>{"name": "book", "arguments": {"city": Rome}}</tool_call>'
     native = replace(NATIVE, parts=(ToolCall("n1", "book", {"city": "Rome"}),))
-    script = spoken(invalid), native, spoken("Not booked.")
+    script = text_response(invalid), native, text_response("Not booked.")
     async with gateway_to(*script, document=REPAIRED, runners={"*": Runner(book)}) as (gateway, provider):
         response = await ask(gateway, "openai_chat", stream=stream)
     assert response.text == "Not booked."

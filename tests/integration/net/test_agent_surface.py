@@ -6,13 +6,13 @@ from dataclasses import dataclass
 import pytest
 
 import toolwire
-from toolwire import Agent, Media, ModelClient, Request, Runner, Text, ToolCall
+from toolwire import Agent, Media, ModelClient, ProtocolError, Request, Runner, Text, ToolCall, open_store
 from toolwire.ir.errors import ConfigError
 from toolwire.ir.events import TextDelta
 from toolwire.ir.request import Message
-from toolwire.ir.response import Response, Stop, Usage
-from toolwire.net import Answer, NoAnswer
-from toolwire.run import Budget, Entry, Options, Toolbox
+from toolwire.ir.response import Fault, Response, Stop, Usage
+from toolwire.net import Answer, NoAnswer, approve_call
+from toolwire.run import Budget, Entry, Options, Toolbox, dump_messages, load_messages
 from toolwire.testing import ScriptedModel, Upstream, says
 
 
@@ -43,9 +43,8 @@ def test_history_keeps_its_system_prompt_if_the_agent_has_none():
 
 
 def test_conversation_remembers_answers_and_drops_prompts_without_one():
-    lines = [says("One."), says(ToolCall("a", "get_weather", {"city": "Oslo"})), says("Two.")]
-    model = ScriptedModel(lines)
-    conversation = Agent(model, [get_weather], budget=Budget(iterations=1)).conversation()
+    failed = Response(stop=Stop("error"), fault=Fault("server", "the server is down"))
+    conversation = Agent(ScriptedModel([says("One."), failed, says("Two.")])).conversation()
     assert conversation.run_sync("First?").output == "One."
     assert not conversation.run_sync("Second?").finished
     assert next(item for item in conversation.stream_sync("Third?") if isinstance(item, Answer)).output == "Two."
@@ -260,5 +259,107 @@ def test_stream_yields_each_call_before_its_result():
 def test_unused_lines_of_a_script_are_reported():
     model = ScriptedModel([says("One."), says("Two.")])
     Agent(model).run_sync("Go.")
-    with pytest.raises(AssertionError, match="1 lines"):
+    with pytest.raises(AssertionError, match="unused lines in the script: 1"):
         model.assert_complete()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"approve": "later"}, 'approve must be a function or "suspend"'),
+        ({"store": "x.db"}, r"open_store\('x.db'\)"),
+        ({"budget": 3}, "budget must be a Budget"),
+        ({"policy": "x"}, "policy must be a Policy"),
+        ({"compaction": 1000}, "compaction must be a Compaction"),
+        ({"retriever": 3}, "retriever needs a method choose"),
+        ({"price": 3}, "price must be a function"),
+        ({"cache": "yes"}, 'cache must be "auto"'),
+        ({"observers": [print]}, "an observer needs a method start"),
+    ],
+)
+def test_argument_of_the_wrong_type_is_refused_when_the_agent_is_made(arguments, message):
+    with pytest.raises(ConfigError, match=message):
+        Agent(ScriptedModel([]), **arguments)
+
+
+def test_model_without_ask_is_refused():
+    with pytest.raises(ConfigError, match="model needs a method ask"):
+        Agent(3)
+
+
+@pytest.mark.parametrize("limits", [{"seconds": -1}, {"iterations": 0}, {"iterations": "x"}, {"calls": True}])
+def test_limit_of_a_budget_must_be_positive(limits):
+    with pytest.raises(ConfigError, match="must be a positive number"):
+        Budget(**limits)
+
+
+def test_forced_tool_must_be_offered():
+    agent = Agent(ScriptedModel(["Sun."]), [get_weather], settings={"tool_choice": "get_wether"})
+    with pytest.raises(ConfigError, match="did you mean 'get_weather'"):
+        agent.run_sync("Weather?")
+
+
+@pytest.mark.parametrize("history", ["hello", ["hello"], [{"role": "user", "content": "hello"}], 3])
+def test_history_must_be_messages(history):
+    with pytest.raises(ConfigError, match="history"):
+        Agent(ScriptedModel(["Yes."])).run_sync("Go.", history=history)
+
+
+def test_system_prompt_may_be_a_function_without_parameters():
+    model = ScriptedModel(["Yes."])
+    Agent(model, system=lambda: "Be brief.").run_sync("Go.")
+    assert model.heard[0].messages[0].text == "Be brief."
+
+
+def test_messages_are_dumped_and_loaded():
+    call = ToolCall("a", "get_weather", {"city": "Oslo"})
+    answer = Agent(ScriptedModel([says(call), says("Sun.")]), [get_weather]).run_sync("Weather?")
+    assert load_messages(dump_messages(answer.messages)) == answer.messages
+    with pytest.raises(ProtocolError, match="dump_messages"):
+        load_messages("{}")
+
+
+@pytest.mark.parametrize("lines", ["hello", [3]])
+def test_unusable_script_is_refused(lines):
+    with pytest.raises(ConfigError, match="script"):
+        ScriptedModel(lines)
+
+
+def test_conversation_keeps_the_results_of_tools_that_ran_without_an_answer():
+    paid = []
+
+    @toolwire.tool
+    def pay(amount: int) -> str:
+        paid.append(amount)
+        return "paid"
+
+    model = ScriptedModel([says(ToolCall("c", "pay", {"amount": 1})), says("Yes, I have paid.")])
+    conversation = Agent(model, [pay], budget=Budget(iterations=1)).conversation()
+    assert not conversation.run_sync("Pay 1.").finished
+    conversation.run_sync("Did you pay?")
+    assert [message.role for message in model.heard[1].messages] == ["user", "assistant", "user", "user"]
+    assert paid == [1]
+
+
+def test_conversation_continues_after_a_run_that_waited():
+    @toolwire.tool(approve=True)
+    def pay(amount: int) -> str:
+        return "paid"
+
+    store = open_store("memory:")
+    model = ScriptedModel([says(ToolCall("c", "pay", {"amount": 1})), says("Paid."), says("Yes.")])
+    conversation = Agent(model, [pay], approve="suspend", store=store).conversation()
+    waiting = conversation.run_sync("Pay 1.")
+    approve_call(store, waiting.run_id, "c")
+    assert conversation.resume_sync(waiting.run_id).output == "Paid."
+    conversation.run_sync("Did you pay?")
+    assert len(model.heard[2].messages) == 5
+
+
+def test_conversation_streams_text():
+    conversation = Agent(ScriptedModel(["Sun."])).conversation()
+
+    async def run() -> str:
+        return "".join([text async for text in conversation.stream_text("Weather?")])
+
+    assert asyncio.run(run()) == "Sun."

@@ -107,13 +107,13 @@ def test_invalid_arguments_of_a_person_are_not_repaired_by_a_model(store, log, p
         [says(PAY, ToolCall("d", "look", {"number": 1})), says("Ok.")],
         [pay, look],
         store,
+        approve=lambda step: Approved({"amount": "nonsense"}) if step.tool == "pay" else Suspend(),
         auxiliary=Auxiliary(auxiliary),
     )
-    run_id = agent.run_sync("Pay.").run_id
-    approve_call(store, run_id, "c", {"amount": "nonsense"})
-    assert agent.resume_sync(run_id).suspended, "the other call still waits"
-    deny_call(store, run_id, "d")
-    answer = agent.resume_sync(run_id)
+    answer = agent.run_sync("Pay.")
+    assert answer.suspended, "the other call waits"
+    deny_call(store, answer.run_id, "d")
+    answer = agent.resume_sync(answer.run_id)
     assert answer.results[0].text.startswith('[A person changed the arguments of this call to {"amount":"nonsense"}]')
     assert (log, auxiliary.heard) == ([], [])
 
@@ -242,3 +242,68 @@ def test_dump_of_a_run_without_a_store_is_a_copy_of_the_run(log, pay):
     for _ in range(2):
         agent.run_sync(Session.load(session.dump(), now=time.time))
     assert log == [5, 5]
+
+
+def test_question_that_expires_at_once_is_not_asked_in_a_loop(store, log, pay):
+    asked = []
+
+    def approve(step):
+        asked.append(step.tool)
+        return Suspend(ttl=1e-9)
+
+    agent = suspending([says(PAY), says("Ok.")], [pay], store, approve=approve)
+    answer = agent.run_sync("Pay.")
+    assert (answer.suspended, asked) == (True, ["pay"])
+    assert agent.resume_sync(answer.run_id).suspended
+    assert (asked, log) == (["pay", "pay"], [])
+
+
+def test_approval_is_withdrawn_before_the_run_is_continued(store, log, pay):
+    agent = suspending([says(PAY), says("Ok.")], [pay], store)
+    run_id = agent.run_sync("Pay.").run_id
+    approve_call(store, run_id, "c")
+    deny_call(store, run_id, "c", "a mistake")
+    assert "a mistake" in agent.resume_sync(run_id).results[0].text
+    assert log == []
+    with pytest.raises(ConfigError, match="the run has ended"):
+        deny_call(store, run_id, "c")
+
+
+def test_run_of_another_tenant_is_not_continued(store, log, pay):
+    def agent(tenant, *lines):
+        runner = Runner(pay, store=store, tenant=tenant, policy=POLICY, approve="suspend")
+        return Agent(ScriptedModel(lines), runner)
+
+    answer = agent("a", says(PAY)).run_sync("A secret.")
+    approve_call(store, answer.run_id, "c")
+    with pytest.raises(ConfigError, match="belongs to another tenant"):
+        agent("b", says("Ok.")).resume_sync(answer.run_id)
+    assert log == []
+    assert agent("a", says("Ok.")).resume_sync(answer.run_id).output == "Ok."
+
+
+def test_approver_that_blocks_does_not_stop_other_runs(pay, log):
+    asked, may_answer = threading.Event(), threading.Event()
+
+    def person(step):
+        asked.set()
+        return may_answer.wait(20)
+
+    waiting = suspending([says(PAY), says("Paid.")], [pay], approve=person)
+    outputs = []
+    thread = threading.Thread(target=lambda: outputs.append(waiting.run_sync("Pay.").output))
+    thread.start()
+    assert asked.wait(20)
+    assert suspending([says("Hello.")], []).run_sync("Hi.").output == "Hello."
+    assert outputs == []
+    may_answer.set()
+    thread.join(20)
+    assert (outputs, log) == (["Paid."], [5])
+
+
+def test_stream_of_a_continued_run_yields_the_results_of_the_calls_that_run(log, pay):
+    agent = suspending([says(PAY), says("Ok.")], [pay])
+    session = agent.run_sync("Pay.").session()
+    session.approve("c")
+    results = [item for item in agent.stream_sync(session) if isinstance(item, toolwire.ToolResult)]
+    assert [result.text for result in results] == ["paid 5"]

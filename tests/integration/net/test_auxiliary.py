@@ -216,10 +216,11 @@ def test_exhausted_budget_stops_auxiliary_requests():
     assert "max tokens" in answer.reason
 
 
-def test_failing_auxiliary_model_does_not_end_the_run():
+@pytest.mark.parametrize("error", [UpstreamError(Fault("overloaded", "busy", 529)), KeyError("choices")], ids=repr)
+def test_failing_auxiliary_model_does_not_end_the_run(error):
     class Failing:
         async def ask(self, request):
-            raise UpstreamError(Fault("overloaded", "busy", 529))
+            raise error
 
         async def stream(self, request):
             raise AssertionError

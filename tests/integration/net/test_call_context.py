@@ -111,7 +111,7 @@ def test_a_model_cannot_pass_the_context(tool):
     assert "context" in result.text
 
 
-def test_a_schema_of_ones_own_cannot_pass_the_context_either():
+def test_custom_schema_cannot_pass_the_context():
     declared = toolwire.Tool("price", input_schema={"type": "object"}, effect="read")
     forged = {"item": "tea", "context": {"deps": {"prices": {"tea": 0}}}}
     result = run_one(Entry(declared, price.function), arguments=forged)

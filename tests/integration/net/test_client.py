@@ -175,8 +175,8 @@ async def test_error_in_the_middle_of_a_stream_is_raised(provider):
 async def test_text_calls_are_parsed_over_every_wire(provider, way, form):
     text = toolwire.text.get(form)
     call = ToolCall("call00000", "get_weather", {"city": "Paris", "days": 2})
-    spoken = Response(parts=(Text(text.render_call(call, REQUEST.tools).text),), stop=Stop("stop"))
-    async with connected_client(provider, spoken, TEXT_ANSWER, text=form) as (upstream, client):
+    text_response = Response(parts=(Text(text.render_call(call, REQUEST.tools).text),), stop=Stop("stop"))
+    async with connected_client(provider, text_response, TEXT_ANSWER, text=form) as (upstream, client):
         response = await ask_client(client, way)
         assert same(
             summarize(response)[1:], ([("get_weather", {"city": "Paris", "days": 2}, "complete")], "tool_calls")
@@ -194,8 +194,11 @@ async def test_text_calls_are_parsed_over_every_wire(provider, way, form):
 async def test_stream_is_closed_when_text_after_the_call_is_ignored(provider):
     text = toolwire.text.get("function_xml")
     call = text.render_call(ToolCall("call00000", "get_weather", {"city": "Paris"}), REQUEST.tools).text
-    spoken = Response(parts=(Text(call + "\nEXECUTION RESULT: " + "sun " * 2000),), stop=Stop("stop"))
-    async with connected_client(provider, spoken, text="function_xml", upstream={"pace": 0.002}) as (upstream, client):
+    text_response = Response(parts=(Text(call + "\nEXECUTION RESULT: " + "sun " * 2000),), stop=Stop("stop"))
+    async with connected_client(provider, text_response, text="function_xml", upstream={"pace": 0.002}) as (
+        upstream,
+        client,
+    ):
         response = await ask_client(client, "stream")
         assert same(summarize(response), ("", [("get_weather", {"city": "Paris"}, "complete")], "tool_calls"))
         await upstream.disconnected()
@@ -206,7 +209,7 @@ INVALID = '<tool_call>{"name": "get_weather", "arguments": {"city": Rome}}</tool
 ROME = '<tool_call>{"name": "get_weather", "arguments": {"city": "Rome"}}</tool_call>'
 
 
-def spoken(text, **fields):
+def text_response(text, **fields):
     return Response(parts=(Text(text),), stop=Stop("stop"), **fields)
 
 
@@ -216,7 +219,7 @@ def spoken(text, **fields):
 @pytest.mark.parametrize("broken", [MALFORMED, INVALID, '<tool_call>{"name": "get_weather", "argum'])
 @run
 async def test_malformed_text_call_is_requested_again(provider, way, broken):
-    script = spoken(broken, usage=Usage(12, 9)), spoken(ROME, usage=Usage(30, 8))
+    script = text_response(broken, usage=Usage(12, 9)), text_response(ROME, usage=Usage(30, 8))
     async with connected_client(provider, *script, text="hermes") as (upstream, client):
         response = await ask_client(client, way)
     assert same(summarize(response), ("", [("get_weather", {"city": "Rome"}, "complete")], "tool_calls"))
@@ -227,7 +230,7 @@ async def test_malformed_text_call_is_requested_again(provider, way, broken):
 @pytest.mark.finding("X5")
 @run
 async def test_stream_continues_in_the_same_response_after_a_retry():
-    script = spoken("Let me look. " + INVALID + " Wait."), spoken("Again. " + ROME)
+    script = text_response("Let me look. " + INVALID + " Wait."), text_response("Again. " + ROME)
     async with connected_client("openai-chat", *script, text="hermes") as (_, client):
         events = [event async for event in client.stream(REQUEST)]
     assert [type(event).__name__ for event in events].count("ResponseStart") == 1
@@ -241,7 +244,10 @@ async def test_stream_continues_in_the_same_response_after_a_retry():
 @both_ways
 @run
 async def test_second_malformed_answer_is_returned(way):
-    async with connected_client("openai-chat", spoken(INVALID), spoken(INVALID), text="hermes") as (upstream, client):
+    async with connected_client("openai-chat", text_response(INVALID), text_response(INVALID), text="hermes") as (
+        upstream,
+        client,
+    ):
         response = await ask_client(client, way)
     assert [(call.state, call.raw) for call in response.calls] == [("invalid", '{"city": Rome}')]
     assert len(upstream.heard) == 2
@@ -250,7 +256,7 @@ async def test_second_malformed_answer_is_returned(way):
 @both_ways
 @run
 async def test_answer_with_a_complete_call_is_not_requested_again(way):
-    async with connected_client("openai-chat", spoken(INVALID + ROME), text="hermes") as (upstream, client):
+    async with connected_client("openai-chat", text_response(INVALID + ROME), text="hermes") as (upstream, client):
         response = await ask_client(client, way)
     assert [call.state for call in response.calls] == ["invalid", "complete"]
     assert len(upstream.heard) == 1
@@ -263,7 +269,7 @@ async def test_malformed_text_call_is_repaired_by_another_model(way):
     async with (
         Upstream(replace(ONE_CALL, usage=Usage(100, 3))) as other,
         ModelClient("anthropic/claude-haiku-5-5", base_url=other.url, key=CANARY) as repair,
-        connected_client("openai-chat", spoken(INVALID, usage=Usage(12, 9)), text="hermes", repair=repair) as (
+        connected_client("openai-chat", text_response(INVALID, usage=Usage(12, 9)), text="hermes", repair=repair) as (
             upstream,
             client,
         ),
@@ -286,7 +292,7 @@ async def test_server_that_does_not_stream_is_asked_again():
     whole = RawReply(
         json.dumps({**document, "choices": [choice]}).encode(), headers={"content-type": "application/json"}
     )
-    async with connected_client("openai-chat", whole, spoken(ROME), text="hermes") as (_, client):
+    async with connected_client("openai-chat", whole, text_response(ROME), text="hermes") as (_, client):
         response = await ask_client(client, "stream")
     assert [call.arguments for call in response.calls] == [{"city": "Rome"}]
 

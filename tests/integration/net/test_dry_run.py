@@ -1,4 +1,4 @@
-"""A dry run calls no function of a tool, claims no key and asks nobody, in programs, agents and on the command line."""
+"""A dry run calls no function of a tool, claims no key and requests no approval, in programs, agents and on the command line."""
 
 import asyncio
 import contextlib

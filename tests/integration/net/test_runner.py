@@ -410,7 +410,7 @@ def test_reads_start_before_the_response_is_complete_but_not_before_an_earlier_w
 
 
 @pytest.mark.finding("X1")
-def test_a_read_sees_what_the_write_before_it_wrote(virtual_time):
+def test_read_returns_the_value_of_an_earlier_write(virtual_time):
     notes = []
 
     @tool

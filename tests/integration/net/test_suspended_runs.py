@@ -102,7 +102,7 @@ def test_model_receives_a_prompt_after_the_results_of_the_calls_that_waited(worl
         "And be quick.",
     ]
     assert answer.output == "Done."
-    with pytest.raises(ConfigError, match="done"):
+    with pytest.raises(ConfigError, match="the run has ended"):
         agent.resume_sync(waiting.run_id, "More?")
 
 

@@ -236,6 +236,38 @@ def test_no_event_contains_a_secret(tmp_path, error, target):
     assert "1234567890" not in file.read_text()
 
 
+@pytest.mark.parametrize("text", ["[" * 700 + "]" * 700, "name \udcff"])
+def test_text_that_json_cannot_contain_or_nest_is_recorded(tmp_path, text, caplog):
+    @tool(effect="read")
+    def show() -> str:
+        """Return the text."""
+        return text
+
+    file = tmp_path / "run.jsonl"
+    model = ScriptedModel([says(ToolCall("c1", "show", {})), says("Done.")])
+    Agent(model, [show], observers=[TraceObserver(file)]).run_sync(text)
+    expected = ["run", "request", "response", "call", "result", "request", "response", "end"]
+    assert [event["event"] for event in events(file)] == expected
+    assert list(tmp_path.iterdir()) == [file]
+    assert replay(file).text == "Done."
+    assert caplog.records == []
+
+
+def test_value_that_is_nested_too_deeply_is_removed(tmp_path):
+    value = json.loads("[" * 300 + "]" * 300)
+
+    @tool(effect="read")
+    def show(value: list) -> dict:
+        """Return the value."""
+        return {"value": value}
+
+    file = tmp_path / "run.jsonl"
+    model = ScriptedModel([says(ToolCall("c1", "show", {"value": value})), says("Done.")])
+    Agent(model, [show], observers=[TraceObserver(file)]).run_sync("Go.")
+    assert "[removed]" in file.read_text()
+    assert replay(file, Agent(ScriptedModel([]), [show])).text == "Done."
+
+
 def test_run_id_cannot_choose_another_folder(tmp_path):
     observer = TraceObserver(folder=tmp_path / "runs")
     observer.start(AgentOperation("../../escaped", REQUEST))(OperationOutcome())

@@ -1,4 +1,4 @@
-"""A real HTTP server that records every request and answers as it is told; by default it describes the request."""
+"""A real HTTP server that records every request and returns configured responses; by default it describes the request."""
 
 import json
 import threading

@@ -38,6 +38,59 @@ def test_secret_header_values_are_removed_and_names_kept():
     }
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("password", "db_password", "dbPassword", "DB_PASSWORD", "passwd", "pwd", "password_hash", "auth"),
+        *("github_token", "api_token", "userToken", "x-auth-token", "accesstoken", "tokens"),
+        *("aws_secret_access_key", "access_key", "private-key", "clientSecret", "credentials", "Set-Cookie"),
+    ],
+)
+@pytest.mark.parametrize("value", ["hunter22", ["hunter22"], {"value": "hunter22", "more": ["hunter22"]}])
+def test_secrets_are_recognised_by_name(name, value):
+    assert "hunter22" not in str(CLEAN.sanitise_document({"result": [{name: value}]}))
+    assert "hunter22" not in CLEAN.sanitise_document(json.dumps({name: value}))
+    assert "hunter22" not in str(CLEAN.sanitise_document({"env": [{"name": name, "value": value}]}))
+    if value == "hunter22" and name not in ("auth", "tokens"):
+        assert "hunter22" not in CLEAN.sanitise_text(f"Result: {json.dumps({name: value})}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'Result: {"user_password": "hunter22"}',
+        "{'api_key': 'hunter22'}",
+        "RuntimeError: password=hunter22 was refused",
+        "export GITHUB_TOKEN=hunter22",
+        "user: ann\ndb_password: hunter22\n",
+        'arguments: {\\"client_secret\\": \\"hunter22\\"}',
+    ],
+)
+def test_named_secrets_are_removed_from_texts(text):
+    assert "hunter22" not in CLEAN.sanitise_text(text)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"max_tokens": 5, "usage": {"input_tokens": 3, "tokens": 8}, "token_count": "4", "nextPageToken": "abc"},
+        {"tokens": ["a", "b"], "token_logprobs": [-1.0, -2.0]},
+        {"properties": {"password": {"type": "string", "description": "text"}}, "required": ["password", "user"]},
+        {"dependentRequired": {"password": ["user"]}, "password_policy": "long", "keyboard": "de"},
+        "The password: see below, and the secret is that there is none. a == b; token == other",
+    ],
+)
+def test_other_values_are_kept(document):
+    assert CLEAN.sanitise_document(document) == document
+
+
+def test_nested_document_and_lone_surrogate_are_sanitised():
+    nested = "[" * 700 + "]" * 700
+    assert str(CLEAN.sanitise_document(nested)).strip("[]") == '"[removed]"'
+    assert str(CLEAN.sanitise_document(json.loads(nested))).strip("[]") == "'[removed]'"
+    assert CLEAN.sanitise_document({"na\udcffme": "file-\udcff"}) == {"na?me": "file-?"}
+
+
 def test_secret_that_is_a_number_is_removed():
     clean = Sanitiser(Redactor(["1234567890"]))
     document = {"a": 1234567890, "b": -1234567890, "c": [1234567890.5, 123, 9876543210], "d": '{"e":1234567890}'}

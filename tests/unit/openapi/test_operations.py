@@ -87,7 +87,7 @@ def test_arguments_become_a_request():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "message"),
     [
         ({}, "path parameter 'id' is missing"),
         ({"id": "7", "other": 1}, "no parameter"),
@@ -98,9 +98,9 @@ def test_arguments_become_a_request():
         ({"id": "\ud800"}, "lone surrogate"),
     ],
 )
-def test_invalid_arguments_are_rejected(arguments, words):
+def test_invalid_arguments_are_rejected(arguments, message):
     get, _ = read_operations(DOCUMENT).tools
-    with pytest.raises(EncodeError, match=words):
+    with pytest.raises(EncodeError, match=message):
         get.request(arguments)
 
 

@@ -96,7 +96,7 @@ def test_call_without_a_recorded_result_is_approved_before_its_claim(found):
 
 
 @pytest.mark.finding("U9")
-def test_nobody_is_asked_about_a_key_of_another_call():
+def test_key_conflict_is_refused_without_an_approval_request():
     steps = drive(CallRun(CALL, settings(has_store=True), key="k"), recorded("done", fingerprint="other"))
     assert kinds(steps) == [GetRecord, Finished]
     assert result_code(steps[-1].result) == "key_conflict"
@@ -136,7 +136,7 @@ def test_approval_is_bound_to_arguments_and_definition():
 
 
 @pytest.mark.finding("Z21")
-def test_approver_and_holder_of_the_call_cannot_change_what_runs():
+def test_changes_by_the_approver_or_caller_do_not_reach_the_function():
     call = ToolCall("c1", "order", {"items": ["a"]})
 
     def approve(step: Approve) -> bool:

@@ -115,6 +115,14 @@ def test_validators_of_the_type_report_problems():
     assert (problem.path, problem.message) == ("/value", "Value error, must be even")
 
 
+def test_validator_that_raises_any_exception_reports_a_problem():
+    def look_up(value: str) -> str:
+        return {"a": "A"}[value]
+
+    reading = StructuredOutput(Annotated[str, AfterValidator(look_up)]).resolve().read_text('"b"')
+    assert "KeyError" in str(reading.problems[0])
+
+
 def test_strict_model_is_read_as_json():
     class Strict(BaseModel):
         model_config = ConfigDict(strict=True)

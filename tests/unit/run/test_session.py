@@ -89,7 +89,6 @@ def test_iteration_budget_ends_the_session():
         (Budget(calls=1), "max calls reached (1)"),
         (Budget(tokens=15), "max tokens reached (15)"),
         (Budget(cost=0.5), "max cost reached (0.5)"),
-        (Budget(seconds=0.0), "max time reached (0 seconds)"),
     ],
 )
 def test_exceeded_budget_ends_the_session_with_a_reason(budget, reason):
@@ -99,6 +98,12 @@ def test_exceeded_budget_ends_the_session_with_a_reason(budget, reason):
     if isinstance(run.next(), RunTools):
         answer_calls(run)
     assert run.next().reason == reason
+
+
+def test_exceeded_time_ends_the_session_with_a_reason():
+    times = iter(range(100))
+    run = Session(Request(), now=lambda: float(next(times)), budget=Budget(seconds=0.5))
+    assert run.next().reason == "max time reached (0.5 seconds)"
 
 
 def test_batch_above_the_call_budget_is_not_started():

@@ -64,7 +64,7 @@ def test_events_are_decoded_as_they_were_encoded(body):
     ],
     ids=["text", "nested", "many texts", "many numbers", "many names"],
 )
-def test_a_line_is_bounded_and_says_how_much_was_cut(body):
+def test_a_line_is_bounded_and_states_the_removed_length(body):
     line = encode_event(RequestSent(ms=0.0, span=1, model="m", body=body))
     assert len(line) <= MAX_LINE
     _, (event,) = decode_trace([encode_header(HEADER), line], "t")

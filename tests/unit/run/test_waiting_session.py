@@ -143,8 +143,11 @@ def test_approval_that_is_not_used_in_time_is_asked_again(run, clock):
     assert run.next().approvals == (None, None, None)
 
 
-def test_decision_is_asked_once(run):
+def test_decision_is_made_once_but_an_approval_can_be_withdrawn(run):
     run.approve("c1")
+    with pytest.raises(ConfigError, match="no call 'c1' waits"):
+        run.approve("c1")
+    run.deny("c1")
     for answer in (run.approve, run.deny):
         with pytest.raises(ConfigError, match="no call 'c1' waits"):
             answer("c1")

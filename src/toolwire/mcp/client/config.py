@@ -158,9 +158,9 @@ def target_spec(name: str, target: str, headers: Mapping[str, str] | None = None
     if re.match(r"https?://", target):
         return ServerSpec(name, url=target, headers=dict(headers or {}))
     try:
-        words = shlex.split(target)
+        arguments = shlex.split(target)
     except ValueError as error:
         raise ConfigError(f"invalid command line: {error}") from None
-    if not words:
+    if not arguments:
         raise ConfigError("no server given", hint='give a URL, or a command line such as "npx -y my-server"')
-    return ServerSpec(name, command=words[0], args=tuple(words[1:]))
+    return ServerSpec(name, command=arguments[0], args=tuple(arguments[1:]))

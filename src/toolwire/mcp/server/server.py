@@ -63,8 +63,8 @@ class Server:
     """The published tools, resources and prompts, and their execution. Transports deliver the messages.
 
     `store` keeps calls by their idempotency keys for `ttl` seconds; without one, until the process ends. `approve` decides
-    about calls for which the policy asks; without it they are denied. "elicit": the user of the client decides. "suspend":
-    the question is stored, for `toolwire runs approve`. `lease`: after so many seconds without a heartbeat a call is
+    about calls that need approval by the policy; without it they are denied. "elicit": the user of the client decides. "suspend":
+    the question is stored, for `toolwire runs approve`. `lease`: the seconds without a heartbeat after which a call is
     considered lost, and its outcome unknown. `secret` signs the state of stateless calls: share it between processes that serve one URL.
     """
 
