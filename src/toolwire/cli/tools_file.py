@@ -36,13 +36,13 @@ def add_ttl_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def load_tools(file: str) -> ModuleType:
-    """Import the file as a module."""
+def load_tools(file: str, hint: str = "give a Python file with your functions") -> ModuleType:
+    """Import the file as a module. `hint`: for a file that cannot be read."""
     from importlib.util import module_from_spec, spec_from_file_location
 
     path = Path(file)
     if not path.is_file():
-        raise ConfigError(f"cannot read {file}: not a file", hint="give a Python file with your functions")
+        raise ConfigError(f"cannot read {file}: not a file", hint=hint)
     spec = spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         raise ConfigError(f"{file} is not a Python file", hint="give a file that ends in .py")

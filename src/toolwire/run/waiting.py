@@ -216,9 +216,11 @@ class Turn(Value, frozen=True):
             for index, waiting in enumerate(self.waiting)
             if waiting is not None and self.calls[index].id == call_id and (or_approved or not waiting.approved)
         ]
+        if not found and any(waiting.call_id == call_id for waiting in self.waiting if waiting is not None):
+            raise ConfigError(f"call {call_id!r} was already approved", hint="continue the run, or deny the call")
         if not found:
             waiting_ids = ", ".join(waiting.call_id for waiting in self.undecided(now)) or "none"
-            raise ConfigError(f"no call {call_id!r} waits", hint=f"waiting calls: {waiting_ids}")
+            raise ConfigError(f"no call {call_id!r} is waiting for a decision", hint=f"waiting calls: {waiting_ids}")
         index, waiting = found[0]
         if waiting.needs != needs:
             method = "approve or deny" if waiting.needs == "approval" else "supply"

@@ -89,11 +89,17 @@ def test_call_is_approved_and_the_run_continued_in_other_processes(toolwire, fol
     assert (code, sent(folder)) == (0, [])
     assert f"toolwire runs resume {waiting} TOOLS.py -m MODEL" in out
     assert "ready" in toolwire("runs", "list")[1]
+    assert json.loads(toolwire("runs", "list", "--status", "ready", "--json")[1])[0]["status"] == "ready"
+    assert toolwire("runs", "list", "--status", "waiting")[1] == "no runs with the status waiting\n"
+    code, _, err = toolwire("runs", "approve", waiting, "c1")
+    assert (code, "call 'c1' was already approved" in err) == (2, True)
     code, out, err = toolwire("runs", "resume", waiting, "tools.py", script=[DONE])
     assert (code, out, sent(folder)) == (0, "All done.\n", ["ann"]), err
     assert err.splitlines() == ['→ send_mail {"to":"ann"}', "✓ send_mail sent to ann"]
     assert toolwire("runs", "resume", waiting, "tools.py", script=[DONE])[:2] == (0, "All done.\n")
     assert sent(folder) == ["ann"]
+    code, _, err = toolwire("runs", "deny", waiting, "c1")
+    assert (code, err) == (2, f"toolwire: the run has ended; no call is waiting (toolwire runs show {waiting})\n")
 
 
 def test_denied_call_is_not_run(toolwire, folder, waiting):
@@ -126,7 +132,7 @@ def test_result_of_a_suspended_tool_is_supplied(toolwire, folder):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["approve", "RUN", "c9"], "no call 'c9' waits"),
+        (["approve", "RUN", "c9"], "no call 'c9' is waiting for a decision"),
         (["approve", "r9", "c1"], "there is no run 'r9'"),
         (["approve", "RUN", "c1", "--arguments", "[1]"], "must be a JSON object, got list"),
         (["approve", "RUN", "c1", "--arguments", '{"to": 1}'], "/to: expected string, got 1"),
@@ -230,3 +236,15 @@ def test_waiting_call_has_its_own_mark_and_the_printed_command_continues_the_run
     assert f"then continue with: toolwire runs resume {run.run_id} tools.py -m vllm/any --base-url http://" in err
     assert f"--text hermes --ttl 60 --store {folder / 'runs.db'}" in err
     assert "TOOLS.py" not in err
+
+
+def test_status_names_the_process_that_continues_a_run(folder, capsys):
+    store = open_store(str(folder / "runs.db"))
+    for run_id, lease in (("now", 60.0), ("lost", -1.0), ("free", None)):
+        store.runs.put(StoredRun(run_id, "{}"), 0)
+        if lease is not None:
+            store.runs.lease(run_id, "t", lease)
+    for status, run_id in (("running", "now"), ("interrupted", "lost"), ("ready", "free")):
+        assert main(["runs", "list", "--status", status, "--json", "--store", str(folder / "runs.db")]) == 0
+        listed = json.loads(capsys.readouterr().out)
+        assert [(run["run_id"], run["status"]) for run in listed] == [(run_id, status)]
