@@ -116,13 +116,15 @@ class AuxiliaryWork:
         improved: list[ToolResult] = []
         known = step.results or (None,) * len(step.calls)
         for call, result, earlier_result in zip(step.calls, results, known, strict=True):
-            if earlier_result is not None:
+            if earlier_result is not None or result_code(result) == "suspended":
                 improved.append(result)
                 continue
             if step.results and repairing_model(call) is not None and waiting_call(result) is None:
                 result = note_repair(result, call)  # the repaired call waited for approval
             elif self._settings.repair and result_note(result, "edited") is None:
-                result = await self._repair(call, result, run_again)  # not the arguments of a person
+                # not the arguments of a person, and not before an earlier call that waits
+                if all(result_code(other) != "suspended" for other in improved):
+                    result = await self._repair(call, result, run_again)
             if self._settings.deduplicate:
                 result = replace_duplicate(call, result, self._messages(improved))
             limit = self._settings.summarise_above
