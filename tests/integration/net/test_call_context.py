@@ -9,10 +9,11 @@ from typing import Annotated
 import pytest
 
 import toolwire
-from toolwire import Runner, Toolbox, ToolCall
+from toolwire import Agent, Runner, Toolbox, ToolCall
 from toolwire.net import stores
 from toolwire.run import CallContext, current_call
 from toolwire.run.toolbox import Entry
+from toolwire.testing import ScriptedModel, says
 
 
 @dataclass
@@ -254,3 +255,55 @@ def test_an_async_tool_sees_its_timeout_while_it_cleans_up():
 def test_outside_of_a_tool_there_is_an_empty_context():
     assert (current_call().call_id, current_call().deps, current_call().cancelled) == ("", None, False)
     current_call().report_progress("ignored")
+
+
+def cached_orders(log):
+    @toolwire.tool(effect="read", cache=60)
+    def my_orders(context: CallContext[str]) -> str:
+        """List the orders of the current user."""
+        log.append(context.deps)
+        return f"orders of {context.deps}"
+
+    return my_orders
+
+
+def test_cached_results_are_not_shared_between_runs_with_dependencies():
+    log: list[str | None] = []
+    calls = says(ToolCall("1", "my_orders", {}))
+    again = says(ToolCall("2", "my_orders", {}))
+    agent = Agent(ScriptedModel([calls, again, says("ok")] * 3), [cached_orders(log)], deps_type=str)
+    for user in ("alice", "bob", "alice"):
+        results = agent.run_sync("x", deps=user).results
+        assert [result.text for result in results] == [f"orders of {user}"] * 2
+    assert log == ["alice", "bob", "alice"]  # once per run
+
+
+def test_cached_results_are_not_shared_between_calls_with_dependencies_without_a_run():
+    log: list[str | None] = []
+    runner = Runner(cached_orders(log))
+    call = ToolCall("1", "my_orders", {})
+    texts = [runner.run_sync([call], deps=user)[0].text for user in ("alice", "bob", None, None)]
+    assert texts == ["orders of alice", "orders of bob", "orders of None", "orders of None"]
+    assert log == ["alice", "bob", None]
+    runner.close()
+
+
+def test_cached_result_of_another_function_with_the_same_name_is_not_used():
+    class Live:
+        version = 1
+        entries = list(Toolbox(toolwire.tool(name="get", effect="read", cache=60)(lambda: "old")))
+
+        def live_entries(self):
+            return self.entries
+
+    def new() -> str:
+        return "new"
+
+    live = Live()
+    runner = Runner(live)
+    call = ToolCall("1", "get", {})
+    assert runner.run_sync([call])[0].text == "old"
+    live.entries, live.version = list(Toolbox(toolwire.tool(name="get", effect="read", cache=60)(new))), 2
+    runner.tools_for_run("")
+    assert runner.run_sync([call])[0].text == "new"
+    runner.close()
