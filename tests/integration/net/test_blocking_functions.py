@@ -202,7 +202,7 @@ def test_a_plain_preview_runs_in_a_thread():
 
 @pytest.mark.parametrize("name", ["max_parallel", "max_per_turn", "threads"])
 @pytest.mark.parametrize(
-    ("value", "problem"), [(0, "must be positive, got 0"), (-1, "got -1"), (1.5, "an integer"), (True, "an integer")]
+    ("value", "problem"), [(0, "must be at least 1, got 0"), (-1, "got -1"), (1.5, "an integer"), (True, "an integer")]
 )
 def test_limits_of_a_runner_must_be_positive(name, value, problem):
     with pytest.raises(ConfigError, match=f"{name} must be .*{problem.removeprefix('must be ')}"):
@@ -210,5 +210,5 @@ def test_limits_of_a_runner_must_be_positive(name, value, problem):
 
 
 def test_the_limit_of_an_agent_must_be_positive():
-    with pytest.raises(ConfigError, match="max_parallel must be positive, got 0"):
+    with pytest.raises(ConfigError, match="max_parallel must be at least 1, got 0"):
         Agent(ScriptedModel([]), [pay], max_parallel=0)
