@@ -30,6 +30,7 @@ from ..ir.tools import Effect, Tool
 from .call_ids import CallIds
 from .call_limits import CallLimits
 from .compaction import CompactedPrefix, Compaction, CompactionPlan, plan_compaction
+from .definitions import has_same_definition
 from .effect_limit import is_stronger
 from .keys import list_calls
 from .results import result_note
@@ -415,18 +416,28 @@ class Session:
         """Offer these tools from the next turn. Tools that were offered before keep their position; new ones are last.
 
         A stable order keeps the prefix of the request stable, which providers cache. `untrusted`: tools whose output is
-        untrusted, in addition to the known ones. Tools with a stronger effect than the run may have are left out.
+        untrusted, in addition to the known ones. Left out are tools with a stronger effect than the run may have, and
+        one with the name of the final-answer tool.
         """
         self._distrust(untrusted)
         state = self.state
         if state.has_fixed_tools:
             return
-        allowed = [tool for tool in tools if not is_stronger(tool.effect, state.max_effect)]
+        own = None if self.output is None or self.output.tool is None else self.output.tool.name
+        allowed = [tool for tool in tools if tool.name != own and not is_stronger(tool.effect, state.max_effect)]
         current = {tool.name: _strip_function(tool) for tool in allowed}
         kept = [current.pop(tool.name) for tool in state.request.tools if tool.name in current]
         offered = (*kept, *current.values())
         if offered != state.request.tools:
             self.state = replace(state, request=replace(state.request, tools=offered))
+
+    def is_offered(self, tool: Tool) -> bool:
+        """Return True if this run offers the tool with this definition, or if the user chose the tools of the run."""
+        state = self.state
+        if state.has_fixed_tools:
+            return True
+        offered = next((known for known in state.request.tools if known.name == tool.name), None)
+        return offered is not None and has_same_definition(offered, tool)
 
     def _next_waiting_step(self) -> RunTools | AwaitApproval:
         """Run approved calls, and calls whose question expired, which ask again.

@@ -130,7 +130,7 @@ def test_edited_arguments_pass_all_gates(world, waiting, store):
     assert "amount must be at most 6" in answer.results[0].text
 
 
-def test_changed_definition_needs_a_new_approval(world, waiting, store):
+def test_changed_definition_is_refused_and_a_new_call_needs_a_new_approval(world, waiting, store):
     approve_call(store, waiting.run_id, "pay-1")
     other = World()
 
@@ -140,12 +140,14 @@ def test_changed_definition_needs_a_new_approval(world, waiting, store):
         other.log.append(f"pay {amount}")
         return "paid"
 
-    agent = other.agent(says("Done."), store=store, tools=[pay, other.look])
+    again = says(ToolCall("pay-2", "pay", {"amount": 5}))
+    agent = other.agent(again, says("Done."), store=store, tools=[pay, other.look])
     answer = agent.resume_sync(waiting.run_id)
+    assert "has changed since it was offered" in answer.results[0].text
     assert answer.suspended
     assert other.log == []
     assert answer.pending[0].hash != waiting.pending[0].hash
-    approve_call(store, waiting.run_id, "pay-1")
+    approve_call(store, waiting.run_id, "pay-2")
     assert agent.resume_sync(waiting.run_id).output == "Done."
     assert other.log == ["pay 5"]
 
