@@ -117,13 +117,15 @@ class AuxiliaryWork:
         nothing = (None,) * len(step.calls)
         known, approvals = step.results or nothing, step.approvals or nothing
         for call, result, earlier_result, approval in zip(step.calls, results, known, approvals, strict=True):
-            if earlier_result is not None:
+            if earlier_result is not None or result_code(result) == "suspended":
                 improved.append(result)
                 continue
             if step.results and repairing_model(call) is not None and waiting_call(result) is None:
                 result = note_repair(result, call)  # the repaired call waited for approval
             elif self._settings.repair and (approval is None or approval.arguments is None):
-                result = await self._repair(call, result, run_again)  # not the arguments of a person
+                # not the arguments of a person, and not before an earlier call that waits
+                if all(result_code(other) != "suspended" for other in improved):
+                    result = await self._repair(call, result, run_again)
             if self._settings.deduplicate:
                 result = replace_duplicate(call, result, self._messages(improved))
             limit = self._settings.summarise_above

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
 from ..ir.parts import ToolCall, ToolResult
 from ..run.call_run import CallRun
 from ..run.keys import call_identity
-from ..run.results import exception_result, refusal
+from ..run.results import exception_result, refusal, result_code, result_note
 from ..run.schedule import Schedule
 from ..run.settings import RunSettings
 from ..run.waiting import Approval
@@ -58,6 +58,7 @@ class Dispatch:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._changed = asyncio.Event()  # a call has ended
         self._allow_writes = False
+        self._held: deque[int] = deque()  # calls after a suspended one, which have not been checked
         self._speculative: dict[str, tuple[ToolCall, asyncio.Task[ToolResult]]] = {}  # early starts, by call id
 
     @property
@@ -96,6 +97,8 @@ class Dispatch:
                 f"More than {self._max_calls} calls in one turn. This call was not run; make fewer calls at a time."
             )
             self._results[number] = refusal(call, "over_budget", message)
+        if self._schedule.is_suspended(number):
+            self._hold([number])
         self._start_ready()
 
     def _occurrence(self, call: ToolCall) -> int:
@@ -128,6 +131,7 @@ class Dispatch:
         Speculative calls are reads that were started before their arguments were complete. `stop()` returns True if the
         function of the call has not been started.
         """
+        self._held.clear()
         for number in self._schedule.cancel_waiting():
             self._results.setdefault(number, self._cancelled_result(number))
         for _, speculative in self._speculative.values():
@@ -160,10 +164,30 @@ class Dispatch:
         """
         for number in self._schedule.take_ready(writes=self._allow_writes):
             if number in self._results:
-                self._schedule.mark_finished(number)
+                self._end(number)
                 self._changed.set()
             else:
                 self._tasks[number] = asyncio.create_task(self._perform(number))
+        while self._held and self._allow_writes:
+            number = self._held.popleft()
+            self._tasks[number] = asyncio.create_task(self._perform(number))
+
+    def _end(self, number: int) -> None:
+        """Let the calls that waited for this one start. If it is suspended, they are only checked and asked about."""
+        if self._runs[number].is_held:
+            return
+        result = self._results.get(number)
+        if result is None or result_note(result, "waiting") is None:
+            self._schedule.mark_finished(number)
+        else:
+            self._hold(self._schedule.mark_suspended(number))
+
+    def _hold(self, numbers: Sequence[int]) -> None:
+        """Ask for the approval of these calls, if they need it, but do not run them."""
+        for number in numbers:
+            self._runs[number].is_held = True
+            if number not in self._results:
+                self._held.append(number)
 
     async def _perform(self, number: int) -> None:
         """Run one call, store and report its result, and start the calls that waited for it."""
@@ -172,12 +196,13 @@ class Dispatch:
             guess = self._speculative.pop(run.call.id, None) if self._speculative else None
             result = await (self._performer.perform(run) if guess is None else self._use_speculative(run, *guess))
             self._results[number] = result
-            self._performer.record_taint(run.call, result, self._taint_id)
+            if result_code(result) != "suspended":
+                self._performer.record_taint(run.call, result, self._taint_id)
         except asyncio.CancelledError:
             self._results[number] = self._cancelled_result(number)
         finally:
             del self._tasks[number]
-            self._schedule.mark_finished(number)
+            self._end(number)
             self._start_ready()
             self._changed.set()
 

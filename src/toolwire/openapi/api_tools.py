@@ -62,8 +62,7 @@ class ApiTool(Tool, frozen=True):
     """A Tool for one operation.
 
     `security`: alternatives, each a tuple of names of security schemes; None if the document has no requirement.
-    `server`: the URL of a server that only this operation has. `needs_key`: the operation declares an
-    `Idempotency-Key` header.
+    `server`: the URL of a server that only this operation has.
     """
 
     method: str = "GET"
@@ -73,7 +72,6 @@ class ApiTool(Tool, frozen=True):
     security: tuple[tuple[str, ...], ...] | None = None
     tags: tuple[str, ...] = ()
     server: str | None = None
-    needs_key: bool = False
 
     @property
     def operation(self) -> str:

@@ -126,7 +126,8 @@ def toolbox(
             continue
         sender = reader if tool.effect == "read" else writer
         own_options = replace(options, preview=_preview_function(tool, prefix))
-        entries.append(Entry(tool, client.function(tool, prefix, sender), own_options))
+        origin = f"openapi:{prefix}:{tool.operation}"
+        entries.append(Entry(tool, client.function(tool, prefix, sender), own_options, origin))
     return ApiToolbox(entries, tuple(problems), (reader,) if reader is writer else (reader, writer))
 
 
@@ -249,11 +250,17 @@ class _ApiClient:
 
 
 def _key_header(tool: ApiTool) -> dict[str, str]:
-    """Return the idempotency key of the call, for operations that are not reads."""
+    """Return the idempotency key of the call, for operations that are not reads.
+
+    Without a store, a call has none and gets a random one here. The context belongs to the call and not to one attempt,
+    so a retry sends the same key.
+    """
     if tool.effect == "read":
         return {}
-    headers = current_call().headers
-    return headers if headers or not tool.needs_key else {"Idempotency-Key": str(uuid4())}
+    context = current_call()
+    if context.idempotency_key is None:
+        context.idempotency_key = str(uuid4())
+    return context.headers
 
 
 def _credentials_note(tool: ApiTool, applied: AppliedCredentials) -> str:

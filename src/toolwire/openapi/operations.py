@@ -191,7 +191,6 @@ class _DocumentReader:
             security=read_requirements(fields, self._document, self.schemes),
             tags=_tags(fields),
             server=_own_server(operation),
-            needs_key=arguments.needs_key,
         )
 
     def _output_schema(self, fields: Object) -> Object | None:

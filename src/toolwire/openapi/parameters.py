@@ -47,7 +47,6 @@ class OperationArguments(NamedTuple):
     schema: Object
     parameters: dict[str, ApiParameter]
     body: ApiBody | None
-    needs_key: bool  # the operation declares an Idempotency-Key header
 
 
 class ArgumentReader:
@@ -73,7 +72,6 @@ class ArgumentReader:
         if self._total > MAX_TOTAL_PARAMETERS:
             hint = "select some operations with tags= or operations="
             raise DocumentLimit(f"the operations have more than {MAX_TOTAL_PARAMETERS:,} parameters", hint=hint)
-        needs_key = ("header", "idempotency-key") in declared
         properties: Object = {}
         required: list[str] = []
         sources: list[JSON] = []
@@ -94,7 +92,7 @@ class ArgumentReader:
         sources += [] if body is None else [source]
         required += [BODY] if is_required else []
         schema = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
-        return OperationArguments(self._schemas.with_defs(schema, sources, "request"), parameters, body, needs_key)
+        return OperationArguments(self._schemas.with_defs(schema, sources, "request"), parameters, body)
 
     def _declared(self, item: Object, fields: Object) -> dict[tuple[str, str], Object]:
         """Return the parameters by location and name. Those of the operation override those of the path item."""

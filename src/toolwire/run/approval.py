@@ -9,6 +9,7 @@ from ..ir.pointer import Object
 from ..ir.tools import Tool
 from ..ir.value import Value
 from .keys import canonical_json
+from .toolbox import Entry
 from .waiting import Suspend
 
 __all__ = ["ApprovalReply", "Approved", "Denied", "approval_hash", "definition_hash"]
@@ -40,6 +41,10 @@ def definition_hash(tool: Tool) -> str:
     return sha256(canonical_json(definition)).hexdigest()
 
 
-def approval_hash(tool: Tool, arguments: Object) -> str:
-    """Hash the definition of the tool and the arguments. An approval is valid for this hash only."""
-    return sha256(definition_hash(tool).encode() + b"\x00" + canonical_json(arguments)).hexdigest()
+def approval_hash(entry: Entry, arguments: Object) -> str:
+    """Hash the definition of the tool, its origin and the arguments. An approval is valid for this hash only.
+
+    The origin is the function, the server or the API: another one with the same definition needs its own approval.
+    """
+    parts = (definition_hash(entry.tool).encode(), entry.origin_id.encode(), canonical_json(arguments))
+    return sha256(b"\x00".join(parts)).hexdigest()

@@ -50,7 +50,7 @@ from .steps import (
 )
 from .toolbox import Entry
 from .transient import retry_advice
-from .waiting import Approval, Suspend, WaitingCall, suspended_result
+from .waiting import Approval, Suspend, WaitingCall, deferred_result, suspended_result
 
 __all__ = ["CallRun"]
 
@@ -72,6 +72,7 @@ class CallRun:
         "_steps",
         "call",
         "given_key",
+        "is_held",
         "settings",
         "wake",
     )
@@ -94,6 +95,7 @@ class CallRun:
         self.settings = settings
         self._occurrence = occurrence
         self.given_key = key
+        self.is_held = False  # an earlier call of the turn is suspended: the call is checked, but does not run
         self._steps: Generator[Step, Any, ToolResult] | None = None
         self._invoke: Invoke | None = None
         self._gated: Pending | ToolResult | None = None
@@ -146,7 +148,8 @@ class CallRun:
         """Return the first step: Invoke for a call that passes all gates unchanged."""
         gates = self.settings.gates_for(self.call.name)
         take_values = gates.take_values
-        if take_values is not None and self.given_key is None and self._gated is None and self._approval is None:
+        is_plain = self.given_key is None and self._gated is None and self._approval is None and not self.is_held
+        if take_values is not None and is_plain:
             values = take_values(self.call)
             if values is not None and gates.entry is not None and gates.signature is not None:
                 return self._make_invoke(gates.entry, gates.signature, values)
@@ -172,15 +175,16 @@ class CallRun:
             pending = yield from self._approve(pending)
         if isinstance(pending, ToolResult):
             return pending
+        if self.is_held:
+            return deferred_result(self.call)
         claim: Claim | None = None
         if step is None:
             claimed = yield from self._claim(pending)
             if isinstance(claimed, ToolResult):
                 return claimed
             claim = claimed
-            step = self._make_invoke(
-                pending.tool, function_signature(pending.tool.function), pending.values or {}, claim
-            )
+            signature = function_signature(pending.tool.function)
+            step = self._make_invoke(pending.tool, signature, pending.values or {}, claim, pending.key)
             outcome = (yield step) if pending.conversion_error is None else ArgumentMismatch(pending.conversion_error)
         if type(outcome) is not Returned:
             outcome = yield from self._retry(pending, step, outcome)
@@ -216,16 +220,21 @@ class CallRun:
         return pass_gates(pending, gates.gates)
 
     def _make_invoke(
-        self, entry: Entry, signature: FunctionSignature, values: Object, claim: Claim | None = None
+        self,
+        entry: Entry,
+        signature: FunctionSignature,
+        values: Object,
+        claim: Claim | None = None,
+        key: str | None = None,
     ) -> Invoke:
-        """Build the step that calls the function."""
+        """Build the step that calls the function. `key`: the caller's key, for a call without a claim."""
         settings = self.settings
         context: CallContext[Any] = CallContext(
             self.call.id,
             entry.tool.name,
             settings.run_id,
             settings.caller,
-            None if claim is None else claim.key,
+            key if claim is None else claim.key,
             settings.deps,
             settings.session,
             False,
@@ -290,7 +299,7 @@ class CallRun:
             if recorded is not None:
                 return self._finish(pending, recorded)
         call, frozen = pending.call, _freeze(pending)
-        bound_hash = approval_hash(pending.tool.tool, frozen.arguments)
+        bound_hash = approval_hash(pending.tool, frozen.arguments)
         reply: ApprovalReply | None = self._earlier_reply(frozen, bound_hash)
         if reply is None:
             reply = yield self._question(frozen, bound_hash)

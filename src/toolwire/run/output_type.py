@@ -32,6 +32,7 @@ T = TypeVar("T")
 OutputMode: TypeAlias = Literal["auto", "native", "tool", "prompt"]
 _RESULT = "result"
 _EMPTY = Problem("", "empty", "the answer is empty")
+_TRUNCATED = Problem("", "truncated", "truncated: the text ends in a number")
 
 
 class OutputReading(Value, frozen=True):
@@ -69,6 +70,8 @@ class OutputType:
         except ProtocolError:
             pass  # repaired below
         else:
+            if not finished and type(value) in (int, float):
+                return OutputReading(problems=(_TRUNCATED,))  # digits may be missing
             if self._validator.accepts(value):
                 return self._convert(value)
         if not self._is_wrapped:

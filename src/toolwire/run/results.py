@@ -148,7 +148,7 @@ def sized_result(call: ToolCall, value: Any) -> tuple[ToolResult, int | None]:
     return call.result("" if json_value is None else json_value), size
 
 
-_RUNTIME_NOTES = frozenset({"waiting", "transfer", "agent", "edited"})
+_RUNTIME_NOTES = frozenset({"waiting", "deferred", "transfer", "agent", "edited"})
 
 
 def _without_runtime_notes(result: ToolResult) -> ToolResult:

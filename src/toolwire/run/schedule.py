@@ -24,19 +24,24 @@ __all__ = ["Schedule", "resource_of"]
 
 
 class _ScheduledCall:
-    """A call, or a join of several writes (`number` None). It is ready when `blockers` is 0."""
+    """A call, or a join of several writes (`number` None). It is ready when `blockers` is 0.
 
-    __slots__ = ("blockers", "dependents", "is_done", "number")
+    `is_suspended`: it, or a call that it waits for, is suspended: it does not end in this attempt at the turn.
+    """
+
+    __slots__ = ("blockers", "dependents", "is_done", "is_suspended", "number")
 
     def __init__(self, number: int | None) -> None:
         self.number = number
         self.blockers = 0
         self.dependents: list[_ScheduledCall] = []
         self.is_done = False
+        self.is_suspended = False
 
     def wait_for(self, earlier: _ScheduledCall | None) -> None:
         if earlier is not None and not earlier.is_done:
             self.blockers += 1
+            self.is_suspended = self.is_suspended or earlier.is_suspended
             earlier.dependents.append(self)
 
 
@@ -79,7 +84,13 @@ class Schedule:
                 self._order_write(node, resource)
         if not node.blockers:
             heappush(self._ready.setdefault(call.name, []), number)
+        elif node.is_suspended:
+            self._waiting.discard(number)
         return number
+
+    def is_suspended(self, number: int) -> bool:
+        """Return True for a call that waits for a suspended one."""
+        return self._nodes[number].is_suspended
 
     def would_wait(self, call: ToolCall) -> bool:
         """Return True if a call that is added now may have to wait. Its arguments need not be complete."""
@@ -109,6 +120,21 @@ class Schedule:
         self._count -= 1
         self._running[self._calls[number].name] -= 1
         self._complete(self._nodes[number])
+
+    def mark_suspended(self, number: int) -> list[int]:
+        """Free the place of a call that waits for a decision. Return the calls that must wait for it: they never start."""
+        self._count -= 1
+        self._running[self._calls[number].name] -= 1
+        held: list[int] = []
+        stack = [self._nodes[number]]
+        while stack:
+            node = stack.pop()
+            node.is_suspended = True
+            stack += [dependent for dependent in node.dependents if not dependent.is_suspended]
+            if node.number is not None and node.number in self._waiting:
+                self._waiting.discard(node.number)
+                held.append(node.number)
+        return sorted(held)
 
     def cancel_waiting(self) -> list[int]:
         """Remove all calls that have not started, and return their numbers."""

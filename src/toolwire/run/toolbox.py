@@ -11,6 +11,8 @@ import inspect
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
+from pathlib import PurePath
 from types import ModuleType
 from typing import Any, Protocol, TypeAlias, Unpack, get_args, runtime_checkable
 
@@ -30,11 +32,16 @@ _log = logging.getLogger("toolwire.run")
 
 
 class Entry(Value, frozen=True):
-    """A tool with its function and options."""
+    """A tool with its function and options.
+
+    `origin` identifies the source of the tool, such as a server. It must be the same in every process; by default it is
+    made from the module and the name of the function.
+    """
 
     tool: Tool
     function: Callable[..., Any]
     options: Options = Options()
+    origin: str = ""
 
     @property
     def name(self) -> str:
@@ -44,6 +51,11 @@ class Entry(Value, frozen=True):
     def withdrawn(self) -> str | None:
         """The reason why the tool cannot be used now; None if it can."""
         return None if self.options.withdrawn is None else self.options.withdrawn()
+
+    @property
+    def origin_id(self) -> str:
+        """The origin, also for a function."""
+        return self.origin or _function_origin(self.function)
 
 
 Source: TypeAlias = "Callable[..., Any] | Tool | Entry | Toolbox | LiveSource | ModuleType | Sequence[Source]"
@@ -99,10 +111,12 @@ class Toolbox:
         self._live = list(_live_sources(sources))
         self._sources = sources if self._live else ()
         self._version = self.version
-        for entry in _collect_entries(sources):
+        self._owners: dict[str, object] = {}  # by name: the source that a tool comes from
+        for source, entry in _owned_entries(sources):
             if entry.name in self._entries:
                 raise ConfigError(f"two tools have the name {entry.name!r}", hint="prefix or rename one of them")
             self._entries[entry.name] = entry
+            self._owners[entry.name] = source
         for live in self._live:
             if isinstance(live, Toolbox):
                 self._removed.update(live._removed)
@@ -130,18 +144,13 @@ class Toolbox:
     def refresh(self) -> bool:
         """Apply the changes of live sources. Return True if there were any. New tools are last.
 
-        A new tool with the name of another one is left out, and logged: a server must not replace a tool.
+        A name stays with the source that has it, whatever the order of the sources: a server must not replace a tool. A
+        new tool with the name of another one is left out, and logged.
         """
         if not self._live or self.version == self._version:
             return False
         self._version = self.version
-        current: dict[str, Entry] = {}
-        for entry in _collect_entries(self._sources):
-            if entry.name in self._unlisted or entry.name in current:
-                _log.warning("the new tool %r is left out: another tool has this name", entry.name)
-                continue
-            current[entry.name] = entry
-        previous = self._entries
+        previous, current = self._entries, self._choose_entries()
         kept = {name: current.pop(name) for name in previous if name in current}
         self._entries = {**kept, **current}  # a new object, because another thread may read the previous one
         for name, entry in previous.items():
@@ -154,6 +163,33 @@ class Toolbox:
         self._index = None
         self._index_builds.clear()
         return True
+
+    def _choose_entries(self) -> dict[str, Entry]:
+        """Return the present tools by name; of those with one name, that of the owner, else the first."""
+        candidates: dict[str, list[tuple[object, Entry]]] = {}
+        for source, entry in _owned_entries(self._sources):
+            if entry.name in self._unlisted:
+                _log_left_out(entry)
+            else:
+                candidates.setdefault(entry.name, []).append((source, entry))
+        chosen: dict[str, Entry] = {}
+        owners: dict[str, object] = {}
+        for name, found in candidates.items():
+            found.sort(key=lambda one: self._foreignness(*one))  # stable
+            owners[name], chosen[name] = found[0]
+            for _, entry in found[1:]:
+                _log_left_out(entry)
+        self._owners = owners
+        return chosen
+
+    def _foreignness(self, source: object, entry: Entry) -> int:
+        """Return how far an entry is from the one that has its name now; 0 for the same one."""
+        known = self._entries.get(entry.name)
+        if known is None or known is entry:
+            return 0
+        if self._owners.get(entry.name) is not source:
+            return 3
+        return 1 if known.origin_id == entry.origin_id else 2
 
     def add_unlisted(self, entry: Entry) -> bool:
         """Add a tool that can be called but is not listed. Return False if its name is taken."""
@@ -222,7 +258,7 @@ class Toolbox:
 
     def wrap(self, wrapper: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Toolbox:
         """Return a toolbox with `wrapper` around each function."""
-        return self._derive(lambda entry: replace(entry, function=wrapper(entry.function)))
+        return self._derive(lambda entry: replace(entry, function=wrapper(entry.function), origin=entry.origin_id))
 
     def with_options(self, **options: Unpack[OptionValues]) -> Toolbox:
         """Return a toolbox whose tools have these options; the options that are not given remain."""
@@ -272,6 +308,26 @@ def _withdraw_entry(entry: Entry) -> Entry:
     return replace(entry, options=replace(entry.options, withdrawn=lambda: reason))
 
 
+def _function_origin(function: Callable[..., Any]) -> str:
+    """Return the module and the name of a function.
+
+    Of the module only the last part is used: a file is imported under several names, and as `__main__`.
+    """
+    named: Any = function
+    while isinstance(named, partial):
+        named = named.func
+    named = named if hasattr(named, "__qualname__") else type(named)
+    module = str(getattr(named, "__module__", ""))
+    code = getattr(inspect.unwrap(named), "__code__", None)
+    if module == "__main__" and code is not None:
+        module = PurePath(code.co_filename).stem
+    return f"function:{module.rpartition('.')[2]}:{named.__qualname__}"
+
+
+def _log_left_out(entry: Entry) -> None:
+    _log.warning("the new tool %r is left out: another tool has this name (source: %s)", entry.name, entry.origin_id)
+
+
 def _live_sources(source: Source) -> Iterator[Toolbox | LiveSource]:
     """Iterate over the sources that may change, also in sequences."""
     if isinstance(source, Toolbox):
@@ -282,6 +338,16 @@ def _live_sources(source: Source) -> Iterator[Toolbox | LiveSource]:
             yield from _live_sources(item)
     elif isinstance(source, LiveSource):
         yield source
+
+
+def _owned_entries(source: Source) -> Iterator[tuple[object, Entry]]:
+    """Iterate over the entries of a source, each with the source that it comes from."""
+    if isinstance(source, (list, tuple)):
+        for item in source:
+            yield from _owned_entries(item)
+    else:
+        for entry in _collect_entries(source):
+            yield source, entry
 
 
 def _collect_entries(source: Source) -> Iterable[Entry]:

@@ -28,6 +28,7 @@ __all__ = [
     "Suspended",
     "Turn",
     "WaitingCall",
+    "deferred_result",
     "suspend_call",
     "suspended_result",
     "waiting_call",
@@ -118,6 +119,16 @@ def suspend_call(call: ToolCall, arguments: Object, suspended: Suspended) -> Too
     return suspended_result(call, waiting)
 
 
+def deferred_result(call: ToolCall) -> ToolResult:
+    """Build the result of a call that must not run before an earlier call of its turn, which waits."""
+    message = "This call was not run, because an earlier call of the turn waits. Repeat it after that call."
+    return annotate(refusal(call, "suspended", message), deferred=True)
+
+
+def _is_deferred(result: ToolResult | None) -> bool:
+    return result is not None and result_note(result, "deferred") is True
+
+
 def waiting_call(result: ToolResult) -> WaitingCall | None:
     """Return the call that waits, if this is the result of a suspended call."""
     note = result_note(result, "waiting")
@@ -128,7 +139,7 @@ class Turn(Value, frozen=True):
     """The calls of one response. `results` and `waiting` are empty until the calls have run, then one item per call.
 
     A result is None if its call has to run. A call that waits has the result of a suspended call, and its decision in
-    `waiting`.
+    `waiting`. A call that must run after one that waits is deferred: it is tried again after each decision.
     """
 
     calls: tuple[ToolCall, ...] = ()
@@ -145,15 +156,18 @@ class Turn(Value, frozen=True):
         for index, known in enumerate(self.release(now).results):
             if known is None:
                 merged[index] = results[index]
-                waiting[index] = waiting_call(results[index])
+                kept = waiting[index] if _is_deferred(results[index]) else None  # it may be approved already
+                waiting[index] = kept or waiting_call(results[index])
         return replace(self, results=tuple(merged), waiting=tuple(waiting))
 
     def release(self, now: float) -> Turn:
         """Return the turn in which approved calls have to run, and expired questions have to be asked again."""
         results = tuple(
-            None if waiting is not None and (waiting.approved or waiting.is_expired(now)) else result
+            None if waiting is not None and _may_run(waiting, result, now) else result
             for result, waiting in zip(self.results, self.waiting, strict=True)
         )
+        if None in results or not self.undecided(now):
+            results = _without_deferred(results)
         return self if results == self.results else replace(self, results=results)
 
     def undecided(self, now: float) -> tuple[WaitingCall, ...]:
@@ -224,7 +238,15 @@ class Turn(Value, frozen=True):
         waiting_calls, results = list(self.waiting), list(self.results)
         waiting_calls[index] = waiting
         results[index] = result or results[index]
-        return replace(self, waiting=tuple(waiting_calls), results=tuple(results))
+        return replace(self, waiting=tuple(waiting_calls), results=_without_deferred(results))
+
+
+def _may_run(waiting: WaitingCall, result: ToolResult | None, now: float) -> bool:
+    return waiting.is_expired(now) or (waiting.approved and not _is_deferred(result))
+
+
+def _without_deferred(results: Sequence[ToolResult | None]) -> tuple[ToolResult | None, ...]:
+    return tuple(None if _is_deferred(result) else result for result in results)
 
 
 def _article(noun: str) -> str:

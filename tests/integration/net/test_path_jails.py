@@ -334,7 +334,7 @@ def test_approval_request_contains_the_absolute_path(jail, files):
     absolute = {"path": str(files / ".env")}
     assert result.text == "harmless"
     assert [(step.arguments, step.hash) for step in steps] == [
-        (absolute, approval_hash(tool(effect="read")(read_text), absolute))
+        (absolute, approval_hash(Entry(tool(effect="read")(read_text), read_text), absolute))
     ]
     assert result.extra[NOTES_KEY]["repaired"] == [f"path: made absolute below {files}"]
 

@@ -76,11 +76,11 @@ def server():
         yield running
 
 
-def call(box, name, arguments=None, *, key=None, **options):
+def call(box, name, arguments=None, *, key=None, store="memory:", **options):
     """Run one call through all gates."""
 
     async def run():
-        runner = Runner(box, store=open_store("memory:"), **options)
+        runner = Runner(box, store=None if store is None else open_store(store), **options)
         try:
             (result,) = await runner.run([ToolCall("c1", name, arguments or {})], keys={"c1": key} if key else None)
             return result
@@ -251,6 +251,22 @@ def test_idempotency_key_is_sent_with_writes_only(server):
     assert server.last.headers["idempotency-key"] == "order-7"
     call(make(server), "getPet", {"id": "7"})
     assert "idempotency-key" not in server.last.headers
+
+
+@pytest.mark.finding("X3")
+def test_write_without_a_store_sends_one_key_for_all_attempts(server):
+    for _ in range(2):
+        server.will_answer(429, {"message": "slow down"}, retry_after="0")
+        assert not call(make(server), "createPet", {"body": {"name": "Rex"}}, store=None).is_error
+    keys = [request.headers.get("idempotency-key") for request in server.requests]
+    assert len(keys) == 4
+    assert keys[0] is not None
+    assert keys[0] == keys[1] != keys[2] == keys[3]
+
+
+def test_key_of_the_caller_is_sent_without_a_store(server):
+    call(make(server), "createPet", {"body": {"name": "Rex"}}, key="order-8", store=None)
+    assert server.last.headers["idempotency-key"] == "order-8"
 
 
 def test_declared_idempotency_key_is_not_an_argument(server):

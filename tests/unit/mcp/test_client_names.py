@@ -29,3 +29,11 @@ def test_names_that_look_prefixed_stay_distinct():
     found = assign_names({"a": ["b_c", "x"], "a_b": ["c", "x"], "d": ["a_x"]})
     assert len(set(found.values())) == len(found)
     assert all(is_legal(name) for name in found.values())
+
+
+def test_a_server_cannot_take_the_prefixed_name_of_another_server():
+    servers = {"b": ["x", "a_x"], "a": ["x"]}
+    found = assign_names(servers)
+    assert found["b", "a_x"] != "a_x"
+    assert found["a", "x"] != "a_x"
+    assert found == assign_names(dict(reversed(servers.items())))

@@ -128,11 +128,14 @@ def test_call_that_is_not_approved_is_not_run(reply, code, text):
 @pytest.mark.finding("Z21")
 def test_approval_is_bound_to_arguments_and_definition():
     (step,) = drive(CallRun(CALL, settings()))
-    assert step.hash == approval_hash(order, {"items": ["a"]})
+    entry = Entry(order, order.function)
+    assert step.hash == approval_hash(entry, {"items": ["a"]})
     assert (step.call_id, step.effect) == ("c1", "write")
     changes = {"name": "other", "description": "Order.", "input_schema": {"type": "object"}, "effect": "idempotent"}
-    others = [approval_hash(replace(order, **{field: value}), step.arguments) for field, value in changes.items()]
-    assert len({step.hash, approval_hash(order, {"items": ["b"]}), *others}) == 6
+    entries = [replace(entry, tool=replace(order, **{field: value})) for field, value in changes.items()]
+    entries += [replace(entry, function=len), replace(entry, origin="mcp:shop")]
+    others = [approval_hash(changed, step.arguments) for changed in entries]
+    assert len({step.hash, approval_hash(entry, {"items": ["b"]}), *others}) == 8
 
 
 @pytest.mark.finding("Z21")

@@ -158,6 +158,17 @@ def test_truncated_empty_and_prose_answers_are_refused(text):
     assert StructuredOutput(list[int]).resolve().read_text(text[:-3], finished=False).problems
 
 
+@pytest.mark.parametrize("output_type", [int, float, int | None, bool])
+@pytest.mark.parametrize("text", ["12", " 1\n", "-1.5e3"])
+def test_number_at_the_end_of_a_truncated_answer_is_refused(output_type, text):
+    output = StructuredOutput(output_type).resolve()
+    assert output.read_text(text, finished=False).problems[0].keyword == "truncated"
+
+
+def test_complete_value_at_the_limit_of_tokens_is_accepted():
+    assert StructuredOutput(list[int]).resolve().read_text("[1, 2]", finished=False).value == [1, 2]
+
+
 def test_truncated_call_is_refused():
     call = ToolCall("1", "final_answer", None, '{"name": "Oslo", "population": 12', "truncated")
     assert StructuredOutput(City).resolve().read_call(call).problems[0].keyword == "truncated"

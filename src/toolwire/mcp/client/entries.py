@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from hashlib import sha256
 
 from msgspec.structs import replace
 
@@ -68,7 +69,14 @@ def tool_entry(client: McpClient, name: str, tool: Tool, lock_refusal: Callable[
     options = Options(
         timeout=client.spec.timeout, withdrawn=withdrawn, untrusted=not client.spec.trusted, resource=client.spec.name
     )
-    return Entry(offered_tool(tool, name), call, options)
+    return Entry(offered_tool(tool, name), call, options, _origin(client, server_name))
+
+
+def _origin(client: McpClient, name: str) -> str:
+    """Identify a tool of a server. The address is hashed, because it may contain secrets."""
+    spec = client.spec
+    address = (spec.url or "").partition("?")[0] or "\x00".join((spec.command or "", *spec.args))
+    return f"mcp:{spec.name}:{sha256(address.encode()).hexdigest()[:16]}:{name}"
 
 
 def offered_tool(tool: Tool, name: str) -> Tool:
@@ -172,4 +180,4 @@ def _read_entry(
         "additionalProperties": False,
     }
     options = Options(timeout=client.spec.timeout, withdrawn=withdrawn, untrusted=not client.spec.trusted)
-    return Entry(Tool(make_legal(name), message, schema, effect="read"), call, options)
+    return Entry(Tool(make_legal(name), message, schema, effect="read"), call, options, _origin(client, name))

@@ -36,11 +36,15 @@ def assign_names(tools: Mapping[str, Iterable[str]]) -> dict[tuple[str, str], st
     """Map (server, tool name of the server) to the name for the model."""
     pairs = [(server, name) for server, names in tools.items() for name in names]
     shared = Counter(make_legal(name) for _, name in pairs)
+    candidates = {
+        (server, name): make_legal(name) if shared[make_legal(name)] == 1 else make_legal(f"{server}_{name}")
+        for server, name in pairs
+    }
+    clashes = Counter(candidates.values())
     assigned: dict[tuple[str, str], str] = {}
     taken: set[str] = set()
-    for server, name in pairs:
-        candidate = make_legal(name) if shared[make_legal(name)] == 1 else make_legal(f"{server}_{name}")
-        while candidate in taken:
+    for (server, name), candidate in candidates.items():
+        while candidate in taken or clashes[candidate] > 1:  # a prefixed name, and another server's tool of that name
             candidate = make_legal(f"{candidate[:50]}.{short_hash(f'{server}/{name}/{candidate}', 6)}")
         taken.add(candidate)
         assigned[server, name] = candidate
