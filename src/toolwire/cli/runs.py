@@ -70,6 +70,7 @@ def _add_verb(verbs: Any, name: str, about: str, run: Any) -> argparse.ArgumentP
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     parser.add_argument("--store", metavar="URL", help="the store: a file, redis://… or postgresql://…")
+    parser.add_argument("--tenant", default="", metavar="NAME", help="the tenant of the runs, if their runner has one")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
     return parser
@@ -99,7 +100,7 @@ def _add_resume(verbs: Any) -> None:
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    runs = open_store_at(arguments.store).runs.list(arguments.status, arguments.limit)
+    runs = open_store_at(arguments.store).runs.list(arguments.status, arguments.limit, tenant=arguments.tenant)
     if arguments.json:
         print(json_text([_run_document(run) for run in runs]))
     elif not runs:
@@ -113,7 +114,7 @@ def _list(arguments: argparse.Namespace) -> int:
 def _show(arguments: argparse.Namespace) -> int:
     """Print a run: its waiting calls, and the size of its conversation."""
     store = open_store_at(arguments.store)
-    stored, session = _load(store, arguments.run_id)
+    stored, session = _load(store, arguments.run_id, arguments.tenant)
     if arguments.json:
         import msgspec
 
@@ -140,16 +141,18 @@ def _approve(arguments: argparse.Namespace) -> int:
 
     edited = None if arguments.arguments is None else _parse_object(arguments.arguments)
     store = open_store_at(arguments.store)
-    run_id = _load(store, arguments.run_id)[0].run_id
-    return _report(approve_call(store, run_id, arguments.call_id, edited), store, arguments)
+    run_id = _load(store, arguments.run_id, arguments.tenant)[0].run_id
+    return _report(approve_call(store, run_id, arguments.call_id, edited, tenant=arguments.tenant), store, arguments)
 
 
 def _deny(arguments: argparse.Namespace) -> int:
     from ..net.approvals import deny_call
 
     store = open_store_at(arguments.store)
-    run_id = _load(store, arguments.run_id)[0].run_id
-    return _report(deny_call(store, run_id, arguments.call_id, arguments.reason), store, arguments)
+    run_id = _load(store, arguments.run_id, arguments.tenant)[0].run_id
+    return _report(
+        deny_call(store, run_id, arguments.call_id, arguments.reason, tenant=arguments.tenant), store, arguments
+    )
 
 
 def _supply(arguments: argparse.Namespace) -> int:
@@ -158,34 +161,34 @@ def _supply(arguments: argparse.Namespace) -> int:
 
     result = parse(arguments.result)
     store = open_store_at(arguments.store)
-    run_id = _load(store, arguments.run_id)[0].run_id
-    return _report(supply_result(store, run_id, arguments.call_id, result), store, arguments)
+    run_id = _load(store, arguments.run_id, arguments.tenant)[0].run_id
+    return _report(supply_result(store, run_id, arguments.call_id, result, tenant=arguments.tenant), store, arguments)
 
 
 def _resume(arguments: argparse.Namespace) -> int:
     if arguments.tools is None and arguments.openapi is None and arguments.mcp is None:
         raise ConfigError("a file of functions is missing", hint="toolwire runs resume RUN TOOLS.py -m PROVIDER/MODEL")
     store = open_store_at(arguments.store)
-    return resume(store, _load(store, arguments.run_id)[0].run_id, arguments)
+    return resume(store, _load(store, arguments.run_id, arguments.tenant)[0].run_id, arguments)
 
 
-def _load(store: Store, prefix: str) -> tuple[StoredRun, Session]:
+def _load(store: Store, prefix: str, tenant: str) -> tuple[StoredRun, Session]:
     """Load a run by the beginning of its id. Raises ConfigError if no run or several runs have it."""
     from ..net.approvals import load_run
 
     if not prefix:
         raise ConfigError("the id of a run is empty", hint="toolwire runs list")
     if store.runs.get(prefix) is None:
-        found = [run.run_id for run in store.runs.list(limit=1000) if run.run_id.startswith(prefix)]
+        found = [run.run_id for run in store.runs.list(limit=1000, tenant=tenant) if run.run_id.startswith(prefix)]
         if len(found) > 1:
             raise ConfigError(f"several runs begin with {prefix!r}: {', '.join(found[:5])}", hint="give the whole id")
         prefix = found[0] if found else prefix
-    return load_run(store, prefix)
+    return load_run(store, prefix, tenant)
 
 
 def _report(stored: StoredRun, store: Store, arguments: argparse.Namespace) -> int:
     """Print the state of a run after a decision, and the next command."""
-    _, session = _load(store, stored.run_id)
+    _, session = _load(store, stored.run_id, stored.tenant)
     if arguments.json:
         print(json_text(_run_document(stored) | {"waiting": [call.call_id for call in session.waiting]}))
         return 0

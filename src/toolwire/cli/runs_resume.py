@@ -35,10 +35,12 @@ def resume(store: Store, run_id: str, arguments: argparse.Namespace) -> int:
 async def _resume(store: Store, run_id: str, arguments: argparse.Namespace) -> Answer[str]:
     """Continue the run with an agent that suspends further calls with side effects, unless `--yes` is given."""
     from ..net.agent import Agent
+    from ..net.runner import Runner
     from ..run.policy import Policy
 
     policy = Policy() if arguments.yes else Policy(approve=("write", "idempotent"))
     files = [] if arguments.tools is None else [load_tools(arguments.tools)]
     async with make_client(arguments) as client, open_toolboxes(arguments) as boxes:
         tools: list[ModuleType | Toolbox] = [*files, *boxes]
-        return await Agent(client, tools, store=store, policy=policy, approve="suspend").resume(run_id)
+        runner = Runner(*tools, store=store, policy=policy, approve="suspend", tenant=arguments.tenant)
+        return await Agent(client, runner).resume(run_id)

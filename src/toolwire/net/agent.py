@@ -52,7 +52,7 @@ from .output_mode import plan_output
 from .prompts import UserPrompt, prompt_message
 from .runner import Approver, Runner
 from .skills import load_skills, skill_tool
-from .subagents import subagent_tool
+from .subagents import continue_subagents, subagent_tool
 from .transfers import active_agent, check_transfers, transfer_result
 
 __all__ = ["Agent", "SystemPrompt"]
@@ -270,8 +270,8 @@ class Agent(Generic[Deps, Output]):
     ) -> Answer[Output]:
         """Continue a run from the store: one that waited for approval, or whose process ended.
 
-        The model receives `prompt` after the results of the calls that waited. Calls that ran do not run again. Raises
-        RunConflict while another process continues the run.
+        The model receives `prompt` after the results of the calls that waited. Calls that ran do not run again.
+        Subagents that wait are continued too. Raises RunConflict while another process continues the run.
         """
         check_deps(self.deps_type, deps)
         checkpoints = self._make_checkpoints()
@@ -279,9 +279,10 @@ class Agent(Generic[Deps, Output]):
             raise ConfigError("an agent without a store has no runs to continue", hint="pass store=open_store(…)")
         async with checkpoints:
             session = self._adopt(Session.load(await checkpoints.load(run_id), now=time.time), deps)
+            is_changed = await self._continue_subagents(session, deps)
             if prompt is not None:
                 session.add_prompt(await prompt_message(prompt))
-            if prompt is not None or isinstance(session.next(), (AskModel, RunTools)):
+            if is_changed or prompt is not None or isinstance(session.next(), (AskModel, RunTools)):
                 await checkpoints.save(session)
             return await AgentLoop(self, session, deps=deps, checkpoints=checkpoints).run()
 
@@ -374,7 +375,14 @@ class Agent(Generic[Deps, Output]):
         about = description or f"Ask the agent {name or self.name}."
         is_stored = self.runner.store is not None
         return subagent_tool(
-            self._run_as_tool, self.runner.box, name or self.name, about, options, effect=effect, is_stored=is_stored
+            self._run_as_tool,
+            self._resume_as_tool,
+            self.runner.box,
+            name or self.name,
+            about,
+            options,
+            effect=effect,
+            is_stored=is_stored,
         )
 
     async def _run_as_tool(self, prompt: str, context: CallContext[Any], effect: Effect) -> Answer[Output]:
@@ -383,6 +391,12 @@ class Agent(Generic[Deps, Output]):
     def select_deps(self, deps: Any) -> Any:
         """Return the dependencies of a run if this agent declares dependencies; else None."""
         return None if self.deps_type is NoneType else deps
+
+    async def _resume_as_tool(self, run_id: str, context: CallContext[Any]) -> Answer[Output]:
+        return await self.resume(run_id, deps=self.select_deps(context.deps))
+
+    async def _continue_subagents(self, session: Session, deps: Any) -> bool:
+        return await continue_subagents(session, active_agent(self, session).runner.box, deps)
 
     def __toolwire_result__(self, call: ToolCall) -> ToolResult:
         """Build the result of a tool that returned this agent: the conversation is transferred to it."""
@@ -425,11 +439,15 @@ class Agent(Generic[Deps, Output]):
             raise ConfigError(f"run {session.state.run_id} is in a store, and this agent has none", hint=hint)
         if checkpoints is not None and isinstance(prompt, Session):
             await checkpoints.take_over(session)
+        if isinstance(prompt, Session):
+            await self._continue_subagents(session, deps)
         return AgentLoop(self, session, deps=deps, checkpoints=checkpoints)
 
     def _make_checkpoints(self) -> Checkpoints | None:
         store = self.runner.store
-        return None if store is None else Checkpoints(store.runs, self.runner, record_ttl=self.runner.record_ttl)
+        if store is None:
+            return None
+        return Checkpoints(store.runs, self.runner, record_ttl=self.runner.record_ttl, tenant=self.runner.tenant)
 
     async def _make_request(
         self, prompt: UserPrompt | Request, history: Sequence[Message] | Answer[Any], deps: Deps

@@ -74,7 +74,7 @@ class RunTools(Value, frozen=True):
 
 
 class AwaitApproval(Value, frozen=True):
-    """The run waits for decisions: `approve`, `deny` or `supply`. All other calls of the turn have run."""
+    """The run waits for decisions: `approve`, `deny` or `supply`. The calls that do not follow them have run."""
 
     calls: tuple[WaitingCall, ...]
 

@@ -389,6 +389,11 @@ class Session:
         self._expect("wait")
         self.state = replace(self.state, turn=self.state.turn.supply(call_id, result, self._now()))
 
+    def update_waiting(self, call_id: str, calls: tuple[WaitingCall, ...]) -> None:
+        """Set the calls of a nested run for which a call waits."""
+        self._expect("wait")
+        self.state = replace(self.state, turn=self.state.turn.update_waiting(call_id, calls, self._now()))
+
     def add_prompt(self, message: Message) -> None:
         """Add a message of the user. The model receives it after the results of the calls that run or wait."""
         self._expect("ask", "run", "wait")

@@ -214,6 +214,13 @@ class Turn(Value, frozen=True):
             result = annotate(result, untrusted=True)
         return self._decide(index, None, result)
 
+    def update_waiting(self, call_id: str, calls: tuple[WaitingCall, ...], now: float) -> Turn:
+        """Set the nested calls that a call waits for. This is no decision."""
+        index, found = self._find(call_id, "result", now)
+        updated = replace(found, calls=calls)
+        waiting = tuple(updated if number == index else one for number, one in enumerate(self.waiting))
+        return replace(self, waiting=waiting)
+
     def _find(self, call_id: str, needs: str, now: float, *, or_approved: bool = False) -> tuple[int, WaitingCall]:
         """Return the undecided call with this id and its index; raise an error that explains the situation."""
         found = [
