@@ -355,7 +355,13 @@ def _reason(step: Done | GiveUp | AwaitApproval) -> str:
 
 
 def _run_outcome(answer: Answer[Any]) -> OperationOutcome:
-    return OperationOutcome(answer.response, reason=answer.reason, usage=answer.usage, cost=answer.cost or None)
+    return OperationOutcome(
+        answer.response,
+        reason=answer.reason,
+        decision="suspended" if answer.suspended else "",
+        usage=answer.usage,
+        cost=answer.cost or None,
+    )
 
 
 def _choose_tools(retriever: Retriever, request: Request) -> tuple[Tool, ...]:
