@@ -28,6 +28,7 @@ __all__ = [
     "Suspended",
     "Turn",
     "WaitingCall",
+    "defer_approved",
     "deferred_result",
     "suspend_call",
     "suspended_result",
@@ -125,6 +126,11 @@ def deferred_result(call: ToolCall) -> ToolResult:
     return annotate(refusal(call, "suspended", message), deferred=True)
 
 
+def defer_approved(call: ToolCall, waiting: WaitingCall) -> ToolResult:
+    """Build the result of a deferred call that was approved: it is not asked about again."""
+    return annotate(deferred_result(call), waiting=msgspec.to_builtins(waiting))
+
+
 def _is_deferred(result: ToolResult | None) -> bool:
     return result is not None and result_note(result, "deferred") is True
 
@@ -157,7 +163,7 @@ class Turn(Value, frozen=True):
             if known is None:
                 merged[index] = results[index]
                 kept = waiting[index] if _is_deferred(results[index]) else None  # it may be approved already
-                waiting[index] = kept or waiting_call(results[index])
+                waiting[index] = waiting_call(results[index]) or kept
         return replace(self, results=tuple(merged), waiting=tuple(waiting))
 
     def release(self, now: float) -> Turn:
