@@ -279,6 +279,7 @@ class Agent(Generic[Deps, Output]):
             session = self._adopt(Session.load(await checkpoints.load(run_id), now=time.time), deps)
             if prompt is not None:
                 session.add_prompt(await prompt_message(prompt))
+            session.start_calls()
             if prompt is not None or isinstance(session.next(), (AskModel, RunTools)):
                 await checkpoints.save(session)
             return await AgentLoop(self, session, deps=deps, checkpoints=checkpoints).run()

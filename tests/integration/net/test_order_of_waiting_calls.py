@@ -6,6 +6,7 @@ import pytest
 
 import toolwire
 from toolwire import Agent, ToolCall, ToolResult, open_store
+from toolwire.ir.errors import ConfigError
 from toolwire.net import Runner, StoredApprovals, approve_call, deny_call
 from toolwire.run import Approved, Suspend
 from toolwire.run.results import NOTES_KEY, result_code
@@ -187,3 +188,44 @@ def test_approval_of_a_server_is_not_used_up_by_a_call_that_does_not_run(tools, 
     (question,) = store.runs.list("waiting")
     approve_call(store, question.run_id, "c1")
     assert [result.text for result in runner.run_sync([first, second])] == ["paid 1", "paid 2"]
+
+
+@pytest.mark.parametrize("by_session", [False, True])
+def test_approval_is_withdrawn_until_a_process_has_started_the_call(store, log, by_session):
+    """The run is cancelled while the call runs, and not saved: nobody may report that nothing was run."""
+    started = asyncio.Event()
+
+    @toolwire.tool(effect="write", approve=True)
+    async def pay() -> str:
+        """Pay."""
+        started.set()
+        await asyncio.sleep(0.01)
+        log.append("pay")
+        return "paid"
+
+    async def cancel(work):
+        task = asyncio.create_task(work)
+        await started.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    agent = agent_for([pay], store, ToolCall("1", "pay", {}))
+    answer = agent.run_sync("Go.")
+    approve_call(store, answer.run_id, "1")
+    deny_call(store, answer.run_id, "1")
+    assert agent.resume_sync(answer.run_id).results[0].text.endswith("Nothing was run.")
+
+    agent = agent_for([pay], store, ToolCall("1", "pay", {}))
+    answer = agent.run_sync("Go.")
+    session = answer.session()
+    session.approve("1")
+    if not by_session:
+        approve_call(store, answer.run_id, "1")
+    asyncio.run(cancel(agent.run(session) if by_session else agent.resume(answer.run_id)))
+    assert log == ["pay"]
+    for decide in (approve_call, deny_call):
+        with pytest.raises(ConfigError, match=r"has started|no call"):
+            decide(store, answer.run_id, "1")
+    assert [result.text for result in agent.resume_sync(answer.run_id).results] == ["paid"]
+    assert log == ["pay"]
