@@ -301,6 +301,7 @@ class Agent(Generic[Deps, Output]):
             loop = AgentLoop(self, session, deps=deps, checkpoints=checkpoints)
             if prompt is not None:
                 session.add_prompt(await prompt_message(prompt))
+            session.start_calls()
             if is_changed or prompt is not None or isinstance(session.next(), (AskModel, RunTools)):
                 await checkpoints.save(session)
             yield loop
