@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..ir.errors import ConfigError
 from ..ir.pointer import Object
 from ..ir.terminal import neutralise_line
-from .agent_options import add_agent_options, add_model_options, store_option
+from .agent_options import add_agent_options, add_model_options, place_options
 from .answer_output import describe_waiting, format_time
 from .runs_resume import resume
 from .show import count_of, json_text, table
@@ -76,6 +76,7 @@ def _add_verb(verbs: Any, name: str, about: str, run: Any) -> argparse.ArgumentP
     )  # fmt: skip
     if name != "resume":  # has all options of an agent
         add_store_option(parser, "the store: a file, redis://… or postgresql://…")
+    parser.add_argument("--tenant", default="", metavar="NAME", help="the tenant of the runs, if their runner has one")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
     return parser
@@ -108,7 +109,7 @@ def _add_resume(verbs: Any) -> None:
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    runs = _find_runs(open_store_at(arguments.store), arguments.status, arguments.limit)
+    runs = _find_runs(open_store_at(arguments.store), arguments)
     if arguments.json:
         print(json_text([_run_document(run) for run in runs]))
     elif not runs:
@@ -119,18 +120,19 @@ def _list(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _find_runs(store: Store, status: str | None, limit: int) -> tuple[StoredRun, ...]:
+def _find_runs(store: Store, arguments: argparse.Namespace) -> tuple[StoredRun, ...]:
     """List the runs with a displayed status. A store has one status for all runs that have not ended and do not wait."""
+    status, limit, tenant = arguments.status, arguments.limit, arguments.tenant
     if status in (None, "waiting", "done", "failed"):
-        return store.runs.list(status, limit)  # type: ignore[arg-type]  # checked in the line before
-    running = store.runs.list("running", max(limit, _MAX_LISTED))
+        return store.runs.list(status, limit, tenant=tenant)
+    running = store.runs.list("running", max(limit, _MAX_LISTED), tenant=tenant)
     return tuple(run for run in running if _display_status(run) == status)[:limit]
 
 
 def _show(arguments: argparse.Namespace) -> int:
     """Print a run: its waiting calls, and the size of its conversation."""
     store = open_store_at(arguments.store)
-    stored, session = _load(store, arguments.run_id)
+    stored, session = _load(store, arguments.run_id, arguments.tenant)
     if arguments.json:
         import msgspec
 
@@ -157,16 +159,18 @@ def _approve(arguments: argparse.Namespace) -> int:
 
     edited = None if arguments.arguments is None else _parse_object(arguments.arguments)
     store = open_store_at(arguments.store)
-    run_id = _load(store, arguments.run_id)[0].run_id
-    return _report(approve_call(store, run_id, arguments.call_id, edited), store, arguments)
+    run_id = _load(store, arguments.run_id, arguments.tenant)[0].run_id
+    return _report(approve_call(store, run_id, arguments.call_id, edited, tenant=arguments.tenant), store, arguments)
 
 
 def _deny(arguments: argparse.Namespace) -> int:
     from ..net.approvals import deny_call
 
     store = open_store_at(arguments.store)
-    run_id = _load(store, arguments.run_id)[0].run_id
-    return _report(deny_call(store, run_id, arguments.call_id, arguments.reason), store, arguments)
+    run_id = _load(store, arguments.run_id, arguments.tenant)[0].run_id
+    return _report(
+        deny_call(store, run_id, arguments.call_id, arguments.reason, tenant=arguments.tenant), store, arguments
+    )
 
 
 def _supply(arguments: argparse.Namespace) -> int:
@@ -175,34 +179,36 @@ def _supply(arguments: argparse.Namespace) -> int:
 
     result = parse(arguments.result)
     store = open_store_at(arguments.store)
-    run_id = _load(store, arguments.run_id)[0].run_id
-    return _report(supply_result(store, run_id, arguments.call_id, result), store, arguments)
+    run_id = _load(store, arguments.run_id, arguments.tenant)[0].run_id
+    return _report(supply_result(store, run_id, arguments.call_id, result, tenant=arguments.tenant), store, arguments)
 
 
 def _resume(arguments: argparse.Namespace) -> int:
     if arguments.tools is None and arguments.openapi is None and arguments.mcp is None:
         raise ConfigError("a file of functions is missing", hint="toolwire runs resume RUN TOOLS.py -m PROVIDER/MODEL")
     store = open_store_at(arguments.store)
-    return resume(store, _load(store, arguments.run_id)[1], arguments)
+    return resume(store, _load(store, arguments.run_id, arguments.tenant)[1], arguments)
 
 
-def _load(store: Store, prefix: str) -> tuple[StoredRun, Session]:
+def _load(store: Store, prefix: str, tenant: str) -> tuple[StoredRun, Session]:
     """Load a run by the beginning of its id. Raises ConfigError if no run or several runs have it."""
     from ..net.approvals import load_run
 
     if not prefix:
         raise ConfigError("the id of a run is empty", hint="toolwire runs list")
     if store.runs.get(prefix) is None:
-        found = [run.run_id for run in store.runs.list(limit=_MAX_LISTED) if run.run_id.startswith(prefix)]
+        found = [
+            run.run_id for run in store.runs.list(limit=_MAX_LISTED, tenant=tenant) if run.run_id.startswith(prefix)
+        ]
         if len(found) > 1:
             raise ConfigError(f"several runs begin with {prefix!r}: {', '.join(found[:5])}", hint="give the whole id")
         prefix = found[0] if found else prefix
-    return load_run(store, prefix)
+    return load_run(store, prefix, tenant)
 
 
 def _report(stored: StoredRun, store: Store, arguments: argparse.Namespace) -> int:
     """Print the state of a run after a decision, and the next command."""
-    _, session = _load(store, stored.run_id)
+    _, session = _load(store, stored.run_id, stored.tenant)
     if arguments.json:
         print(json_text(_run_document(stored) | {"waiting": [call.call_id for call in session.waiting]}))
         return 0
@@ -211,7 +217,7 @@ def _report(stored: StoredRun, store: Store, arguments: argparse.Namespace) -> i
     if stored.run_id.startswith("call-"):
         print("the client of the server repeats the call")
         return 0
-    option = store_option(arguments.store)
+    option = place_options(arguments)
     print(f"continue with: toolwire runs resume {stored.run_id} TOOLS.py -m MODEL{option}")
     return 0
 

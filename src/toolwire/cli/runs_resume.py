@@ -40,7 +40,8 @@ async def _resume(store: Store, session: Session, arguments: argparse.Namespace)
     live = LivePrinter(silent=arguments.json)
     answer: Answer[str] | None = None
     async with open_tools(arguments) as tools, make_client(arguments) as client:
-        agent = make_agent(client, tools, arguments, store=store, approve="suspend", budget=budget)
+        tenant = arguments.tenant
+        agent = make_agent(client, tools, arguments, store=store, approve="suspend", budget=budget, tenant=tenant)
         async for event in agent.resume_stream(session.state.run_id):
             answer = live.show(event) or answer
     assert answer is not None

@@ -26,25 +26,27 @@ __all__ = ["approve_call", "deny_call", "load_run", "supply_result"]
 _ATTEMPTS = 10  # other processes may decide about other calls of the run at the same time
 
 
-def approve_call(store: Store, run_id: str, call_id: str, arguments: Object | None = None) -> StoredRun:
+def approve_call(
+    store: Store, run_id: str, call_id: str, arguments: Object | None = None, *, tenant: str = ""
+) -> StoredRun:
     """Approve a waiting call, with other arguments if they are given. The call runs when the run is continued."""
-    return _change_run(store, run_id, lambda session: session.approve(call_id, arguments))
+    return _change_run(store, run_id, tenant, lambda session: session.approve(call_id, arguments))
 
 
-def deny_call(store: Store, run_id: str, call_id: str, reason: str = "") -> StoredRun:
+def deny_call(store: Store, run_id: str, call_id: str, reason: str = "", *, tenant: str = "") -> StoredRun:
     """Deny a waiting call. The model reads the reason when the run is continued."""
-    return _change_run(store, run_id, lambda session: session.deny(call_id, reason))
+    return _change_run(store, run_id, tenant, lambda session: session.deny(call_id, reason))
 
 
-def supply_result(store: Store, run_id: str, call_id: str, result: Any) -> StoredRun:
+def supply_result(store: Store, run_id: str, call_id: str, result: Any, *, tenant: str = "") -> StoredRun:
     """Set the result of a call whose tool returned `Suspended`."""
-    return _change_run(store, run_id, lambda session: session.supply(call_id, result))
+    return _change_run(store, run_id, tenant, lambda session: session.supply(call_id, result))
 
 
-def load_run(store: Store, run_id: str) -> tuple[StoredRun, Session]:
-    """Read a stored run. Raises ConfigError if there is none."""
+def load_run(store: Store, run_id: str, tenant: str = "") -> tuple[StoredRun, Session]:
+    """Read a stored run of a tenant. Raises ConfigError if there is none."""
     stored = store.runs.get(run_id)
-    if stored is None:
+    if stored is None or stored.tenant != tenant:
         raise ConfigError(f"there is no run {run_id!r} in the store", hint="toolwire runs list")
     return stored, Session.load(stored.state, now=time.time)
 
@@ -58,10 +60,10 @@ def _check_phase(session: Session) -> None:
     raise ConfigError(f"the run {state}; no call is waiting", hint=f"toolwire runs show {session.state.run_id}")
 
 
-def _change_run(store: Store, run_id: str, change: Callable[[Session], None]) -> StoredRun:
+def _change_run(store: Store, run_id: str, tenant: str, change: Callable[[Session], None]) -> StoredRun:
     """Apply a decision by compare-and-set: if another process changed the run meanwhile, read it again."""
     for _ in range(_ATTEMPTS):
-        stored, session = load_run(store, run_id)
+        stored, session = load_run(store, run_id, tenant)
         _check_phase(session)
         change(session)
         session.set_revision(stored.version + 1)

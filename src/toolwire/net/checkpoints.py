@@ -38,8 +38,10 @@ class StoreThreads(Protocol):
 class Checkpoints:
     """The stored form of one run. Use it as a context manager: the lease is renewed inside the block."""
 
-    def __init__(self, runs: RunStore, threads: StoreThreads, *, ttl: float = WEEK, record_ttl: float = DAY) -> None:
-        """Prepare the checkpoints of a run.
+    def __init__(
+        self, runs: RunStore, threads: StoreThreads, *, ttl: float = WEEK, record_ttl: float = DAY, tenant: str = ""
+    ) -> None:
+        """Prepare the checkpoints of a run of a tenant.
 
         `ttl`: how long a run that waits or has ended is kept. `record_ttl`: the time to live of the records of calls. A
         run that is interrupted is kept as long as they are: without them, its last calls could run twice.
@@ -48,6 +50,7 @@ class Checkpoints:
         self._threads = threads
         self._ttl = ttl
         self._record_ttl = record_ttl
+        self._tenant = tenant
         self._token = secrets.token_hex(16)
         self._version = 0
         self._renewal: asyncio.Task[None] | None = None
@@ -76,6 +79,8 @@ class Checkpoints:
 
     async def load(self, run_id: str) -> str:
         """Take the lease of a stored run and return its state. Raises ConfigError if there is no such run."""
+        if await self._belongs_to_another(run_id):
+            raise _absent_run(run_id)
         stored: StoredRun | None = await self._threads.use_store(self._runs.lease, run_id, self._token, _LEASE)
         if stored is None:
             await self._refuse(run_id)
@@ -90,6 +95,8 @@ class Checkpoints:
         process would be lost.
         """
         run_id, revision = session.state.run_id, session.state.revision
+        if await self._belongs_to_another(run_id):
+            raise RunConflict(f"the store has another run {run_id}", hint="start a new run")
         stored: StoredRun | None = await self._threads.use_store(self._runs.lease, run_id, self._token, _LEASE)
         if stored is not None:
             self._adopt(stored)
@@ -112,7 +119,8 @@ class Checkpoints:
         """Store the state of the session."""
         status, revision = run_status(session), session.state.revision
         session.set_revision(self._version + 1)
-        run = StoredRun(session.state.run_id, session.dump(), status, run_summary(session), token=self._token)
+        summary = run_summary(session)
+        run = StoredRun(session.state.run_id, session.dump(), status, summary, token=self._token, tenant=self._tenant)
         ttl = self._record_ttl if status == "running" else self._ttl
         try:
             stored: StoredRun | None = await self._threads.use_store(
@@ -146,13 +154,22 @@ class Checkpoints:
             except StoreError as error:
                 _log.warning("cannot renew the lease of run %s: %s", self._run_id, error)
 
+    async def _belongs_to_another(self, run_id: str) -> bool:
+        """Return True if the run is that of another tenant, whose lease must not be taken."""
+        stored: StoredRun | None = await self._threads.use_store(self._runs.get, run_id)
+        return stored is not None and stored.tenant != self._tenant
+
     async def _refuse(self, run_id: str) -> None:
         """Raise the error for a run that cannot be leased."""
         if await self._threads.use_store(self._runs.get, run_id) is None:
-            raise ConfigError(f"there is no run {run_id!r} in the store", hint="toolwire runs list")
+            raise _absent_run(run_id)
         raise RunConflict(
             f"another process continues run {run_id}", hint="wait until it has ended or its lease expired"
         )
+
+
+def _absent_run(run_id: str) -> ConfigError:
+    return ConfigError(f"there is no run {run_id!r} in the store", hint="toolwire runs list")
 
 
 def run_status(session: Session) -> RunStatus:

@@ -28,7 +28,8 @@ class StoredRun(Value, frozen=True):
     """A run in a store. Times are seconds since the epoch, by the store's clock.
 
     `state` is the text of `Session.dump()`; it is empty in a listing. The store sets `version` and the times.
-    `token` is the fencing token of the process that continues the run until `lease_until`.
+    `token` is the fencing token of the process that continues the run until `lease_until`. `tenant`: the tenant of the
+    runner that started the run; others neither see nor change it.
     """
 
     run_id: str
@@ -41,6 +42,7 @@ class StoredRun(Value, frozen=True):
     expires_at: float = 0.0
     lease_until: float = 0.0
     token: str = ""
+    tenant: str = ""
 
 
 class RunConflict(StoreError):
@@ -58,7 +60,7 @@ class RunStore(Protocol):
     def put(self, run: StoredRun, expected_version: int, *, ttl: float = WEEK, lease: float = 60.0) -> StoredRun | None:
         """Store a run if its stored version is `expected_version` (0: absent), and return it with its new version.
 
-        Returns None if the version is another one, or if another process holds the lease. Repeating an identical put
+        Returns None if the version or the tenant is another one, or if another process holds the lease. Repeating an identical put
         returns the stored run, because the response to the first attempt may have been lost. A `running` run with a
         token gets or renews its lease; every other status ends the lease. Raises StoreError for a state above
         `MAX_STATE_BYTES`.
@@ -67,8 +69,10 @@ class RunStore(Protocol):
 
     def get(self, run_id: str) -> StoredRun | None: ...
 
-    def list(self, status: RunStatus | None = None, limit: int = 100) -> tuple[StoredRun, ...]:
-        """List runs without their state, the newest first."""
+    def list(
+        self, status: RunStatus | None = None, limit: int = 100, *, tenant: str | None = None
+    ) -> tuple[StoredRun, ...]:
+        """List runs without their state, the newest first: those of a tenant, or all (None)."""
         ...
 
     def lease(self, run_id: str, token: str, seconds: float) -> StoredRun | None:
@@ -98,6 +102,8 @@ def check_run_size(run: StoredRun) -> None:
         raise StoreError(f"a run id must have 1 to {_MAX_ID_LENGTH} characters, got {len(run.run_id)}")
     if len(run.summary) > _MAX_SUMMARY_LENGTH:
         raise StoreError(f"a summary must have at most {_MAX_SUMMARY_LENGTH} characters, got {len(run.summary)}")
+    if len(run.tenant) > _MAX_ID_LENGTH:
+        raise StoreError(f"a tenant must have at most {_MAX_ID_LENGTH} characters, got {len(run.tenant)}")
     size = len(run.state)
     if size * 4 > MAX_STATE_BYTES:
         size = len(run.state.encode("utf-8", "surrogatepass"))

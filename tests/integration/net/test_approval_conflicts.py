@@ -275,8 +275,8 @@ def test_run_of_another_tenant_is_not_continued(store, log, pay):
         return Agent(ScriptedModel(lines), runner)
 
     answer = agent("a", says(PAY)).run_sync("A secret.")
-    approve_call(store, answer.run_id, "c")
-    with pytest.raises(ConfigError, match="belongs to another tenant"):
+    approve_call(store, answer.run_id, "c", tenant="a")
+    with pytest.raises(ConfigError, match="there is no run"):
         agent("b", says("Ok.")).resume_sync(answer.run_id)
     assert log == []
     assert agent("a", says("Ok.")).resume_sync(answer.run_id).output == "Ok."

@@ -275,3 +275,29 @@ def test_closed_store_refuses_runs(store_url):
     if not store_url.startswith("served:"):
         with pytest.raises(StoreError, match="closed"):
             store.runs.get("r1")
+
+
+def test_tenant_is_kept_and_another_one_cannot_replace_the_run(runs):
+    stored = runs.put(replace(RUN, tenant="a\0ü"), 0)
+    assert stored.tenant == runs.get("r1").tenant == "a\0ü"
+    for tenant in ("", "b"):
+        assert runs.put(replace(RUN, state="x", tenant=tenant), 1) is None
+        assert runs.put(replace(RUN, tenant=tenant), 0) is None, "not a repetition of the first put"
+    assert runs.lease("r1", "t", 60).tenant == "a\0ü"
+    assert runs.put(replace(stored, state="y", token="t"), 1).tenant == "a\0ü"
+
+
+def test_runs_are_listed_by_tenant(runs):
+    for number, tenant in enumerate(("a", "b", "", "a")):
+        runs.put(replace(RUN, run_id=f"r{number}", tenant=tenant, status="done" if number == 3 else "waiting"), 0)
+    assert {run.run_id for run in runs.list()} == {"r0", "r1", "r2", "r3"}
+    assert {run.run_id for run in runs.list(tenant="a")} == {"r0", "r3"}
+    assert [run.run_id for run in runs.list("waiting", tenant="a")] == ["r0"]
+    assert [run.run_id for run in runs.list(tenant="")] == ["r2"]
+    assert len(runs.list(limit=1, tenant="a")) == 1
+    assert runs.list(tenant="c") == ()
+
+
+def test_long_tenant_is_refused(runs):
+    with pytest.raises(StoreError, match="tenant must have at most 255"):
+        runs.put(replace(RUN, tenant="a" * 256), 0)

@@ -14,6 +14,7 @@ from toolwire.net.stores import open_store
 from toolwire.net.stores.memory import MemoryStore
 from toolwire.net.stores.sqlite import SqliteStore
 from toolwire.run.records import DAY
+from toolwire.run.stored_runs import StoredRun
 from waiting import SAFETY
 
 
@@ -115,6 +116,22 @@ def test_sqlite_file_of_another_version_is_rejected(tmp_path, new_claim):
         connection.execute("PRAGMA user_version = 99")
     with pytest.raises(StoreError, match="version 99"):
         open_store(str(path)).claim(new_claim())
+
+
+def test_sqlite_file_without_tenants_is_extended(tmp_path):
+    """Version 2 had runs without a tenant."""
+    path = tmp_path / "records.db"
+    store = open_store(str(path))
+    store.runs.put(StoredRun("r1", "{}"), 0)
+    store.close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("ALTER TABLE runs DROP COLUMN tenant")
+        connection.execute("PRAGMA user_version = 2")
+    connection.close()
+    store, other = open_store(str(path)), open_store(str(path))
+    assert (store.runs.get("r1").tenant, other.runs.get("r1").state) == ("", "{}")
+    store.close()
+    other.close()
 
 
 def test_file_that_is_not_a_database_is_rejected(tmp_path, new_claim):

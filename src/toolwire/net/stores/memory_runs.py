@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from msgspec.structs import replace
 
 from ...run.stored_runs import WEEK, RunStatus, StoredRun, check_run_size
-from .run_rules import existing_run, is_leased_to_another, is_repeated_put, may_put, next_version
+from .run_rules import existing_run, is_leased_to_another, is_listed, is_repeated_put, may_put, next_version
 
 __all__ = ["MemoryRuns"]
 
@@ -36,11 +36,13 @@ class MemoryRuns:
         with self._lock():
             return existing_run(self._runs.get(run_id), self._clock())
 
-    def list(self, status: RunStatus | None = None, limit: int = 100) -> tuple[StoredRun, ...]:
+    def list(
+        self, status: RunStatus | None = None, limit: int = 100, *, tenant: str | None = None
+    ) -> tuple[StoredRun, ...]:
         """List runs without their state, the newest first."""
         with self._lock():
             now = self._clock()
-            runs = [run for run in self._runs.values() if existing_run(run, now) and status in (None, run.status)]
+            runs = [run for run in self._runs.values() if existing_run(run, now) and is_listed(run, status, tenant)]
         runs.sort(key=lambda run: run.created_at, reverse=True)
         return tuple(replace(run, state="") for run in runs[:limit])
 

@@ -12,7 +12,7 @@ from .run_rules import is_repeated_put
 
 __all__ = ["RUNS", "PostgresRuns"]
 
-_VERSION = "toolwire runs, version 1"
+_VERSION = "toolwire runs, version 2"
 RUNS = PostgresTable(
     "toolwire_runs",
     _VERSION,
@@ -20,7 +20,7 @@ RUNS = PostgresTable(
 CREATE TABLE IF NOT EXISTS toolwire_runs (
     id bytea PRIMARY KEY, run_id bytea NOT NULL, version bigint NOT NULL, status text NOT NULL, token bytea NOT NULL,
     summary bytea NOT NULL, lease_until float8 NOT NULL, expires_at float8 NOT NULL, created_at float8 NOT NULL,
-    updated_at float8 NOT NULL, state bytea NOT NULL
+    updated_at float8 NOT NULL, tenant bytea NOT NULL, state bytea NOT NULL
 );
 COMMENT ON TABLE toolwire_runs IS '{_VERSION}';
 """,
@@ -31,11 +31,11 @@ _LEASE_END = f"CASE WHEN %(leased)s THEN {NOW} + %(lease)s ELSE 0 END"
 _HOLDER_AFTER_PUT = "CASE WHEN %(leased)s THEN %(token)s ELSE ''::bytea END"
 _CREATE = f"""
 INSERT INTO toolwire_runs AS r (id, {RUN_COLUMNS})
-VALUES (%(id)s, %(run_id)s, 1, %(status)s, {_HOLDER_AFTER_PUT}, %(summary)s, {_LEASE_END}, {NOW} + %(ttl)s, {NOW}, {NOW}, %(state)s)
+VALUES (%(id)s, %(run_id)s, 1, %(status)s, {_HOLDER_AFTER_PUT}, %(summary)s, {_LEASE_END}, {NOW} + %(ttl)s, {NOW}, {NOW}, %(tenant)s, %(state)s)
 ON CONFLICT (id) DO UPDATE SET
     version = 1, status = excluded.status, token = excluded.token, summary = excluded.summary,
     lease_until = excluded.lease_until, expires_at = excluded.expires_at, created_at = excluded.created_at,
-    updated_at = excluded.updated_at, state = excluded.state
+    updated_at = excluded.updated_at, tenant = excluded.tenant, state = excluded.state
 WHERE NOT {_EXISTS}
 RETURNING {RUN_COLUMNS}
 """
@@ -43,13 +43,14 @@ _REPLACE = f"""
 UPDATE toolwire_runs r SET
     version = version + 1, status = %(status)s, token = {_HOLDER_AFTER_PUT}, summary = %(summary)s, lease_until = {_LEASE_END},
     expires_at = {NOW} + %(ttl)s, updated_at = {NOW}, state = %(state)s
-WHERE id = %(id)s AND version = %(expected)s AND {_EXISTS} AND {_IS_FREE}
+WHERE id = %(id)s AND version = %(expected)s AND tenant = %(tenant)s AND {_EXISTS} AND {_IS_FREE}
 RETURNING {RUN_COLUMNS}
 """
 _GET = f"SELECT {RUN_COLUMNS} FROM toolwire_runs r WHERE id = %(id)s AND {_EXISTS}"
 _LIST = f"""
 SELECT {RUN_COLUMNS.replace(", state", ", ''::bytea")} FROM toolwire_runs r
 WHERE {_EXISTS} AND (%(status)s::text IS NULL OR status = %(status)s::text)
+    AND (%(tenant)s::bytea IS NULL OR tenant = %(tenant)s::bytea)
 ORDER BY created_at DESC LIMIT %(limit)s
 """
 _TAKE_LEASE = f"""
@@ -85,6 +86,7 @@ class PostgresRuns:
             "status": run.status,
             "token": as_bytes(run.token),
             "summary": as_bytes(run.summary),
+            "tenant": as_bytes(run.tenant),
             "state": as_bytes(run.state),
             "ttl": float(ttl),
             "lease": float(lease),
@@ -100,9 +102,12 @@ class PostgresRuns:
     def get(self, run_id: str) -> StoredRun | None:
         return self._read_one(_GET, {"id": _row_id(run_id)})
 
-    def list(self, status: RunStatus | None = None, limit: int = 100) -> tuple[StoredRun, ...]:
+    def list(
+        self, status: RunStatus | None = None, limit: int = 100, *, tenant: str | None = None
+    ) -> tuple[StoredRun, ...]:
         """List runs without their state, the newest first."""
-        return tuple(map(run_from_row, self._pool.run(_LIST, {"status": status, "limit": limit}).fetchall()))
+        values = {"status": status, "tenant": None if tenant is None else as_bytes(tenant), "limit": limit}
+        return tuple(map(run_from_row, self._pool.run(_LIST, values).fetchall()))
 
     def lease(self, run_id: str, token: str, seconds: float) -> StoredRun | None:
         return self._read_one(_TAKE_LEASE, _lease_values(run_id, token, seconds))

@@ -8,7 +8,7 @@ from typing import Any
 from ...run.stored_runs import WEEK, RunStatus, StoredRun, check_run_size
 from .redis_client import PREFIX, RedisClient
 from .rows import as_bytes, run_from_row
-from .run_rules import is_repeated_put
+from .run_rules import is_listed, is_repeated_put
 
 __all__ = ["RedisRuns"]
 
@@ -22,7 +22,7 @@ local now = clock[1] + clock[2] / 1000000
 local function after(seconds) return string.format('%.6f', now + tonumber(seconds)) end
 local function fields(...)
   return redis.call('HMGET', run,
-    'version', 'status', 'token', 'summary', 'lease_until', 'expires_at', 'created_at', 'updated_at', ...)
+    'version', 'status', 'token', 'summary', 'lease_until', 'expires_at', 'created_at', 'updated_at', 'tenant', ...)
 end
 local function exists(found)
   return found[1] and math.max(tonumber(found[5]), tonumber(found[6])) > now
@@ -38,16 +38,16 @@ local function expire()
 end
 """
 _PUT = """
-local expected, status, token, summary, state, ttl, lease, leased = unpack(ARGV, 2)
+local expected, status, token, summary, tenant, state, ttl, lease, leased = unpack(ARGV, 2)
 local found = fields()
 if exists(found) then
-  if found[1] ~= expected or not is_free(found, token) then return nil end
+  if found[1] ~= expected or found[9] ~= tenant or not is_free(found, token) then return nil end
 elseif expected ~= '0' then return nil
 else found = {'0', nil, nil, nil, nil, nil, after(0)} end
 local lease_until = '0'
 if leased == '1' then lease_until = after(lease) else token = '' end
 redis.call('HSET', run, 'version', string.format('%.0f', found[1] + 1), 'status', status, 'token', token,
-  'summary', summary, 'state', state, 'lease_until', lease_until, 'expires_at', after(ttl),
+  'summary', summary, 'tenant', tenant, 'state', state, 'lease_until', lease_until, 'expires_at', after(ttl),
   'created_at', found[7], 'updated_at', after(0))
 redis.call('ZADD', index, found[7], id)
 expire()
@@ -111,7 +111,7 @@ class RedisRuns:
         """Store a run if its version is `expected_version`; 0 for a new run."""
         check_run_size(run)
         leased = int(run.status == "running" and run.token != "")
-        texts = (run.status, run.token, run.summary, run.state)
+        texts = (run.status, run.token, run.summary, run.tenant, run.state)
         numbers = (repr(float(ttl)), repr(float(lease)), leased)
         stored = self._run(_PUT, run.run_id, expected_version, *map(as_bytes, texts), *numbers)
         if stored is not None:
@@ -123,7 +123,9 @@ class RedisRuns:
         found = self._run(_GET, run_id)
         return None if found is None else _to_run(as_bytes(run_id), found)
 
-    def list(self, status: RunStatus | None = None, limit: int = 100) -> tuple[StoredRun, ...]:
+    def list(
+        self, status: RunStatus | None = None, limit: int = 100, *, tenant: str | None = None
+    ) -> tuple[StoredRun, ...]:
         """List runs without their state, the newest first."""
         with self._client.use() as client:
             ids = client.zrevrange(_INDEX, 0, -1)
@@ -132,7 +134,7 @@ class RedisRuns:
         found = (
             _to_run(run_id, [*reply, b""]) for run_id, reply in zip(ids, replies, strict=True) if reply is not None
         )
-        return tuple(islice((run for run in found if status in (None, run.status)), limit))
+        return tuple(islice((run for run in found if is_listed(run, status, tenant)), limit))
 
     def lease(self, run_id: str, token: str, seconds: float) -> StoredRun | None:
         """Take or renew the lease of a run."""

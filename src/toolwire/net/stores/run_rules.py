@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from ...run.stored_runs import StoredRun
+from ...run.stored_runs import RunStatus, StoredRun
 
-__all__ = ["existing_run", "is_leased_to_another", "is_repeated_put", "may_put", "next_version"]
+__all__ = ["existing_run", "is_leased_to_another", "is_listed", "is_repeated_put", "may_put", "next_version"]
 
 
 def existing_run(run: StoredRun | None, now: float) -> StoredRun | None:
@@ -21,18 +21,25 @@ def is_leased_to_another(run: StoredRun, token: str, now: float) -> bool:
     return run.token not in ("", token) and run.lease_until > now
 
 
+def is_listed(run: StoredRun, status: RunStatus | None, tenant: str | None) -> bool:
+    return status in (None, run.status) and tenant in (None, run.tenant)
+
+
 def may_put(existing: StoredRun | None, run: StoredRun, expected_version: int, now: float) -> bool:
     """Return True if `run` may replace the existing run."""
     if existing is None:
         return expected_version == 0
-    return existing.version == expected_version and not is_leased_to_another(existing, run.token, now)
+    if (existing.version, existing.tenant) != (expected_version, run.tenant):
+        return False
+    return not is_leased_to_another(existing, run.token, now)
 
 
 def is_repeated_put(existing: StoredRun | None, run: StoredRun, expected_version: int) -> bool:
     """Return True if an identical put succeeded before: its response may have been lost."""
     if existing is None or existing.version != expected_version + 1:
         return False
-    return (existing.state, existing.status, existing.summary) == (run.state, run.status, run.summary)
+    unchanged = ("state", "status", "summary", "tenant")
+    return all(getattr(existing, name) == getattr(run, name) for name in unchanged)
 
 
 def next_version(existing: StoredRun | None, run: StoredRun, now: float, ttl: float, lease: float) -> StoredRun:

@@ -23,23 +23,23 @@ from ...ir.errors import StoreError
 
 __all__ = ["SqliteConnection"]
 
-_VERSION = 2  # 1: without runs
+_VERSION = 3  # 1: without runs; 2: runs without a tenant
 _BUSY_TIMEOUT = 10.0  # seconds that a statement waits for writers of other processes
 
-_SCHEMA = f"""
-BEGIN IMMEDIATE;
+_TABLES = (
+    """
 CREATE TABLE IF NOT EXISTS records (
     key BLOB PRIMARY KEY, tool BLOB NOT NULL, fingerprint BLOB NOT NULL, state TEXT NOT NULL, token BLOB NOT NULL,
     lease_until REAL NOT NULL, expires_at REAL NOT NULL, created_at REAL NOT NULL, durable INTEGER NOT NULL, result BLOB
-);
+)""",
+    """
 CREATE TABLE IF NOT EXISTS runs (
     run_id BLOB PRIMARY KEY, version INTEGER NOT NULL, status TEXT NOT NULL, token BLOB NOT NULL, summary BLOB NOT NULL,
     lease_until REAL NOT NULL, expires_at REAL NOT NULL, created_at REAL NOT NULL, updated_at REAL NOT NULL,
-    state BLOB NOT NULL
-);
-PRAGMA user_version = {_VERSION};
-COMMIT;
-"""
+    tenant BLOB NOT NULL, state BLOB NOT NULL
+)""",
+)
+_ADD_TENANT = "ALTER TABLE runs ADD COLUMN tenant BLOB NOT NULL DEFAULT x''"
 
 
 class SqliteConnection:
@@ -123,14 +123,32 @@ def _set_up(connection: sqlite3.Connection, path: str) -> None:
             if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    version = _read_version(connection)
     if version < _VERSION:
-        connection.executescript(_SCHEMA)
+        _change_schema(connection)
     elif version > _VERSION:
         raise StoreError(
             f"SQLite, {path}: the file has version {version}, expected {_VERSION}",
             hint="use another file, or the version of toolwire that created this one",
         )
+
+
+def _read_version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _change_schema(connection: sqlite3.Connection) -> None:
+    """Create the tables, or change those of an earlier version. Another process may have done it meanwhile."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        version = _read_version(connection)
+        for statement in (_ADD_TENANT,) if version == 2 else _TABLES if version < 2 else ():
+            connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {max(version, _VERSION)}")
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
 
 
 def _hint(error: Exception) -> str:

@@ -16,10 +16,11 @@ from .sqlite_connection import SqliteConnection
 __all__ = ["SqliteRuns"]
 
 _READ = f"SELECT {RUN_COLUMNS} FROM runs WHERE run_id = ?"
-_WRITE = f"INSERT OR REPLACE INTO runs ({RUN_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_WRITE = f"INSERT OR REPLACE INTO runs ({RUN_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _LIST = f"""
 SELECT {RUN_COLUMNS.replace(", state", ", x''")} FROM runs
 WHERE max(expires_at, lease_until) > :now AND (:status IS NULL OR status = :status)
+  AND (:tenant IS NULL OR tenant = :tenant)
 ORDER BY created_at DESC, rowid DESC LIMIT :limit
 """
 _LEASE = "UPDATE runs SET token = ?, lease_until = ? WHERE run_id = ?"
@@ -51,10 +52,12 @@ class SqliteRuns:
         with self._file.use() as connection:
             return _read(connection, run_id, self._clock())
 
-    def list(self, status: RunStatus | None = None, limit: int = 100) -> tuple[StoredRun, ...]:
+    def list(
+        self, status: RunStatus | None = None, limit: int = 100, *, tenant: str | None = None
+    ) -> tuple[StoredRun, ...]:
         """List runs without their state, the newest first."""
         with self._file.use() as connection:
-            values = {"now": self._clock(), "status": status, "limit": limit}
+            values = {"now": self._clock(), "status": status, "tenant": _optional_bytes(tenant), "limit": limit}
             rows = connection.execute(_LIST, values).fetchall()
         return tuple(map(run_from_row, rows))
 
@@ -93,6 +96,10 @@ def _read(connection: sqlite3.Connection, run_id: str, now: float) -> StoredRun 
     return None if row is None else existing_run(run_from_row(row), now)
 
 
+def _optional_bytes(text: str | None) -> bytes | None:
+    return None if text is None else as_bytes(text)
+
+
 def _run_values(run: StoredRun) -> tuple[Any, ...]:
     """Return the values of a row in the order of RUN_COLUMNS."""
     return (
@@ -105,5 +112,6 @@ def _run_values(run: StoredRun) -> tuple[Any, ...]:
         run.expires_at,
         run.created_at,
         run.updated_at,
+        as_bytes(run.tenant),
         as_bytes(run.state),
     )
