@@ -89,6 +89,7 @@ class AgentLoop:
         self._origin = agent
         self._partial = PartialReader()
         self._has_asked = False
+        self._is_out_of_time = False
         if session.state.phase == "wait":
             self._check_waiting_tools()
 
@@ -178,7 +179,7 @@ class AgentLoop:
                             yield event
                     await self._save()
                     if isinstance(tools := session.next(), RunTools):
-                        results = await self._improve_results(tools, await dispatch.results())
+                        results = await self._improve_results(tools, await self._results_in_time(dispatch))
                         for result in results:
                             yield result
                         await self._add_results(results)
@@ -205,6 +206,9 @@ class AgentLoop:
         if session.state.phase == "wait":
             self._has_asked = True
             return  # the turn is not complete
+        if self._is_out_of_time and session.state.phase == "ask":
+            session.give_up_on_time_limit()
+            return
         successor = take_successor(results, self.agent, self._origin)
         if successor is not None:
             await successor.take_over(session, self._deps)
@@ -294,19 +298,33 @@ class AgentLoop:
 
     async def _run_tools(self, step: RunTools) -> list[ToolResult]:
         """Run the calls of a turn; those that have a result from an earlier attempt at the turn do not run again."""
-        if step.results:
-            dispatch = self._open_dispatch(step.earlier)
-            for call, result, approval in zip(step.calls, step.results, step.approvals, strict=True):
-                dispatch.add(call, result=result, approval=approval)
-            return await dispatch.results()
-        return await self.agent.runner.run(
-            step.calls,
-            run_id=self.session.state.run_id,
-            earlier=step.earlier,
-            tainted=step.tainted,
-            deps=self.agent.select_deps(self._deps),
-            session=self.session,
-        )
+        if not step.results and self.session.remaining_seconds is None:
+            return await self.agent.runner.run(
+                step.calls,
+                run_id=self.session.state.run_id,
+                earlier=step.earlier,
+                tainted=step.tainted,
+                deps=self.agent.select_deps(self._deps),
+                session=self.session,
+            )
+        dispatch = self._open_dispatch(step.earlier)
+        nothing = (None,) * len(step.calls)
+        for call, result, approval in zip(step.calls, step.results or nothing, step.approvals or nothing, strict=True):
+            dispatch.add(call, result=result, approval=approval)
+        return await self._results_in_time(dispatch)
+
+    async def _results_in_time(self, dispatch: Dispatch) -> list[ToolResult]:
+        """Return the results of a turn. When the time of the run is over, no call starts and only writes are awaited."""
+        remaining = self.session.remaining_seconds
+        if remaining != 0:
+            try:
+                async with asyncio.timeout(remaining) as limit:
+                    return await dispatch.results()
+            except TimeoutError:
+                if not limit.expired():
+                    raise
+        self._is_out_of_time = True
+        return await dispatch.abort()
 
     def _open_dispatch(self, earlier: Sequence[ToolCall] | None = None) -> Dispatch:
         """Return a dispatch for the calls of a turn. `earlier`: the calls before it; all calls of the run by default."""

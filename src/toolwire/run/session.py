@@ -279,14 +279,15 @@ class Session:
 
     @property
     def remaining_seconds(self) -> float | None:
-        """Seconds that the budget leaves; None if it has no time limit."""
-        seconds = self.budget.seconds
-        own = None if seconds is None else max(0.0, seconds - (self._now() - self.state.started))
+        """Seconds that the budget leaves; None if it has no time limit. The time of a waiting turn does not count."""
+        seconds, state = self.budget.seconds, self.state
+        now = state.waiting_since if state.phase == "wait" else self._now()
+        own = None if seconds is None else max(0.0, seconds - (now - state.started))
         shared = None if self._parent is None else self._parent.remaining_seconds
         return min((limit for limit in (own, shared) if limit is not None), default=None)
 
     def give_up_on_time_limit(self) -> None:
-        """Give up because the time limit passed while the model was answering."""
+        """Give up because the time limit passed during a model request, or while tools were running."""
         seconds = self.budget.seconds
         limit = "of the run that started this one" if seconds is None else f"{seconds:g} seconds"
         self._give_up(self.state, f"max time reached ({limit})")
