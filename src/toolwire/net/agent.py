@@ -25,13 +25,14 @@ from ..ir.events import TextDelta
 from ..ir.parts import Text, ToolCall, ToolResult
 from ..ir.request import Message, Request
 from ..ir.response import Response
-from ..run.compaction import CompactedPrefix, Compaction
+from ..ir.tools import Effect
+from ..run.compaction import Compaction
 from ..run.context import CallContext, current_call
 from ..run.dependencies import check_context_types, check_deps
 from ..run.function_tool import FunctionTool
-from ..run.histories import check_history
 from ..run.model_settings import ModelSettings, apply_settings, check_choice, merge_settings
 from ..run.observe import Observer, Retriever
+from ..run.open_calls import answer_open_calls
 from ..run.options import OptionValues
 from ..run.output_plan import OutputPlan
 from ..run.output_type import StructuredOutput
@@ -41,7 +42,7 @@ from ..run.session import AskModel, Budget, RunTools, Session
 from ..run.toolbox import Source
 from .agent_arguments import check_agent_arguments, takes_no_argument
 from .agent_loop import AgentLoop, StreamItem
-from .answers import Answer, Deps, Output
+from .answers import Answer, Deps, Output, history_messages, reusable_prefix
 from .auxiliary import Auxiliary, AuxiliaryModel
 from .blocking import iterate_blocking, run_blocking
 from .checkpoints import Checkpoints
@@ -51,7 +52,7 @@ from .output_mode import plan_output
 from .prompts import UserPrompt, prompt_message
 from .runner import Approver, Runner
 from .skills import load_skills, skill_tool
-from .subagents import subagent_tool
+from .subagents import continue_subagents, subagent_tool
 from .transfers import active_agent, check_transfers, transfer_result
 
 __all__ = ["Agent", "SystemPrompt"]
@@ -202,7 +203,8 @@ class Agent(Generic[Deps, Output]):
     ) -> Answer[Output]:
         """Answer a prompt: text, a list of texts, files and media, or a whole Request.
 
-        `history`: the messages of earlier runs. A Session continues from its last step.
+        `history`: the messages of earlier runs; a call without a result in it gets an error result. A Session continues
+        from its last step.
         """
         return await (await self._start(prompt, history, deps, settings)).run()
 
@@ -268,8 +270,8 @@ class Agent(Generic[Deps, Output]):
     ) -> Answer[Output]:
         """Continue a run from the store: one that waited for approval, or whose process ended.
 
-        The model receives `prompt` after the results of the calls that waited. Calls that ran do not run again. Raises
-        RunConflict while another process continues the run.
+        The model receives `prompt` after the results of the calls that waited. Calls that ran do not run again.
+        Subagents that wait are continued too. Raises RunConflict while another process continues the run.
         """
         check_deps(self.deps_type, deps)
         checkpoints = self._make_checkpoints()
@@ -277,10 +279,11 @@ class Agent(Generic[Deps, Output]):
             raise ConfigError("an agent without a store has no runs to continue", hint="pass store=open_store(…)")
         async with checkpoints:
             session = self._adopt(Session.load(await checkpoints.load(run_id), now=time.time), deps)
+            is_changed = await self._continue_subagents(session, deps)
             if prompt is not None:
                 session.add_prompt(await prompt_message(prompt))
             session.start_calls()
-            if prompt is not None or isinstance(session.next(), (AskModel, RunTools)):
+            if is_changed or prompt is not None or isinstance(session.next(), (AskModel, RunTools)):
                 await checkpoints.save(session)
             return await AgentLoop(self, session, deps=deps, checkpoints=checkpoints).run()
 
@@ -301,7 +304,7 @@ class Agent(Generic[Deps, Output]):
         deps: Deps = None,  # type: ignore[assignment]
     ) -> AgentConversation[Deps, Output]:
         """Start a conversation: `run` and `stream` of the result remember the earlier messages."""
-        return AgentConversation(self, _history_messages(history), deps=deps)
+        return AgentConversation(self, history, deps=deps)
 
     async def session(
         self,
@@ -310,12 +313,14 @@ class Agent(Generic[Deps, Output]):
         history: Sequence[Message] | Answer[Any] = (),
         deps: Deps = None,  # type: ignore[assignment]  # optional if Deps is None
         settings: ModelSettings | None = None,
+        max_effect: Effect | None = None,
     ) -> Session:
-        """Start a run for a prompt, or continue a Session."""
+        """Start a run for a prompt, or continue a Session. `max_effect`: refuse calls of tools with a stronger effect."""
         untrusted = self.runner.untrusted
         if isinstance(prompt, Session):
             return self._adopt(prompt, deps)
         request = await self._make_request(prompt, history, deps)
+        request = replace(request, messages=answer_open_calls(request.messages))
         has_fixed_tools = bool(request.tools)
         request = apply_settings(request, merge_settings(self._settings, settings))
         if not has_fixed_tools:
@@ -332,11 +337,11 @@ class Agent(Generic[Deps, Output]):
             has_fixed_tools=has_fixed_tools,
             output=self._plan(request),
             tenant=self.runner.tenant,
-            compacted=_reusable_prefix(history, request.messages),
+            compacted=reusable_prefix(history, request.messages),
+            tainted=isinstance(history, Answer) and history.tainted,
+            max_effect=max_effect,
         )
-        parent = current_call().session
-        if parent is not None:
-            session.share_budget(parent)
+        session.belong_to(current_call())
         return session
 
     def _adopt(self, session: Session, deps: Any) -> Session:
@@ -346,24 +351,53 @@ class Agent(Generic[Deps, Output]):
             raise ConfigError(f"run {session.state.run_id!r} belongs to another tenant", hint=hint)
         agent = active_agent(self, session)
         if agent is not self:
-            check_deps(agent.deps_type, None if agent.deps_type is NoneType else deps)
+            check_deps(agent.deps_type, agent.select_deps(deps))
         session.adopt({*self.runner.untrusted, *agent.runner.untrusted}, self._budget, agent._price)
         if session.output is None and not self._output.is_text:
             session.output = self.plan_output(session.state.request, agent.model)
+        session.belong_to(current_call())
         return session
 
-    def as_tool(self, name: str = "", description: str = "", **options: Unpack[OptionValues]) -> FunctionTool[..., Any]:
+    def as_tool(
+        self,
+        name: str = "",
+        description: str = "",
+        *,
+        effect: Effect | None = None,
+        **options: Unpack[OptionValues],
+    ) -> FunctionTool[..., Any]:
         """Make this agent a tool of another agent. The call has one argument, the prompt; its result is the answer.
 
         The subagent has its own budget and policy; its tokens and cost also count in the run that calls it, and the
-        observers of that run observe it, too. Its effect is the strongest effect of its tools. It receives the dependencies of the calling run.
+        observers of that run observe it, too. It receives the dependencies of the calling run. `effect`: by default, the
+        strongest effect of its tools now. Its calls of tools with a stronger effect are refused, also after a transfer
+        to another agent.
         """
         about = description or f"Ask the agent {name or self.name}."
         is_stored = self.runner.store is not None
-        return subagent_tool(self._run_as_tool, self.runner.box, name or self.name, about, options, is_stored=is_stored)
+        return subagent_tool(
+            self._run_as_tool,
+            self._resume_as_tool,
+            self.runner.box,
+            name or self.name,
+            about,
+            options,
+            effect=effect,
+            is_stored=is_stored,
+        )
 
-    async def _run_as_tool(self, prompt: str, context: CallContext[Any]) -> Answer[Output]:
-        return await self.run(prompt, deps=None if self.deps_type is NoneType else context.deps)  # type: ignore[arg-type]
+    async def _run_as_tool(self, prompt: str, context: CallContext[Any], effect: Effect) -> Answer[Output]:
+        return await (await self._start(prompt, (), self.select_deps(context.deps), None, effect)).run()
+
+    def select_deps(self, deps: Any) -> Any:
+        """Return the dependencies of a run if this agent declares dependencies; else None."""
+        return None if self.deps_type is NoneType else deps
+
+    async def _resume_as_tool(self, run_id: str, context: CallContext[Any]) -> Answer[Output]:
+        return await self.resume(run_id, deps=self.select_deps(context.deps))
+
+    async def _continue_subagents(self, session: Session, deps: Any) -> bool:
+        return await continue_subagents(session, active_agent(self, session).runner.box, deps)
 
     def __toolwire_result__(self, call: ToolCall) -> ToolResult:
         """Build the result of a tool that returned this agent: the conversation is transferred to it."""
@@ -371,7 +405,7 @@ class Agent(Generic[Deps, Output]):
 
     async def take_over(self, session: Session, deps: Any) -> None:
         """Continue a run of another agent: with this agent's model, system prompt, tools and settings."""
-        own_deps: Any = None if self.deps_type is NoneType else deps
+        own_deps = self.select_deps(deps)
         check_deps(self.deps_type, own_deps)
         system = await self._system_text(own_deps)
         messages = session.state.request.messages
@@ -396,15 +430,18 @@ class Agent(Generic[Deps, Output]):
         history: Sequence[Message] | Answer[Any],
         deps: Deps,
         settings: ModelSettings | None,
+        max_effect: Effect | None = None,
     ) -> AgentLoop:
         check_deps(self.deps_type, deps)
-        session = await self.session(prompt, history=history, deps=deps, settings=settings)
+        session = await self.session(prompt, history=history, deps=deps, settings=settings, max_effect=max_effect)
         checkpoints = self._make_checkpoints() if session.state.run_id else None
         if checkpoints is None and session.state.revision:
             hint = "continue it with an agent that has this store: calls could run twice without it"
             raise ConfigError(f"run {session.state.run_id} is in a store, and this agent has none", hint=hint)
         if checkpoints is not None and isinstance(prompt, Session):
             await checkpoints.take_over(session)
+        if isinstance(prompt, Session):
+            await self._continue_subagents(session, deps)
         return AgentLoop(self, session, deps=deps, checkpoints=checkpoints)
 
     def _make_checkpoints(self) -> Checkpoints | None:
@@ -417,7 +454,7 @@ class Agent(Generic[Deps, Output]):
         self, prompt: UserPrompt | Request, history: Sequence[Message] | Answer[Any], deps: Deps
     ) -> Request:
         """Combine the system prompt, the history and the prompt. The agent's system prompt replaces an older one."""
-        earlier = _history_messages(history)
+        earlier = history_messages(history)
         if isinstance(prompt, Request):
             return replace(prompt, messages=(*earlier, *prompt.messages))
         system = await self._system_text(deps)
@@ -446,15 +483,3 @@ def make_client(model: str) -> Model:
         raise ConfigError(f"no client for {model!r}: {error}") from error
     client: Model = ModelClient(model)
     return client
-
-
-def _history_messages(history: Sequence[Message] | Answer[Any]) -> tuple[Message, ...]:
-    return history.messages if isinstance(history, Answer) else tuple(check_history(history))
-
-
-def _reusable_prefix(history: Sequence[Message] | Answer[Any], messages: tuple[Message, ...]) -> CompactedPrefix | None:
-    """Return the compacted form of the history, unless its messages have changed, such as the system prompt."""
-    prefix = history.compacted if isinstance(history, Answer) else None
-    if prefix is None or messages[: prefix.replaces] != history.messages[: prefix.replaces]:  # type: ignore[union-attr]
-        return None
-    return prefix

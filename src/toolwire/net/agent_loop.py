@@ -62,6 +62,10 @@ class LoopAgent(Protocol):
         """Continue the run of another agent with this one."""
         ...
 
+    def select_deps(self, deps: Any) -> Any:
+        """Return the dependencies of a run if this agent declares dependencies; else None."""
+        ...
+
     def plan_output(self, request: Request, model: Model) -> OutputPlan | None:
         """Plan the structured output of a run; None if its output is text."""
         ...
@@ -277,7 +281,7 @@ class AgentLoop:
             run_id=self.session.state.run_id,
             earlier=step.earlier,
             tainted=step.tainted,
-            deps=self._deps,
+            deps=self.agent.select_deps(self._deps),
             session=self.session,
         )
 
@@ -287,7 +291,11 @@ class AgentLoop:
         if earlier is None:
             earlier = list_calls(state.request.messages)
         return self.agent.runner.dispatch(
-            run_id=state.run_id, earlier=earlier, tainted=state.tainted, deps=self._deps, session=self.session
+            run_id=state.run_id,
+            earlier=earlier,
+            tainted=state.tainted,
+            deps=self.agent.select_deps(self._deps),
+            session=self.session,
         )
 
     def _make_answer(self, step: Done | GiveUp | AwaitApproval) -> Answer[Any]:
@@ -312,6 +320,7 @@ class AgentLoop:
             auxiliary_usage=state.auxiliary_usage or Usage(),
             pending=pending,
             state=self.session.dump() if pending else "",
+            tainted=state.tainted,
         )
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Generic
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Generic
 
 from ..ir.errors import ConfigError, ToolwireError
 from ..ir.parts import ToolCall, ToolResult
@@ -11,6 +12,7 @@ from ..ir.request import Message
 from ..ir.response import Response, Usage
 from ..ir.value import Value
 from ..run.compaction import CompactedPrefix
+from ..run.histories import check_history
 from ..run.session import Session
 from ..run.waiting import WaitingCall
 
@@ -25,7 +27,7 @@ else:
     Deps = TypeVar("Deps")
     Output = TypeVar("Output")
 
-__all__ = ["Answer", "Deps", "NoAnswer", "Output"]
+__all__ = ["Answer", "Deps", "NoAnswer", "Output", "history_messages", "reusable_prefix"]
 
 
 class NoAnswer(ToolwireError):
@@ -40,7 +42,8 @@ class Answer(Value, Generic[Output], frozen=True):
     there is no answer; empty if there is one. `output_tool`: the name of the final-answer tool, if the run had one; its
     calls are part of the messages, but not of `calls` and `results`. `compacted`: the form of the first messages that
     was sent to the model.
-    `auxiliary_usage`: the part of `usage` that an auxiliary model used.
+    `auxiliary_usage`: the part of `usage` that an auxiliary model used. `tainted`: the conversation contains untrusted
+    tool output; a run that continues it is tainted, too.
     `pending`: the calls that wait for approval or for a result; `state`: the run that waits (`Session.dump`).
     """
 
@@ -58,6 +61,7 @@ class Answer(Value, Generic[Output], frozen=True):
     auxiliary_usage: Usage = Usage()
     pending: tuple[WaitingCall, ...] = ()
     state: str = ""
+    tainted: bool = False
 
     @property
     def finished(self) -> bool:
@@ -100,3 +104,21 @@ class Answer(Value, Generic[Output], frozen=True):
             for part in parts
             if isinstance(part, ToolResult) and (part.name is None or part.name != self.output_tool)
         )
+
+
+def history_messages(history: Sequence[Message] | Answer[Any]) -> tuple[Message, ...]:
+    """Return the messages of a history. A run that waits cannot be one: its calls may still be approved and run."""
+    if not isinstance(history, Answer):
+        return tuple(check_history(history))
+    if history.suspended:
+        hint = "continue it with resume(run_id, prompt), or decide and pass answer.session() to run"
+        raise ConfigError(f"the run of this history is {history.reason}", hint=hint)
+    return history.messages
+
+
+def reusable_prefix(history: Sequence[Message] | Answer[Any], messages: tuple[Message, ...]) -> CompactedPrefix | None:
+    """Return the compacted form of the history, unless its messages have changed, such as the system prompt."""
+    prefix = history.compacted if isinstance(history, Answer) else None
+    if prefix is None or messages[: prefix.replaces] != history.messages[: prefix.replaces]:  # type: ignore[union-attr]
+        return None
+    return prefix

@@ -31,7 +31,7 @@ from ..run.repaired_calls import is_suggestion, repairing_model
 from ..run.results import NOTES_KEY, annotate, result_code
 from ..run.session import RunTools, Session
 from ..run.waiting import waiting_call
-from .model_protocol import Model, model_operation
+from .model_protocol import Model, check_request, model_operation
 from .runner import Runner
 
 __all__ = ["Auxiliary", "AuxiliaryModel", "AuxiliaryWork"]
@@ -197,6 +197,7 @@ class AuxiliaryWork:
         session = self._session
         try:
             model, run_id = self._auxiliary.model, session.state.run_id
+            check_request(model)
             operation = model_operation(model, request, run_id, purpose="auxiliary")
             with Observation(self._observers, operation) as observation:
                 async with asyncio.timeout(session.remaining_seconds):

@@ -44,6 +44,7 @@ from .blocking import iterate_blocking, run_blocking
 from .endpoint import Endpoint, EndpointOptions, resolve
 from .endpoint_request import AnswerStream, EndpointRequest
 from .http import Reply, Transport, load_transport
+from .model_protocol import check_request
 from .replies import drain, is_document, read_reply_body, transport_losses
 from .retry import RetryPolicy, network_fault, resolve_retry_after
 from .transports import open_transport
@@ -276,6 +277,7 @@ class ModelClient:
 
     def _make_request(self, request: Request, *, stream: bool, losses: Losses | None) -> EndpointRequest:
         """Prepare the request. Losses are logged if neither the caller nor an observer collects them."""
+        check_request(self)
         losses = observed_losses.get() if losses is None else losses
         collected_losses = Losses() if losses is None else losses
         endpoint_request = EndpointRequest(

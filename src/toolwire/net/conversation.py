@@ -6,11 +6,11 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from typing import Any, Generic, Protocol
 
 from ..ir.events import TextDelta
-from ..ir.parts import ToolCall
 from ..ir.request import Message
 from ..run.model_settings import ModelSettings
+from ..run.session import Session
 from .agent_loop import StreamItem
-from .answers import Answer, Deps, Output
+from .answers import Answer, Deps, Output, history_messages
 from .blocking import iterate_blocking, run_blocking
 from .prompts import UserPrompt
 
@@ -21,11 +21,21 @@ class PromptRunner(Protocol[Output]):
     """The methods of an `Agent` that a conversation uses."""
 
     async def run(
-        self, prompt: UserPrompt, *, history: Sequence[Message] | Answer[Any], deps: Any, settings: ModelSettings | None
+        self,
+        prompt: UserPrompt | Session,
+        *,
+        history: Sequence[Message] | Answer[Any],
+        deps: Any,
+        settings: ModelSettings | None,
     ) -> Answer[Output]: ...
 
     def stream(
-        self, prompt: UserPrompt, *, history: Sequence[Message] | Answer[Any], deps: Any, settings: ModelSettings | None
+        self,
+        prompt: UserPrompt | Session,
+        *,
+        history: Sequence[Message] | Answer[Any],
+        deps: Any,
+        settings: ModelSettings | None,
     ) -> AsyncGenerator[StreamItem | Answer[Output], None]: ...
 
     async def resume(self, run_id: str, prompt: UserPrompt | None, *, deps: Any) -> Answer[Output]: ...
@@ -34,29 +44,33 @@ class PromptRunner(Protocol[Output]):
 class AgentConversation(Generic[Deps, Output]):
     """Messages and an agent. A prompt without an answer is dropped unless tools have run: their results are kept.
 
-    A run that waits for approval is added by `resume`, once its calls are decided.
+    A run that waits for approval is added by `resume`, once its calls are decided; without a store, pass its session to
+    `run`. Until then the conversation cannot continue: the calls of the run may still be made.
     """
 
-    def __init__(self, agent: PromptRunner[Output], history: Sequence[Message] = (), *, deps: Deps) -> None:
-        self.messages: tuple[Message, ...] = tuple(history)
-        self._history: Sequence[Message] | Answer[Output] = self.messages  # an answer also has its compacted form
+    def __init__(
+        self, agent: PromptRunner[Output], history: Sequence[Message] | Answer[Any] = (), *, deps: Deps
+    ) -> None:
+        self.messages = history_messages(history)
+        # an answer is kept: it also has its compacted form, and is tainted if it contains untrusted output
+        self._history: Sequence[Message] | Answer[Any] = history if isinstance(history, Answer) else self.messages
         self._agent = agent
         self._deps = deps
 
-    async def run(self, prompt: UserPrompt, *, settings: ModelSettings | None = None) -> Answer[Output]:
+    async def run(self, prompt: UserPrompt | Session, *, settings: ModelSettings | None = None) -> Answer[Output]:
         """Answer a prompt, and add both to the conversation."""
         answer = await self._agent.run(prompt, history=self._history, deps=self._deps, settings=settings)
         return self._add(answer)
 
     async def stream(
-        self, prompt: UserPrompt, *, settings: ModelSettings | None = None
+        self, prompt: UserPrompt | Session, *, settings: ModelSettings | None = None
     ) -> AsyncGenerator[StreamItem | Answer[Output], None]:
         """Yield the events of the answer, and the answer at the end, as `Agent.stream` does."""
         async for item in self._agent.stream(prompt, history=self._history, deps=self._deps, settings=settings):
             yield self._add(item) if isinstance(item, Answer) else item
 
     async def stream_text(
-        self, prompt: UserPrompt, *, settings: ModelSettings | None = None
+        self, prompt: UserPrompt | Session, *, settings: ModelSettings | None = None
     ) -> AsyncGenerator[str, None]:
         """Yield the text of the answer as it arrives."""
         async for item in self.stream(prompt, settings=settings):
@@ -70,24 +84,15 @@ class AgentConversation(Generic[Deps, Output]):
     def resume_sync(self, run_id: str, prompt: UserPrompt | None = None) -> Answer[Output]:
         return run_blocking(self.resume(run_id, prompt))
 
-    def run_sync(self, prompt: UserPrompt, *, settings: ModelSettings | None = None) -> Answer[Output]:
+    def run_sync(self, prompt: UserPrompt | Session, *, settings: ModelSettings | None = None) -> Answer[Output]:
         return run_blocking(self.run(prompt, settings=settings))
 
     def stream_sync(
-        self, prompt: UserPrompt, *, settings: ModelSettings | None = None
+        self, prompt: UserPrompt | Session, *, settings: ModelSettings | None = None
     ) -> Iterator[StreamItem | Answer[Output]]:
         return iterate_blocking(self.stream(prompt, settings=settings))
 
     def _add(self, answer: Answer[Output]) -> Answer[Output]:
-        if answer.finished:
+        if answer.finished or answer.suspended or answer.results:
             self.messages, self._history = answer.messages, answer
-        elif answer.results and not answer.suspended:
-            self.messages = self._history = _complete_turns(answer.messages)
         return answer
-
-
-def _complete_turns(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """Remove the last message if it has calls without results."""
-    last = messages[-1]
-    has_calls = last.role == "assistant" and any(isinstance(part, ToolCall) for part in last.parts)
-    return messages[:-1] if has_calls else messages

@@ -22,7 +22,7 @@ class CallPerformer(Protocol):
     """Runs single calls; implemented by `Runner`."""
 
     def perform(self, run: CallRun, *, speculative: bool = False) -> Coroutine[Any, Any, ToolResult]: ...
-    def record_taint(self, call: ToolCall, run_id: str) -> None: ...
+    def record_taint(self, call: ToolCall, result: ToolResult, run_id: str) -> None: ...
 
 
 class Dispatch:
@@ -197,7 +197,7 @@ class Dispatch:
             result = await (self._performer.perform(run) if guess is None else self._use_speculative(run, *guess))
             self._results[number] = result
             if result_code(result) != "suspended":
-                self._performer.record_taint(run.call, self._taint_id)
+                self._performer.record_taint(run.call, result, self._taint_id)
         except asyncio.CancelledError:
             self._results[number] = self._cancelled_result(number)
         finally:

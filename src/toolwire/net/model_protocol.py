@@ -1,11 +1,12 @@
 """The interface of models, and their requests for observers.
 
-Separate because the loop of an agent and its auxiliary model both use it.
+Separate because the loop of an agent, its auxiliary model and model clients use it.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
+from contextvars import ContextVar
 from typing import Literal, Protocol
 
 from ..ir.events import Event
@@ -13,7 +14,7 @@ from ..ir.request import Request
 from ..ir.response import Response
 from ..run.observe import ModelOperation
 
-__all__ = ["Model", "model_operation"]
+__all__ = ["Model", "check_request", "model_operation", "request_check"]
 
 
 class Model(Protocol):
@@ -22,6 +23,17 @@ class Model(Protocol):
     async def ask(self, request: Request) -> Response: ...
 
     def stream(self, request: Request) -> AsyncGenerator[Event, None]: ...
+
+
+request_check: ContextVar[Callable[[Model], None] | None] = ContextVar("toolwire_request_check", default=None)
+"""Raises an exception for a model that must not be asked; None if all may be. A replay sets it."""
+
+
+def check_request(model: Model) -> None:
+    """Raise an exception if the model must not be asked here."""
+    check = request_check.get()
+    if check is not None:
+        check(model)
 
 
 def model_operation(

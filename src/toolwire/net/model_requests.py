@@ -14,7 +14,7 @@ from ..ir.request import Request
 from ..ir.response import Response
 from ..run.observe import Observation, Observer, OperationOutcome, active_observers
 from ..run.session import Session
-from .model_protocol import Model, model_operation
+from .model_protocol import Model, check_request, model_operation
 from .own_context import in_own_context
 
 __all__ = ["ObservedModel", "ask_model", "stream_model"]
@@ -32,6 +32,7 @@ class ObservedModel(Protocol):
 async def ask_model(agent: ObservedModel, session: Session, request: Request) -> Response:
     """Send a request and return the response."""
     model = agent.model
+    check_request(model)
     if not active_observers(agent.observers):
         return await model.ask(request)
     with Observation(agent.observers, model_operation(model, request, session.state.run_id)) as observation:
@@ -47,6 +48,7 @@ def stream_model(
 
     An observed request has a context of its own: a tool that starts meanwhile is not a part of the request.
     """
+    check_request(agent.model)
     events = _limit_events(agent.model.stream(request), session)
     if not active_observers(agent.observers):
         return events

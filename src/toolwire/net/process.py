@@ -95,15 +95,18 @@ class _Child:
         return Failed(_remote_error(*value)) if kind == "error" else Returned(value)
 
     def _receive_message(self) -> tuple[str, Any]:
-        """Return the first message that is not progress; "timeout" if there is none within the limit."""
+        """Return the first message with an outcome; "timeout" if there is none within the limit."""
         deadline = None if self._limit is None else time.monotonic() + self._limit
         while not self._stopped.is_set():
             if not self._receiver.poll(None if deadline is None else max(0.0, deadline - time.monotonic())):
                 break
             kind, value = self._receiver.recv()
-            if kind != "progress":
+            if kind == "untrusted":
+                self._context.untrusted = True
+            elif kind == "progress":
+                self._variables.run(self._context.report_progress, *value)
+            else:
                 return kind, value
-            self._variables.run(self._context.report_progress, *value)
         return "timeout", None
 
     def stop(self) -> None:
@@ -148,7 +151,10 @@ def _picklable_function(function: Any) -> Any:
 
 
 def _picklable_context(step: Invoke) -> CallContext[Any]:
-    """Return the context for the child. Only a function that takes it receives `deps`, which must be picklable then."""
+    """Return the context for the child. Only a function that takes it receives `deps`, which must be picklable then.
+
+    The child has no `session`: usage that it added there would be lost.
+    """
     takes_context, deps = bool(function_signature(step.entry.function).context_names), step.context.deps
     if takes_context and deps is not None:
         try:
@@ -156,7 +162,7 @@ def _picklable_context(step: Invoke) -> CallContext[Any]:
         except Exception as error:
             message = f"its dependencies cannot be sent to a separate process: {error_text(error)}"
             raise NotExecuted(message, retryable=False) from error
-    return replace(step.context, deps=deps if takes_context else None, _sink=None)
+    return replace(step.context, deps=deps if takes_context else None, session=None, _sink=None)
 
 
 def _run_child(pipe: Connection, function: Any, arguments: Any, context: CallContext[Any]) -> None:
@@ -167,17 +173,20 @@ def _run_child(pipe: Connection, function: Any, arguments: Any, context: CallCon
         with lock:
             pipe.send(("progress", (message, fraction)))
 
+    def send_outcome(kind: str, value: Any) -> None:
+        with lock:
+            if context.untrusted:
+                pipe.send(("untrusted", None))
+            pipe.send((kind, value))
+
     context._sink = send_progress
     running.set(context)
     try:
         if isinstance(function, tuple):
             function = getattr(import_module(function[0]), function[1]).function
-        message = ("value", _collect_value(function(**arguments)))
-        with lock:
-            pipe.send(message)
+        send_outcome("value", _collect_value(function(**arguments)))
     except BaseException as error:  # noqa: BLE001
-        with lock:
-            pipe.send(("error", _describe_error(error)))
+        send_outcome("error", _describe_error(error))
 
 
 def _collect_value(value: Any) -> Any:

@@ -4,7 +4,7 @@
     await replay_run(trace, agent)         # raises ReplayDifference at the first difference
 
 Every request is compared with the recorded one. The run is deterministic: nothing is sent, and no tool with side
-effects runs.
+effects runs. A request to another model, such as that of an agent in a tool, is refused and reported as a difference.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ from ..run.waiting import Suspend
 from .agent import Agent, make_client
 from .answers import Answer, Deps, Output
 from .auxiliary import AuxiliaryModel
+from .model_protocol import Model, request_check
 from .runner import Runner
 from .subagents import runs_subagent
 from .trace_file import read_trace
@@ -151,10 +152,24 @@ class _Replay:
             return ModelClient(self.model, key="unused")  # a replay sends nothing
 
     async def perform(self, agent: Agent[Any, Any], prompt: Any, options: Mapping[str, Any]) -> Answer[Any] | None:
+        unchecked = request_check.set(self._check_request)
         try:
             return await agent.run(prompt, **options)
         except _RecordedFailure:
             return None
+        finally:
+            request_check.reset(unchecked)
+
+    def _check_request(self, model: Model) -> None:
+        """Refuse requests to real models: of an agent that a tool runs, of an agent that a tool returns, or of a tool."""
+        if model is self or isinstance(model, _RecordedAuxiliary):
+            return
+        call = current_call()
+        step = f"call {call.call_id}" if call.call_id else f"request {self._number + 1}"
+        name = getattr(model, "name", "") or getattr(model, "model", "") or type(model).__name__
+        found = Difference(step, "", "no request to another model", f"a request to {name}")
+        self._problem = self._problem or found
+        raise self._difference(found)
 
     async def ask(self, request: Request) -> Response:
         """Return the recorded response if the request is the recorded one."""

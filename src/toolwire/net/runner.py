@@ -57,6 +57,7 @@ from ..run.steps import (
     Step,
     Wait,
 )
+from ..run.taint import is_untrusted
 from ..run.toolbox import Source, Toolbox
 from ..run.waiting import Suspend
 from .approver import Approver, ApproverThread
@@ -103,6 +104,9 @@ class Runner:
     ) -> None:
         if not 0 < ttl < float("inf"):
             raise ConfigError(f"ttl must be positive and finite, got {ttl}", hint="give it in seconds")
+        for name, value in (("max_parallel", max_parallel), ("max_per_turn", max_per_turn), ("threads", threads)):
+            if value < 1:
+                raise ConfigError(f"{name} must be at least 1, got {value}")
         self.box = Toolbox(*sources)
         self._outputs = StoredOutputs()
         self._output_tools = self._add_output_tools()
@@ -229,8 +233,7 @@ class Runner:
             result = await self.perform(
                 CallRun(calls[0], self._settings_for(run_id, tainted, deps, on_progress, session, dry_run))
             )
-            if self._untrusted:
-                self.record_taint(calls[0], run_id)
+            self.record_taint(calls[0], result, run_id)
             return [result]
         dispatch = self.dispatch(
             run_id=run_id,
@@ -337,7 +340,7 @@ class Runner:
                     if type(outcome) is not Returned and not isinstance(outcome, Value):
                         outcome = await (outcome if step.token is None else self._store_steps.await_call(step, outcome))
                 else:
-                    outcome = await self._perform_step(step)
+                    outcome = await self._perform_step(run, step)
                 step = run.next(outcome)
         except asyncio.CancelledError:
             self._release_abandoned(run)
@@ -351,10 +354,10 @@ class Runner:
         if claim_release is not None:
             self._store_steps.release(claim_release.key, claim_release.token)
 
-    async def _perform_step(self, step: Step) -> Any:
+    async def _perform_step(self, run: CallRun, step: Step) -> Any:
         """Perform a step that is not `Invoke`: wait, ask for approval, reconcile, or use the store."""
         if isinstance(step, Wait):
-            return await asyncio.sleep(step.seconds)
+            return await _wait(run, step.seconds)
         if isinstance(step, Approve):
             return await self._ask_approval(step)
         if isinstance(step, Reconcile):
@@ -383,12 +386,12 @@ class Runner:
             if not oldest:
                 self._tainted[oldest] = None
 
-    def record_taint(self, call: ToolCall, run_id: str) -> None:
-        """Mark the run as tainted if the tool of a finished call returns untrusted output.
+    def record_taint(self, call: ToolCall, result: ToolResult, run_id: str) -> None:
+        """Mark the run as tainted if the result of a finished call is untrusted output.
 
         Calls without a run id may belong to one conversation: after untrusted output, all of them are tainted.
         """
-        if call.name in self._untrusted:
+        if call.name in self._untrusted or (result.extra and is_untrusted(result)):
             self._taint(run_id)
 
 
@@ -400,6 +403,19 @@ def _approval_outcome(reply: ApprovalReply) -> OperationOutcome:
     if isinstance(reply, Denied):
         return OperationOutcome(decision="denied", reason=reply.reason)
     return OperationOutcome(decision="approved" if reply is True else "denied")
+
+
+async def _wait(run: CallRun, seconds: float) -> None:
+    """Wait before the next attempt of a call. A cancelled call does not wait any longer."""
+    woken = asyncio.Event()
+    run.wake = woken.set
+    try:
+        async with asyncio.timeout(seconds):
+            await woken.wait()
+    except TimeoutError:
+        pass
+    finally:
+        run.wake = None
 
 
 async def _reconcile(step: Reconcile) -> Returned | Failed:

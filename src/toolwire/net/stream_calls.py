@@ -23,7 +23,8 @@ class StreamCollector:
     """The stream received so far. Passes each call to `dispatch` as soon as it and all earlier calls are complete.
 
     The order of the calls is the order in which they began, also on wires that interleave them: a read must not start
-    before a write that precedes it.
+    before a write that precedes it. A call that exceeds the budget is not passed to `dispatch`: the session refuses its
+    response once it is complete.
     """
 
     def __init__(self, dispatch: Dispatch, session: Session) -> None:
@@ -35,6 +36,8 @@ class StreamCollector:
         self._unique_ids: dict[int, str] = {}  # by key
         self._open: dict[int, CallStart] = {}  # calls of the first choice that have not been passed on, by key
         self._ended: set[int] = set()
+        self._limits = session.call_limits()
+        self._count = 0  # calls that have been passed on
 
     def feed(self, event: Event) -> Sequence[ToolCall]:
         """Add an event, and return the calls that were passed on.
@@ -49,12 +52,17 @@ class StreamCollector:
         if self._watch is not None:
             for watched in self._watch.feed(event):
                 if isinstance(watched, ArgumentEnd) and watched.key == next(iter(self._open), None):
-                    call_id, name = self._unique_ids[watched.key], self._open[watched.key].name
-                    self._open_dispatch.speculate(ToolCall(call_id, name, {watched.name: watched.value}))
+                    self._speculate(watched)
         if isinstance(event, CallEnd) and event.key in self._open:
             self._ended.add(event.key)
             return self._pass_on()
         return ()
+
+    def _speculate(self, argument: ArgumentEnd) -> None:
+        call_id, name = self._unique_ids[argument.key], self._open[argument.key].name
+        call = ToolCall(call_id, name, {argument.name: argument.value})
+        if self._limits.may_start(call, self._count):
+            self._open_dispatch.speculate(call)
 
     def _pass_on(self) -> list[ToolCall]:
         """Pass on the calls that have ended, up to the first one that has not."""
@@ -67,7 +75,9 @@ class StreamCollector:
             if isinstance(call, ToolCall):
                 if call.id != self._unique_ids[key]:
                     call = replace(call, id=self._unique_ids[key])
-                self._open_dispatch.add(call)
+                if self._limits.may_start(call, self._count):
+                    self._open_dispatch.add(call)
+                self._count += 1
                 calls.append(call)
         return calls
 

@@ -1,4 +1,4 @@
-"""Cache the results of pure and read tools, keyed by tool, arguments and tenant."""
+"""Cache the results of pure and read tools, keyed by tool, arguments and scope: a tenant, or a run with dependencies."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class ResultCache:
         self._size = size
         self._entries: OrderedDict[str, tuple[float, ToolResult]] = OrderedDict()
 
-    def get(self, tool: str, arguments: Object, now: float, tenant: str = "") -> ToolResult | None:
+    def get(self, tool: str, arguments: Object, now: float, scope: str = "") -> ToolResult | None:
         """Return the result unless it has expired, and mark it as recently used."""
-        key = fingerprint(tool, arguments, tenant)
+        key = fingerprint(tool, arguments, scope)
         entry = self._entries.get(key)
         if entry is None:
             return None
@@ -30,7 +30,7 @@ class ResultCache:
         self._entries.move_to_end(key)
         return entry[1]
 
-    def put(self, tool: str, arguments: Object, result: ToolResult, expires_at: float, tenant: str = "") -> None:
-        self._entries[fingerprint(tool, arguments, tenant)] = (expires_at, result)
+    def put(self, tool: str, arguments: Object, result: ToolResult, expires_at: float, scope: str = "") -> None:
+        self._entries[fingerprint(tool, arguments, scope)] = (expires_at, result)
         while len(self._entries) > self._size:
             self._entries.popitem(last=False)

@@ -26,6 +26,7 @@ from .cache import ResultCache
 from .claims import acquire_claim, find_recorded, is_key_reusable, make_claim, needs_claim, record_result
 from .classify import EffectState, classify
 from .context import CallContext
+from .effect_limit import refuse_stronger_effect
 from .gates import pass_gates, policy
 from .keys import store_key
 from .output import cap_result
@@ -62,7 +63,19 @@ _BEGUN = StartDecision(
 class CallRun:
     """One call as a sequence of steps. Pass the outcome of each step to `next`; the last step is Finished."""
 
-    __slots__ = ("_approval", "_gated", "_invoke", "_occurrence", "_steps", "call", "given_key", "is_held", "settings")
+    __slots__ = (
+        "_approval",
+        "_gated",
+        "_invoke",
+        "_is_cancelled",
+        "_occurrence",
+        "_steps",
+        "call",
+        "given_key",
+        "is_held",
+        "settings",
+        "wake",
+    )
 
     def __init__(
         self,
@@ -86,6 +99,8 @@ class CallRun:
         self._steps: Generator[Step, Any, ToolResult] | None = None
         self._invoke: Invoke | None = None
         self._gated: Pending | ToolResult | None = None
+        self._is_cancelled = False
+        self.wake: Callable[[], None] | None = None  # set by the driver while it performs `Wait`
 
     def pass_gates(self) -> Pending | ToolResult:
         """Pass the gates. The first step does it, unless the driver has done it before, such as in a thread."""
@@ -110,9 +125,15 @@ class CallRun:
         return self._invoke is None or self._invoke.start.stop()
 
     def mark_cancelled(self) -> None:
-        """Set `cancelled` in the context of the call: a function that cannot be interrupted may check it."""
+        """End the call after the current attempt.
+
+        Also sets `cancelled` in the context of the call: a function that cannot be interrupted may check it.
+        """
+        self._is_cancelled = True
         if self._invoke is not None:
             self._invoke.context.cancelled = True
+        if self.wake is not None:
+            self.wake()
 
     def release_step(self) -> ReleaseClaim | None:
         """Return the step that releases the claim of an abandoned call; None if the call may have had an effect."""
@@ -180,6 +201,10 @@ class CallRun:
         """Pass a call through the gates of its tool. `model_arguments`: those that a person replaced."""
         settings, key = self.settings, self.given_key
         gates = settings.gates_for(call.name)
+        if settings.session is not None:
+            refused = refuse_stronger_effect(call, gates.entry, settings.session.state.max_effect)
+            if refused is not None:
+                return refused
         pending = Pending(
             call,
             settings.box,
@@ -214,6 +239,7 @@ class CallRun:
             settings.session,
             False,
             settings.on_progress,
+            settings.tainted,
         )
         if signature.context_names:
             values = signature.add_context(values, context)
@@ -226,6 +252,8 @@ class CallRun:
         """Return the result, shortened if it is too long, and the effect state of the outcome."""
         entry, settings = step.entry, self.settings
         result, size, effect_state = classify(call, entry.tool.effect, outcome)
+        if step.context.untrusted:
+            result = annotate(result, untrusted=True)
         limit = entry.options.output_limit or settings.output_limit
         if size is None or size > limit:
             result = cap_result(result, limit, settings.outputs, settings.run_id)
@@ -373,18 +401,26 @@ class CallRun:
         cache, settings = self._cache_for(pending.tool), self.settings
         if cache is None:
             return None
-        found = cache.get(pending.tool.name, pending.arguments, settings.now(), settings.tenant)
+        found = cache.get(pending.tool.name, pending.arguments, settings.now(), self._cache_scope())
         return None if found is None else annotate(replace(found, call_id=self.call.id), cached=True)
 
     def _cache_result(self, pending: Pending, result: ToolResult) -> None:
         cache, settings = self._cache_for(pending.tool), self.settings
         if cache is not None:
             end_time = settings.now() + (pending.tool.options.cache or 0)
-            cache.put(pending.tool.name, pending.arguments, result, end_time, settings.tenant)
+            cache.put(pending.tool.name, pending.arguments, result, end_time, self._cache_scope())
 
     def _cache_for(self, entry: Entry) -> ResultCache | None:
         """Return the cache for the results of this tool; None if they are not cached."""
-        return self.settings.cache if entry.options.cache and entry.tool.effect in ("pure", "read") else None
+        settings = self.settings
+        if not entry.options.cache or entry.tool.effect not in ("pure", "read"):
+            return None
+        return settings.cache if settings.deps is None or settings.run_id else None
+
+    def _cache_scope(self) -> str:
+        """Return the tenant; with dependencies also the run, because the result may belong to their user."""
+        settings = self.settings
+        return settings.tenant if settings.deps is None else f"{settings.tenant}\0{settings.run_id}"
 
     def _retry(self, pending: Pending, step: Invoke, outcome: Any) -> Generator[Step, Any, Any]:
         """Retry the function where a retry does no harm.
@@ -396,6 +432,9 @@ class CallRun:
             if delay is None:
                 break
             yield Wait(delay)
+            if self._is_cancelled:
+                break
+            step.context.cancelled = False  # set if the last attempt got no thread in time
             checked = self._check_again(pending)
             if isinstance(checked, ToolResult) or checked.conversion_error is not None:
                 break
@@ -405,7 +444,7 @@ class CallRun:
 
     def _retry_delay(self, outcome: Any, entry: Entry, attempt: int) -> float | None:
         """Return the seconds to wait before the next attempt; None if there is none."""
-        if not isinstance(outcome, Failed):
+        if self._is_cancelled or not isinstance(outcome, Failed):
             return None
         advice = retry_advice(outcome.error, entry.tool.effect, entry.options.transient, self.settings.now)
         if advice is None:

@@ -39,6 +39,8 @@ class CallContext(Struct, Generic[Deps]):
     `deps` is the object given to `Agent.run(…, deps=…)` or `Runner.run(…, deps=…)`. `cancelled` becomes True when the
     call has timed out or its run was aborted; a function in a thread cannot be interrupted and should check it.
     `session` is the run of the agent that makes the call: an agent that runs inside the function shares its budget.
+    `tainted`: the run contains untrusted output, which may have caused the call. Set `untrusted` to True if the result
+    of this call contains third-party text; an agent that runs inside the function sets it after untrusted output.
     """
 
     __toolwire_context__: ClassVar[bool] = True  # see schema/context_marker.py
@@ -52,6 +54,8 @@ class CallContext(Struct, Generic[Deps]):
     session: Session | None = None
     cancelled: bool = False
     _sink: ProgressSink | None = None
+    tainted: bool = False
+    untrusted: bool = False
 
     @property
     def headers(self) -> dict[str, str]:

@@ -19,7 +19,7 @@ from ..ir.errors import BrokenJSON, ConfigError, ProtocolError
 from ..ir.parts import ToolCall
 from ..ir.pointer import JSON, Object
 from ..ir.value import Value
-from ..schema.infer_type import InferredType, infer_type
+from ..schema.infer_type import InferredType, infer_type, parse_exact
 from ..schema.repair import POLICIES, RepairPolicy, repair_arguments
 from ..schema.root_object import is_object_schema, wrap_root
 from ..schema.validate import Problem, validator
@@ -54,6 +54,7 @@ class OutputType:
         description = schema.get("description")
         self.description = description if isinstance(description, str) and description else None
         self._inferred = inferred
+        self._has_decimals = inferred is not None and inferred.has_decimals
         self._repair = repair
         self._checked: Object = schema if inferred is None else inferred.checked_schema
         self._validator = validator(self._checked)
@@ -73,7 +74,7 @@ class OutputType:
             if not finished and type(value) in (int, float):
                 return OutputReading(problems=(_TRUNCATED,))  # digits may be missing
             if self._validator.accepts(value):
-                return self._convert(value)
+                return self._convert(value, text)
         if not self._is_wrapped:
             return self._repaired(text, finished)
         try:
@@ -90,7 +91,8 @@ class OutputType:
             is_bare = not self._is_wrapped or _RESULT not in given  # models may leave out the wrapper of an object
             value = given if is_bare else self.unwrap(given)
             if (is_bare or len(given) == 1) and self._validator.accepts(value):
-                return self._convert(value)
+                text = _argument_text(call) if self._has_decimals else None
+                return self._convert(value, text, member=None if is_bare else _RESULT)
         return self._repaired(given, call.state != "truncated", names=(call.name,))
 
     def unwrap(self, value: JSON) -> JSON:
@@ -109,13 +111,30 @@ class OutputType:
             return OutputReading(problems=tuple(map(self._unwrap_problem, found.problems)))
         return self._convert(self.unwrap(found.arguments))
 
-    def _convert(self, value: JSON) -> OutputReading:
-        return OutputReading(value) if self._inferred is None else OutputReading(*self._inferred.convert(value))
+    def _convert(self, value: JSON, text: str | None = None, *, member: str | None = None) -> OutputReading:
+        """Convert a valid value. `text`: the JSON text that contains it, whole or as a member; it has all digits."""
+        inferred = self._inferred
+        if inferred is None:
+            return OutputReading(value)
+        if self._has_decimals and text:
+            exact = parse_exact(text)
+            found = inferred.convert(exact[member] if type(exact) is dict and member is not None else exact)
+            if not found[1]:
+                return OutputReading(found[0])
+        return OutputReading(*inferred.convert(value))
 
     def _unwrap_problem(self, problem: Problem) -> Problem:
         if not self._is_wrapped or not problem.path.startswith(f"/{_RESULT}"):
             return problem
         return Problem(problem.path[len(_RESULT) + 1 :], problem.keyword, problem.message)
+
+
+def _argument_text(call: ToolCall) -> str | None:
+    """Return the JSON text of the arguments; None if the wire had no text, or if the arguments were changed since."""
+    try:
+        return call.raw if call.raw and parse(call.raw) == call.arguments else None
+    except ProtocolError:
+        return None
 
 
 class OutputOptions(TypedDict, total=False):

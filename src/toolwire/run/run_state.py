@@ -11,6 +11,7 @@ from ..ir.errors import ConfigError
 from ..ir.parts import ToolCall, ToolResult
 from ..ir.request import Message, Request
 from ..ir.response import Response, Usage
+from ..ir.tools import Effect
 from ..ir.value import Value
 from .compaction import CompactedPrefix
 from .waiting import Approval, Turn, WaitingCall
@@ -101,7 +102,8 @@ class RunState(Value, frozen=True):
     `first_message`: the index of the first message of this run; the messages before it are system prompt and history.
     `has_fixed_tools`: the request names its tools, so tools that appear during the run are not offered. `prompts`: messages
     of the user that follow the results of the current turn. `auxiliary_usage`: the part of `usage` that an auxiliary model
-    used, in `auxiliary_requests`. `revision`: the version of the run in its store that has this state; 0 if it is not stored.
+    used, in `auxiliary_requests`. `max_effect`: the strongest effect that calls of this run may have; None for any.
+    `revision`: the version of the run in its store that has this state; 0 if it is not stored.
     `agent`: the name of the agent to which the run was transferred; None for the agent that started it.
     `tenant`: the tenant of the runner that started the run; others cannot continue it.
     """
@@ -129,6 +131,7 @@ class RunState(Value, frozen=True):
     compacted: CompactedPrefix | None = None
     auxiliary_requests: int = 0
     auxiliary_usage: Usage | None = None
+    max_effect: Effect | None = None
     revision: int = 0
     agent: str | None = None
     tenant: str = ""

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -26,12 +26,15 @@ from ..ir.parts import Text, ToolCall, ToolResult
 from ..ir.pointer import Object
 from ..ir.request import Message, Request
 from ..ir.response import Response, Usage, add_usage
-from ..ir.tools import Tool
+from ..ir.tools import Effect, Tool
 from .call_ids import CallIds
+from .call_limits import CallLimits
 from .compaction import CompactedPrefix, Compaction, CompactionPlan, plan_compaction
-from .keys import call_identity, list_calls
+from .effect_limit import is_stronger
+from .keys import list_calls
 from .results import result_note
 from .run_state import AskModel, AwaitApproval, Budget, Done, GiveUp, NextStep, RunState, RunTools
+from .taint import has_untrusted_output, is_untrusted, mark_untrusted
 from .waiting import Turn, WaitingCall
 
 if TYPE_CHECKING:
@@ -44,10 +47,19 @@ _VERSION = 1
 _decode = msgspec.json.Decoder(RunState).decode
 
 
+class StartingCall(Protocol):
+    """The attributes of a `CallContext` that a run inside its call uses."""
+
+    session: Session | None
+    tainted: bool
+    untrusted: bool
+
+
 class Session:
     """One run. `untrusted`: tools whose output may contain third-party instructions. `price`: cost of a response.
 
-    `output`: the plan for a structured output; by default, the output is the text of the last response.
+    `output`: the plan for a structured output; by default, the output is the text of the last response. `tainted`: the
+    run starts with untrusted output, in addition to that of the untrusted tools in its messages.
     """
 
     def __init__(
@@ -63,6 +75,8 @@ class Session:
         has_fixed_tools: bool = False,
         output: OutputPlan | None = None,
         compacted: CompactedPrefix | None = None,
+        tainted: bool = False,
+        max_effect: Effect | None = None,
         tenant: str = "",
     ) -> None:
         declared_request = replace(request, tools=tuple(map(_strip_function, request.tools)))
@@ -74,6 +88,8 @@ class Session:
             first_message=first_message,
             has_fixed_tools=has_fixed_tools,
             compacted=compacted,
+            tainted=tainted,
+            max_effect=max_effect,
             tenant=tenant,
         )
         self._initialise(state, now, budget, untrusted, price, output)
@@ -95,7 +111,10 @@ class Session:
         self._price = price
         self.output = output
         self._parent: Session | None = None
+        self._call: StartingCall | None = None  # the tool call that this run belongs to
         self._used_by_others: deque[tuple[Usage | None, float]] = deque()  # appended by other threads
+        if has_untrusted_output(state.request.messages, self._untrusted):
+            self._taint()
 
     @classmethod
     def load(
@@ -127,7 +146,7 @@ class Session:
 
     def adopt(self, untrusted: Iterable[str], budget: Budget | None, price: Callable[[Response], float] | None) -> None:
         """Add the settings of the agent that continues this run; the untrusted tools of both apply."""
-        self._untrusted |= frozenset(untrusted)
+        self._distrust(untrusted)
         self.budget = budget or self.budget
         self._price = price or self._price
 
@@ -150,12 +169,29 @@ class Session:
             request, messages=(*earlier, *messages[first:]), tools=tuple(map(_strip_function, request.tools))
         )
         self.state = replace(state, request=request, first_message=len(earlier), has_fixed_tools=False)
-        self._untrusted |= frozenset(untrusted)
+        self._distrust(untrusted)
         self._price = price or self._price
 
-    def share_budget(self, parent: Session) -> None:
-        """Count the tokens and the cost of this run in the run of `parent` too, and keep the limits of both."""
-        self._parent = parent
+    def belong_to(self, call: StartingCall) -> None:
+        """Run inside a tool call of another run: its tokens and cost count there too, and the limits of both apply.
+
+        If the other run is tainted, this one is. If this one is tainted, the result of the call is untrusted.
+        """
+        self._parent, self._call = call.session, call
+        if call.tainted or self.state.tainted:
+            self._taint()
+
+    def _distrust(self, tools: Iterable[str]) -> None:
+        """Add untrusted tools. Their results in the conversation taint the run."""
+        added = frozenset(tools) - self._untrusted
+        self._untrusted |= added
+        if added and has_untrusted_output(self.state.request.messages, added):
+            self._taint()
+
+    def _taint(self) -> None:
+        self.state = replace(self.state, tainted=True)
+        if self._call is not None:
+            self._call.untrusted = True
 
     def add_usage(self, usage: Usage | None, cost: float = 0.0) -> None:
         """Count tokens and cost of other requests in this run: those of a subagent or of an auxiliary model."""
@@ -250,7 +286,7 @@ class Session:
     def add_response(self, response: Response) -> None:
         """Take the model's response to the last AskModel. A call with the id of another call gets a new id."""
         self._expect("ask")
-        state, budget = self.state, self.budget
+        state = self.state
         parts = self.call_ids().rename_calls(response.parts)
         response = response if parts is response.parts else replace(response, parts=parts)
         cost = self.price(response) or 0.0
@@ -273,12 +309,14 @@ class Session:
             self._give_up(updated_state, f"the model failed: {response.fault.message}")
         elif not calls:
             self._end_turn(updated_state, response)
-        elif budget.calls is not None and updated_state.calls > budget.calls:
-            self._give_up(updated_state, f"max calls reached ({budget.calls})")
-        elif self._has_repeats(calls):
-            self._give_up(updated_state, f"the model repeated the same call more than {budget.same_call} times")
+        elif violation := self.call_limits().find_violation(calls):
+            self._give_up(updated_state, violation)
         else:
             self.state = replace(updated_state, phase="run", turn=Turn(calls))
+
+    def call_limits(self) -> CallLimits:
+        """Return the limits for the calls of the next response."""
+        return CallLimits(self.budget, self.state)
 
     def call_ids(self) -> CallIds:
         """Return the ids that calls of the conversation have."""
@@ -355,6 +393,11 @@ class Session:
         """Mark the approved calls that run next: from now on they cannot be denied."""
         self.state = replace(self.state, turn=self.state.turn.start(self._now()))
 
+    def update_waiting(self, call_id: str, calls: tuple[WaitingCall, ...]) -> None:
+        """Set the calls of a nested run for which a call waits."""
+        self._expect("wait")
+        self.state = replace(self.state, turn=self.state.turn.update_waiting(call_id, calls, self._now()))
+
     def add_prompt(self, message: Message) -> None:
         """Add a message of the user. The model receives it after the results of the calls that run or wait."""
         self._expect("ask", "run", "wait")
@@ -368,13 +411,14 @@ class Session:
         """Offer these tools from the next turn. Tools that were offered before keep their position; new ones are last.
 
         A stable order keeps the prefix of the request stable, which providers cache. `untrusted`: tools whose output is
-        untrusted, in addition to the known ones.
+        untrusted, in addition to the known ones. Tools with a stronger effect than the run may have are left out.
         """
-        self._untrusted |= frozenset(untrusted)
+        self._distrust(untrusted)
         state = self.state
         if state.has_fixed_tools:
             return
-        current = {tool.name: _strip_function(tool) for tool in tools}
+        allowed = [tool for tool in tools if not is_stronger(tool.effect, state.max_effect)]
+        current = {tool.name: _strip_function(tool) for tool in allowed}
         kept = [current.pop(tool.name) for tool in state.request.tools if tool.name in current]
         offered = (*kept, *current.values())
         if offered != state.request.tools:
@@ -397,8 +441,9 @@ class Session:
     def _answer_calls(self, state: RunState, turn: Turn) -> None:
         """Add the results of a turn to the conversation, and give up after too many failed turns."""
         results = tuple(_text_of_edited(result) for result in turn.results if result is not None)
+        results = mark_untrusted(turn.calls, results, self._untrusted)
         failures = state.failures + 1 if all(result.is_error for result in results) else 0
-        tainted = state.tainted or any(call.name in self._untrusted for call in turn.calls)
+        is_tainted = any(map(is_untrusted, results))
         if self.output is not None and state.response is not None:
             results = self.output.complete_results(state.response, results)
         messages = (*state.request.messages, Message("user", results), *state.prompts)
@@ -408,13 +453,14 @@ class Session:
             turn=Turn(),
             prompts=(),
             request=replace(state.request, messages=messages),
-            tainted=tainted,
             failures=failures,
         )
         if failures >= self.budget.failures:
             self._give_up(answered, f"{failures} consecutive turns returned only errors")
         else:
             self.state = answered
+        if is_tainted:
+            self._taint()
 
     def _expect(self, *phases: str) -> None:
         if self.state.phase not in phases:
@@ -447,10 +493,6 @@ class Session:
     def _earlier_calls(self) -> tuple[ToolCall, ...]:
         """Return the calls of all turns before the pending one."""
         return list_calls(self.state.request.messages[:-1])
-
-    def _has_repeats(self, calls: tuple[ToolCall, ...]) -> bool:
-        identities = [call_identity(call) for call in list_calls(self.state.request.messages)]
-        return any(identities.count(call_identity(call)) >= self.budget.same_call for call in calls)
 
 
 def _strip_function(tool: Tool) -> Tool:

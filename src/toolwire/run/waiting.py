@@ -225,7 +225,17 @@ class Turn(Value, frozen=True):
     def supply(self, call_id: str, value: Any, now: float) -> Turn:
         """Set the result of a call whose tool suspended itself: a value that a tool may return, or a ToolResult."""
         index, _ = self._find(call_id, "result", now)
-        return self._decide(index, None, value_result(self.calls[index], value))
+        result, known = value_result(self.calls[index], value), self.results[index]
+        if known is not None and result_note(known, "untrusted"):  # set when the tool suspended itself
+            result = annotate(result, untrusted=True)
+        return self._decide(index, None, result)
+
+    def update_waiting(self, call_id: str, calls: tuple[WaitingCall, ...], now: float) -> Turn:
+        """Set the nested calls that a call waits for. This is no decision."""
+        index, found = self._find(call_id, "result", now)
+        updated = replace(found, calls=calls)
+        waiting = tuple(updated if number == index else one for number, one in enumerate(self.waiting))
+        return replace(self, waiting=waiting)
 
     def _find(self, call_id: str, needs: str, now: float, *, or_approved: bool = False) -> tuple[int, WaitingCall]:
         """Return the undecided call with this id and its index; raise an error that explains the situation."""

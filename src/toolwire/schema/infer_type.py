@@ -11,8 +11,11 @@ from __future__ import annotations
 
 import inspect
 import re
+from decimal import Decimal
 from math import isfinite
 from typing import TYPE_CHECKING, Any
+
+import jiter
 
 from ..ir.errors import ConfigError
 from ..ir.pointer import JSON, Object, join
@@ -22,7 +25,7 @@ from .validate import Problem
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
 
-__all__ = ["InferredType", "infer_type"]
+__all__ = ["InferredType", "infer_type", "parse_exact"]
 
 _MAX_MESSAGE = 300
 
@@ -31,16 +34,17 @@ class InferredType:
     """A Python type with its schema.
 
     `checked_schema` is the schema without `format`: pydantic reads more spellings than the formats allow, such as a
-    time without an offset, and decides about them itself.
+    time without an offset, and decides about them itself. `has_decimals`: numbers of its values may be `Decimal`.
     """
 
-    __slots__ = ("_adapter", "checked_schema", "name", "schema")
+    __slots__ = ("_adapter", "checked_schema", "has_decimals", "name", "schema")
 
     def __init__(self, annotation: Any, adapter: TypeAdapter[Any], schema: Object) -> None:
         self.schema = schema
         self.checked_schema: Object = _without_formats(schema)
         self.name = _type_name(annotation)
         self._adapter = adapter
+        self.has_decimals = _contains_type(adapter.core_schema, "decimal")
 
     def convert(self, value: JSON) -> tuple[Any, tuple[Problem, ...]]:
         """Return a JSON value as an instance of the type; or None, and the problems that the type reports."""
@@ -52,6 +56,31 @@ class InferredType:
             return None, _read_errors(error)
         except Exception as error:  # noqa: BLE001  # a validator of the type may raise anything
             return None, (Problem("", "validator", f"{type(error).__name__}: {error}"),)
+
+
+def parse_exact(text: str) -> JSON:
+    """Parse valid JSON. A number with more digits than a float has becomes a string, which a `Decimal` accepts."""
+    return _quote_inexact(jiter.from_json(text.removeprefix("\ufeff").encode(), float_mode="decimal"))
+
+
+def _quote_inexact(value: Any) -> JSON:
+    if type(value) is dict:
+        return {key: _quote_inexact(item) for key, item in value.items()}
+    if type(value) is list:
+        return [_quote_inexact(item) for item in value]
+    if type(value) is Decimal:
+        number = float(value)
+        return number if Decimal(repr(number)) == value else str(value)
+    unchanged: JSON = value
+    return unchanged
+
+
+def _contains_type(core_schema: Any, name: str) -> bool:
+    """Return True if a schema of pydantic_core contains a type. Recursive types are references by name."""
+    if isinstance(core_schema, dict):
+        inner = (item for key, item in core_schema.items() if key not in ("default", "metadata"))
+        return core_schema.get("type") == name or any(_contains_type(item, name) for item in inner)
+    return isinstance(core_schema, (list, tuple)) and any(_contains_type(item, name) for item in core_schema)
 
 
 def infer_type(annotation: Any) -> InferredType:

@@ -52,6 +52,85 @@ def test_conversation_remembers_answers_and_drops_prompts_without_one():
     assert texts == ["First?", "One.", "Third?", "Two."]
 
 
+def test_conversation_keeps_calls_that_ran_without_an_answer():
+    paid = []
+
+    @toolwire.tool(effect="write")
+    def pay(amount: int) -> str:
+        """Pay."""
+        paid.append(amount)
+        return "paid"
+
+    model = ScriptedModel([says(ToolCall("p", "pay", {"amount": 1})), says("Yes, I paid 1.")])
+    conversation = Agent(model, [pay], budget=Budget(iterations=1)).conversation()
+    assert not conversation.run_sync("Pay 1.").finished
+    assert paid == [1]
+    answer = conversation.run_sync("Did you pay?")
+    assert [part.text for message in model.heard[-1].messages for part in message.parts] == [
+        "Pay 1.",
+        '{"amount":1}',
+        "paid",
+        "Did you pay?",
+    ]
+    assert [message.parts[0].text for message in answer.new_messages] == ["Did you pay?", "Yes, I paid 1."]
+
+
+def test_conversation_waits_for_its_suspended_run():
+    @toolwire.tool(effect="write", approve=True)
+    def pay(amount: int) -> str:
+        """Pay."""
+        return "paid"
+
+    store = open_store("memory:")
+    model = ScriptedModel([says(ToolCall("p", "pay", {"amount": 1})), says("Paid."), says("Yes.")])
+    agent = Agent(model, [pay], approve="suspend", store=store)
+    conversation = agent.conversation()
+    waiting = conversation.run_sync("Pay.")
+    with pytest.raises(ConfigError, match="waiting for pay"):
+        conversation.run_sync("Did you pay?")
+    approve_call(store, waiting.run_id, "p")
+    assert conversation.resume_sync(waiting.run_id).output == "Paid."
+    assert conversation.run_sync("Did you pay?").output == "Yes."
+    assert len(model.heard[-1].messages) == 5
+
+
+def test_conversation_may_repeat_a_call_in_every_run():
+    lines = [line for _ in range(6) for line in (says(ToolCall("a", "get_weather", {"city": "Oslo"})), says("Sun."))]
+    conversation = Agent(ScriptedModel(lines), [get_weather]).conversation()
+    assert all(conversation.run_sync("And now?").finished for _ in range(6))
+
+
+def test_call_without_a_result_in_the_history_gets_an_error_result():
+    calls = [ToolCall(number, "get_weather", {"city": number}) for number in "ab"]
+    model = ScriptedModel([says(*calls), says("Ready.")])
+    agent = Agent(model, [get_weather], budget=Budget(calls=1))
+    first = agent.run_sync("Weather?")
+    assert first.reason == "max calls reached (1)"
+    second = agent.run_sync("Never mind.", history=first)
+    roles = [message.role for message in model.heard[-1].messages]
+    assert roles == ["user", "assistant", "user", "user"]
+    results = model.heard[-1].messages[2].parts
+    assert [(result.call_id, result.is_error) for result in results] == [("a", True), ("b", True)]
+    assert [message.parts[0].text for message in second.new_messages] == ["Never mind.", "Ready."]
+
+
+def test_run_that_waits_is_not_a_history():
+    @toolwire.tool(effect="write", approve=True)
+    def pay(amount: int) -> str:
+        """Pay."""
+        return "paid"
+
+    model = ScriptedModel([says(ToolCall("p", "pay", {"amount": 1})), says("Fine.")])
+    agent = Agent(model, [pay], approve="suspend")
+    waiting = agent.run_sync("Pay.")
+    for use in (lambda: agent.run_sync("Well?", history=waiting), lambda: agent.conversation(waiting)):
+        with pytest.raises(ConfigError, match=r"waiting for pay .*resume\(run_id, prompt\)"):
+            use()
+    session = waiting.session()
+    session.deny("p", "no")
+    assert agent.run_sync(session).output == "Fine."
+
+
 def test_answer_reports_calls_results_usage_and_cost_of_its_run_only():
     call = ToolCall("a", "get_weather", {"city": "Oslo"})
     lines = [Response(parts=(call,), stop=Stop("tool_calls"), usage=Usage(input=10, output=5)), answer_with("Sun.", 20)]

@@ -9,10 +9,11 @@ from typing import Annotated
 import pytest
 
 import toolwire
-from toolwire import Runner, Toolbox, ToolCall
+from toolwire import Agent, Runner, Toolbox, ToolCall
 from toolwire.net import stores
 from toolwire.run import CallContext, current_call
 from toolwire.run.toolbox import Entry
+from toolwire.testing import ScriptedModel, says
 
 
 @dataclass
@@ -254,3 +255,23 @@ def test_an_async_tool_sees_its_timeout_while_it_cleans_up():
 def test_outside_of_a_tool_there_is_an_empty_context():
     assert (current_call().call_id, current_call().deps, current_call().cancelled) == ("", None, False)
     current_call().report_progress("ignored")
+
+
+def test_cached_results_are_not_shared_between_runs_with_dependencies():
+    made = []
+
+    @toolwire.tool(effect="read", cache=60)
+    def my_orders(context: CallContext[str]) -> str:
+        """List the orders of the current user."""
+        made.append(context.deps)
+        return f"orders of {context.deps}"
+
+    ask = says(ToolCall("1", "my_orders", {}))
+    agent = Agent(ScriptedModel([ask, ask, says("Done.")] * 2), [my_orders], deps_type=str)
+    texts = [[result.text for result in agent.run_sync("Mine?", deps=user).results] for user in ("ann", "bob")]
+    assert texts == [["orders of ann"] * 2, ["orders of bob"] * 2]
+    assert made == ["ann", "bob"]  # within a run, the cache is used
+
+    runner = Runner(my_orders)
+    texts = [runner.run_sync([ToolCall("1", "my_orders", {})], deps=user)[0].text for user in ("ann", "bob")]
+    assert texts == ["orders of ann", "orders of bob"]

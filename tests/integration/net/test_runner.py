@@ -13,6 +13,7 @@ import pydantic
 import pytest
 
 from toolwire import Media, ToolCall, tool
+from toolwire.ir.errors import ConfigError
 from toolwire.net.runner import Runner
 from toolwire.run.context import current_call
 from toolwire.run.failures import NotExecuted, ToolError, Transient
@@ -647,7 +648,6 @@ def test_integral_float_is_accepted_as_an_integer():
     ],
 )
 def test_invalid_safety_setting_raises_config_error(wrong):
-    from toolwire.ir.errors import ConfigError
 
     with pytest.raises(ConfigError):
         wrong()
@@ -673,3 +673,9 @@ def test_unreferenced_runner_releases_its_threads():
         Runner(blocking_nap).run_sync([call("blocking_nap", n, seconds=0.0) for n in range(4)])
     gc.collect()
     wait_until(lambda: threading.active_count() <= before)
+
+
+@pytest.mark.parametrize("name", ["max_parallel", "max_per_turn", "threads"])
+def test_runner_that_could_not_run_a_call_is_refused(name):
+    with pytest.raises(ConfigError, match=f"{name} must be at least 1, got 0"):
+        Runner(**{name: 0})

@@ -5,10 +5,11 @@ import asyncio
 import pytest
 
 import toolwire
-from toolwire import Agent, Text, ToolCall
+from toolwire import Agent, Text, ToolCall, open_store
 from toolwire.ir.errors import ConfigError
 from toolwire.ir.response import Response, Stop, Usage
-from toolwire.run import Budget, Policy
+from toolwire.net import approve_call
+from toolwire.run import Budget, CallContext, Policy
 from toolwire.testing import ScriptedModel, says
 
 
@@ -183,6 +184,142 @@ def test_agent_that_only_the_tool_refers_to_takes_over():
 
     front = Agent(ScriptedModel([says(ToolCall("1", "move", {}))]), [move])
     assert front.run_sync("Go.").output == "New here."
+
+
+def transferring(successor, **options):
+    """Return an agent that only transfers to `successor`."""
+
+    @toolwire.tool(effect="pure")
+    def move() -> Agent:
+        return successor
+
+    return Agent(ScriptedModel([says(ToolCall("1", "move", {}))]), [move], name="front", **options)
+
+
+@pytest.fixture
+def sending():
+    """A list of sent texts, and a tool that writes to it."""
+    sent = []
+
+    @toolwire.tool(effect="write")
+    def post(text: str) -> str:
+        """Post a text."""
+        sent.append(text)
+        return "posted"
+
+    return sent, post
+
+
+def test_reading_subagent_does_not_write_after_a_transfer(sending):
+    sent, post = sending
+    model = ScriptedModel([says(ToolCall("p", "post", {"text": "hi"})), says("I could not post.")])
+    front = transferring(Agent(model, [post, look_up], name="writer"))
+    tool = front.as_tool()
+    assert tool.effect == "read"
+    outer = Agent(ScriptedModel([says(ToolCall("1", "front", {"prompt": "Go."})), says("End.")]), [tool])
+    assert outer.run_sync("Go.").results[0].text == "I could not post."
+    assert [offered.name for offered in model.heard[0].tools] == ["look_up"]
+    refusal = model.heard[1].messages[-1].parts[0].text
+    assert "post is a write tool, but this agent is used as a read tool of another agent" in refusal
+    assert not sent
+
+
+def test_subagent_that_declares_writes_may_write_after_a_transfer(sending):
+    sent, post = sending
+    writer = Agent(ScriptedModel([says(ToolCall("p", "post", {"text": "hi"})), says("Posted.")]), [post])
+    tool = transferring(writer).as_tool(effect="write")
+    ask = says(ToolCall("1", "front", {"prompt": "Go."}))
+    policy = Policy(approve=("write",))
+    refusing = Agent(ScriptedModel([ask, says("No.")]), [tool], policy=policy)
+    assert "front is a write tool" in refusing.run_sync("Go.").results[0].text
+    allowing = Agent(ScriptedModel([ask, says("End.")]), [tool], policy=policy, approve=lambda step: True)
+    assert allowing.run_sync("Go.").results[0].text == "Posted."
+    assert sent == ["hi"]
+
+
+def test_tool_that_appears_later_does_not_make_a_reading_subagent_write(sending):
+    sent, post = sending
+
+    class Growing:
+        version = 0
+        entries = ()
+
+        def live_entries(self):
+            return self.entries
+
+    source = Growing()
+    inner = Agent(
+        ScriptedModel([says(ToolCall("p", "post", {"text": "hi"})), says("No.")]), [look_up, source], name="inner"
+    )
+    tool = inner.as_tool()
+    source.entries, source.version = (toolwire.run.Entry(post, post.function),), 1
+    Agent(ScriptedModel([says(ToolCall("1", "inner", {"prompt": "Go."})), says("End.")]), [tool]).run_sync("Go.")
+    assert not sent
+
+
+def test_effect_limit_of_a_subagent_survives_its_suspension(sending):
+    sent, post = sending
+    store = open_store("memory:")
+    lines = [says(ToolCall("l", "look_up", {"topic": "a"})), says(ToolCall("p", "post", {"text": "hi"})), says("End.")]
+    inner = Agent(
+        ScriptedModel(lines),
+        [look_up, post],
+        name="inner",
+        store=store,
+        policy=Policy(approve=("read",)),
+        approve="suspend",
+    )
+    ask = says(ToolCall("1", "inner", {"prompt": "Go."}))
+    (waiting,) = Agent(ScriptedModel([ask]), [inner.as_tool(effect="read")]).run_sync("Go.").pending
+    approve_call(store, waiting.state["run_id"], "l")
+    answer = inner.resume_sync(waiting.state["run_id"])
+    assert "post is a write tool, but this agent is used as a read tool" in answer.results[1].text
+    assert not sent
+
+
+def test_transfer_outside_a_subagent_is_not_limited(sending):
+    sent, post = sending
+    writer = Agent(ScriptedModel([says(ToolCall("p", "post", {"text": "hi"})), says("Posted.")]), [post])
+    assert transferring(writer).run_sync("Go.").output == "Posted."
+    assert sent == ["hi"]
+
+
+def test_subagent_cannot_be_a_pure_tool():
+    with pytest.raises(ConfigError, match="cannot be a pure tool"):
+        researcher([]).as_tool(effect="pure")
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_agent_without_dependencies_does_not_receive_those_of_the_run(streamed):
+    seen = []
+
+    @toolwire.tool(effect="read")
+    def see(context: CallContext) -> str:
+        """See the dependencies."""
+        seen.append(context.deps)
+        return "seen"
+
+    def asking_to_see(number):
+        return says(ToolCall(number, "see", {}))
+
+    last = Agent(ScriptedModel([asking_to_see("c"), says("End.")]), [see], deps_type=str)
+
+    @toolwire.tool(effect="pure")
+    def to_last() -> Agent:
+        return last
+
+    second_lines = [asking_to_see("b"), says(ToolCall("2", "to_last", {}))]
+    second = Agent(ScriptedModel(second_lines), [see, to_last], name="second")
+
+    @toolwire.tool(effect="pure")
+    def to_second() -> Agent:
+        return second
+
+    first_lines = [asking_to_see("a"), says(ToolCall("1", "to_second", {}))]
+    first = Agent(ScriptedModel(first_lines), [see, to_second], deps_type=str)
+    answer = list(first.stream_sync("Go.", deps="secret"))[-1] if streamed else first.run_sync("Go.", deps="secret")
+    assert answer.output == "End."
+    assert seen == ["secret", None, "secret"]
 
 
 def write_skill(folder, name, text):

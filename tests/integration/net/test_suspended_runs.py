@@ -10,7 +10,7 @@ from toolwire import Agent, ToolCall, open_store
 from toolwire.ir.errors import ConfigError, StoreError
 from toolwire.net import Answer, approve_call, deny_call, supply_result
 from toolwire.net.runner import Runner
-from toolwire.run import GATES, Policy, RunConflict, Session, Suspend, Suspended, path_jail
+from toolwire.run import GATES, Budget, Policy, RunConflict, Session, Suspend, Suspended, path_jail
 from toolwire.run.waiting import ApprovalExpired
 from toolwire.testing import ScriptedModel, says
 
@@ -302,6 +302,50 @@ def test_subagent_that_waits_suspends_the_call_of_its_parent(world, store):
     answer = parent.resume_sync(answer.run_id)
     assert (answer.output, answer.results[0].text) == ("All paid.", "Paid 5.")
     assert world.log == ["pay 5"]
+
+
+def nested(world, store, *, child_lines, parent_lines=(says("All paid."),), **options):
+    child = world.agent(*child_lines, store=store, name="treasurer", tools=[world.pay], **options)
+    call = says(ToolCall("t", "treasurer", {"prompt": "Pay 5."}))
+    return Agent(ScriptedModel([call, *parent_lines]), [child.as_tool()], store=store, price=lambda _: 1.0)
+
+
+def test_subagent_that_waits_is_continued_with_its_parent(world, store):
+    more = says(ToolCall("pay-2", "pay", {"amount": 6}))
+    parent = nested(world, store, child_lines=[says(PAY), more, says("Paid 11.")], price=lambda _: 10.0)
+    answer = parent.run_sync("Pay everything.")
+    child_id = answer.pending[0].state["run_id"]
+    assert parent.resume_sync(answer.run_id).suspended, "nothing is decided"
+    approve_call(store, child_id, "pay-1")
+    answer = parent.resume_sync(answer.run_id)
+    assert [call.call_id for call in answer.pending[0].calls] == ["pay-2"], "the subagent asks again"
+    assert [call.call_id for call in store_waiting(store, answer.run_id)] == ["pay-2"]
+    approve_call(store, child_id, "pay-2")
+    answer = parent.resume_sync(answer.run_id)
+    assert (answer.output, answer.results[0].text) == ("All paid.", "Paid 11.")
+    assert world.log == ["pay 5", "pay 6"]
+    assert answer.cost == 32.0, "the requests of the subagent count before and after it waited"
+
+
+def store_waiting(store, run_id):
+    (waiting,) = Session.load(store.runs.get(run_id).state, now=time.time).waiting
+    return waiting.calls
+
+
+def test_parent_reads_why_its_subagent_did_not_finish(world, store):
+    parent = nested(world, store, child_lines=[says(PAY)], budget=Budget(iterations=1))
+    answer = parent.run_sync("Pay everything.")
+    approve_call(store, answer.pending[0].state["run_id"], "pay-1")
+    answer = parent.resume_sync(answer.run_id)
+    assert answer.results[0].is_error
+    assert answer.results[0].text == "treasurer did not finish: max iterations reached (1)"
+
+
+def test_session_of_a_parent_continues_its_subagent(world, store):
+    parent = nested(world, store, child_lines=[says(PAY), says("Paid 5.")])
+    answer = parent.run_sync("Pay everything.")
+    approve_call(store, answer.pending[0].state["run_id"], "pay-1")
+    assert parent.run_sync(answer.session()).results[0].text == "Paid 5."
 
 
 def test_without_an_approver_calls_are_still_denied(world, store):

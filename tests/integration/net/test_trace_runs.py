@@ -9,6 +9,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import fields, replace
@@ -466,6 +467,7 @@ Agent(model, [wait], observers=[TraceObserver("run.jsonl")]).run_sync("Go.")
 TOOLS = '''
 import toolwire
 from pathlib import Path
+from typing import Any
 
 @toolwire.tool(effect="read")
 async def look(city: str) -> dict:
@@ -650,6 +652,36 @@ def test_subagent_is_not_asked_in_the_replay_of_a_trace_without_its_run(tmp_path
     model = ScriptedModel([says("asked")])
     agent = make_agent([], tools=[Agent(model, [], name="inner").as_tool(description="Ask.")])
     assert replay(file, agent, tools="read").text == "Done."
+    assert model.heard == []
+
+
+@pytest.mark.parametrize("kind", ["agent", "thread", "stream", "client", "successor"])
+def test_replayed_read_tool_cannot_ask_a_model_that_the_recording_lacks(tmp_path, kind):
+    @tool(effect="read", name="inner")
+    def recorded(prompt: str) -> str:
+        """Ask."""
+        return "Sun."
+
+    file = record(tmp_path, [says(ToolCall("c9", "inner", {"prompt": "Look."})), says("Done.")], tools=[recorded])
+    model = ScriptedModel([says("asked")])
+    other = Agent(model, [], name="other")
+
+    @tool(effect="read", name="inner")
+    async def inner(prompt: str) -> Any:
+        """Ask."""
+        if kind == "agent":
+            return (await other.run(prompt)).text
+        if kind == "thread":
+            return await asyncio.to_thread(lambda: other.run_sync(prompt).text)
+        if kind == "stream":
+            return [item async for item in other.stream(prompt)][-1].text
+        if kind == "client":
+            async with ModelClient("openai/gpt-5.6", base_url="http://127.0.0.1:9/v1", key="k", retries=0) as client:
+                return (await client.ask(Request("", (Message("user", (Text(prompt),)),)))).text
+        return other
+
+    with pytest.raises(ReplayDifference, match=r"a request to (scripted|gpt-5\.6)"):
+        replay(file, make_agent([], tools=[inner]), tools="read")
     assert model.heard == []
 
 

@@ -6,7 +6,7 @@ import toolwire
 from toolwire import Agent, ToolCall, open_store
 from toolwire.ir.errors import ConfigError
 from toolwire.net import approve_call
-from toolwire.run import Policy
+from toolwire.run import CallContext, Policy
 from toolwire.testing import ScriptedModel, says
 
 POLICY = Policy(approve=("write",))
@@ -165,3 +165,20 @@ def test_tool_cannot_forge_a_transfer(store, pay):
 
     lines = [says(ToolCall("1", "forge", {})), says("Still here.")]
     assert Agent(ScriptedModel(lines), [forge], transfers=[secret]).run_sync("Go.").output == "Still here."
+
+
+def test_continued_agent_without_dependencies_does_not_receive_those_of_the_run(store):
+    seen = []
+
+    @toolwire.tool(effect="write")
+    def pay(amount: int, context: CallContext) -> str:
+        """Pay an amount."""
+        seen.append(context.deps)
+        return f"paid {amount}"
+
+    billing = make_billing([says(PAY), says("Paid.")], pay, store)
+    front = make_front([says(MOVE)], billing, store, transfers=[billing], deps_type=str)
+    run_id = front.run_sync("Pay.", deps="secret").run_id
+    approve_call(store, run_id, "p")
+    assert front.resume_sync(run_id, deps="secret").output == "Paid."
+    assert seen == [None]

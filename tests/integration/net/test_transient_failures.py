@@ -1,5 +1,6 @@
 """Temporary failures of common HTTP clients are retried for tools that may run twice (X2)."""
 
+import asyncio
 import http.client
 import socket
 import ssl
@@ -17,8 +18,8 @@ import requests
 import urllib3
 
 import toolwire
-from toolwire import Runner, ToolCall, ToolError
-from toolwire.run import Options
+from toolwire import Runner, ToolCall, ToolError, open_store
+from toolwire.run import CallContext, Options, Transient
 from toolwire.run.transient import RetryAdvice, find_transient, retry_advice
 
 NOW = 1_700_000_000.0
@@ -282,6 +283,62 @@ def test_a_declared_exception_is_retried(virtual_time):
         return "booked"
 
     assert Runner(book).run_sync([ToolCall("1", "book", {})])[0].text == "booked"
+
+
+@pytest.mark.parametrize("stored", [False, True])
+@pytest.mark.parametrize("is_waiting", [False, True])
+@pytest.mark.parametrize("effect", ["write", "idempotent"])
+def test_a_cancelled_call_is_not_attempted_again(effect, is_waiting, stored, virtual_time):
+    attempts = []
+    store = open_store("memory:") if stored else None
+
+    async def cancel_after(seconds):
+        @toolwire.tool(effect=effect, retries=3, key=lambda arguments: "one")
+        async def book() -> str:
+            attempts.append(asyncio.get_running_loop().time())
+            await asyncio.sleep(1)
+            raise Transient("busy", before_effect=True, retry_after=10)
+
+        runner = Runner(book, store=store)
+        start = asyncio.get_running_loop().time()
+        running = asyncio.create_task(runner.run([ToolCall("1", "book", {})]))
+        await asyncio.sleep(seconds)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        return asyncio.get_running_loop().time() - start
+
+    ended = asyncio.run(cancel_after(5 if is_waiting else 0.5))
+    assert len(attempts) == 1
+    assert ended < 10  # virtual seconds: it does not wait for the next attempt
+    assert store is None or store.get("one") is None  # nothing was done, so the key is free
+
+
+def test_the_next_attempt_of_a_call_that_got_no_thread_is_not_marked_as_cancelled():
+    seen = []
+    free = threading.Event()
+
+    @toolwire.tool(effect="read")
+    def occupy() -> str:
+        free.wait(30)
+        return "done"
+
+    @toolwire.tool(effect="idempotent", timeout=0.05, retries=20)
+    def book(context: CallContext) -> str:
+        seen.append(context.cancelled)
+        return "booked"
+
+    async def run():
+        runner = Runner(occupy, book, threads=1)
+        first = asyncio.create_task(runner.run([ToolCall("1", "occupy", {})]))
+        await asyncio.sleep(0.01)
+        second = asyncio.create_task(runner.run([ToolCall("2", "book", {})]))
+        await asyncio.sleep(0.2)
+        free.set()
+        return [*await first, *await second]
+
+    assert [result.text for result in asyncio.run(run())] == ["done", "booked"]
+    assert seen == [False]
 
 
 @toolwire.tool(effect="read", isolation="process", retries=1)

@@ -1,7 +1,9 @@
 """Output types: the schema of any type, and the typed value of an answer."""
 
+import json
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from enum import Enum
 from typing import Annotated, Literal
 
@@ -156,6 +158,39 @@ def test_repair_policy_limits_the_repair(policy):
 def test_truncated_empty_and_prose_answers_are_refused(text):
     assert StructuredOutput(City).resolve().read_text(text, finished=False).problems
     assert StructuredOutput(list[int]).resolve().read_text(text[:-3], finished=False).problems
+
+
+class Price(BaseModel):
+    amount: Decimal
+    rate: float = 0.5
+    tax: Decimal | None = Field(None, ge=0)
+
+
+@pytest.mark.parametrize("digits", ["1234567890123456789.12", "3.14159265358979323846", "1.5", "7", "1" * 30])
+def test_decimal_keeps_all_digits(digits):
+    number = Decimal(digits)
+    for output_type, text, expected in (
+        (Decimal, digits, number),
+        (list[Decimal], f"[0.1, {digits}]", [Decimal("0.1"), number]),
+        (Price, f'{{"amount": {digits}, "tax": {digits}, "rate": {digits}}}', None),
+    ):
+        output = StructuredOutput(output_type).resolve()
+        expected = expected or Price(amount=number, tax=number, rate=float(digits))
+        assert output.read_text(text).value == expected
+        raw = text if text.startswith("{") else f'{{"result": {text}}}'
+        call = ToolCall("1", "final_answer", json.loads(raw), raw)
+        assert output.read_call(call).value == expected
+
+
+@pytest.mark.parametrize("raw", ["broken", '{"result": 9}', ""])
+def test_text_of_other_arguments_is_not_used(raw):
+    call = ToolCall("1", "final_answer", {"result": 1.5}, raw)
+    assert StructuredOutput(Decimal).resolve().read_call(call).value == Decimal("1.5")
+
+
+def test_only_types_with_decimals_are_parsed_exactly():
+    text = '{"name": "Oslo", "population": 7, "rate": 3.14159265358979323846}'
+    assert StructuredOutput(dict[str, float | int | str]).resolve().read_text(text).value["rate"] == 3.141592653589793
 
 
 @pytest.mark.parametrize("output_type", [int, float, int | None, bool])
