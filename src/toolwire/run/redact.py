@@ -105,7 +105,7 @@ class Redactor:
         return copy
 
     def can_skip(self, text: str) -> bool:
-        """Return True for a short word, such as the name of a field: nothing in it can be a secret."""
+        """Return True for a short text, such as the name of a field, that cannot contain a secret."""
         return len(text) < _MIN_SECRET_LENGTH and text.isalnum() and text.isascii() and not self._patterns
 
     def __call__(self, text: str) -> str:
