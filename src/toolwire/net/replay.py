@@ -31,7 +31,7 @@ from ..run.keys import canonical_json
 from ..run.options import Options
 from ..run.output import READ_OUTPUT, SEARCH_OUTPUT
 from ..run.replay import Difference, ReplayDifference, RequestComparer, first_difference
-from ..run.results import result_note
+from ..run.results import NOTES_KEY, result_note
 from ..run.session import Budget
 from ..run.steps import Approve
 from ..run.toolbox import Entry, Toolbox
@@ -241,7 +241,7 @@ class _Replay:
             if self._runner is not None and result_note(result, "output") is not None:
                 self._runner.store_output(current_call().run_id, result.text)  # offers the tools to read it
             if result_note(result, "edited") is not None:
-                result = replace(result, parts=result.parts[1:])  # the runtime adds the note about edited arguments
+                result = _without_edit_note(result)  # the runtime adds it again
             return result
 
         return return_recorded
@@ -295,3 +295,9 @@ def _refuse_transfer(result: ToolResult) -> None:
             f"call {result.call_id} transferred the run to another agent; such a run cannot be replayed",
             hint="replay a run without a transfer",
         )
+
+
+def _without_edit_note(result: ToolResult) -> ToolResult:
+    """Remove the note about edited arguments, and the text of it, which is the first part."""
+    notes = {name: value for name, value in result.extra[NOTES_KEY].items() if name != "edited"}
+    return replace(result, parts=result.parts[1:], extra={**result.extra, NOTES_KEY: notes})
