@@ -34,6 +34,7 @@ from ..run.waiting import Suspend, WaitingCall, suspended_result
 __all__ = ["StoredApprovals", "owned_by"]
 
 _ATTEMPTS = 10
+_KEPT = 3600.0  # seconds after a question has expired: a client must not fill the store
 
 
 _owner: ContextVar[str] = ContextVar("toolwire_call_owner", default="")
@@ -80,10 +81,10 @@ class StoredApprovals:
         version = 0 if stored is None else stored.version
         if stored is not None and reply is not None:
             used = StoredRun(run_id, _used_state(stored.state), "done", stored.summary)
-            return self._runs.put(used, version) is not None
+            return self._runs.put(used, version, ttl=self._ttl + _KEPT) is not None
         summary = f"{step.tool}: {step.why}"[:200]
         question = StoredRun(run_id, _question_session(run_id, step, self._ttl).dump(), "waiting", summary)
-        return self._runs.put(question, version) is not None
+        return self._runs.put(question, version, ttl=self._ttl + _KEPT) is not None
 
 
 def _question_id(step: Approve, owner: str) -> str:
