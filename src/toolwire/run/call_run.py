@@ -22,7 +22,7 @@ from ..ir.parts import ToolCall, ToolResult
 from ..ir.pointer import Object
 from .approval import ApprovalReply, Approved, Denied, approval_hash
 from .arguments import copy_json
-from .cache import ResultCache
+from .cache import ResultCache, cache_key
 from .claims import acquire_claim, find_recorded, is_key_reusable, make_claim, needs_claim, record_result
 from .classify import EffectState, classify
 from .context import CallContext
@@ -50,7 +50,7 @@ from .steps import (
 )
 from .toolbox import Entry
 from .transient import retry_advice
-from .waiting import Approval, Suspend, WaitingCall, deferred_result, suspended_result
+from .waiting import Approval, Suspend, WaitingCall, defer_approved, deferred_result, suspended_result
 
 __all__ = ["CallRun"]
 
@@ -302,7 +302,12 @@ class CallRun:
         bound_hash = approval_hash(pending.tool, frozen.arguments)
         reply: ApprovalReply | None = self._earlier_reply(frozen, bound_hash)
         if reply is None:
-            reply = yield self._question(frozen, bound_hash)
+            question = self._question(frozen, bound_hash)
+            if self.is_held and self.settings.session is None:
+                return deferred_result(call)  # no run keeps the decision
+            reply = yield question
+            if self.is_held and (reply is True or isinstance(reply, Approved)):
+                return self._keep_approval(question, reply.arguments if isinstance(reply, Approved) else None)
         if isinstance(reply, Approved) and reply.arguments is not None:
             return self._replace_arguments(frozen, reply.arguments)
         if reply is True or isinstance(reply, Approved):
@@ -318,16 +323,22 @@ class CallRun:
 
     def _suspend(self, question: Approve, reply: Suspend) -> ToolResult:
         """Build the result of a call whose approval is decided later."""
-        expires_at = self.settings.now() + reply.ttl
-        waiting = WaitingCall(
+        return suspended_result(self.call, self._make_waiting(question, reply.ttl), reply.reference)
+
+    def _keep_approval(self, question: Approve, edited: Object | None) -> ToolResult:
+        """Build the result of a call that was approved, and runs after an earlier call of the turn."""
+        waiting = self._make_waiting(question, Suspend().ttl)
+        return defer_approved(self.call, replace(waiting, approved=True, edited_arguments=edited))
+
+    def _make_waiting(self, question: Approve, ttl: float) -> WaitingCall:
+        return WaitingCall(
             question.call_id,
             question.tool,
             question.arguments,
             question.why,
             hash=question.hash,
-            expires_at=expires_at,
+            expires_at=self.settings.now() + ttl,
         )
-        return suspended_result(self.call, waiting, reply.reference)
 
     def _earlier_reply(self, pending: Pending, bound_hash: str) -> Approved | None:
         """Return the decision that was made while the run was suspended; None if a person must be asked.
@@ -390,26 +401,26 @@ class CallRun:
         cache, settings = self._cache_for(pending.tool), self.settings
         if cache is None:
             return None
-        found = cache.get(pending.tool.name, pending.arguments, settings.now(), self._cache_scope())
+        found = cache.get(self._cache_key(pending), settings.now())
         return None if found is None else annotate(replace(found, call_id=self.call.id), cached=True)
 
     def _cache_result(self, pending: Pending, result: ToolResult) -> None:
         cache, settings = self._cache_for(pending.tool), self.settings
         if cache is not None:
-            end_time = settings.now() + (pending.tool.options.cache or 0)
-            cache.put(pending.tool.name, pending.arguments, result, end_time, self._cache_scope())
+            cache.put(self._cache_key(pending), result, settings.now() + (pending.tool.options.cache or 0))
+
+    def _cache_key(self, pending: Pending) -> str:
+        """Return the key of the call. The result may depend on the dependencies, so then only this run reuses it."""
+        settings, entry = self.settings, pending.tool
+        run_id = "" if settings.deps is None else settings.run_id
+        return cache_key(entry.name, pending.arguments, entry.origin_id, settings.tenant, run_id)
 
     def _cache_for(self, entry: Entry) -> ResultCache | None:
         """Return the cache for the results of this tool; None if they are not cached."""
         settings = self.settings
-        if not entry.options.cache or entry.tool.effect not in ("pure", "read"):
-            return None
-        return settings.cache if settings.deps is None or settings.run_id else None
-
-    def _cache_scope(self) -> str:
-        """Return the tenant; with dependencies also the run, because the result may belong to their user."""
-        settings = self.settings
-        return settings.tenant if settings.deps is None else f"{settings.tenant}\0{settings.run_id}"
+        if settings.deps is not None and not settings.run_id:
+            return None  # calls with other dependencies could not be distinguished
+        return settings.cache if entry.options.cache and entry.tool.effect in ("pure", "read") else None
 
     def _retry(self, pending: Pending, step: Invoke, outcome: Any) -> Generator[Step, Any, Any]:
         """Retry the function where a retry does no harm.

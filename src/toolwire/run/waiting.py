@@ -17,7 +17,10 @@ from msgspec.structs import replace
 from ..ir.errors import ConfigError
 from ..ir.parts import ToolCall, ToolResult
 from ..ir.pointer import JSON, Object
+from ..ir.tools import Tool
 from ..ir.value import Value
+from ..schema.validate import validator
+from .keys import KEY_ARGUMENT
 from .records import DAY
 from .results import annotate, refusal, result_note, value_result
 
@@ -28,11 +31,18 @@ __all__ = [
     "Suspended",
     "Turn",
     "WaitingCall",
+    "defer_approved",
     "deferred_result",
     "suspend_call",
     "suspended_result",
     "waiting_call",
 ]
+
+
+_OPEN_KEYWORDS = frozenset(
+    {"additionalProperties", "patternProperties", "unevaluatedProperties", "allOf", "anyOf", "oneOf", "$ref"}
+)
+"""A schema with one of these may have parameters that are not in `properties`, or refuses them itself."""
 
 
 class ApprovalExpired(ConfigError):
@@ -79,6 +89,7 @@ class WaitingCall(Value, frozen=True):
     state: JSON = None
     calls: tuple[WaitingCall, ...] = ()
     approved: bool = False
+    started: bool = False  # a process continues the run, and the call may have run
     edited_arguments: Object | None = None
 
     def is_expired(self, now: float) -> bool:
@@ -125,6 +136,11 @@ def deferred_result(call: ToolCall) -> ToolResult:
     return annotate(refusal(call, "suspended", message), deferred=True)
 
 
+def defer_approved(call: ToolCall, waiting: WaitingCall) -> ToolResult:
+    """Build the result of a deferred call that was approved: it is not asked about again."""
+    return annotate(deferred_result(call), waiting=msgspec.to_builtins(waiting))
+
+
 def _is_deferred(result: ToolResult | None) -> bool:
     return result is not None and result_note(result, "deferred") is True
 
@@ -157,7 +173,8 @@ class Turn(Value, frozen=True):
             if known is None:
                 merged[index] = results[index]
                 kept = waiting[index] if _is_deferred(results[index]) else None  # it may be approved already
-                waiting[index] = kept or waiting_call(results[index])
+                kept = kept and replace(kept, started=False)
+                waiting[index] = waiting_call(results[index]) or kept
         return replace(self, results=tuple(merged), waiting=tuple(waiting))
 
     def release(self, now: float) -> Turn:
@@ -169,6 +186,14 @@ class Turn(Value, frozen=True):
         if None in results or not self.undecided(now):
             results = _without_deferred(results)
         return self if results == self.results else replace(self, results=results)
+
+    def start(self, now: float) -> Turn:
+        """Return the turn in which the calls that have to run are marked: they cannot be denied any more."""
+        waiting = tuple(
+            replace(call, started=True) if call is not None and call.approved and result is None else call
+            for call, result in zip(self.waiting, self.release(now).results, strict=True)
+        )
+        return self if waiting == self.waiting else replace(self, waiting=waiting)
 
     def undecided(self, now: float) -> tuple[WaitingCall, ...]:
         """Return the calls that wait, without expired questions."""
@@ -192,11 +217,14 @@ class Turn(Value, frozen=True):
             for waiting in self.waiting
         )
 
-    def approve(self, call_id: str, arguments: Object | None, now: float) -> Turn:
-        """Approve a call, with other arguments if they are given. They pass all gates before the call runs."""
+    def approve(self, call_id: str, arguments: Object | None, now: float, tools: Sequence[Tool] = ()) -> Turn:
+        """Approve a call, with other arguments if they are given. They pass all gates before the call runs.
+
+        `tools`: the tools of the run. Arguments that do not match the schema raise ConfigError, and the call still waits.
+        """
         index, waiting = self._find(call_id, "approval", now)
-        if arguments is not None and not isinstance(arguments, dict):
-            raise ConfigError(f"arguments must be an object, got {type(arguments).__name__}")
+        if arguments is not None:
+            _check_arguments(arguments, waiting, next((tool for tool in tools if tool.name == waiting.tool), None))
         return self._decide(index, replace(waiting, approved=True, edited_arguments=arguments))
 
     def deny(self, call_id: str, reason: str, now: float) -> Turn:
@@ -228,10 +256,16 @@ class Turn(Value, frozen=True):
             for index, waiting in enumerate(self.waiting)
             if waiting is not None and self.calls[index].id == call_id and (or_approved or not waiting.approved)
         ]
+        if not found and any(waiting.call_id == call_id for waiting in self.waiting if waiting is not None):
+            raise ConfigError(f"call {call_id!r} was already approved", hint="continue the run, or deny the call")
         if not found:
             waiting_ids = ", ".join(waiting.call_id for waiting in self.undecided(now)) or "none"
-            raise ConfigError(f"no call {call_id!r} waits", hint=f"waiting calls: {waiting_ids}")
+            raise ConfigError(f"no call {call_id!r} is waiting for a decision", hint=f"waiting calls: {waiting_ids}")
         index, waiting = found[0]
+        if waiting.started:
+            raise ConfigError(
+                f"call {call_id!r} has started", hint="continue the run, which reports the result of the call"
+            )
         if waiting.needs != needs:
             method = "approve or deny" if waiting.needs == "approval" else "supply"
             raise ConfigError(f"call {call_id!r} does not wait for {_article(needs)} {needs}", hint=f"use {method}")
@@ -254,6 +288,26 @@ def _may_run(waiting: WaitingCall, result: ToolResult | None, now: float) -> boo
 
 def _without_deferred(results: Sequence[ToolResult | None]) -> tuple[ToolResult | None, ...]:
     return tuple(None if _is_deferred(result) else result for result in results)
+
+
+def _check_arguments(arguments: Object, waiting: WaitingCall, tool: Tool | None) -> None:
+    """Raise ConfigError for edited arguments that the tool does not accept. An idempotency key is not one of them."""
+    if not isinstance(arguments, dict):
+        raise ConfigError(f"arguments must be an object, got {type(arguments).__name__}")
+    schema = None if tool is None else tool.input_schema
+    if tool is None or schema is None:
+        return
+    properties = schema.get("properties", {})
+    checked = {name: value for name, value in arguments.items() if name != KEY_ARGUMENT or name in properties}
+    problems = [*map(str, validator(schema).problems(checked))]
+    if properties and schema.keys().isdisjoint(_OPEN_KEYWORDS):
+        unknown = checked.keys() - properties.keys() - waiting.arguments.keys()
+        problems += [f"/{name}: the tool has no such parameter" for name in sorted(unknown)]
+    if problems:
+        raise ConfigError(
+            f"the arguments do not match the schema of {tool.name}: {'; '.join(problems)}",
+            hint="approve the call with other arguments; it still waits",
+        )
 
 
 def _article(noun: str) -> str:
