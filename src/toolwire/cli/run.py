@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ConfigError
-from ..ir.terminal import neutralise_line
+from ..ir.terminal import reveal_line
 from ..ir.text import dumps
 from .agent_options import add_agent_options, add_model_options, make_agent, make_client, open_tools
 from .answer_output import format_time, print_outcome
@@ -144,7 +144,7 @@ def ask_person(step: Approve) -> bool:
     if not _has_terminal():
         return False
     question = f"{step.tool}({dumps(step.arguments)}): {step.why}. Run it? [y/N] "
-    print(paint(neutralise_line(question), "yellow", sys.stderr), end="", file=sys.stderr, flush=True)
+    print(paint(reveal_line(question), "yellow", sys.stderr), end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 

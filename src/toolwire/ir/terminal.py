@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["TextNeutraliser", "neutralise_json", "neutralise_line", "neutralise_text"]
+__all__ = ["TextNeutraliser", "neutralise_json", "neutralise_line", "neutralise_text", "reveal_line"]
 
 _LATE_CONTROLS = r"\x7f-\x9f\ud800-\udfff"
 _CONTROLS = rf"\x00-\x08\x0b\x0c\x0e-\x1f{_LATE_CONTROLS}"
@@ -29,6 +29,10 @@ _LINE_BREAKS = r"\t\n\r\u2028\u2029"
 _IN_TEXT = re.compile(rf"[{_CONTROLS}{_OVERRIDES}]|\r(?!\n)")
 _IN_LINE = re.compile(rf"[{_CONTROLS}{_EMBEDDINGS}{_LINE_BREAKS}]")
 _IN_JSON = re.compile(rf"[{_LATE_CONTROLS}{_EMBEDDINGS}]")  # JSON has no C0 controls in strings
+_INVISIBLE = re.compile(  # the characters with the property Default_Ignorable_Code_Point
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
+    "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
 _SHORT = {"\t": r"\t", "\n": r"\n", "\r": r"\r"}
 
 
@@ -48,6 +52,15 @@ def neutralise_line(text: str) -> str:
     'one\\ntwo \\x1b[31mred'
     """
     return text if text.isprintable() else _IN_LINE.sub(_escape_match, text)
+
+
+def reveal_line(text: str) -> str:
+    r"""Like `neutralise_line`, and escape invisible characters, too: a person decides about the text.
+
+    >>> reveal_line("pay\u200b(5)")
+    'pay\\u200b(5)'
+    """
+    return text if text.isascii() and text.isprintable() else _INVISIBLE.sub(_escape_match, neutralise_line(text))
 
 
 def neutralise_json(document: str) -> str:

@@ -187,12 +187,12 @@ class AgentLoop:
                 finally:
                     await dispatch.abort()
             elif isinstance(step, RunTools):  # a session that another process started
-                for number, call in enumerate(step.calls):
-                    if not step.results or step.results[number] is None:
-                        yield call
+                started = [n for n in range(len(step.calls)) if not step.results or step.results[n] is None]
+                for number in started:
+                    yield step.calls[number]
                 results = await self._improve_results(step, await self._run_tools(step))
-                for result in results:
-                    yield result
+                for number in started:
+                    yield results[number]
                 await self._add_results(results)
                 await self._save()
             else:

@@ -91,7 +91,7 @@ class StoredApprovals:
         version = 0 if stored is None else stored.version
         if stored is not None and reply is not None:
             used = StoredRun(run_id, _used_state(stored.state), "done", stored.summary)
-            return self._runs.put(used, version) is not None
+            return self._runs.put(used, version, ttl=self._ttl + _HOUR) is not None
         summary = f"{step.tool}: {step.why}"[:200]
         question = StoredRun(run_id, _question_session(run_id, step, self._ttl).dump(), "waiting", summary)
         return self._runs.put(question, version, ttl=self._ttl + _HOUR) is not None

@@ -9,10 +9,12 @@ import pytest
 
 import toolwire
 from toolwire import Agent, ToolCall, open_store
+from toolwire.cli.answer_output import describe_waiting
 from toolwire.ir.errors import ConfigError
 from toolwire.net import Answer, Auxiliary, Runner, StoredApprovals, approve_call, deny_call
 from toolwire.run import Approved, Policy, RunConflict, Session, Suspend
 from toolwire.run.results import result_code
+from toolwire.run.waiting import WaitingCall
 from toolwire.testing import ScriptedModel, says
 
 POLICY = Policy(approve=("write",))
@@ -307,3 +309,14 @@ def test_stream_of_a_continued_run_yields_the_results_of_the_calls_that_run(log,
     session.approve("c")
     results = [item for item in agent.stream_sync(session) if isinstance(item, toolwire.ToolResult)]
     assert [result.text for result in results] == ["paid 5"]
+
+
+def test_person_sees_invisible_characters_of_the_arguments():
+    shown = describe_waiting(WaitingCall("c", "pay", {"to": "ann\u200b\U000e0041", "text": "für"}))
+    assert '{"to":"ann\\u200b\\ue0041","text":"für"}' in shown
+
+
+def test_question_of_a_client_is_deleted_after_it_has_expired(store, pay):
+    Runner(pay, policy=POLICY, approve=StoredApprovals(store.runs, ttl=60)).run_sync([PAY])
+    (question,) = store.runs.list("waiting")
+    assert question.expires_at - question.updated_at == pytest.approx(3660)

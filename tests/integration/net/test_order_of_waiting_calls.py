@@ -225,7 +225,7 @@ def test_approval_is_withdrawn_until_a_process_has_started_the_call(store, log, 
     asyncio.run(cancel(agent.run(session) if by_session else agent.resume(answer.run_id)))
     assert log == ["pay"]
     for decide in (approve_call, deny_call):
-        with pytest.raises(ConfigError, match=r"has started|no call"):
+        with pytest.raises(ConfigError, match=r"has started|already approved|no call"):
             decide(store, answer.run_id, "1")
     assert [result.text for result in agent.resume_sync(answer.run_id).results] == ["paid"]
     assert log == ["pay"]
