@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 from msgspec.structs import replace
 
 from ..bridge.stable_prefix import mark_stable_prefix
+from ..ir.errors import ConfigError
 from ..ir.events import Event
 from ..ir.parts import Text, ToolCall, ToolResult
 from ..ir.request import Request
@@ -89,6 +90,21 @@ class AgentLoop:
         self._partial = PartialReader()
         self._has_asked = False
         self._is_out_of_time = False
+        if session.state.phase == "wait":
+            self._check_waiting_tools()
+
+    def _check_waiting_tools(self) -> None:
+        """Raise ConfigError if a decided call could not run because the agent does not have its tool."""
+        step, box = self.session.next(), self.agent.runner.box
+        if not isinstance(step, RunTools):
+            return
+        calls = zip(step.calls, step.results, strict=True)
+        missing = {call.name: None for call, result in calls if result is None and box.find(call.name) is None}
+        if missing:
+            raise ConfigError(
+                f"the run waits for {', '.join(missing)}, which this agent does not have",
+                hint="continue it with the tools with which it was started",
+            )
 
     async def run(self) -> Answer[Any]:
         """Perform all steps and return the answer."""
@@ -166,10 +182,12 @@ class AgentLoop:
                 finally:
                     await dispatch.abort()
             elif isinstance(step, RunTools):  # a session that another process started
-                results = await self._improve_results(step, await self._run_tools(step))
-                for number, result in enumerate(results):
+                for number, call in enumerate(step.calls):
                     if not step.results or step.results[number] is None:
-                        yield result
+                        yield call
+                results = await self._improve_results(step, await self._run_tools(step))
+                for result in results:
+                    yield result
                 await self._add_results(results)
                 await self._save()
             else:

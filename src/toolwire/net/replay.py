@@ -252,6 +252,8 @@ class _Replay:
             result = results.popleft()
             if self._runner is not None and result_note(result, "output") is not None:
                 self._runner.store_output(current_call().run_id, result.text)  # offers the tools to read it
+            if result_note(result, "edited") is not None:
+                result = replace(result, parts=result.parts[1:])  # the runtime adds the note about edited arguments
             return result
 
         return return_recorded

@@ -45,6 +45,7 @@ __all__ = ["AskModel", "AwaitApproval", "Budget", "Done", "GiveUp", "NextStep", 
 
 
 _VERSION = 1
+_DEFAULT_BUDGET = Budget()
 _decode = msgspec.json.Decoder(RunState).decode
 
 
@@ -91,6 +92,7 @@ class Session:
             compacted=compacted,
             tainted=tainted,
             max_effect=max_effect,
+            budget=budget,
             tenant=tenant,
         )
         self._initialise(state, now, budget, untrusted, price, output)
@@ -105,8 +107,7 @@ class Session:
         output: OutputPlan | None,
     ) -> None:
         """Set the fields; shared by a new session and by `load`, which does not call `__init__`."""
-        self.state = state
-        self.budget = budget or Budget()
+        self.state = state if budget is None else replace(state, budget=budget)
         self._now = now
         self._untrusted = frozenset(untrusted)
         self._price = price
@@ -145,10 +146,16 @@ class Session:
         session._initialise(state, now, budget, untrusted, price, output)
         return session
 
+    @property
+    def budget(self) -> Budget:
+        """The limits of the run. They are part of its state, and hold in every process that continues it."""
+        return self.state.budget or _DEFAULT_BUDGET
+
     def adopt(self, untrusted: Iterable[str], budget: Budget | None, price: Callable[[Response], float] | None) -> None:
         """Add the settings of the agent that continues this run; the untrusted tools of both apply."""
         self._distrust(untrusted)
-        self.budget = budget or self.budget
+        if budget is not None:
+            self.state = replace(self.state, budget=budget)
         self._price = price or self._price
 
     def continue_with(
@@ -376,10 +383,11 @@ class Session:
         """Approve a waiting call, with other arguments if they are given: these pass all gates again.
 
         The approval is valid for the tool, its definition and the arguments that were shown, until the question
-        expires. Raises ApprovalExpired after that.
+        expires. Raises ApprovalExpired after that, and ConfigError for arguments that do not match the tool's schema.
         """
         self._expect("wait")
-        self.state = replace(self.state, turn=self.state.turn.approve(call_id, arguments, self._now()))
+        state = self.state
+        self.state = replace(state, turn=state.turn.approve(call_id, arguments, self._now(), state.request.tools))
 
     def deny(self, call_id: str, reason: str = "") -> None:
         """Deny a waiting call. The model reads the reason."""

@@ -524,6 +524,8 @@ def test_replay_command_with_an_agent(tmp_path, monkeypatch, capsys):
     ("arguments", "message"),
     [
         (["--to", "gemini"], "are for recorded exchanges"),
+        (["--run-reads"], "--run-reads needs --agent"),
+        (["--agent", "nofile.py:agent"], "give a Python file that defines the agent"),
         (["--agent", "app.py"], "must be FILE.py:NAME"),
         (["--agent", "app.py:nothing"], "has no agent 'nothing'"),
         (["--agent", "app.py:agent", "--tools", "app.py"], "either --tools or --agent"),
