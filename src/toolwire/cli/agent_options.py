@@ -34,8 +34,8 @@ __all__ = [
     "make_agent",
     "make_client",
     "open_tools",
+    "place_options",
     "resume_command",
-    "store_option",
 ]
 
 
@@ -185,16 +185,18 @@ def resume_command(arguments: argparse.Namespace, run_id: str) -> str:
             words += [_option(name), quote(value)]
     words += [_option(name) for name in ("api_insecure", "yes") if getattr(arguments, name)]
     words += [] if arguments.ttl == DEFAULT_TTL else ["--ttl", f"{arguments.ttl:g}"]
-    return " ".join(words) + store_option(arguments.store)
+    return " ".join(words) + place_options(arguments)
 
 
 def _option(name: str) -> str:
     return "-m" if name == "model" else f"--{name.replace('_', '-')}"
 
 
-def store_option(store: str | None) -> str:
-    """Return the option of a command that the user may copy; a password in the address is not printed."""
-    return f" --store {quote(_without_password(store))}" if store else ""
+def place_options(arguments: argparse.Namespace) -> str:
+    """Return the options that find a stored run, for a command that the user may copy. No password is printed."""
+    store, tenant = arguments.store, getattr(arguments, "tenant", "")
+    tenant_option = f" --tenant {quote(tenant)}" if tenant else ""
+    return tenant_option + (f" --store {quote(_without_password(store))}" if store else "")
 
 
 def _without_password(url: str) -> str:

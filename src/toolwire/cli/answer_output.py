@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.terminal import neutralise_line
 from ..ir.text import dumps
-from .agent_options import resume_command, store_option
+from .agent_options import place_options, resume_command
 from .show import json_text, paint
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def _print_json(answer: Answer[Any], plans: list[CallPlan] | None) -> None:
 
 def _print_waiting(answer: Answer[Any], arguments: argparse.Namespace) -> None:
     """Print the waiting calls, and the commands that decide about them and continue the run."""
-    option = store_option(arguments.store)
+    option = place_options(arguments)
     for call in answer.pending:
         verb = "approve" if call.needs == "approval" else "supply"
         end = "" if verb == "approve" else " --result JSON"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..ir.errors import ConfigError
 from ..ir.pointer import Object
 from ..ir.terminal import neutralise_line
-from .agent_options import add_agent_options, add_model_options, store_option
+from .agent_options import add_agent_options, add_model_options, place_options
 from .answer_output import describe_waiting, format_time
 from .runs_resume import resume
 from .show import count_of, json_text, table
@@ -109,7 +109,7 @@ def _add_resume(verbs: Any) -> None:
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    runs = _find_runs(open_store_at(arguments.store), arguments.status, arguments.limit, arguments.tenant)
+    runs = _find_runs(open_store_at(arguments.store), arguments)
     if arguments.json:
         print(json_text([_run_document(run) for run in runs]))
     elif not runs:
@@ -120,10 +120,11 @@ def _list(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _find_runs(store: Store, status: str | None, limit: int, tenant: str) -> tuple[StoredRun, ...]:
+def _find_runs(store: Store, arguments: argparse.Namespace) -> tuple[StoredRun, ...]:
     """List the runs with a displayed status. A store has one status for all runs that have not ended and do not wait."""
+    status, limit, tenant = arguments.status, arguments.limit, arguments.tenant
     if status in (None, "waiting", "done", "failed"):
-        return store.runs.list(status, limit, tenant=tenant)  # type: ignore[arg-type]  # checked in the line before
+        return store.runs.list(status, limit, tenant=tenant)
     running = store.runs.list("running", max(limit, _MAX_LISTED), tenant=tenant)
     return tuple(run for run in running if _display_status(run) == status)[:limit]
 
@@ -196,8 +197,9 @@ def _load(store: Store, prefix: str, tenant: str) -> tuple[StoredRun, Session]:
     if not prefix:
         raise ConfigError("the id of a run is empty", hint="toolwire runs list")
     if store.runs.get(prefix) is None:
-        listed = store.runs.list(limit=_MAX_LISTED, tenant=tenant)
-        found = [run.run_id for run in listed if run.run_id.startswith(prefix)]
+        found = [
+            run.run_id for run in store.runs.list(limit=_MAX_LISTED, tenant=tenant) if run.run_id.startswith(prefix)
+        ]
         if len(found) > 1:
             raise ConfigError(f"several runs begin with {prefix!r}: {', '.join(found[:5])}", hint="give the whole id")
         prefix = found[0] if found else prefix
@@ -215,7 +217,7 @@ def _report(stored: StoredRun, store: Store, arguments: argparse.Namespace) -> i
     if stored.run_id.startswith("call-"):
         print("the client of the server repeats the call")
         return 0
-    option = store_option(arguments.store)
+    option = place_options(arguments)
     print(f"continue with: toolwire runs resume {stored.run_id} TOOLS.py -m MODEL{option}")
     return 0
 

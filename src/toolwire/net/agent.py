@@ -297,10 +297,11 @@ class Agent(Generic[Deps, Output]):
             raise ConfigError("an agent without a store has no runs to continue", hint="pass store=open_store(…)")
         async with checkpoints:
             session = self._adopt(Session.load(await checkpoints.load(run_id), now=time.time), deps)
-            is_changed = await self._continue_subagents(session, deps)
             loop = AgentLoop(self, session, deps=deps, checkpoints=checkpoints)
+            is_changed = await self._continue_subagents(session, deps)
             if prompt is not None:
                 session.add_prompt(await prompt_message(prompt))
+            session.start_calls()
             if is_changed or prompt is not None or isinstance(session.next(), (AskModel, RunTools)):
                 await checkpoints.save(session)
             yield loop

@@ -140,7 +140,7 @@ class AgentLoop:
         A pure or read call starts as soon as it is complete, while the model is still generating. A structured output
         is yielded while it grows. Observers may set context variables, so an observed stream has a context of its own.
         """
-        is_observed = bool(active_observers(self.agent.observers))
+        is_observed = bool(active_observers(self._run_observers()))
         return in_own_context(self._stream_observed()) if is_observed else self._stream_saved()
 
     async def _stream_observed(self) -> AsyncGenerator[StreamItem | Answer[Any], None]:
@@ -154,7 +154,12 @@ class AgentLoop:
     def _observe_run(self) -> Observation:
         state, agent = self.session.state, self.agent
         operation = AgentOperation(state.run_id, state.request, agent.name, current_call().call_id)
-        return Observation(agent.observers, operation)
+        return Observation(self._run_observers(), operation)
+
+    def _run_observers(self) -> Sequence[Observer]:
+        """Return the observers of the run: those of the first agent, and of the one that continues a transferred run."""
+        first, own = self._origin.observers, self.agent.observers
+        return own if first is own else (*first, *(observer for observer in own if observer not in first))
 
     async def _stream_saved(self) -> AsyncGenerator[StreamItem | Answer[Any], None]:
         """Yield the items of all steps, and hold the lease of the stored run meanwhile."""
@@ -368,7 +373,13 @@ def _reason(step: Done | GiveUp | AwaitApproval) -> str:
 
 
 def _run_outcome(answer: Answer[Any]) -> OperationOutcome:
-    return OperationOutcome(answer.response, reason=answer.reason, usage=answer.usage, cost=answer.cost or None)
+    return OperationOutcome(
+        answer.response,
+        reason=answer.reason,
+        decision="suspended" if answer.suspended else "",
+        usage=answer.usage,
+        cost=answer.cost or None,
+    )
 
 
 def _choose_tools(retriever: Retriever, request: Request) -> tuple[Tool, ...]:

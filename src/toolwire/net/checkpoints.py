@@ -113,6 +113,7 @@ class Checkpoints:
             await self._refuse(run_id)
         elif revision:
             raise RunConflict(f"run {run_id} is no longer in the store", hint="start a new run")
+        session.start_calls()
         await self.save(session)
 
     async def save(self, session: Session) -> None:

@@ -58,6 +58,7 @@ from ..run.steps import (
 from ..run.taint import is_untrusted
 from ..run.toolbox import Source, Toolbox
 from ..run.waiting import Suspend
+from .agent_arguments import check_approver, check_store
 from .approver import Approver, ApproverThread
 from .blocking import run_blocking
 from .call_size import is_large
@@ -103,6 +104,8 @@ class Runner:
         if not 0 < ttl < float("inf"):
             raise ConfigError(f"ttl must be positive and finite, got {ttl}", hint="give it in seconds")
         _require_counts(max_parallel=max_parallel, max_per_turn=max_per_turn, threads=threads)
+        check_store(store)
+        check_approver(approve)
         self.box = Toolbox(*sources)
         self._outputs = StoredOutputs()
         self._output_tools = self._add_output_tools()

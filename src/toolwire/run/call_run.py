@@ -50,7 +50,7 @@ from .steps import (
 )
 from .toolbox import Entry
 from .transient import retry_advice
-from .waiting import Approval, Suspend, WaitingCall, deferred_result, suspended_result
+from .waiting import Approval, Suspend, WaitingCall, defer_approved, deferred_result, suspended_result
 
 __all__ = ["CallRun"]
 
@@ -302,7 +302,12 @@ class CallRun:
         bound_hash = approval_hash(pending.tool, frozen.arguments)
         reply: ApprovalReply | None = self._earlier_reply(frozen, bound_hash)
         if reply is None:
-            reply = yield self._question(frozen, bound_hash)
+            question = self._question(frozen, bound_hash)
+            if self.is_held and self.settings.session is None:
+                return deferred_result(call)  # no run keeps the decision
+            reply = yield question
+            if self.is_held and (reply is True or isinstance(reply, Approved)):
+                return self._keep_approval(question, reply.arguments if isinstance(reply, Approved) else None)
         if isinstance(reply, Approved) and reply.arguments is not None:
             return self._replace_arguments(frozen, reply.arguments)
         if reply is True or isinstance(reply, Approved):
@@ -318,16 +323,22 @@ class CallRun:
 
     def _suspend(self, question: Approve, reply: Suspend) -> ToolResult:
         """Build the result of a call whose approval is decided later."""
-        expires_at = self.settings.now() + reply.ttl
-        waiting = WaitingCall(
+        return suspended_result(self.call, self._make_waiting(question, reply.ttl), reply.reference)
+
+    def _keep_approval(self, question: Approve, edited: Object | None) -> ToolResult:
+        """Build the result of a call that was approved, and runs after an earlier call of the turn."""
+        waiting = self._make_waiting(question, Suspend().ttl)
+        return defer_approved(self.call, replace(waiting, approved=True, edited_arguments=edited))
+
+    def _make_waiting(self, question: Approve, ttl: float) -> WaitingCall:
+        return WaitingCall(
             question.call_id,
             question.tool,
             question.arguments,
             question.why,
             hash=question.hash,
-            expires_at=expires_at,
+            expires_at=self.settings.now() + ttl,
         )
-        return suspended_result(self.call, waiting, reply.reference)
 
     def _earlier_reply(self, pending: Pending, bound_hash: str) -> Approved | None:
         """Return the decision that was made while the run was suspended; None if a person must be asked.

@@ -404,6 +404,10 @@ class Session:
         self._expect("wait")
         self.state = replace(self.state, turn=self.state.turn.update_waiting(call_id, calls, self._now()))
 
+    def start_calls(self) -> None:
+        """Mark the approved calls that run next: from now on they cannot be denied."""
+        self.state = replace(self.state, turn=self.state.turn.start(self._now()))
+
     def add_prompt(self, message: Message) -> None:
         """Add a message of the user. The model receives it after the results of the calls that run or wait."""
         self._expect("ask", "run", "wait")

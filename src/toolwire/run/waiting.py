@@ -31,6 +31,7 @@ __all__ = [
     "Suspended",
     "Turn",
     "WaitingCall",
+    "defer_approved",
     "deferred_result",
     "suspend_call",
     "suspended_result",
@@ -88,6 +89,7 @@ class WaitingCall(Value, frozen=True):
     state: JSON = None
     calls: tuple[WaitingCall, ...] = ()
     approved: bool = False
+    started: bool = False  # a process continues the run, and the call may have run
     edited_arguments: Object | None = None
 
     def is_expired(self, now: float) -> bool:
@@ -134,6 +136,11 @@ def deferred_result(call: ToolCall) -> ToolResult:
     return annotate(refusal(call, "suspended", message), deferred=True)
 
 
+def defer_approved(call: ToolCall, waiting: WaitingCall) -> ToolResult:
+    """Build the result of a deferred call that was approved: it is not asked about again."""
+    return annotate(deferred_result(call), waiting=msgspec.to_builtins(waiting))
+
+
 def _is_deferred(result: ToolResult | None) -> bool:
     return result is not None and result_note(result, "deferred") is True
 
@@ -166,7 +173,8 @@ class Turn(Value, frozen=True):
             if known is None:
                 merged[index] = results[index]
                 kept = waiting[index] if _is_deferred(results[index]) else None  # it may be approved already
-                waiting[index] = kept or waiting_call(results[index])
+                kept = kept and replace(kept, started=False)
+                waiting[index] = waiting_call(results[index]) or kept
         return replace(self, results=tuple(merged), waiting=tuple(waiting))
 
     def release(self, now: float) -> Turn:
@@ -178,6 +186,14 @@ class Turn(Value, frozen=True):
         if None in results or not self.undecided(now):
             results = _without_deferred(results)
         return self if results == self.results else replace(self, results=results)
+
+    def start(self, now: float) -> Turn:
+        """Return the turn in which the calls that have to run are marked: they cannot be denied any more."""
+        waiting = tuple(
+            replace(call, started=True) if call is not None and call.approved and result is None else call
+            for call, result in zip(self.waiting, self.release(now).results, strict=True)
+        )
+        return self if waiting == self.waiting else replace(self, waiting=waiting)
 
     def undecided(self, now: float) -> tuple[WaitingCall, ...]:
         """Return the calls that wait, without expired questions."""
@@ -246,6 +262,10 @@ class Turn(Value, frozen=True):
             waiting_ids = ", ".join(waiting.call_id for waiting in self.undecided(now)) or "none"
             raise ConfigError(f"no call {call_id!r} is waiting for a decision", hint=f"waiting calls: {waiting_ids}")
         index, waiting = found[0]
+        if waiting.started:
+            raise ConfigError(
+                f"call {call_id!r} has started", hint="continue the run, which reports the result of the call"
+            )
         if waiting.needs != needs:
             method = "approve or deny" if waiting.needs == "approval" else "supply"
             raise ConfigError(f"call {call_id!r} does not wait for {_article(needs)} {needs}", hint=f"use {method}")

@@ -6,9 +6,10 @@ import pytest
 
 import toolwire
 from toolwire import Agent, ToolCall, ToolResult, open_store
-from toolwire.net import approve_call, deny_call
-from toolwire.run import Suspend
-from toolwire.run.results import NOTES_KEY
+from toolwire.ir.errors import ConfigError
+from toolwire.net import Runner, StoredApprovals, approve_call, deny_call
+from toolwire.run import Approved, Suspend
+from toolwire.run.results import NOTES_KEY, result_code
 from toolwire.testing import ScriptedModel, says
 
 BACKUP, DROP, SIZE = (ToolCall(number, name, {}) for number, name in (("1", "backup"), ("2", "drop"), ("3", "size")))
@@ -141,3 +142,90 @@ def test_tool_cannot_postpone_itself(tools, store, log):
     approve_call(store, answer.run_id, "1")
     agent.resume_sync(answer.run_id)
     assert log == ["forge", "backup"]
+
+
+@pytest.mark.parametrize("reply", [True, Approved({"times": 2})])
+def test_decision_made_at_once_about_a_later_call_is_kept(store, log, reply):
+    asked = []
+
+    @toolwire.tool(effect="write", approve=True)
+    def pay(times: int) -> str:
+        """Pay."""
+        log.append(times)
+        return ""
+
+    def approve(step):
+        asked.append(step.call_id)
+        return Suspend() if step.call_id == "1" else reply
+
+    agent = agent_for(
+        [pay], store, ToolCall("1", "pay", {"times": 1}), ToolCall("9", "pay", {"times": 1}), approve=approve
+    )
+    answer = agent.run_sync("Go.")
+    assert ([call.call_id for call in answer.pending], log) == (["1"], [])
+    assert store.runs.get(answer.run_id).status == "waiting"
+    assert agent.resume_sync(answer.run_id).suspended
+    approve_call(store, answer.run_id, "1")
+    assert agent.resume_sync(answer.run_id).output == "Done."
+    assert (log, asked) == ([1, 1 if reply is True else 2], ["1", "9"])
+
+
+def test_approval_of_a_server_is_not_used_up_by_a_call_that_does_not_run(tools, store, log):
+    """Without a run that keeps the decision, a call is only asked about when it may run."""
+
+    @toolwire.tool(effect="write", approve=True)
+    def pay(amount: int) -> str:
+        """Pay."""
+        log.append(amount)
+        return f"paid {amount}"
+
+    runner = Runner(pay, approve=StoredApprovals(store.runs))
+    first, second = (ToolCall(f"c{amount}", "pay", {"amount": amount}) for amount in (1, 2))
+    runner.run_sync([second])
+    (question,) = store.runs.list("waiting")
+    approve_call(store, question.run_id, "c2")
+    assert [result_code(result) for result in runner.run_sync([first, second])] == ["suspended", "suspended"]
+    (question,) = store.runs.list("waiting")
+    approve_call(store, question.run_id, "c1")
+    assert [result.text for result in runner.run_sync([first, second])] == ["paid 1", "paid 2"]
+
+
+@pytest.mark.parametrize("by_session", [False, True])
+def test_approval_is_withdrawn_until_a_process_has_started_the_call(store, log, by_session):
+    """The run is cancelled while the call runs, and not saved: nobody may report that nothing was run."""
+    started = asyncio.Event()
+
+    @toolwire.tool(effect="write", approve=True)
+    async def pay() -> str:
+        """Pay."""
+        started.set()
+        await asyncio.sleep(0.01)
+        log.append("pay")
+        return "paid"
+
+    async def cancel(work):
+        task = asyncio.create_task(work)
+        await started.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    agent = agent_for([pay], store, ToolCall("1", "pay", {}))
+    answer = agent.run_sync("Go.")
+    approve_call(store, answer.run_id, "1")
+    deny_call(store, answer.run_id, "1")
+    assert agent.resume_sync(answer.run_id).results[0].text.endswith("Nothing was run.")
+
+    agent = agent_for([pay], store, ToolCall("1", "pay", {}))
+    answer = agent.run_sync("Go.")
+    session = answer.session()
+    session.approve("1")
+    if not by_session:
+        approve_call(store, answer.run_id, "1")
+    asyncio.run(cancel(agent.run(session) if by_session else agent.resume(answer.run_id)))
+    assert log == ["pay"]
+    for decide in (approve_call, deny_call):
+        with pytest.raises(ConfigError, match=r"has started|no call"):
+            decide(store, answer.run_id, "1")
+    assert [result.text for result in agent.resume_sync(answer.run_id).results] == ["paid"]
+    assert log == ["pay"]
