@@ -8,7 +8,7 @@ from datetime import datetime
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
-from ..ir.terminal import neutralise_line
+from ..ir.terminal import neutralise_line, reveal_line
 from ..ir.text import dumps
 from .show import json_text, paint
 
@@ -74,16 +74,14 @@ def describe_waiting(call: WaitingCall) -> str:
     """Return the lines that a person reads before deciding."""
     question = f"{call.tool}({dumps(call.arguments)})"
     needs = "approval" if call.needs == "approval" else "a result"
-    lines = [f"waits for {needs}: {neutralise_line(call.call_id)}", f"  {neutralise_line(question)}"]
+    lines = [f"waits for {needs}: {reveal_line(call.call_id)}", f"  {reveal_line(question)}"]
     if call.why:
-        lines.append(f"  reason: {neutralise_line(call.why)}")
+        lines.append(f"  reason: {reveal_line(call.why)}")
     if call.state is not None:
-        lines.append(f"  state: {neutralise_line(dumps(call.state))}")
+        lines.append(f"  state: {reveal_line(dumps(call.state))}")
     if call.expires_at:
         lines.append(f"  expires: {format_time(call.expires_at)}")
-    lines += [
-        f"  nested: {neutralise_line(inner.tool)}({neutralise_line(dumps(inner.arguments))})" for inner in call.calls
-    ]
+    lines += [f"  nested: {reveal_line(inner.tool)}({reveal_line(dumps(inner.arguments))})" for inner in call.calls]
     return "\n".join(lines)
 
 

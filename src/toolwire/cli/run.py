@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ConfigError
-from ..ir.terminal import neutralise_line
+from ..ir.terminal import neutralise_line, reveal_line
 from ..ir.text import dumps
 from .answer_output import format_time, print_outcome
 from .live import LivePrinter
@@ -227,7 +227,7 @@ def ask_person(step: Approve) -> bool:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
     question = f"{step.tool}({dumps(step.arguments)}): {step.why}. Run it? [y/N] "
-    print(paint(neutralise_line(question), "yellow", sys.stderr), end="", file=sys.stderr, flush=True)
+    print(paint(reveal_line(question), "yellow", sys.stderr), end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
