@@ -1,4 +1,4 @@
-"""Print the end of a run: as JSON, or the reason why there is no answer and the calls that wait."""
+"""Print the end of a run: as JSON, or the reason why there is no answer and the waiting calls."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.terminal import neutralise_line, reveal_line
 from ..ir.text import dumps
+from .agent_options import place_options, resume_command
 from .show import json_text, paint
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from ..run.plan import CallPlan
     from ..run.waiting import WaitingCall
 
-__all__ = ["describe_waiting", "format_time", "print_outcome", "store_option"]
+__all__ = ["describe_waiting", "format_time", "print_outcome"]
 
 
 def print_outcome(answer: Answer[Any], arguments: argparse.Namespace, plans: list[CallPlan] | None = None) -> int:
@@ -28,7 +29,7 @@ def print_outcome(answer: Answer[Any], arguments: argparse.Namespace, plans: lis
     if arguments.json:
         _print_json(answer, plans)
     elif answer.suspended:
-        _print_waiting(answer, arguments.store)
+        _print_waiting(answer, arguments)
     elif not answer.finished:
         print(paint(neutralise_line(f"no answer: {answer.reason}"), "red", sys.stderr), file=sys.stderr)
     return 0 if answer.finished else 1
@@ -50,24 +51,17 @@ def _print_json(answer: Answer[Any], plans: list[CallPlan] | None) -> None:
     print(json_text(document))
 
 
-def _print_waiting(answer: Answer[Any], store: str | None) -> None:
+def _print_waiting(answer: Answer[Any], arguments: argparse.Namespace) -> None:
     """Print the waiting calls, and the commands that decide about them and continue the run."""
-    option = store_option(store)
+    option = place_options(arguments)
     for call in answer.pending:
         verb = "approve" if call.needs == "approval" else "supply"
         end = "" if verb == "approve" else " --result JSON"
         print(describe_waiting(call), file=sys.stderr)
         command = f"toolwire runs {verb} {answer.run_id} {quote(call.call_id)}{end}{option}"
         print(paint(f"  {neutralise_line(command)}", "yellow", sys.stderr), file=sys.stderr)
-    command = f"toolwire runs resume {answer.run_id} TOOLS.py -m MODEL{option}"
+    command = resume_command(arguments, answer.run_id)
     print(f"then continue with: {neutralise_line(command)}", file=sys.stderr)
-
-
-def store_option(store: str | None) -> str:
-    """Return the option of a command that the user may copy; a password in the address is not printed."""
-    from ..net.stores.address import redact
-
-    return f" --store {quote(redact(store, store))}" if store else ""
 
 
 def describe_waiting(call: WaitingCall) -> str:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ToolwireError
 from ..ir.terminal import neutralise_line
+from .agent_options import add_model_options, make_client
 from .live import LivePrinter
-from .run import add_text_options, ask_person, make_client
+from .run import ask_person
 from .show import paint
 from .tools_file import load_tools
 
@@ -43,11 +44,8 @@ def add_to(commands: Any) -> None:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("-m", "--model", default="local/smollm2", help="provider/model (local/smollm2)")
     parser.add_argument("-T", "--tools", metavar="TOOLS.py", help="a file of functions")
-    parser.add_argument("--base-url", help="base URL of the model, if not its provider's")
-    parser.add_argument("--key-env", metavar="NAME", help="environment variable with the key for --base-url")
-    add_text_options(parser)
+    add_model_options(parser, default="local/smollm2")
     parser.add_argument("--system", default="", help="the system prompt")
     parser.add_argument("--yes", action="store_true", help="do not ask before calls with side effects")
     parser.set_defaults(run=run)
@@ -107,7 +105,7 @@ def _read_line() -> str | None:
 
 async def _answer_line(conversation: AgentConversation, line: str) -> str:
     """Print the answer while it streams; return the reason if there is none, else an empty string."""
-    live = LivePrinter()
+    live = LivePrinter(approval_hint="" if sys.stdin.isatty() and sys.stderr.isatty() else "use --yes")
     answer: Answer | None = None
     async for event in conversation.stream(line.rstrip("\n")):
         answer = live.show(event) or answer

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..ir.errors import ConfigError, MissingExtra
 from .log_lines import LogFormatter
 from .openapi_options import add_api_options, is_api_document, open_api, refuse_api_options
-from .tools_file import add_ttl_option, load_tools, open_store_at
+from .tools_file import add_store_option, add_ttl_option, load_tools, open_store_at
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,6 +43,7 @@ in a client's configuration:
 tools.py: its functions, or those marked with @toolwire.tool. Mark resources and prompts with toolwire.mcp.resource and
 toolwire.mcp.prompt. Output of tools goes to standard error. A call with an idempotency key in its _meta
 (dev.toolwire/idempotencyKey) runs at most once, even if the server is killed during the call.
+exit codes: 0 the client has disconnected, or stopped by a signal   2 wrong usage, unreadable file, or the port is in use
 """
 
 
@@ -78,9 +79,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "--secret-env", metavar="NAME", help="environment variable with the secret shared by all servers of one address"
     )
-    parser.add_argument(
-        "--store", metavar="URL", help="store for the records of calls: a file, redis://…, postgresql://…, memory:"
-    )
+    add_store_option(parser, "store for the records of calls: a file, redis://…, postgresql://…, memory:")
     parser.add_argument(
         "--approve",
         choices=["elicit", "suspend"],
@@ -126,6 +125,8 @@ def make_server(arguments: argparse.Namespace) -> Server:
     from ..mcp.server.server import Server
     from ..run.policy import Policy
 
+    if arguments.approve == "suspend" and arguments.store == "memory:":
+        raise ConfigError("--approve suspend needs a store that another process can open", hint="add --store runs.db")
     offered = _load_offer(arguments)
     secret = _read_variable(arguments.secret_env)
     return Server(

@@ -1,6 +1,6 @@
 """Print the calls of a dry run.
 
-Separate because `toolwire run` is long enough without it.
+Separate because it only formats; `run` executes.
 """
 
 from __future__ import annotations

@@ -5,35 +5,27 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import sys
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ConfigError
 from ..ir.terminal import neutralise_line, reveal_line
 from ..ir.text import dumps
+from .agent_options import add_agent_options, add_model_options, make_agent, make_client, open_tools
 from .answer_output import format_time, print_outcome
 from .live import LivePrinter
-from .openapi_options import add_api_options, open_api, refuse_api_options
+from .openapi_options import refuse_api_options
 from .plan_output import plans_of, print_plans
 from .show import paint, table
-from .tools_file import add_ttl_option, load_tools, open_store_at
+from .tools_file import open_store_at
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
-    from ..net.agent import Agent
     from ..net.answers import Answer
-    from ..net.client import ModelClient
-    from ..run.observe import Observer
     from ..run.plan import CallPlan
     from ..run.records import Store
     from ..run.steps import Approve
-    from ..run.toolbox import Toolbox
 
-__all__ = ["add_text_options", "add_to", "ask_person", "make_client", "open_toolboxes"]
+__all__ = ["add_to", "ask_person"]
 
 _EXAMPLES = """\
 examples:
@@ -69,10 +61,7 @@ def add_to(commands: Any) -> None:
         "tools", nargs="?", metavar="TOOLS.py", help="a file of functions; may be omitted with --openapi or --mcp"
     )
     parser.add_argument("prompt", nargs="?", help="the prompt; - is standard input")
-    parser.add_argument("-m", "--model", help="provider/model")
-    parser.add_argument("--base-url", help="base URL of the model, if not its provider's")
-    parser.add_argument("--key-env", metavar="NAME", help="environment variable with the key for --base-url")
-    add_text_options(parser)
+    add_model_options(parser)
     parser.add_argument("--system", default="", help="the system prompt")
     parser.add_argument("--yes", action="store_true", help="do not ask before calls with side effects")
     parser.add_argument(
@@ -81,19 +70,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "--suspend", action="store_true", help="let calls with side effects wait for `toolwire runs approve`"
     )
-    parser.add_argument(
-        "--max-iterations", type=int, default=16, metavar="N", help="maximum number of model requests (16)"
-    )
-    parser.add_argument(
-        "--store", metavar="URL", help="store for the records of calls: a file, redis://…, postgresql://…, none"
-    )
-    add_ttl_option(parser)
-    parser.add_argument(
-        "--trace", metavar="FILE", help="record the run in FILE, for `toolwire trace show` and `toolwire trace replay`"
-    )
-    parser.add_argument("--mcp", metavar="FILE", help="add the tools of MCP servers: a file of mcpServers")
-    parser.add_argument("--openapi", metavar="FILE", help="add the operations of an OpenAPI document (JSON or YAML)")
-    add_api_options(parser)
+    add_agent_options(parser, iterations=16)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--list", action="store_true", help="list recorded calls")
     parser.add_argument("--resolve", metavar="KEY", help="resolve a call of unknown outcome")
@@ -114,25 +91,45 @@ def run(arguments: argparse.Namespace) -> int:
         refuse_api_options(arguments, "add --openapi FILE")
     if arguments.prompt is None and (arguments.openapi or arguments.mcp):
         arguments.tools, arguments.prompt = None, arguments.tools
-    needed = () if arguments.openapi or arguments.mcp else (("tools", "a file of functions"),)
+    _check_usage(arguments)
+    return asyncio.run(_run_prompt(arguments))
+
+
+def _check_usage(arguments: argparse.Namespace) -> None:
+    """Raise ConfigError for missing arguments, and for options that exclude each other."""
+    usage = "toolwire run TOOLS.py PROMPT -m PROVIDER/MODEL"
+    has_other_tools = arguments.openapi or arguments.mcp
+    if arguments.tools and arguments.prompt is None and not has_other_tools:
+        message = "one argument given: a file of functions and a prompt are needed"
+        raise ConfigError(message, hint=f"{usage}; without tools: toolwire chat")
+    needed = () if has_other_tools else (("tools", "a file of functions"),)
     for name, flag in (*needed, ("prompt", "a prompt"), ("model", "a model (-m)")):
         if not getattr(arguments, name):
-            raise ConfigError(f"{flag} is missing", hint="toolwire run TOOLS.py PROMPT -m PROVIDER/MODEL")
+            raise ConfigError(f"{flag} is missing", hint=usage)
     if arguments.suspend and (arguments.yes or arguments.store == "none"):
-        raise ConfigError("--suspend needs a store, and calls that ask", hint="leave out --yes and --store none")
-    return asyncio.run(_run_prompt(arguments))
+        raise ConfigError("--suspend cannot be combined with --yes or --store none", hint="leave out one of them")
 
 
 async def _run_prompt(arguments: argparse.Namespace) -> int:
     """Run the prompt and print events as they arrive. Return 1 if the agent did not finish."""
+    from ..run.session import Budget
+
     prompt = sys.stdin.read() if arguments.prompt == "-" else arguments.prompt
-    files = [] if arguments.tools is None else [load_tools(arguments.tools)]
-    live = LivePrinter(silent=arguments.json)
+    live = LivePrinter(silent=arguments.json, approval_hint="" if _has_terminal() else "use --yes or --suspend")
     answer: Answer | None = None
     plans: list[CallPlan] = []
-    async with make_client(arguments) as client, open_toolboxes(arguments) as boxes:
-        tools: list[ModuleType | Toolbox] = [*files, *boxes]
-        async for event in _make_agent(client, tools, arguments).stream(prompt):
+    async with open_tools(arguments) as tools, make_client(arguments) as client:
+        agent = make_agent(
+            client,
+            tools,
+            arguments,
+            store=None if arguments.store == "none" else open_store_at(arguments.store),
+            approve="suspend" if arguments.suspend else ask_person,
+            budget=Budget(iterations=arguments.max_iterations),
+            system=arguments.system,
+            dry_run=arguments.dry_run,
+        )
+        async for event in agent.stream(prompt):
             answer = live.show(event) or answer
             plans += plans_of(event)
     assert answer is not None
@@ -142,93 +139,17 @@ async def _run_prompt(arguments: argparse.Namespace) -> int:
     return exit_code
 
 
-def add_text_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options for a model without tool calling."""
-    parser.add_argument(
-        "--text", metavar="FORMAT", help="text format for a model without tool calling; see `toolwire formats`"
-    )
-    parser.add_argument(
-        "--via",
-        choices=["chat", "completions"],
-        default="chat",
-        help="endpoint for --text: chat, or the raw completion endpoint of a local server",
-    )
-    parser.add_argument(
-        "--template", metavar="NAME", help="chat template for --via completions (default: by the model)"
-    )
-
-
-def make_client(arguments: argparse.Namespace) -> ModelClient:
-    """Make the client of the model. A missing `--key-env` variable is an error, not a request without a key."""
-    from ..bridge.emulation_settings import EmulationSettings
-    from ..net.client import ModelClient
-
-    if arguments.text is None and (arguments.via != "chat" or arguments.template is not None):
-        raise ConfigError("--via and --template need a text format", hint="add --text FORMAT; see `toolwire formats`")
-    text = None if arguments.text is None else EmulationSettings(arguments.text, arguments.via, arguments.template)
-    key = None
-    if arguments.key_env:
-        key = os.environ.get(arguments.key_env)
-        if not key:
-            raise ConfigError(f"environment variable {arguments.key_env} is not set")
-    return ModelClient(arguments.model, base_url=arguments.base_url, text=text, key=key)
-
-
-@asynccontextmanager
-async def open_toolboxes(arguments: argparse.Namespace) -> AsyncIterator[list[Toolbox]]:
-    """Open the MCP servers and the OpenAPI document, if any are given, and report their problems."""
-    async with AsyncExitStack() as stack:
-        boxes: list[Toolbox] = []
-        if arguments.mcp is not None:
-            from ..mcp.client.servers import McpServers
-
-            servers = await stack.enter_async_context(McpServers.from_config(arguments.mcp))
-            for problem in servers.problems:
-                print(paint(neutralise_line(f"skipped: {problem}"), "yellow", sys.stderr), file=sys.stderr)
-            boxes.append(servers.toolbox())
-        if arguments.openapi is not None:
-            boxes.append(await stack.enter_async_context(open_api(arguments.openapi, arguments)))
-        yield boxes
-
-
-def _make_agent(client: ModelClient, tools: list[ModuleType | Toolbox], arguments: argparse.Namespace) -> Agent:
-    """Make the agent. Without `--yes`, calls with side effects need the approval of `ask_person`."""
-    from ..net.agent import Agent
-    from ..net.runner import Runner
-    from ..run.policy import Policy
-    from ..run.session import Budget
-
-    observers = _make_observers(arguments)
-    runner = Runner(
-        *tools,
-        observers=observers,
-        store=None if arguments.store == "none" else open_store_at(arguments.store),
-        policy=Policy() if arguments.yes else Policy(approve=("write", "idempotent")),
-        approve="suspend" if arguments.suspend else ask_person,
-        ttl=arguments.ttl,
-        dry_run=arguments.dry_run,
-    )
-    budget = Budget(iterations=arguments.max_iterations)
-    return Agent(client, runner, system=arguments.system, budget=budget, observers=observers)
-
-
-def _make_observers(arguments: argparse.Namespace) -> list[Observer]:
-    """Make the observer that records the run."""
-    if not arguments.trace:
-        return []
-    from ..net.trace_observer import TraceObserver
-
-    key = os.environ.get(arguments.key_env) if arguments.key_env else None
-    return [TraceObserver(arguments.trace, secrets=[] if key is None else [key])]
-
-
 def ask_person(step: Approve) -> bool:
     """Ask for approval on the terminal; deny without a terminal."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if not _has_terminal():
         return False
     question = f"{step.tool}({dumps(step.arguments)}): {step.why}. Run it? [y/N] "
     print(paint(reveal_line(question), "yellow", sys.stderr), end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _has_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def _list_records(store: Store, *, as_json: bool) -> int:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import time
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ConfigError
 from ..ir.pointer import Object
 from ..ir.terminal import neutralise_line
-from .answer_output import describe_waiting, format_time, store_option
-from .openapi_options import add_api_options
-from .run import add_text_options
+from .agent_options import add_agent_options, add_model_options, place_options
+from .answer_output import describe_waiting, format_time
 from .runs_resume import resume
-from .show import json_text, table
-from .tools_file import open_store_at
+from .show import count_of, json_text, table
+from .tools_file import add_store_option, open_store_at
 
 if TYPE_CHECKING:
     from ..run.records import Store
@@ -22,10 +22,14 @@ if TYPE_CHECKING:
 
 __all__ = ["add_to"]
 
+_STATUSES = ("waiting", "ready", "running", "interrupted", "done", "failed")
+_MAX_LISTED = 1000
+
 _EXAMPLES = """\
 examples:
   toolwire run tools.py "Pay the invoice" -m openai/gpt-5.6 --suspend     calls with side effects wait
   toolwire runs list                                  all stored runs
+  toolwire runs list --status ready                   runs whose calls are decided: resume them
   toolwire runs list --status waiting --store postgresql://me@db/runs
   toolwire runs show 3f2a                             the waiting calls of a run, with their arguments
   toolwire runs approve 3f2a call_1
@@ -34,6 +38,7 @@ examples:
   toolwire runs supply 3f2a call_2 --result '{"arrives": "Monday"}'       for a tool that suspended itself
   toolwire runs resume 3f2a tools.py -m openai/gpt-5.6      run the approved calls and continue
 
+status: waiting for a decision, ready to be resumed, running in a process, interrupted (its process ended), done, failed.
 A run is named by the beginning of its id, if that is unambiguous. An approval is valid for the tool, its definition and
 the arguments that `show` prints, until it expires; the call runs once, when the run is continued.
 exit codes: 0 done   1 the run gave no answer, or still waits   2 wrong usage, an unknown or expired call, or the store or
@@ -51,10 +56,10 @@ def add_to(commands: Any) -> None:
     )
     verbs = parser.add_subparsers(metavar="VERB", required=True)
     listing = _add_verb(verbs, "list", "list stored runs, the newest first", _list)
-    listing.add_argument("--status", choices=["running", "waiting", "done", "failed"], help="only these runs")
+    listing.add_argument("--status", choices=_STATUSES, help="only runs with this status")
     listing.add_argument("--limit", type=int, default=100, metavar="N", help="maximum number of runs (100)")
     shown = _add_verb(verbs, "show", "show a run and its waiting calls", _show)
-    shown.add_argument("run_id", metavar="RUN")
+    _add_run(shown)
     approve = _add_decision(verbs, "approve", "approve a waiting call", _approve)
     approve.add_argument("--arguments", metavar="JSON", help="run it with these arguments; they pass all gates again")
     deny = _add_decision(verbs, "deny", "deny a waiting call", _deny)
@@ -69,7 +74,8 @@ def _add_verb(verbs: Any, name: str, about: str, run: Any) -> argparse.ArgumentP
         name, help=about, description=about.capitalize() + ".", epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    parser.add_argument("--store", metavar="URL", help="the store: a file, redis://… or postgresql://…")
+    if name != "resume":  # has all options of an agent
+        add_store_option(parser, "the store: a file, redis://… or postgresql://…")
     parser.add_argument("--tenant", default="", metavar="NAME", help="the tenant of the runs, if their runner has one")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
@@ -78,37 +84,49 @@ def _add_verb(verbs: Any, name: str, about: str, run: Any) -> argparse.ArgumentP
 
 def _add_decision(verbs: Any, name: str, about: str, run: Any) -> argparse.ArgumentParser:
     parser = _add_verb(verbs, name, about, run)
-    parser.add_argument("run_id", metavar="RUN")
-    parser.add_argument("call_id", metavar="CALL")
+    _add_run(parser)
+    parser.add_argument("call_id", metavar="CALL", help="id of the waiting call, see `toolwire runs show`")
     return parser
+
+
+def _add_run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run_id", metavar="RUN", help="id of the run, or its unambiguous beginning")
 
 
 def _add_resume(verbs: Any) -> None:
     parser = _add_verb(verbs, "resume", "run the approved calls and continue the run", _resume)
-    parser.add_argument("run_id", metavar="RUN")
+    _add_run(parser)
     parser.add_argument(
         "tools", nargs="?", metavar="TOOLS.py", help="the file of functions with which the run was started"
     )
-    parser.add_argument("-m", "--model", required=True, help="provider/model")
-    parser.add_argument("--base-url", help="base URL of the model, if not its provider's")
-    parser.add_argument("--key-env", metavar="NAME", help="environment variable with the key for --base-url")
-    parser.add_argument("--mcp", metavar="FILE", help="add the tools of MCP servers: a file of mcpServers")
-    parser.add_argument("--openapi", metavar="FILE", help="add the operations of an OpenAPI document")
-    parser.add_argument("--yes", action="store_true", help="do not ask about further calls with side effects")
-    add_text_options(parser)
-    add_api_options(parser)
+    add_model_options(parser, required=True)
+    parser.add_argument(
+        "--yes",
+        action="store_true",
+        help="run further calls with side effects without approval (default: they wait)",
+    )
+    add_agent_options(parser, iterations=None)
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    runs = open_store_at(arguments.store).runs.list(arguments.status, arguments.limit, tenant=arguments.tenant)
+    runs = _find_runs(open_store_at(arguments.store), arguments)
     if arguments.json:
         print(json_text([_run_document(run) for run in runs]))
     elif not runs:
-        print("no stored runs")
+        print("no stored runs" if arguments.status is None else f"no runs with the status {arguments.status}")
     else:
         rows = [(run.run_id, _display_status(run), format_time(run.updated_at), run.summary) for run in runs]
         print("\n".join(table(rows, ("run", "status", "changed", "summary"))))
     return 0
+
+
+def _find_runs(store: Store, arguments: argparse.Namespace) -> tuple[StoredRun, ...]:
+    """List the runs with a displayed status. A store has one status for all runs that have not ended and do not wait."""
+    status, limit, tenant = arguments.status, arguments.limit, arguments.tenant
+    if status in (None, "waiting", "done", "failed"):
+        return store.runs.list(status, limit, tenant=tenant)
+    running = store.runs.list("running", max(limit, _MAX_LISTED), tenant=tenant)
+    return tuple(run for run in running if _display_status(run) == status)[:limit]
 
 
 def _show(arguments: argparse.Namespace) -> int:
@@ -129,7 +147,7 @@ def _show(arguments: argparse.Namespace) -> int:
         ("changed", format_time(stored.updated_at)),
         ("expires", format_time(stored.expires_at)),
         ("summary", stored.summary),
-        ("turns", f"{state.iterations} model requests, {state.calls} calls"),
+        ("requests", f"{count_of(state.iterations, 'model request')}, {count_of(state.calls, 'call')}"),
     ])))  # fmt: skip
     for call in session.waiting:
         print(describe_waiting(call))
@@ -169,7 +187,7 @@ def _resume(arguments: argparse.Namespace) -> int:
     if arguments.tools is None and arguments.openapi is None and arguments.mcp is None:
         raise ConfigError("a file of functions is missing", hint="toolwire runs resume RUN TOOLS.py -m PROVIDER/MODEL")
     store = open_store_at(arguments.store)
-    return resume(store, _load(store, arguments.run_id, arguments.tenant)[0].run_id, arguments)
+    return resume(store, _load(store, arguments.run_id, arguments.tenant)[1], arguments)
 
 
 def _load(store: Store, prefix: str, tenant: str) -> tuple[StoredRun, Session]:
@@ -179,7 +197,9 @@ def _load(store: Store, prefix: str, tenant: str) -> tuple[StoredRun, Session]:
     if not prefix:
         raise ConfigError("the id of a run is empty", hint="toolwire runs list")
     if store.runs.get(prefix) is None:
-        found = [run.run_id for run in store.runs.list(limit=1000, tenant=tenant) if run.run_id.startswith(prefix)]
+        found = [
+            run.run_id for run in store.runs.list(limit=_MAX_LISTED, tenant=tenant) if run.run_id.startswith(prefix)
+        ]
         if len(found) > 1:
             raise ConfigError(f"several runs begin with {prefix!r}: {', '.join(found[:5])}", hint="give the whole id")
         prefix = found[0] if found else prefix
@@ -197,7 +217,7 @@ def _report(stored: StoredRun, store: Store, arguments: argparse.Namespace) -> i
     if stored.run_id.startswith("call-"):
         print("the client of the server repeats the call")
         return 0
-    option = store_option(arguments.store)
+    option = place_options(arguments)
     print(f"continue with: toolwire runs resume {stored.run_id} TOOLS.py -m MODEL{option}")
     return 0
 
@@ -220,10 +240,14 @@ def _run_document(run: StoredRun) -> dict[str, Any]:
     return {
         "summary": "",
         **{name: value for name, value in document.items() if name not in hidden},
-        "status": run.status,
+        "status": _display_status(run),
     }
 
 
 def _display_status(run: StoredRun) -> str:
-    """Return the status; a running run that no process continues is ready, or was interrupted."""
-    return "ready" if run.status == "running" and not run.token else run.status
+    """Return the status. A running run that no process continues is ready; if its process died, it was interrupted."""
+    if run.status != "running":
+        return run.status
+    if not run.token:
+        return "ready"
+    return "running" if run.lease_until > time.time() else "interrupted"

@@ -10,37 +10,40 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ..ir.terminal import neutralise_text
+from .agent_options import make_agent, make_client, open_tools
 from .answer_output import print_outcome
-from .run import make_client, open_toolboxes
-from .tools_file import load_tools
+from .live import LivePrinter
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from ..net.answers import Answer
     from ..run.records import Store
-    from ..run.toolbox import Toolbox
+    from ..run.session import Session
 
 __all__ = ["resume"]
 
 
-def resume(store: Store, run_id: str, arguments: argparse.Namespace) -> int:
-    """Continue the run and print its answer. Return 1 if it gave none, or waits again."""
-    answer = asyncio.run(_resume(store, run_id, arguments))
-    if answer.finished and not arguments.json:
+def resume(store: Store, session: Session, arguments: argparse.Namespace) -> int:
+    """Continue the run and print events as they arrive. Return 1 if it gave no answer, or waits again."""
+    has_ended = session.state.phase == "done"
+    answer = asyncio.run(_resume(store, session, arguments))
+    if has_ended and not arguments.json:
         print(neutralise_text(answer.text))
     return print_outcome(answer, arguments)
 
 
-async def _resume(store: Store, run_id: str, arguments: argparse.Namespace) -> Answer[str]:
+async def _resume(store: Store, session: Session, arguments: argparse.Namespace) -> Answer[str]:
     """Continue the run with an agent that suspends further calls with side effects, unless `--yes` is given."""
-    from ..net.agent import Agent
-    from ..net.runner import Runner
-    from ..run.policy import Policy
+    from msgspec.structs import replace
 
-    policy = Policy() if arguments.yes else Policy(approve=("write", "idempotent"))
-    files = [] if arguments.tools is None else [load_tools(arguments.tools)]
-    async with make_client(arguments) as client, open_toolboxes(arguments) as boxes:
-        tools: list[ModuleType | Toolbox] = [*files, *boxes]
-        runner = Runner(*tools, store=store, policy=policy, approve="suspend", tenant=arguments.tenant)
-        return await Agent(client, runner).resume(run_id)
+    iterations = arguments.max_iterations
+    budget = None if iterations is None else replace(session.budget, iterations=iterations)
+    live = LivePrinter(silent=arguments.json)
+    answer: Answer[str] | None = None
+    async with open_tools(arguments) as tools, make_client(arguments) as client:
+        agent = make_agent(
+            client, tools, arguments, store=store, approve="suspend", budget=budget, tenant=arguments.tenant
+        )
+        async for event in agent.resume_stream(session.state.run_id):
+            answer = live.show(event) or answer
+    assert answer is not None
+    return answer

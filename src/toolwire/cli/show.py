@@ -13,7 +13,7 @@ from typing import Any, TextIO
 from ..ir.losses import Loss
 from ..ir.terminal import neutralise_json, neutralise_line, neutralise_text
 
-__all__ = ["columns", "json_text", "losses_table", "paint", "table"]
+__all__ = ["columns", "count_of", "json_text", "losses_table", "paint", "table"]
 
 _COLOURS = {"red": "31", "yellow": "33", "green": "32", "blue": "34", "dim": "2", "bold": "1"}
 _SEVERITIES = {"error": "red", "warning": "yellow", "info": "blue"}
@@ -24,6 +24,11 @@ def paint(text: str, colour: str, stream: TextIO | None = None) -> str:
     if not (stream or sys.stdout).isatty() or os.environ.get("NO_COLOR"):
         return text
     return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m"
+
+
+def count_of(number: int, noun: str) -> str:
+    """Return a number and its noun: 1 call, 2 calls."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def json_text(document: Any, *, sort_keys: bool = False) -> str:

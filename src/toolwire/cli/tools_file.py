@@ -15,7 +15,14 @@ if TYPE_CHECKING:
 
     from ..run.records import Store
 
-__all__ = ["add_ttl_option", "load_tools", "open_store_at"]
+__all__ = ["DEFAULT_TTL", "add_store_option", "add_ttl_option", "load_tools", "open_store_at"]
+
+DEFAULT_TTL = 86400.0  # seconds
+
+
+def add_store_option(parser: argparse.ArgumentParser, about: str) -> None:
+    """Add the option for the store, which `open_store_at` opens."""
+    parser.add_argument("--store", metavar="URL", help=f"{about} (default: ~/.local/state/toolwire/runs.db)")
 
 
 def add_ttl_option(parser: argparse.ArgumentParser) -> None:
@@ -23,19 +30,19 @@ def add_ttl_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ttl",
         type=float,
-        default=86400.0,
+        default=DEFAULT_TTL,
         metavar="SECONDS",
         help="keep the result of a recorded call for this time; after it, an identical call runs again (86400)",
     )
 
 
-def load_tools(file: str) -> ModuleType:
-    """Import the file as a module."""
+def load_tools(file: str, hint: str = "give a Python file with your functions") -> ModuleType:
+    """Import the file as a module. `hint`: for a file that cannot be read."""
     from importlib.util import module_from_spec, spec_from_file_location
 
     path = Path(file)
     if not path.is_file():
-        raise ConfigError(f"cannot read {file}: not a file", hint="give a Python file with your functions")
+        raise ConfigError(f"cannot read {file}: not a file", hint=hint)
     spec = spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         raise ConfigError(f"{file} is not a Python file", hint="give a file that ends in .py")

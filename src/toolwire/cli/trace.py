@@ -17,25 +17,33 @@ if TYPE_CHECKING:
 
 __all__ = ["add_to"]
 
-_EXAMPLES = """\
-examples:
+_RECORD_EXAMPLES = """\
   toolwire trace record --to traces --upstream openai          then point a client at http://127.0.0.1:4141
   toolwire trace record --to traces --upstream http://localhost:8080/v1 --remove 'ACME-[0-9]+'
   toolwire trace record --to traces --config toolwire.toml --shorten-media
-  toolwire trace show traces/….jsonl                           a timeline, calls, results and losses
-  toolwire trace replay traces/….jsonl --to gemini             the request on another wire, and its losses
-  toolwire trace replay traces/….jsonl --to openai/gpt-5.6     the same, sent to a model
-  toolwire trace replay traces/….jsonl --to anthropic --url http://127.0.0.1:4141 -m local/smollm2
-
+"""
+_SHOW_EXAMPLES = """\
   toolwire run tools.py "…" -m openai/gpt-5.6 --trace run.jsonl
   toolwire trace show run.jsonl                                a timeline of requests and parallel calls
+  toolwire trace show traces/1.jsonl --bodies                  an exchange: calls, results, losses and bodies
+"""
+_REPLAY_EXAMPLES = """\
   toolwire trace replay run.jsonl                              repeat the run offline
-  toolwire trace replay run.jsonl --tools tools.py             the same; pure and read tools really run
+  toolwire trace replay run.jsonl --tools tools.py             the same, with the pure and read tools of this file
   toolwire trace replay run.jsonl --agent app.py:agent         with the system prompt, tools and policy of your agent
-
+  toolwire trace replay traces/1.jsonl --to gemini             the request on another wire, and its losses
+  toolwire trace replay traces/1.jsonl --to openai/gpt-5.6     the same, sent to a model
+  toolwire trace replay traces/1.jsonl --to anthropic --url http://127.0.0.1:4141 -m local/smollm2
+"""
+_PRIVACY = """\
 Recordings contain no keys, cookies, user ids, or values under names such as `password`. Other private data has no
 recognisable form: remove it with `--remove`. Read a recording before you share it.
+"""
+_EXIT_CODES = """\
 exit codes: 0 done   1 the replay differs from the recording   2 wrong usage, unreadable input, or the model is unreachable
+"""
+_SHOW_EXIT_CODES = """\
+exit codes: 0 done   2 wrong usage, or unreadable input
 """
 
 
@@ -44,7 +52,7 @@ def add_to(commands: Any) -> None:
         "trace",
         help="record the traffic of a gateway; show and replay runs and exchanges",
         description="Record the traffic of a gateway in sanitised files; show and replay recorded runs and exchanges.",
-        epilog=_EXAMPLES,
+        epilog=_epilog(_RECORD_EXAMPLES, _SHOW_EXAMPLES, _REPLAY_EXAMPLES, end=_PRIVACY + _EXIT_CODES),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     verbs = parser.add_subparsers(metavar="VERB", required=True)
@@ -53,8 +61,24 @@ def add_to(commands: Any) -> None:
     _add_replay(verbs)
 
 
+def _epilog(*examples: str, end: str) -> str:
+    return "\n".join(["examples:", *examples, end])
+
+
+def _add_verb(verbs: Any, name: str, about: str, epilog: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = verbs.add_parser(
+        name,
+        help=about,
+        description=about[0].upper() + about[1:] + ".",
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    return parser
+
+
 def _add_record(verbs: Any) -> None:
-    record = verbs.add_parser("record", help="run a gateway that writes each exchange to a file")
+    about = "run a gateway that writes each exchange to a file"
+    record = _add_verb(verbs, "record", about, _epilog(_RECORD_EXAMPLES, end=_PRIVACY + _SHOW_EXIT_CODES))
     record.add_argument("--to", dest="folder", metavar="DIR", required=True, help="folder for the files")
     record.add_argument("--config", metavar="FILE", help="the gateway's settings (toolwire.toml)")
     record.add_argument(
@@ -80,25 +104,39 @@ def _add_record(verbs: Any) -> None:
 
 
 def _add_show(verbs: Any) -> None:
-    parser = verbs.add_parser("show", help="show a recorded run or exchange")
-    parser.add_argument("file", metavar="FILE")
+    about = "show a recorded run or exchange"
+    parser = _add_verb(verbs, "show", about, _epilog(_SHOW_EXAMPLES, end=_SHOW_EXIT_CODES))
+    parser.add_argument("file", metavar="FILE", help="a trace, see `toolwire run --trace` and `toolwire trace record`")
     parser.add_argument("--bodies", action="store_true", help="show the bodies of both sides, too")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=show)
 
 
 def _add_replay(verbs: Any) -> None:
-    parser = verbs.add_parser(
-        "replay", help="repeat a recorded run offline; send a recorded request to another wire or model"
+    about = "repeat a recorded run offline; send a recorded request to another wire or model"
+    parser = _add_verb(verbs, "replay", about, _epilog(_REPLAY_EXAMPLES, end=_EXIT_CODES))
+    parser.add_argument("file", metavar="FILE", help="a trace, see `toolwire run --trace` and `toolwire trace record`")
+    runs = parser.add_argument_group("recorded runs")
+    runs.add_argument(
+        "--tools",
+        metavar="TOOLS.py",
+        help="run the pure and read tools of this file instead of using recorded results",
     )
-    parser.add_argument("file", metavar="FILE")
-    parser.add_argument("--to", dest="target", metavar="WIRE|MODEL", help="of an exchange: a wire, or provider/model")
-    parser.add_argument("--url", metavar="URL", help="URL of a gateway or provider to send it to")
-    parser.add_argument("-m", "--model", help="the model to request (as recorded)")
-    parser.add_argument("--key-env", metavar="NAME", help="environment variable with the key for --url")
-    parser.add_argument("--tools", metavar="TOOLS.py", help="of a run: really run the pure and read tools of this file")
-    parser.add_argument("--agent", metavar="FILE.py:NAME", help="of a run: repeat it with this agent")
-    parser.add_argument("--run-reads", action="store_true", help="with --agent: really run its pure and read tools")
+    runs.add_argument(
+        "--agent",
+        metavar="FILE.py:NAME",
+        help="replay with this agent instead of the recorded tools and prompt",
+    )
+    runs.add_argument(
+        "--run-reads",
+        action="store_true",
+        help="with --agent: run its pure and read tools instead of using recorded results",
+    )
+    exchanges = parser.add_argument_group("recorded exchanges")
+    exchanges.add_argument("--to", dest="target", metavar="WIRE|MODEL", help="the target: a wire, or provider/model")
+    exchanges.add_argument("--url", metavar="URL", help="URL of a gateway or provider to send the request to")
+    exchanges.add_argument("-m", "--model", help="the model to request (default: as recorded)")
+    exchanges.add_argument("--key-env", metavar="NAME", help="environment variable with the key for --url")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=replay)
 

@@ -34,6 +34,8 @@ def replay(arguments: argparse.Namespace) -> int:
     header, events = read_trace(path)
     if header.kind == "run":
         return replay_recorded_run(run_of(header, events, path.name), arguments)
+    if arguments.tools or arguments.agent or arguments.run_reads:
+        raise ConfigError("--tools, --agent and --run-reads are for recorded runs, and this is an exchange")
     if not arguments.target:
         raise ConfigError("a recorded exchange needs a target", hint="add --to WIRE or --to PROVIDER/MODEL")
     return _replay_exchange(exchange_of(header, events, path.name), arguments)

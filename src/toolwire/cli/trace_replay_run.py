@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ConfigError
 from ..ir.terminal import neutralise_text
-from .show import json_text, paint
+from .show import count_of, json_text, paint
 from .tools_file import load_tools
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ def replay_recorded_run(trace: RunTrace, arguments: argparse.Namespace) -> int:
         )
     if arguments.tools and arguments.agent:
         raise ConfigError("give either --tools or --agent", hint="--run-reads runs the pure and read tools of an agent")
+    if arguments.run_reads and not arguments.agent:
+        raise ConfigError("--run-reads needs --agent", hint="add --agent FILE.py:NAME, or use --tools TOOLS.py")
     agent = None if arguments.agent is None else _load_agent(arguments.agent)
     box = None if arguments.tools is None else Toolbox(load_tools(arguments.tools))
     tools: ReplayTools = "read" if arguments.tools or arguments.run_reads else "recorded"
@@ -53,7 +55,7 @@ def _load_agent(place: str) -> Agent[Any, Any]:
     file, mark, name = place.rpartition(":")
     if not mark or not name.isidentifier():
         raise ConfigError(f"--agent must be FILE.py:NAME, got {place!r}")
-    agent = getattr(load_tools(file), name, None)
+    agent = getattr(load_tools(file, "give a Python file that defines the agent"), name, None)
     if not isinstance(agent, Agent):
         raise ConfigError(f"{file} has no agent {name!r}", hint=f"define {name} = Agent(…) at the top level")
     return agent
@@ -67,6 +69,6 @@ def _print(trace: RunTrace, error: ReplayDifference | None, *, as_json: bool) ->
         print(json_text({"id": trace.header.id, "same": error is None, "difference": found}))
     elif error is None:
         requests, calls = len(trace.turns()), len(trace.calls())
-        print(f"the replay is identical: {requests} requests, {calls} calls")
+        print(f"the replay is identical: {count_of(requests, 'request')}, {count_of(calls, 'call')}")
     else:
         print(paint(neutralise_text(str(error)), "red", sys.stderr), file=sys.stderr)

@@ -12,7 +12,7 @@ import inspect
 import secrets
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from types import MappingProxyType, NoneType, TracebackType
@@ -273,19 +273,38 @@ class Agent(Generic[Deps, Output]):
         The model receives `prompt` after the results of the calls that waited. Calls that ran do not run again.
         Subagents that wait are continued too. Raises RunConflict while another process continues the run.
         """
+        async with self._open_stored(run_id, prompt, deps) as loop:
+            return await loop.run()
+
+    async def resume_stream(
+        self,
+        run_id: str,
+        prompt: UserPrompt | None = None,
+        *,
+        deps: Deps = None,  # type: ignore[assignment]  # optional if Deps is None
+    ) -> AsyncGenerator[StreamItem | Answer[Output], None]:
+        """Like `resume`, as a stream: the calls that run now, all results of their turn, then the items of `stream`."""
+        async with self._open_stored(run_id, prompt, deps) as loop, aclosing(loop.stream()) as items:
+            async for item in items:
+                yield item
+
+    @asynccontextmanager
+    async def _open_stored(self, run_id: str, prompt: UserPrompt | None, deps: Deps) -> AsyncGenerator[AgentLoop, None]:
+        """Load a run, and hold its lease inside the block. A run that this agent cannot continue is not changed."""
         check_deps(self.deps_type, deps)
         checkpoints = self._make_checkpoints()
         if checkpoints is None:
             raise ConfigError("an agent without a store has no runs to continue", hint="pass store=open_store(…)")
         async with checkpoints:
             session = self._adopt(Session.load(await checkpoints.load(run_id), now=time.time), deps)
+            loop = AgentLoop(self, session, deps=deps, checkpoints=checkpoints)
             is_changed = await self._continue_subagents(session, deps)
             if prompt is not None:
                 session.add_prompt(await prompt_message(prompt))
             session.start_calls()
             if is_changed or prompt is not None or isinstance(session.next(), (AskModel, RunTools)):
                 await checkpoints.save(session)
-            return await AgentLoop(self, session, deps=deps, checkpoints=checkpoints).run()
+            yield loop
 
     def resume_sync(
         self,
@@ -438,11 +457,12 @@ class Agent(Generic[Deps, Output]):
         if checkpoints is None and session.state.revision:
             hint = "continue it with an agent that has this store: calls could run twice without it"
             raise ConfigError(f"run {session.state.run_id} is in a store, and this agent has none", hint=hint)
+        loop = AgentLoop(self, session, deps=deps, checkpoints=checkpoints)
         if checkpoints is not None and isinstance(prompt, Session):
             await checkpoints.take_over(session)
         if isinstance(prompt, Session):
             await self._continue_subagents(session, deps)
-        return AgentLoop(self, session, deps=deps, checkpoints=checkpoints)
+        return loop
 
     def _make_checkpoints(self) -> Checkpoints | None:
         store = self.runner.store

@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 from msgspec.structs import replace
 
 from ..bridge.stable_prefix import mark_stable_prefix
+from ..ir.errors import ConfigError
 from ..ir.events import Event
 from ..ir.parts import Text, ToolCall, ToolResult
 from ..ir.request import Request
@@ -88,6 +89,22 @@ class AgentLoop:
         self._origin = agent
         self._partial = PartialReader()
         self._has_asked = False
+        self._is_out_of_time = False
+        if session.state.phase == "wait":
+            self._check_waiting_tools()
+
+    def _check_waiting_tools(self) -> None:
+        """Raise ConfigError if a decided call could not run because the agent does not have its tool."""
+        step, box = self.session.next(), self.agent.runner.box
+        if not isinstance(step, RunTools):
+            return
+        calls = zip(step.calls, step.results, strict=True)
+        missing = {call.name: None for call, result in calls if result is None and box.find(call.name) is None}
+        if missing:
+            raise ConfigError(
+                f"the run waits for {', '.join(missing)}, which this agent does not have",
+                hint="continue it with the tools with which it was started",
+            )
 
     async def run(self) -> Answer[Any]:
         """Perform all steps and return the answer."""
@@ -123,7 +140,7 @@ class AgentLoop:
         A pure or read call starts as soon as it is complete, while the model is still generating. A structured output
         is yielded while it grows. Observers may set context variables, so an observed stream has a context of its own.
         """
-        is_observed = bool(active_observers(self.agent.observers))
+        is_observed = bool(active_observers(self._run_observers()))
         return in_own_context(self._stream_observed()) if is_observed else self._stream_saved()
 
     async def _stream_observed(self) -> AsyncGenerator[StreamItem | Answer[Any], None]:
@@ -137,7 +154,12 @@ class AgentLoop:
     def _observe_run(self) -> Observation:
         state, agent = self.session.state, self.agent
         operation = AgentOperation(state.run_id, state.request, agent.name, current_call().call_id)
-        return Observation(agent.observers, operation)
+        return Observation(self._run_observers(), operation)
+
+    def _run_observers(self) -> Sequence[Observer]:
+        """Return the observers of the run: those of the first agent, and of the one that continues a transferred run."""
+        first, own = self._origin.observers, self.agent.observers
+        return own if first is own else (*first, *(observer for observer in own if observer not in first))
 
     async def _stream_saved(self) -> AsyncGenerator[StreamItem | Answer[Any], None]:
         """Yield the items of all steps, and hold the lease of the stored run meanwhile."""
@@ -157,7 +179,7 @@ class AgentLoop:
                             yield event
                     await self._save()
                     if isinstance(tools := session.next(), RunTools):
-                        results = await self._improve_results(tools, await dispatch.results())
+                        results = await self._improve_results(tools, await self._results_in_time(dispatch))
                         for result in results:
                             yield result
                         await self._add_results(results)
@@ -165,10 +187,12 @@ class AgentLoop:
                 finally:
                     await dispatch.abort()
             elif isinstance(step, RunTools):  # a session that another process started
-                results = await self._improve_results(step, await self._run_tools(step))
-                for number, result in enumerate(results):
+                for number, call in enumerate(step.calls):
                     if not step.results or step.results[number] is None:
-                        yield result
+                        yield call
+                results = await self._improve_results(step, await self._run_tools(step))
+                for result in results:
+                    yield result
                 await self._add_results(results)
                 await self._save()
             else:
@@ -182,6 +206,9 @@ class AgentLoop:
         if session.state.phase == "wait":
             self._has_asked = True
             return  # the turn is not complete
+        if self._is_out_of_time and session.state.phase == "ask":
+            session.give_up_on_time_limit()
+            return
         successor = take_successor(results, self.agent, self._origin)
         if successor is not None:
             await successor.take_over(session, self._deps)
@@ -271,19 +298,33 @@ class AgentLoop:
 
     async def _run_tools(self, step: RunTools) -> list[ToolResult]:
         """Run the calls of a turn; those that have a result from an earlier attempt at the turn do not run again."""
-        if step.results:
-            dispatch = self._open_dispatch(step.earlier)
-            for call, result, approval in zip(step.calls, step.results, step.approvals, strict=True):
-                dispatch.add(call, result=result, approval=approval)
-            return await dispatch.results()
-        return await self.agent.runner.run(
-            step.calls,
-            run_id=self.session.state.run_id,
-            earlier=step.earlier,
-            tainted=step.tainted,
-            deps=self.agent.select_deps(self._deps),
-            session=self.session,
-        )
+        if not step.results and self.session.remaining_seconds is None:
+            return await self.agent.runner.run(
+                step.calls,
+                run_id=self.session.state.run_id,
+                earlier=step.earlier,
+                tainted=step.tainted,
+                deps=self.agent.select_deps(self._deps),
+                session=self.session,
+            )
+        dispatch = self._open_dispatch(step.earlier)
+        nothing = (None,) * len(step.calls)
+        for call, result, approval in zip(step.calls, step.results or nothing, step.approvals or nothing, strict=True):
+            dispatch.add(call, result=result, approval=approval)
+        return await self._results_in_time(dispatch)
+
+    async def _results_in_time(self, dispatch: Dispatch) -> list[ToolResult]:
+        """Return the results of a turn. When the time of the run is over, no call starts and only writes are awaited."""
+        remaining = self.session.remaining_seconds
+        if remaining != 0:
+            try:
+                async with asyncio.timeout(remaining) as limit:
+                    return await dispatch.results()
+            except TimeoutError:
+                if not limit.expired():
+                    raise
+        self._is_out_of_time = True
+        return await dispatch.abort()
 
     def _open_dispatch(self, earlier: Sequence[ToolCall] | None = None) -> Dispatch:
         """Return a dispatch for the calls of a turn. `earlier`: the calls before it; all calls of the run by default."""
@@ -332,7 +373,13 @@ def _reason(step: Done | GiveUp | AwaitApproval) -> str:
 
 
 def _run_outcome(answer: Answer[Any]) -> OperationOutcome:
-    return OperationOutcome(answer.response, reason=answer.reason, usage=answer.usage, cost=answer.cost or None)
+    return OperationOutcome(
+        answer.response,
+        reason=answer.reason,
+        decision="suspended" if answer.suspended else "",
+        usage=answer.usage,
+        cost=answer.cost or None,
+    )
 
 
 def _choose_tools(retriever: Retriever, request: Request) -> tuple[Tool, ...]:

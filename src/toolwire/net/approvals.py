@@ -51,10 +51,20 @@ def load_run(store: Store, run_id: str, tenant: str = "") -> tuple[StoredRun, Se
     return stored, Session.load(stored.state, now=time.time)
 
 
+def _check_phase(session: Session) -> None:
+    """Raise ConfigError for a run without waiting calls."""
+    phase = session.state.phase
+    if phase == "wait":
+        return
+    state = "has ended" if phase in ("done", "gave_up") else "is not suspended"
+    raise ConfigError(f"the run {state}; no call is waiting", hint=f"toolwire runs show {session.state.run_id}")
+
+
 def _change_run(store: Store, run_id: str, tenant: str, change: Callable[[Session], None]) -> StoredRun:
     """Apply a decision by compare-and-set: if another process changed the run meanwhile, read it again."""
     for _ in range(_ATTEMPTS):
         stored, session = load_run(store, run_id, tenant)
+        _check_phase(session)
         change(session)
         session.set_revision(stored.version + 1)
         changed = replace(

@@ -5,17 +5,14 @@ Separate because the runner only needs the reply.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
-from contextvars import copy_context
-from functools import partial
 from typing import Literal, TypeAlias
 
 from ..run.approval import ApprovalReply
 from ..run.steps import Approve
 from ..run.waiting import Suspend
-from .threads import ThreadPool
+from .threads import ThreadPool, call_in_thread
 
 __all__ = ["Approver", "ApproverThread"]
 
@@ -42,10 +39,10 @@ class ApproverThread:
             return False
         if approve == "suspend":
             return Suspend()
-        if self._is_async:
-            reply = approve(step)
-        else:
-            reply = await asyncio.wrap_future(self._thread.submit(partial(copy_context().run, approve, step)))
+        if not self._is_async:
+            plain_reply: ApprovalReply = await call_in_thread(self._thread, approve, step)
+            return plain_reply
+        reply = approve(step)
         return await reply if inspect.isawaitable(reply) else reply
 
     def close(self) -> None:

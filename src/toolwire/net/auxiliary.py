@@ -28,7 +28,7 @@ from ..run.duplicates import replace_duplicate
 from ..run.observe import Observation, Observer, OperationOutcome
 from ..run.output import how_to_read
 from ..run.repaired_calls import is_suggestion, repairing_model
-from ..run.results import NOTES_KEY, annotate, result_code
+from ..run.results import NOTES_KEY, annotate, result_code, result_note
 from ..run.session import RunTools, Session
 from ..run.waiting import waiting_call
 from .model_protocol import Model, check_request, model_operation
@@ -114,15 +114,14 @@ class AuxiliaryWork:
         Results from an earlier attempt at the turn have been improved then, and are passed back.
         """
         improved: list[ToolResult] = []
-        nothing = (None,) * len(step.calls)
-        known, approvals = step.results or nothing, step.approvals or nothing
-        for call, result, earlier_result, approval in zip(step.calls, results, known, approvals, strict=True):
+        known = step.results or (None,) * len(step.calls)
+        for call, result, earlier_result in zip(step.calls, results, known, strict=True):
             if earlier_result is not None or result_code(result) == "suspended":
                 improved.append(result)
                 continue
             if step.results and repairing_model(call) is not None and waiting_call(result) is None:
                 result = note_repair(result, call)  # the repaired call waited for approval
-            elif self._settings.repair and (approval is None or approval.arguments is None):
+            elif self._settings.repair and result_note(result, "edited") is None:
                 # not the arguments of a person, and not before an earlier call that waits
                 if all(result_code(other) != "suspended" for other in improved):
                     result = await self._repair(call, result, run_again)

@@ -15,10 +15,10 @@ from ..run.context import running
 from ..run.failures import NotExecuted
 from ..run.results import error_text
 from ..run.signature import FunctionSignature, function_signature
-from ..run.steps import ArgumentMismatch, Failed, Invoke, Returned, TimedOut
+from ..run.steps import ArgumentMismatch, Failed, Invoke, Reconcile, Returned, TimedOut
 from .collect import collect_async_items, collect_items
 from .process import run_in_process
-from .threads import ThreadPool
+from .threads import ThreadPool, call_in_thread
 from .time_limit import LimitedOutcome, TimeLimitedCall, TimeLimiter
 
 __all__ = ["InvokeOutcome", "Invoker"]
@@ -50,6 +50,17 @@ class Invoker:
 
     def close(self) -> None:
         self._pool.close()
+
+    async def reconcile(self, step: Reconcile) -> Returned | Failed:
+        """Ask the tool's `reconcile` function about the outcome of an earlier call; an error is returned as a failure."""
+        function = step.entry.options.reconcile
+        assert function is not None
+        try:
+            if inspect.iscoroutinefunction(function):
+                return Returned(await function(step.key, step.arguments))
+            return Returned(await call_in_thread(self._pool, function, step.key, step.arguments, share=step.entry.name))
+        except Exception as error:  # noqa: BLE001  # a user-defined function
+            return Failed(error)
 
     def begin(self, step: Invoke) -> InvokeOutcome | Awaitable[InvokeOutcome]:
         """Return the outcome if the function did not wait for anything; else an awaitable for the current task."""

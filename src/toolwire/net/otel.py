@@ -132,7 +132,8 @@ class OtelObserver:
         span = self._open(f"invoke_agent {operation.agent}", {**about, names.RUN_ID: operation.run_id})
 
         def end(outcome: OperationOutcome) -> None:
-            error_type = "gave_up" if outcome.reason else _error_type(outcome.error)
+            gave_up = outcome.reason and outcome.decision != "suspended"  # to wait for a person is not an error
+            error_type = "gave_up" if gave_up else _error_type(outcome.error)
             # the text after the colon may be that of a refusal or of an invalid output
             reason = outcome.reason if self._content else outcome.reason.partition(":")[0]
             span.close(
@@ -253,10 +254,10 @@ def _error_type(error: BaseException | None) -> str | None:
 
 
 def _result_error(result: ToolResult) -> str | None:
-    """Return the code of the runtime for a failed call, such as `timeout` or `denied`."""
-    if not result.is_error:
-        return None
+    """Return the code of the runtime for a failed call, such as `timeout` or `denied`; None for one that waits."""
     code = result_code(result)
+    if not result.is_error or code == "suspended":
+        return None
     return "tool_error" if code == "ok" else code
 
 

@@ -22,7 +22,6 @@ from ..ir.errors import ConfigError, ToolwireError
 from ..ir.events import Event
 from ..ir.folding import unfold
 from ..ir.parts import ToolResult
-from ..ir.pointer import JSON, Object
 from ..ir.request import Request
 from ..ir.response import Response
 from ..ir.tools import Tool
@@ -31,10 +30,8 @@ from ..run.context import current_call
 from ..run.keys import canonical_json
 from ..run.options import Options
 from ..run.output import READ_OUTPUT, SEARCH_OUTPUT
-from ..run.redact import Redactor
-from ..run.replay import Difference, ReplayDifference, first_difference, without_notes
+from ..run.replay import Difference, ReplayDifference, RequestComparer, first_difference
 from ..run.results import result_note
-from ..run.sanitise import Sanitiser
 from ..run.session import Budget
 from ..run.steps import Approve
 from ..run.toolbox import Entry, Toolbox
@@ -119,8 +116,9 @@ class _Replay:
         self.auxiliary_turns = deque(trace.turns("auxiliary"))
         self._compares_tools = agent is not None
         self._end = trace.root.end
-        self._sanitiser = Sanitiser(Redactor())
+        self._comparer = RequestComparer(compares_all=agent is not None)
         self._tools = trace.request().tools
+        self._runs_tools = False  # some tools really run, and may return something else
         self._results: defaultdict[str, deque[ToolResult]] = defaultdict(deque)
         self._subagents: set[str] = set()  # tools that run agents: these would use a real model
         subagent_calls = trace.subagent_calls()
@@ -193,7 +191,7 @@ class _Replay:
         if not turns:
             raise self._difference(Difference(step, "", "no such request", "another request"))
         turn = turns.popleft()
-        found = first_difference(step, self._comparable(turn.request), self._comparable(self._document(request)))
+        found = self._comparer.first_difference(step, turn.request, request)
         if found is not None:
             raise self._difference(found)
         if turn.response is None:
@@ -204,23 +202,13 @@ class _Replay:
         for event in unfold(await self.ask(request)):
             yield event
 
-    def _document(self, request: Request) -> JSON:
-        return self._sanitiser.sanitise_request(msgspec.to_builtins(request))
-
-    def _comparable(self, document: Any) -> JSON:
-        """Return the compared part: everything with an agent, else the messages, because the rest is copied."""
-        names = [name for name in document if self._compares_tools or name == "messages"]
-        fields: Object = {name: document[name] for name in names}
-        if self._compares_tools:
-            fields = {"messages": [], "tools": [], **fields}
-        return without_notes(fields)
-
     def _difference(self, difference: Difference) -> ReplayDifference:
-        return ReplayDifference(difference, "" if self._compares_tools else _NEEDS_AGENT)
+        return ReplayDifference(difference, "" if self._compares_tools or self._runs_tools else _NEEDS_AGENT)
 
     def toolbox(self, box: Toolbox | None, tools: ReplayTools) -> Toolbox:
         """Return the tools of `box`, else the recorded ones, with functions that return recorded results."""
         own = {entry.name: entry for entry in box} if box is not None else {}
+        self._runs_tools = tools == "read" and bool(own)
         recorded = [] if self._compares_tools else [tool for tool in self._tools if tool.name not in own]
         entries = [self._recorded_entry(entry, tools) for entry in own.values()]
         options = Options(output_limit=_ANY_LENGTH)
@@ -252,6 +240,8 @@ class _Replay:
             result = results.popleft()
             if self._runner is not None and result_note(result, "output") is not None:
                 self._runner.store_output(current_call().run_id, result.text)  # offers the tools to read it
+            if result_note(result, "edited") is not None:
+                result = replace(result, parts=result.parts[1:])  # the runtime adds the note about edited arguments
             return result
 
         return return_recorded

@@ -9,7 +9,6 @@ Results have the order of the calls, in whatever order the calls end. A call tha
 from __future__ import annotations
 
 import asyncio
-import inspect
 import random
 import secrets
 import time
@@ -49,7 +48,6 @@ from ..run.session import Session
 from ..run.settings import RunSettings
 from ..run.steps import (
     Approve,
-    Failed,
     Finished,
     Invoke,
     Reconcile,
@@ -60,6 +58,7 @@ from ..run.steps import (
 from ..run.taint import is_untrusted
 from ..run.toolbox import Source, Toolbox
 from ..run.waiting import Suspend
+from .agent_arguments import check_approver, check_store
 from .approver import Approver, ApproverThread
 from .blocking import run_blocking
 from .call_size import is_large
@@ -104,9 +103,9 @@ class Runner:
     ) -> None:
         if not 0 < ttl < float("inf"):
             raise ConfigError(f"ttl must be positive and finite, got {ttl}", hint="give it in seconds")
-        for name, value in (("max_parallel", max_parallel), ("max_per_turn", max_per_turn), ("threads", threads)):
-            if value < 1:
-                raise ConfigError(f"{name} must be at least 1, got {value}")
+        _require_counts(max_parallel=max_parallel, max_per_turn=max_per_turn, threads=threads)
+        check_store(store)
+        check_approver(approve)
         self.box = Toolbox(*sources)
         self._outputs = StoredOutputs()
         self._output_tools = self._add_output_tools()
@@ -361,7 +360,7 @@ class Runner:
         if isinstance(step, Approve):
             return await self._ask_approval(step)
         if isinstance(step, Reconcile):
-            return await _reconcile(step)
+            return await self._invoker.reconcile(step)
         return await self._store_steps.perform(step)
 
     async def _ask_approval(self, step: Approve) -> ApprovalReply:
@@ -395,6 +394,15 @@ class Runner:
             self._taint(run_id)
 
 
+def _require_counts(**limits: object) -> None:
+    """Raise ConfigError for a limit with which no call could ever run."""
+    for name, value in limits.items():
+        if type(value) is not int:
+            raise ConfigError(f"{name} must be an integer, got {value!r}")
+        if value < 1:
+            raise ConfigError(f"{name} must be at least 1, got {value}")
+
+
 def _approval_outcome(reply: ApprovalReply) -> OperationOutcome:
     if isinstance(reply, Suspend):
         return OperationOutcome(decision="suspended")
@@ -416,13 +424,3 @@ async def _wait(run: CallRun, seconds: float) -> None:
         pass
     finally:
         run.wake = None
-
-
-async def _reconcile(step: Reconcile) -> Returned | Failed:
-    """Ask the tool's `reconcile` function about the outcome of an earlier call; an error is returned as a failure."""
-    assert step.entry.options.reconcile is not None
-    try:
-        value = step.entry.options.reconcile(step.key, step.arguments)
-        return Returned(await value if inspect.isawaitable(value) else value)
-    except Exception as error:  # noqa: BLE001  # a user-defined function
-        return Failed(error)

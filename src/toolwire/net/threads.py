@@ -6,20 +6,23 @@ a tool whose calls are stuck occupies at most half of the threads, a second such
 
 from __future__ import annotations
 
+import asyncio
 import atexit
+import inspect
 import os
 import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextvars import copy_context
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
 from ..run.failures import NotExecuted
 
-__all__ = ["ThreadPool"]
+__all__ = ["ThreadPool", "call_in_thread"]
 
 
 class _Work(NamedTuple):
@@ -83,6 +86,30 @@ class ThreadPool:
         deadline = time.monotonic() + timeout
         for thread in self._workers.threads:
             thread.join(max(0.0, deadline - time.monotonic()))
+
+
+async def call_in_thread(
+    pool: ThreadPool, function: Callable[..., Any], *arguments: Any, share: str | None = None
+) -> Any:
+    """Call a plain function of the user in a thread, in a copy of the context, and await an awaitable that it returns.
+
+    On cancellation, a call without a thread is dropped; one that has begun continues in its thread, without effect on
+    the caller. An exception that would end the event loop, such as SystemExit, is raised as RuntimeError.
+    """
+    context = copy_context()
+
+    def call() -> tuple[Any, BaseException | None]:
+        try:
+            return context.run(function, *arguments), None
+        except BaseException as error:  # noqa: BLE001  # passed as a value: a future does not take every exception
+            return None, error
+
+    value, error = await asyncio.wrap_future(pool.submit(call, share=share))
+    if error is None:
+        return await value if inspect.isawaitable(value) else value
+    if isinstance(error, Exception):
+        raise error
+    raise RuntimeError(f"{type(error).__name__}: {error}") from error
 
 
 class _Workers:

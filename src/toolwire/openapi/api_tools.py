@@ -6,28 +6,32 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 from urllib.parse import parse_qsl
 
 from ..ir.errors import EncodeError
-from ..ir.pointer import JSON, join
+from ..ir.pointer import JSON, Object, join
 from ..ir.text import dumps
 from ..ir.tools import Tool
 from ..ir.value import Value
 from .bodies import ApiBody, encode_body
-from .styles import cookie_pairs, header_text, path_text, percent_encode, query_pairs
+from .styles import cookie_pairs, header_text, path_text, percent_encode, plain_text, query_pairs
 
 __all__ = ["BODY", "ApiParameter", "ApiTool", "OperationProblem", "OperationRequest"]
 
 BODY = "body"
 """The name of the argument for the request body."""
 _PLACEHOLDER = re.compile(r"\{([^{}/]+)\}")
+_ENCODED = re.compile(r"(%[0-9A-Fa-f]{2})")
 _MAX_TARGET = 8_000  # characters of path and query; servers refuse more than 8 KiB
 
 
 class ApiParameter(Value, frozen=True):
-    """The location of an argument in the request, and its serialisation. `is_json`: its text is JSON."""
+    """The location of an argument in the request, and its serialisation.
+
+    `is_json`: its text is JSON. `is_text`: it is text of another media type.
+    """
 
     location: str  # path, query, header or cookie
     name: str
@@ -35,6 +39,7 @@ class ApiParameter(Value, frozen=True):
     explode: bool = False
     allow_reserved: bool = False
     is_json: bool = False
+    is_text: bool = False
 
 
 class OperationProblem(Value, frozen=True):
@@ -62,7 +67,8 @@ class ApiTool(Tool, frozen=True):
     """A Tool for one operation.
 
     `security`: alternatives, each a tuple of names of security schemes; None if the document has no requirement.
-    `server`: the URL of a server that only this operation has.
+    `server`: the URL of a server that only this operation has. `reserved`: locations and names of credentials, in lower
+    case.
     """
 
     method: str = "GET"
@@ -72,6 +78,7 @@ class ApiTool(Tool, frozen=True):
     security: tuple[tuple[str, ...], ...] | None = None
     tags: tuple[str, ...] = ()
     server: str | None = None
+    reserved: frozenset[tuple[str, str]] = frozenset()
 
     @property
     def operation(self) -> str:
@@ -105,8 +112,24 @@ class ApiTool(Tool, frozen=True):
         parameter = self.parameters.get(name)
         if parameter is None:
             raise EncodeError(f"{self.name} has no parameter {name!r}")
-        if value is not None:
-            builder.add(parameter, dumps(value) if parameter.is_json else value)
+        if value is None:
+            return
+        if parameter.explode and type(value) is dict:
+            self._check_members(parameter, value)
+        text = dumps(value) if parameter.is_json else plain_text(value) if parameter.is_text else value
+        builder.add(parameter, text)
+
+    def _check_members(self, parameter: ApiParameter, value: Object) -> None:
+        """Refuse an object whose members would become parameters that are credentials."""
+        for name in value if parameter.location in ("query", "cookie") and parameter.style == "form" else ():
+            if (parameter.location, name.lower()) in self.reserved:
+                raise EncodeError(f"the member {name!r} would replace a credential")
+
+
+def _encode_literal(text: str) -> Iterator[str]:
+    """Encode literal text of a path; percent-encoded characters stay as they are."""
+    for index, piece in enumerate(_ENCODED.split(text)):
+        yield piece if index % 2 else percent_encode(piece, allow_reserved=True)
 
 
 class _RequestBuilder:
@@ -131,11 +154,11 @@ class _RequestBuilder:
             self.cookies += cookie_pairs(name, value, explode=explode)
 
     def fill_path(self, template: str) -> str:
-        """Fill the template. Its literal text is encoded, too."""
+        """Fill the template. Its literal text is encoded, too, except for percent-encoded characters."""
         pieces: list[str] = []
         for index, piece in enumerate(_PLACEHOLDER.split(template)):
             if index % 2 == 0:
-                pieces.append("/".join(percent_encode(segment, allow_reserved=True) for segment in piece.split("/")))
+                pieces += _encode_literal(piece)
             elif piece in self.path:
                 pieces.append(self.path[piece])
             else:

@@ -7,9 +7,10 @@ a text is an environment variable.
 from __future__ import annotations
 
 import re
+from asyncio import to_thread
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from inspect import isawaitable
+from inspect import isawaitable, iscoroutinefunction
 from typing import NamedTuple, TypeAlias
 
 from ..ir.errors import ConfigError
@@ -27,6 +28,8 @@ Auth: TypeAlias = "Credential | Mapping[str, Credential]"
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _is_header_text = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?").fullmatch
+_NOT_IN_COOKIES = re.compile(r"[^\x21\x23-\x2b\x2d-\x3a\x3c-\x5b\x5d-\x7e]")  # RFC 6265, cookie-octet
+_is_number = re.compile(r"[0-9.eE+-]+").fullmatch
 _MIN_SECRET = 4  # characters; the removal of shorter texts would damage results
 _REDACTED = "[redacted]"
 
@@ -116,11 +119,14 @@ def _expand(credential: Credential, name: str, environment: Mapping[str, str]) -
 
 
 async def _current_value(scheme: SecurityScheme, credential: Credential) -> _Plain:
-    """Return the value of a credential. A function that fails is reported without its message, which may be secret."""
+    """Return the value of a credential. A function that is not async runs in a thread, because it may block.
+
+    A function that fails is reported without its message, which may be secret.
+    """
     if not callable(credential):
         return credential
     try:
-        value = credential()
+        value = credential() if iscoroutinefunction(credential) else await to_thread(credential)
         return await value if isawaitable(value) else value
     except Exception as error:  # noqa: BLE001  # a user-defined function may raise anything
         name = scheme.name or "the API"
@@ -140,7 +146,8 @@ def _apply(scheme: SecurityScheme, value: _Plain) -> AppliedCredentials:
     if scheme.kind == "query":
         return AppliedCredentials(query=f"{percent_encode(scheme.parameter)}={encoded}", secrets=secrets)
     if scheme.kind == "cookie":
-        return AppliedCredentials(cookies=f"{scheme.parameter}={encoded}", secrets=secrets)
+        text = _NOT_IN_COOKIES.sub(lambda found: percent_encode(found[0]), value)
+        return AppliedCredentials(cookies=f"{scheme.parameter}={text}", secrets=_worth_hiding(value, encoded, text))
     if scheme.kind == "header":
         return AppliedCredentials({scheme.parameter: value}, secrets=secrets)
     prefix = "Bearer" if scheme.kind == "bearer" else scheme.parameter
@@ -171,6 +178,7 @@ class SecretFilter:
     def __init__(self, secrets: Iterable[str]) -> None:
         self._secrets = sorted({*secrets}, key=len, reverse=True)  # one may be the prefix of another
         self._find = re.compile("|".join(map(re.escape, self._secrets))) if self._secrets else None
+        self._has_numbers = any(map(_is_number, self._secrets))
 
     def __call__(self, text: str) -> str:
         return text if self._find is None else self._find.sub(_REDACTED, text)
@@ -185,7 +193,7 @@ class SecretFilter:
         return text
 
     def clean_value(self, value: JSON) -> JSON:
-        """Replace secrets in all strings and keys of a JSON value."""
+        """Replace secrets in all strings, numbers and keys of a JSON value."""
         return value if self._find is None else self._clean(value)
 
     def _clean(self, value: JSON) -> JSON:
@@ -195,4 +203,6 @@ class SecretFilter:
             return [self._clean(element) for element in value]
         if type(value) is dict:
             return {self(key): self._clean(element) for key, element in value.items()}
+        if self._has_numbers and type(value) in (int, float):
+            return value if self(text := dumps(value)) == text else _REDACTED
         return value

@@ -16,6 +16,7 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from hashlib import sha256
 from typing import NamedTuple
+from urllib.parse import unquote
 
 from ..ir.errors import ConfigError, SchemaError
 from ..ir.pointer import JSON, Object
@@ -144,6 +145,7 @@ class _DocumentReader:
         self._schemas = SchemaReader(document, self._references)
         self.schemes, scheme_problems = read_schemes(document, self._references)
         self.problems += [OperationProblem(f"security scheme {name[:_SHOWN]}", text) for name, text in scheme_problems]
+        self._reserved = frozenset((scheme.kind, scheme.parameter.lower()) for scheme in self.schemes.values())
         self._arguments = ArgumentReader(self._references, self._schemas, self.schemes, preset_headers)
         self._operations: list[_Operation] | None = None
 
@@ -191,6 +193,7 @@ class _DocumentReader:
             security=read_requirements(fields, self._document, self.schemes),
             tags=_tags(fields),
             server=_own_server(operation),
+            reserved=self._reserved,
         )
 
     def _output_schema(self, fields: Object) -> Object | None:
@@ -234,7 +237,8 @@ def _check_path(path: str) -> None:
     template, _, fixed = path.partition("#")[0].partition("?")
     if "{" in fixed:
         raise SchemaError("the path must not contain parameters in its query")
-    if any(segment in (".", "..") for segment in template.split("/")):
+    decoded = unquote(unquote(template))  # some servers decode a path twice
+    if any(segment in (".", "..") for text in (template, decoded) for segment in re.split(r"[/\\]", text)):
         raise SchemaError("the path must not contain the segments '.' or '..'")
 
 

@@ -149,7 +149,7 @@ class ArgumentReader:
 
 
 def _read_parameter(raw: Object) -> ApiParameter:
-    """Read location and serialisation. Parameters with `content` are JSON text."""
+    """Read location and serialisation. Parameters with `content` are text, usually JSON."""
     location, name = raw["in"], raw["name"]
     if location == "header" and not _is_header_name(name):
         raise SchemaError(f"{name[:80]!r} is not a valid name of a header")
@@ -157,13 +157,16 @@ def _read_parameter(raw: Object) -> ApiParameter:
     if style not in _STYLES[location]:
         raise SchemaError(f"the style {str(style)[:40]!r} is not valid for a {location} parameter")
     explode = raw.get("explode")
+    content = raw.get("content") if "schema" not in raw else None
+    kind = body_kind(next(iter(content), "")) if type(content) is dict else ""
     return ApiParameter(
         location,
         name,
         style,
         explode=explode if type(explode) is bool else style == "form",
         allow_reserved=raw.get("allowReserved") is True,
-        is_json="schema" not in raw and type(raw.get("content")) is dict,
+        is_json=kind == "json",
+        is_text=kind not in ("", "json"),
     )
 
 

@@ -35,6 +35,9 @@ _REMOVED = frozenset(
     "discriminator xml externalDocs example nullable readOnly writeOnly $schema $id $anchor $comment $dynamicRef "
     "$dynamicAnchor $recursiveRef $recursiveAnchor $defs definitions".split()
 )
+_SAME_OBJECT = frozenset({"allOf", "anyOf", "oneOf", "then", "else"})
+"""Keywords whose schemas are for the same object; not those that negate, where less means more."""
+_MAX_COMPOSED = 100  # schemas that are searched for hidden properties
 _TEXTS = ("title", "description")
 
 
@@ -121,7 +124,9 @@ class SchemaReader:
             return str(error)
         return None
 
-    def _convert_node(self, node: JSON, direction: Direction, note: Callable[[str], None]) -> JSON:
+    def _convert_node(
+        self, node: JSON, direction: Direction, note: Callable[[str], None], hidden: frozenset[str] = frozenset()
+    ) -> JSON:
         if type(node) is not dict:
             return node if type(node) is bool else {}
         ref = node.get("$ref")
@@ -131,25 +136,28 @@ class SchemaReader:
             note(pointer)
             out: Object = {"$ref": f"#/$defs/{self._def_name(pointer)}"}
             kept = {key: value for key, value in node.items() if not self._is_3_0 or key in _TEXTS}
-            out.update(dict(self._convert_keywords(kept, direction, note)))
+            out.update(dict(self._convert_keywords(kept, direction, note, hidden)))
         else:
-            out = dict(self._convert_keywords(node, direction, note))
+            out = dict(self._convert_keywords(node, direction, note, hidden))
         return _add_null(_convert_bounds(out)) if node.get("nullable") is True else _convert_bounds(out)
 
     def _convert_keywords(
-        self, node: Object, direction: Direction, note: Callable[[str], None]
+        self, node: Object, direction: Direction, note: Callable[[str], None], hidden: frozenset[str] = frozenset()
     ) -> Iterator[tuple[str, JSON]]:
-        """Yield the keywords of a schema with converted subschemas."""
-        hidden = self._hidden_properties(node, direction)
+        """Yield the keywords of a schema with converted subschemas. `hidden`: properties that an outer schema hides."""
+        own = self._hidden_properties(node, direction)
+        hidden = hidden | (self._composed_hidden(node, direction) if "allOf" in node or "$ref" in node else own)
         for key, value in node.items():
             if key in _REMOVED or key == "$ref" or key.startswith("x-"):
                 continue
             if key in _SUBSCHEMAS:
-                yield key, self._convert_node(value, direction, note)
+                inherited = hidden if key in _SAME_OBJECT else frozenset()
+                yield key, self._convert_node(value, direction, note, inherited)
             elif key in _SUBSCHEMA_LISTS and type(value) is list:
-                yield key, [self._convert_node(element, direction, note) for element in value]
+                inherited = hidden if key in _SAME_OBJECT else frozenset()
+                yield key, [self._convert_node(element, direction, note, inherited) for element in value]
             elif key in _SUBSCHEMA_MAPS and type(value) is dict:
-                shown = ((name, element) for name, element in value.items() if name not in hidden)
+                shown = ((name, element) for name, element in value.items() if name not in own)
                 yield key, {name: self._convert_node(element, direction, note) for name, element in shown}
             elif key == "required" and type(value) is list:
                 if required := [name for name in value if type(name) is str and name not in hidden]:
@@ -168,6 +176,29 @@ class SchemaReader:
         return frozenset(
             name for name, element in properties.items() if type(element) is dict and self._is_marked(element, mark)
         )
+
+    def _composed_hidden(self, node: Object, direction: Direction) -> frozenset[str]:
+        """Return the properties that `allOf` and references of a schema hide: they cannot be required beside them.
+
+        A property that another of these schemas shows is not hidden.
+        """
+        hidden: set[str] = set()
+        shown: set[str] = set()
+        pending: list[JSON] = [node]
+        for _ in range(_MAX_COMPOSED):
+            if not pending:
+                break
+            schema = pending.pop()
+            if type(schema) is not dict:
+                continue
+            properties, parts = schema.get("properties"), schema.get("allOf")
+            marked = self._hidden_properties(schema, direction)
+            hidden |= marked
+            shown.update(name for name in (properties if type(properties) is dict else ()) if name not in marked)
+            pending += parts[:_MAX_COMPOSED] if type(parts) is list else []
+            if type(schema.get("$ref")) is str:
+                pending.append(self._references.at(self._references.pointer(schema["$ref"])))
+        return frozenset(hidden - shown)
 
     def _is_marked(self, schema: Object, mark: str) -> bool:
         return schema.get(mark) is True or ("$ref" in schema and self._references.follow(schema).get(mark) is True)

@@ -6,13 +6,13 @@ from hashlib import sha256
 from typing import TypeAlias
 
 from ..ir.pointer import Object
-from ..ir.tools import Tool
 from ..ir.value import Value
+from .definitions import definition_hash
 from .keys import canonical_json
 from .toolbox import Entry
 from .waiting import Suspend
 
-__all__ = ["ApprovalReply", "Approved", "Denied", "approval_hash", "definition_hash"]
+__all__ = ["ApprovalReply", "Approved", "Denied", "approval_hash"]
 
 
 class Approved(Value, frozen=True):
@@ -28,17 +28,6 @@ class Denied(Value, frozen=True):
 
 
 ApprovalReply: TypeAlias = bool | Approved | Denied | Suspend
-
-
-def definition_hash(tool: Tool) -> str:
-    """Hash the name, the description, the schema and the effect of a tool."""
-    definition = {
-        "name": tool.name,
-        "description": tool.description,
-        "schema": tool.input_schema,
-        "effect": tool.effect,
-    }
-    return sha256(canonical_json(definition)).hexdigest()
 
 
 def approval_hash(entry: Entry, arguments: Object) -> str:

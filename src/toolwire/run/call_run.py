@@ -22,7 +22,7 @@ from ..ir.parts import ToolCall, ToolResult
 from ..ir.pointer import Object
 from .approval import ApprovalReply, Approved, Denied, approval_hash
 from .arguments import copy_json
-from .cache import ResultCache
+from .cache import ResultCache, cache_key
 from .claims import acquire_claim, find_recorded, is_key_reusable, make_claim, needs_claim, record_result
 from .classify import EffectState, classify
 from .context import CallContext
@@ -401,26 +401,26 @@ class CallRun:
         cache, settings = self._cache_for(pending.tool), self.settings
         if cache is None:
             return None
-        found = cache.get(pending.tool.name, pending.arguments, settings.now(), self._cache_scope())
+        found = cache.get(self._cache_key(pending), settings.now())
         return None if found is None else annotate(replace(found, call_id=self.call.id), cached=True)
 
     def _cache_result(self, pending: Pending, result: ToolResult) -> None:
         cache, settings = self._cache_for(pending.tool), self.settings
         if cache is not None:
-            end_time = settings.now() + (pending.tool.options.cache or 0)
-            cache.put(pending.tool.name, pending.arguments, result, end_time, self._cache_scope())
+            cache.put(self._cache_key(pending), result, settings.now() + (pending.tool.options.cache or 0))
+
+    def _cache_key(self, pending: Pending) -> str:
+        """Return the key of the call. The result may depend on the dependencies, so then only this run reuses it."""
+        settings, entry = self.settings, pending.tool
+        run_id = "" if settings.deps is None else settings.run_id
+        return cache_key(entry.name, pending.arguments, entry.origin_id, settings.tenant, run_id)
 
     def _cache_for(self, entry: Entry) -> ResultCache | None:
         """Return the cache for the results of this tool; None if they are not cached."""
         settings = self.settings
-        if not entry.options.cache or entry.tool.effect not in ("pure", "read"):
-            return None
-        return settings.cache if settings.deps is None or settings.run_id else None
-
-    def _cache_scope(self) -> str:
-        """Return the tenant; with dependencies also the run, because the result may belong to their user."""
-        settings = self.settings
-        return settings.tenant if settings.deps is None else f"{settings.tenant}\0{settings.run_id}"
+        if settings.deps is not None and not settings.run_id:
+            return None  # calls with other dependencies could not be distinguished
+        return settings.cache if entry.options.cache and entry.tool.effect in ("pure", "read") else None
 
     def _retry(self, pending: Pending, step: Invoke, outcome: Any) -> Generator[Step, Any, Any]:
         """Retry the function where a retry does no harm.

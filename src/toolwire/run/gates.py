@@ -39,6 +39,7 @@ __all__ = [
     "lift",
     "pass_gates",
     "policy",
+    "refuse_changed",
     "refuse_repaired",
     "refuse_truncated",
     "repair",
@@ -61,6 +62,16 @@ def find(pending: Pending) -> Pending | ToolResult:
     close_names = pending.box.similar_names(name)
     suggestion = f" Did you mean {' or '.join(close_names)}?" if close_names else ""
     return refusal(pending.call, "unknown_tool", f"There is no tool called {name!r}.{suggestion}")
+
+
+def refuse_changed(pending: Pending) -> ToolResult:
+    """Refuse a call of a tool that its run has not offered in its present form: it appeared or changed since the offer."""
+    name = pending.call.name
+    message = (
+        f"The tool {name} was not run: it was not offered, or it has changed since it was offered. "
+        "The next turn offers its present definition."
+    )
+    return refusal(pending.call, "withdrawn", message)
 
 
 def refuse_truncated(pending: Pending) -> Pending | ToolResult:

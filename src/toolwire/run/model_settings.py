@@ -60,6 +60,10 @@ def merge_settings(settings: ModelSettings | None, overrides: ModelSettings | No
     """Combine two settings; `overrides` take precedence. Raise ConfigError for an unknown or malformed setting."""
     merged: ModelSettings = {**(settings or {}), **(overrides or {})}
     _check_names(merged)
+    reasoning: Any = merged.get("reasoning")
+    if reasoning is not None and not isinstance(reasoning, (str, ReasoningConfig)):
+        hint = 'pass an effort such as "low", or a ReasoningConfig'
+        raise ConfigError(f"reasoning must be a text or a ReasoningConfig, got {type(reasoning).__name__}", hint=hint)
     return merged
 
 

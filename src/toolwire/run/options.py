@@ -53,7 +53,7 @@ class Options(Value, frozen=True):
     seconds. `retries`: how often a transient failure is retried. `isolation`: "process" if a timeout must kill the
     function. `key`: makes the idempotency key from the arguments. `ttl`: the seconds for which the result of a write is
     kept under its key; by default those of the runner. `cache`: the seconds for which a result of a pure or read tool
-    may be reused. `rate`: calls per second. `max_parallel`: concurrent calls of this tool. `reconcile`: called with the
+    may be reused; in a run with dependencies, only by this run. `rate`: calls per second. `max_parallel`: concurrent calls of this tool. `reconcile`: called with the
     key and the arguments to find the outcome of a call whose outcome is unknown. `untrusted`: its results may contain
     third-party instructions. `approve`: True or a reason if calls need approval, or a function of the arguments that
     returns it. `transient`: exception classes, or a function of the exception, for failures that may be retried.

@@ -6,17 +6,22 @@ Recorded strings may have been redacted or cut; such a string matches any text w
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
+from msgspec.structs import replace
+
 from ..ir.errors import ToolwireError
-from ..ir.pointer import JSON
+from ..ir.pointer import JSON, Object
+from ..ir.request import Request
 from ..ir.text import dumps
 from ..ir.value import Value
-from .redact import REMOVED
+from .redact import REMOVED, Redactor
 from .results import NOTES_KEY
+from .sanitise import Sanitiser
 
-__all__ = ["Difference", "ReplayDifference", "first_difference", "without_notes"]
+__all__ = ["Difference", "ReplayDifference", "RequestComparer", "first_difference"]
 
 _MARKER = re.compile(rf"{re.escape(REMOVED)}|…\[cut: \d+ characters\]")
 _MAX_SHOWN = 300  # characters of a value in a message
@@ -91,6 +96,63 @@ def _show(value: Any) -> str:
         return "nothing"
     text = dumps(value)
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}… ({len(text)} characters)"
+
+
+class RequestComparer:
+    """Compares the requests of a replay with recorded ones.
+
+    A request repeats the messages of the one before. A message is sanitised once, and compared once with each recorded
+    one, so the cost of a replay is linear. `compares_all`: also compare tools and settings.
+    """
+
+    def __init__(self, *, compares_all: bool) -> None:
+        self._compares_all = compares_all
+        self._sanitiser = Sanitiser(Redactor())
+        self._documents: dict[int, tuple[object, JSON]] = {}  # by identity; the objects are kept, so that it is unique
+        self._equal: set[tuple[int, int]] = set()  # identities of documents that match
+
+    def first_difference(self, step: str, recorded: Object, request: Request) -> Difference | None:
+        """Return the first difference of a request from the recorded one; None if they match."""
+        expected: list[JSON] = [self._document(one, without_notes) for one in recorded.get("messages", [])]
+        got: list[JSON] = [self._document(one, self._sanitise) for one in request.messages]
+        pairs = list(zip(map(id, expected), map(id, got), strict=False))
+        known = [index for index, pair in enumerate(pairs) if pair in self._equal]
+        expected_fields: Object = {"messages": _blank(expected, known)}
+        got_fields: Object = {"messages": _blank(got, known)}
+        if self._compares_all:
+            rest = self._sanitiser.sanitise_request(msgspec.to_builtins(replace(request, messages=(), tools=())))
+            recorded_tools = self._document(recorded.get("tools", []), without_notes)
+            tools = self._document(request.tools, self._sanitise)
+            pairs.append((id(recorded_tools), id(tools)))
+            is_known = pairs[-1] in self._equal
+            got_fields = {"tools": None if is_known else tools, **_others(rest), **got_fields}
+            expected_fields = {"tools": None if is_known else recorded_tools, **_others(recorded), **expected_fields}
+        ordered = {name: expected_fields[name] for name in (*recorded, *expected_fields) if name in expected_fields}
+        found = first_difference(step, ordered, got_fields)
+        if found is None:
+            self._equal.update(pairs)
+        return found
+
+    def _document(self, value: object, convert: Callable[[Any], JSON]) -> JSON:
+        known = self._documents.get(id(value))
+        if known is None:
+            known = self._documents[id(value)] = value, convert(value)
+        return known[1]
+
+    def _sanitise(self, value: Any) -> JSON:
+        return without_notes(self._sanitiser.sanitise_document(msgspec.to_builtins(value)))
+
+
+def _others(document: Any) -> Object:
+    return without_notes({name: value for name, value in document.items() if name not in ("messages", "tools")})  # type: ignore[no-any-return]
+
+
+def _blank(documents: list[JSON], known: list[int]) -> list[JSON]:
+    """Replace the documents that are known to match."""
+    copy = list(documents)
+    for index in known:
+        copy[index] = None
+    return copy
 
 
 def without_notes(value: JSON) -> JSON:

@@ -106,6 +106,7 @@ class RunState(Value, frozen=True):
     `revision`: the version of the run in its store that has this state; 0 if it is not stored.
     `agent`: the name of the agent to which the run was transferred; None for the agent that started it.
     `tenant`: the tenant of the runner that started the run; others cannot continue it.
+    `budget`: the limits of the run; None for the defaults.
     """
 
     version: int
@@ -133,5 +134,6 @@ class RunState(Value, frozen=True):
     auxiliary_usage: Usage | None = None
     max_effect: Effect | None = None
     revision: int = 0
+    budget: Budget | None = None
     agent: str | None = None
     tenant: str = ""

@@ -30,6 +30,7 @@ from ..ir.tools import Effect, Tool
 from .call_ids import CallIds
 from .call_limits import CallLimits
 from .compaction import CompactedPrefix, Compaction, CompactionPlan, plan_compaction
+from .definitions import has_same_definition
 from .effect_limit import is_stronger
 from .keys import list_calls
 from .results import result_note
@@ -44,6 +45,7 @@ __all__ = ["AskModel", "AwaitApproval", "Budget", "Done", "GiveUp", "NextStep", 
 
 
 _VERSION = 1
+_DEFAULT_BUDGET = Budget()
 _decode = msgspec.json.Decoder(RunState).decode
 
 
@@ -90,6 +92,7 @@ class Session:
             compacted=compacted,
             tainted=tainted,
             max_effect=max_effect,
+            budget=budget,
             tenant=tenant,
         )
         self._initialise(state, now, budget, untrusted, price, output)
@@ -104,8 +107,7 @@ class Session:
         output: OutputPlan | None,
     ) -> None:
         """Set the fields; shared by a new session and by `load`, which does not call `__init__`."""
-        self.state = state
-        self.budget = budget or Budget()
+        self.state = state if budget is None else replace(state, budget=budget)
         self._now = now
         self._untrusted = frozenset(untrusted)
         self._price = price
@@ -144,10 +146,16 @@ class Session:
         session._initialise(state, now, budget, untrusted, price, output)
         return session
 
+    @property
+    def budget(self) -> Budget:
+        """The limits of the run. They are part of its state, and hold in every process that continues it."""
+        return self.state.budget or _DEFAULT_BUDGET
+
     def adopt(self, untrusted: Iterable[str], budget: Budget | None, price: Callable[[Response], float] | None) -> None:
         """Add the settings of the agent that continues this run; the untrusted tools of both apply."""
         self._distrust(untrusted)
-        self.budget = budget or self.budget
+        if budget is not None:
+            self.state = replace(self.state, budget=budget)
         self._price = price or self._price
 
     def continue_with(
@@ -271,14 +279,15 @@ class Session:
 
     @property
     def remaining_seconds(self) -> float | None:
-        """Seconds that the budget leaves; None if it has no time limit."""
-        seconds = self.budget.seconds
-        own = None if seconds is None else max(0.0, seconds - (self._now() - self.state.started))
+        """Seconds that the budget leaves; None if it has no time limit. The time of a waiting turn does not count."""
+        seconds, state = self.budget.seconds, self.state
+        now = state.waiting_since if state.phase == "wait" else self._now()
+        own = None if seconds is None else max(0.0, seconds - (now - state.started))
         shared = None if self._parent is None else self._parent.remaining_seconds
         return min((limit for limit in (own, shared) if limit is not None), default=None)
 
     def give_up_on_time_limit(self) -> None:
-        """Give up because the time limit passed while the model was answering."""
+        """Give up because the time limit passed during a model request, or while tools were running."""
         seconds = self.budget.seconds
         limit = "of the run that started this one" if seconds is None else f"{seconds:g} seconds"
         self._give_up(self.state, f"max time reached ({limit})")
@@ -374,10 +383,11 @@ class Session:
         """Approve a waiting call, with other arguments if they are given: these pass all gates again.
 
         The approval is valid for the tool, its definition and the arguments that were shown, until the question
-        expires. Raises ApprovalExpired after that.
+        expires. Raises ApprovalExpired after that, and ConfigError for arguments that do not match the tool's schema.
         """
         self._expect("wait")
-        self.state = replace(self.state, turn=self.state.turn.approve(call_id, arguments, self._now()))
+        state = self.state
+        self.state = replace(state, turn=state.turn.approve(call_id, arguments, self._now(), state.request.tools))
 
     def deny(self, call_id: str, reason: str = "") -> None:
         """Deny a waiting call. The model reads the reason."""
@@ -389,14 +399,14 @@ class Session:
         self._expect("wait")
         self.state = replace(self.state, turn=self.state.turn.supply(call_id, result, self._now()))
 
-    def start_calls(self) -> None:
-        """Mark the approved calls that run next: from now on they cannot be denied."""
-        self.state = replace(self.state, turn=self.state.turn.start(self._now()))
-
     def update_waiting(self, call_id: str, calls: tuple[WaitingCall, ...]) -> None:
         """Set the calls of a nested run for which a call waits."""
         self._expect("wait")
         self.state = replace(self.state, turn=self.state.turn.update_waiting(call_id, calls, self._now()))
+
+    def start_calls(self) -> None:
+        """Mark the approved calls that run next: from now on they cannot be denied."""
+        self.state = replace(self.state, turn=self.state.turn.start(self._now()))
 
     def add_prompt(self, message: Message) -> None:
         """Add a message of the user. The model receives it after the results of the calls that run or wait."""
@@ -411,18 +421,28 @@ class Session:
         """Offer these tools from the next turn. Tools that were offered before keep their position; new ones are last.
 
         A stable order keeps the prefix of the request stable, which providers cache. `untrusted`: tools whose output is
-        untrusted, in addition to the known ones. Tools with a stronger effect than the run may have are left out.
+        untrusted, in addition to the known ones. Left out are tools with a stronger effect than the run may have, and
+        one with the name of the final-answer tool.
         """
         self._distrust(untrusted)
         state = self.state
         if state.has_fixed_tools:
             return
-        allowed = [tool for tool in tools if not is_stronger(tool.effect, state.max_effect)]
+        own = None if self.output is None or self.output.tool is None else self.output.tool.name
+        allowed = [tool for tool in tools if tool.name != own and not is_stronger(tool.effect, state.max_effect)]
         current = {tool.name: _strip_function(tool) for tool in allowed}
         kept = [current.pop(tool.name) for tool in state.request.tools if tool.name in current]
         offered = (*kept, *current.values())
         if offered != state.request.tools:
             self.state = replace(state, request=replace(state.request, tools=offered))
+
+    def is_offered(self, tool: Tool) -> bool:
+        """Return True if this run offers the tool with this definition, or if the user chose the tools of the run."""
+        state = self.state
+        if state.has_fixed_tools:
+            return True
+        offered = next((known for known in state.request.tools if known.name == tool.name), None)
+        return offered is not None and has_same_definition(offered, tool)
 
     def _next_waiting_step(self) -> RunTools | AwaitApproval:
         """Run approved calls, and calls whose question expired, which ask again.

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from ..ir.parts import ToolCall
 from ..ir.pointer import Object
 from ..ir.value import Value
 from .cache import ResultCache
 from .context import ProgressSink
-from .gates import GATES, Gate, build_gates, fuse_gates
+from .gates import GATES, Gate, build_gates, find, fuse_gates, refuse_changed
 from .output import LIMIT, StoredOutputs
 from .policy import Policy
 from .records import DAY
@@ -81,12 +81,18 @@ class RunSettings(Value, frozen=True):
         if known.gates is not self.gates or known.policy is not self.policy or known.dry_run != self.dry_run:
             force_setattr(self, "gates_by_tool", _GatesByTool(self.gates, self.policy, self.dry_run))
 
+    def _is_offered(self, entry: Entry, session: Session) -> bool:
+        """Return True if the run of the agent offers the tool as it is now. Unlisted tools are offered when needed."""
+        return not self.box.is_listed(entry) or session.is_offered(entry.tool)
+
     def gates_for(self, name: str) -> ToolGates:
         """Return the gates for the calls of a tool. They are built once per tool.
 
         The gates of an unknown tool are not kept: a model can invent any number of names.
         """
         entry = self.box.find(name)
+        if entry is not None and self.session is not None and not self._is_offered(entry, self.session):
+            return ToolGates(entry, replace(self, gates=(find, refuse_changed), policy=None, session=None))
         found = self.gates_by_tool.get(name)
         if found is None or found.entry is not entry:
             found = ToolGates(entry, self)

@@ -209,6 +209,10 @@ class Toolbox:
     def find(self, name: str) -> Entry | None:
         return self._entries.get(name) or self._unlisted.get(name) or self._removed.get(name)
 
+    def is_listed(self, entry: Entry) -> bool:
+        """Return True for a tool that is offered to models."""
+        return self._entries.get(entry.name) is entry
+
     def similar_names(self, name: str) -> list[str]:
         """Return similar names, for the error message. The first use builds an index of the names.
 

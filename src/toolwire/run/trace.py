@@ -302,7 +302,7 @@ def decode_trace(lines: Iterable[bytes], name: str) -> tuple[TraceHeader, tuple[
                 header = _check_version(_decode_header(line), name)
             else:
                 events.append(_decode_event(line))
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             if header is not None and not line.endswith(b"\n"):
                 break
             raise ConfigError(

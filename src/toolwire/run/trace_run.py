@@ -154,9 +154,15 @@ def _request_documents(spans: Sequence[RecordedSpan]) -> dict[int, Object]:
 
 def _complete_request(start: RequestSent, base: Object) -> Object:
     body: Object = start.body if isinstance(start.body, dict) else {}
-    messages = [*base.get("messages", [])[: start.kept], *body.get("messages", [])]
-    tools = body.get("tools", base.get("tools", []))
-    return {**body, "messages": messages, "tools": tools}
+    messages = [*_list_in(base, "messages")[: max(0, start.kept)], *_list_in(body, "messages")]
+    return {**body, "messages": messages, "tools": _list_in(body if "tools" in body else base, "tools")}
+
+
+def _list_in(document: Object, name: str) -> list[JSON]:
+    value = document.get(name, [])
+    if not isinstance(value, list):
+        raise ConfigError(f"the trace has a request with invalid {name}", hint="record the run again")
+    return value
 
 
 def _make_turn(span: RecordedSpan, document: Object) -> RecordedTurn:

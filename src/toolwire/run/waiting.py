@@ -17,7 +17,10 @@ from msgspec.structs import replace
 from ..ir.errors import ConfigError
 from ..ir.parts import ToolCall, ToolResult
 from ..ir.pointer import JSON, Object
+from ..ir.tools import Tool
 from ..ir.value import Value
+from ..schema.validate import validator
+from .keys import KEY_ARGUMENT
 from .records import DAY
 from .results import annotate, refusal, result_note, value_result
 
@@ -34,6 +37,12 @@ __all__ = [
     "suspended_result",
     "waiting_call",
 ]
+
+
+_OPEN_KEYWORDS = frozenset(
+    {"additionalProperties", "patternProperties", "unevaluatedProperties", "allOf", "anyOf", "oneOf", "$ref"}
+)
+"""A schema with one of these may have parameters that are not in `properties`, or refuses them itself."""
 
 
 class ApprovalExpired(ConfigError):
@@ -208,11 +217,14 @@ class Turn(Value, frozen=True):
             for waiting in self.waiting
         )
 
-    def approve(self, call_id: str, arguments: Object | None, now: float) -> Turn:
-        """Approve a call, with other arguments if they are given. They pass all gates before the call runs."""
+    def approve(self, call_id: str, arguments: Object | None, now: float, tools: Sequence[Tool] = ()) -> Turn:
+        """Approve a call, with other arguments if they are given. They pass all gates before the call runs.
+
+        `tools`: the tools of the run. Arguments that do not match the schema raise ConfigError, and the call still waits.
+        """
         index, waiting = self._find(call_id, "approval", now)
-        if arguments is not None and not isinstance(arguments, dict):
-            raise ConfigError(f"arguments must be an object, got {type(arguments).__name__}")
+        if arguments is not None:
+            _check_arguments(arguments, waiting, next((tool for tool in tools if tool.name == waiting.tool), None))
         return self._decide(index, replace(waiting, approved=True, edited_arguments=arguments))
 
     def deny(self, call_id: str, reason: str, now: float) -> Turn:
@@ -244,9 +256,11 @@ class Turn(Value, frozen=True):
             for index, waiting in enumerate(self.waiting)
             if waiting is not None and self.calls[index].id == call_id and (or_approved or not waiting.approved)
         ]
+        if not found and any(waiting.call_id == call_id for waiting in self.waiting if waiting is not None):
+            raise ConfigError(f"call {call_id!r} was already approved", hint="continue the run, or deny the call")
         if not found:
             waiting_ids = ", ".join(waiting.call_id for waiting in self.undecided(now)) or "none"
-            raise ConfigError(f"no call {call_id!r} waits", hint=f"waiting calls: {waiting_ids}")
+            raise ConfigError(f"no call {call_id!r} is waiting for a decision", hint=f"waiting calls: {waiting_ids}")
         index, waiting = found[0]
         if waiting.started:
             raise ConfigError(
@@ -274,6 +288,26 @@ def _may_run(waiting: WaitingCall, result: ToolResult | None, now: float) -> boo
 
 def _without_deferred(results: Sequence[ToolResult | None]) -> tuple[ToolResult | None, ...]:
     return tuple(None if _is_deferred(result) else result for result in results)
+
+
+def _check_arguments(arguments: Object, waiting: WaitingCall, tool: Tool | None) -> None:
+    """Raise ConfigError for edited arguments that the tool does not accept. An idempotency key is not one of them."""
+    if not isinstance(arguments, dict):
+        raise ConfigError(f"arguments must be an object, got {type(arguments).__name__}")
+    schema = None if tool is None else tool.input_schema
+    if tool is None or schema is None:
+        return
+    properties = schema.get("properties", {})
+    checked = {name: value for name, value in arguments.items() if name != KEY_ARGUMENT or name in properties}
+    problems = [*map(str, validator(schema).problems(checked))]
+    if properties and schema.keys().isdisjoint(_OPEN_KEYWORDS):
+        unknown = checked.keys() - properties.keys() - waiting.arguments.keys()
+        problems += [f"/{name}: the tool has no such parameter" for name in sorted(unknown)]
+    if problems:
+        raise ConfigError(
+            f"the arguments do not match the schema of {tool.name}: {'; '.join(problems)}",
+            hint="approve the call with other arguments; it still waits",
+        )
 
 
 def _article(noun: str) -> str:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["InferredType", "infer_type", "parse_exact"]
 
 _MAX_MESSAGE = 300
+_SCHEMA_MAPS = frozenset({"$defs", "dependentSchemas", "patternProperties", "properties"})
+_VALUE_KEYWORDS = frozenset({"const", "default", "enum", "examples"})
 
 
 class InferredType:
@@ -112,12 +114,20 @@ def _clean(schema: Object) -> Object:
 
 
 def _without_formats(schema: JSON) -> Any:
-    """Copy a schema without its `format` keywords; a property named "format" has a schema, not a string."""
+    """Copy a schema without its `format` keywords. Names of properties, and values such as those of `enum`, stay."""
     if type(schema) is list:
         return [_without_formats(item) for item in schema]
     if type(schema) is not dict:
         return schema
-    return {key: _without_formats(item) for key, item in schema.items() if key != "format" or type(item) is not str}
+    copy: Object = {}
+    for key, item in schema.items():
+        if key in _SCHEMA_MAPS and type(item) is dict:
+            copy[key] = {name: _without_formats(inner) for name, inner in item.items()}
+        elif key in _VALUE_KEYWORDS:
+            copy[key] = item
+        elif key != "format":
+            copy[key] = _without_formats(item)
+    return copy
 
 
 def _type_name(annotation: Any) -> str | None:

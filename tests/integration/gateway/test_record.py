@@ -174,6 +174,8 @@ def test_replay_offline(tmp_path, capsys):
     document = json.loads(capsys.readouterr().out)
     assert document["body"]["model"] == "openai_chat/m"
     assert "top_k" in {loss["concept"] for loss in document["losses"]}
+    assert main(["trace", "replay", str(file), "--to", "gemini", "--run-reads"]) == 2
+    assert "are for recorded runs, and this is an exchange" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("target", "keeps"), [("anthropic", False), ("anthropic@2023-06-01", True)])

@@ -162,7 +162,11 @@ def test_settings_of_a_run_override_those_of_the_agent():
 
 @pytest.mark.parametrize(
     ("settings", "message"),
-    [({"temprature": 1}, "did you mean 'temperature'"), ({"max_tokens": "many"}, "max_tokens")],
+    [
+        ({"temprature": 1}, "did you mean 'temperature'"),
+        ({"max_tokens": "many"}, "max_tokens"),
+        ({"reasoning": {"effort": "low"}}, "reasoning must be a text or a ReasoningConfig, got dict"),
+    ],
 )
 def test_wrong_setting_is_refused(settings, message):
     with pytest.raises(ConfigError, match=message):

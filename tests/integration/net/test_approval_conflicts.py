@@ -67,7 +67,7 @@ def test_decision_about_a_repeated_id_reaches_one_call(store, log, pay, streamed
         ("c_2", {"amount": 5000}),
     ]
     approve_call(store, answer.run_id, "c")
-    with pytest.raises(ConfigError, match="no call 'c' waits"):
+    with pytest.raises(ConfigError, match="call 'c' was already approved"):
         approve_call(store, answer.run_id, "c")
     deny_call(store, answer.run_id, "c_2")
     assert agent.resume_sync(answer.run_id).finished
@@ -82,7 +82,7 @@ def test_late_decision_does_not_reach_a_call_of_the_next_turn_with_the_same_id(s
     run_id = agent.run_sync("Pay.").run_id
     approve_call(store, run_id, "c")
     assert agent.resume_sync(run_id).pending[0].call_id == "c_2"
-    with pytest.raises(ConfigError, match="no call 'c' waits"):
+    with pytest.raises(ConfigError, match="no call 'c' is waiting"):
         approve_call(store, run_id, "c")
     assert log == [5]
 
@@ -107,13 +107,13 @@ def test_invalid_arguments_of_a_person_are_not_repaired_by_a_model(store, log, p
         [says(PAY, ToolCall("d", "look", {"number": 1})), says("Ok.")],
         [pay, look],
         store,
+        approve=lambda step: Approved({"amount": "nonsense"}) if step.tool == "pay" else Suspend(),
         auxiliary=Auxiliary(auxiliary),
     )
-    run_id = agent.run_sync("Pay.").run_id
-    approve_call(store, run_id, "c", {"amount": "nonsense"})
-    assert agent.resume_sync(run_id).suspended, "the other call still waits"
-    deny_call(store, run_id, "d")
-    answer = agent.resume_sync(run_id)
+    answer = agent.run_sync("Pay.")
+    assert answer.suspended, "the other call waits"
+    deny_call(store, answer.run_id, "d")
+    answer = agent.resume_sync(answer.run_id)
     assert answer.results[0].text.startswith('[A person changed the arguments of this call to {"amount":"nonsense"}]')
     assert (log, auxiliary.heard) == ([], [])
 

@@ -257,21 +257,53 @@ def test_outside_of_a_tool_there_is_an_empty_context():
     current_call().report_progress("ignored")
 
 
-def test_cached_results_are_not_shared_between_runs_with_dependencies():
-    made = []
-
+def cached_orders(log):
     @toolwire.tool(effect="read", cache=60)
     def my_orders(context: CallContext[str]) -> str:
         """List the orders of the current user."""
-        made.append(context.deps)
+        log.append(context.deps)
         return f"orders of {context.deps}"
 
-    ask = says(ToolCall("1", "my_orders", {}))
-    agent = Agent(ScriptedModel([ask, ask, says("Done.")] * 2), [my_orders], deps_type=str)
-    texts = [[result.text for result in agent.run_sync("Mine?", deps=user).results] for user in ("ann", "bob")]
-    assert texts == [["orders of ann"] * 2, ["orders of bob"] * 2]
-    assert made == ["ann", "bob"]  # within a run, the cache is used
+    return my_orders
 
-    runner = Runner(my_orders)
-    texts = [runner.run_sync([ToolCall("1", "my_orders", {})], deps=user)[0].text for user in ("ann", "bob")]
-    assert texts == ["orders of ann", "orders of bob"]
+
+def test_cached_results_are_not_shared_between_runs_with_dependencies():
+    log: list[str | None] = []
+    calls = says(ToolCall("1", "my_orders", {}))
+    again = says(ToolCall("2", "my_orders", {}))
+    agent = Agent(ScriptedModel([calls, again, says("ok")] * 3), [cached_orders(log)], deps_type=str)
+    for user in ("alice", "bob", "alice"):
+        results = agent.run_sync("x", deps=user).results
+        assert [result.text for result in results] == [f"orders of {user}"] * 2
+    assert log == ["alice", "bob", "alice"]  # once per run
+
+
+def test_cached_results_are_not_shared_between_calls_with_dependencies_without_a_run():
+    log: list[str | None] = []
+    runner = Runner(cached_orders(log))
+    call = ToolCall("1", "my_orders", {})
+    texts = [runner.run_sync([call], deps=user)[0].text for user in ("alice", "bob", None, None)]
+    assert texts == ["orders of alice", "orders of bob", "orders of None", "orders of None"]
+    assert log == ["alice", "bob", None]
+    runner.close()
+
+
+def test_cached_result_of_another_function_with_the_same_name_is_not_used():
+    class Live:
+        version = 1
+        entries = list(Toolbox(toolwire.tool(name="get", effect="read", cache=60)(lambda: "old")))
+
+        def live_entries(self):
+            return self.entries
+
+    def new() -> str:
+        return "new"
+
+    live = Live()
+    runner = Runner(live)
+    call = ToolCall("1", "get", {})
+    assert runner.run_sync([call])[0].text == "old"
+    live.entries, live.version = list(Toolbox(toolwire.tool(name="get", effect="read", cache=60)(new))), 2
+    runner.tools_for_run("")
+    assert runner.run_sync([call])[0].text == "new"
+    runner.close()

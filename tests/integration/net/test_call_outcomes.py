@@ -250,6 +250,9 @@ def test_cancelled_read_releases_its_key():
 
 def test_time_budget_interrupts_a_silent_stream(virtual_time):
     class Silent:
+        async def ask(self, request):
+            raise AssertionError("only streams are tested")
+
         closed = False
 
         async def stream(self, request):
@@ -270,6 +273,9 @@ def test_time_budget_interrupts_a_silent_stream(virtual_time):
 
 def test_timeout_raised_by_the_model_is_not_attributed_to_the_budget():
     class Impatient:
+        async def ask(self, request):
+            raise AssertionError("only streams are tested")
+
         async def stream(self, request):
             raise TimeoutError("mine")
             yield

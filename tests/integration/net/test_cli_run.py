@@ -98,6 +98,7 @@ def test_write_call_is_denied_without_a_terminal(tmp_path):
     code, _, err, heard = toolwire_run(tmp_path, [MAIL, DONE], "Mail Ann.", "--store", "none")
     assert code == 0
     assert "✗ send_mail" in err
+    assert "(use --yes or --suspend)" in err
     (told,) = heard[1].request.messages[-1].parts
     assert "This call needs approval" in told.text
 
@@ -152,6 +153,8 @@ def test_via_option_sends_one_prompt_to_the_completion_endpoint(tmp_path):
         (["run", "{tools}", "x", "-m", "vllm/x", "--via", "completions"], "need a text format"),
         (["run", "{tools}", "x", "-m", "vllm/x", "--text", "react", "--via", "completions"], "set template to one of"),
         (["run"], "a file of functions is missing"),
+        (["run", "Pay", "-m", "openai/x"], "one argument given: a file of functions and a prompt are needed"),
+        (["run", "{tools}", "x", "-m", "vllm/x", "--trace", "{tools}/x"], "cannot write"),
         (["run", "nope.py", "x", "-m", "openai/x"], "cannot read nope.py"),
         (["run", "{tools}", "x"], "a model (-m) is missing"),
         (["run", "{tools}", "x", "-m", "opnai/x"], "openai"),

@@ -89,16 +89,23 @@ def test_call_is_approved_and_the_run_continued_in_other_processes(toolwire, fol
     assert (code, sent(folder)) == (0, [])
     assert f"toolwire runs resume {waiting} TOOLS.py -m MODEL" in out
     assert "ready" in toolwire("runs", "list")[1]
+    assert json.loads(toolwire("runs", "list", "--status", "ready", "--json")[1])[0]["status"] == "ready"
+    assert toolwire("runs", "list", "--status", "waiting")[1] == "no runs with the status waiting\n"
+    code, _, err = toolwire("runs", "approve", waiting, "c1")
+    assert (code, "call 'c1' was already approved" in err) == (2, True)
     code, out, err = toolwire("runs", "resume", waiting, "tools.py", script=[DONE])
     assert (code, out, sent(folder)) == (0, "All done.\n", ["ann"]), err
+    assert err.splitlines() == ['→ send_mail {"to":"ann"}', "✓ send_mail sent to ann"]
     assert toolwire("runs", "resume", waiting, "tools.py", script=[DONE])[:2] == (0, "All done.\n")
     assert sent(folder) == ["ann"]
+    code, _, err = toolwire("runs", "deny", waiting, "c1")
+    assert (code, err) == (2, f"toolwire: the run has ended; no call is waiting (toolwire runs show {waiting})\n")
 
 
 def test_denied_call_is_not_run(toolwire, folder, waiting):
     assert toolwire("runs", "deny", waiting, "c1", "--reason", "not now")[0] == 0
-    code, out, _ = toolwire("runs", "resume", waiting, "tools.py", "--json", script=[DONE])
-    assert code == 0
+    code, out, err = toolwire("runs", "resume", waiting, "tools.py", "--json", script=[DONE])
+    assert (code, err) == (0, "")
     answer = json.loads(out)
     assert (answer["run_id"], answer["finished"], answer["pending"]) == (waiting, True, [])
     assert "not approved: not now" in out
@@ -125,9 +132,10 @@ def test_result_of_a_suspended_tool_is_supplied(toolwire, folder):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["approve", "RUN", "c9"], "no call 'c9' waits"),
+        (["approve", "RUN", "c9"], "no call 'c9' is waiting for a decision"),
         (["approve", "r9", "c1"], "there is no run 'r9'"),
         (["approve", "RUN", "c1", "--arguments", "[1]"], "must be a JSON object, got list"),
+        (["approve", "RUN", "c1", "--arguments", '{"to": 1}'], "/to: expected string, got 1"),
         (["deny", "RUN", "c9"], "waiting calls: c1"),
         (["supply", "RUN", "c1", "--result", "1"], "use approve or deny"),
         (["show", "r9"], "there is no run"),
@@ -166,9 +174,9 @@ def test_list_is_filtered_by_status(folder, capsys):
 
 
 @pytest.mark.parametrize("option", [["--yes"], ["--store", "none"]])
-def test_suspend_needs_a_store_and_calls_that_ask(folder, capsys, option):
+def test_suspend_is_refused_with_yes_or_without_a_store(folder, capsys, option):
     assert main(["run", str(folder / "tools.py"), "x", "-m", "vllm/any", "--suspend", *option]) == 2
-    assert "--suspend needs a store" in capsys.readouterr().err
+    assert "--suspend cannot be combined with" in capsys.readouterr().err
 
 
 def test_printed_commands_are_safe_to_copy(toolwire, folder):
@@ -177,3 +185,66 @@ def test_printed_commands_are_safe_to_copy(toolwire, folder):
     _, _, err = toolwire("run", "tools.py", "Mail.", "--suspend", script=[mail])
     assert "\x1b" not in err
     assert "'c1; rm -rf ~" in err
+
+
+def test_denied_call_is_printed_when_the_run_is_continued(toolwire, folder, waiting):
+    assert toolwire("runs", "deny", waiting, "c1", "--reason", "not now")[0] == 0
+    code, out, err = toolwire("runs", "resume", waiting, "tools.py", script=[DONE])
+    assert (code, out) == (0, "All done.\n")
+    assert "✗ send_mail This call was not approved: not now" in err
+
+
+def test_wrong_file_of_functions_does_not_use_up_the_approval(toolwire, folder, waiting):
+    (folder / "other.py").write_text("def look() -> str:\n    return ''\n")
+    toolwire("runs", "approve", waiting, "c1")
+    code, out, err = toolwire("runs", "resume", waiting, "other.py", script=[DONE])
+    assert (code, out) == (2, "")
+    assert "the run waits for send_mail, which this agent does not have" in err
+    assert toolwire("runs", "resume", waiting, "tools.py", script=[DONE])[:2] == (0, "All done.\n")
+    assert sent(folder) == ["ann"]
+
+
+def test_budget_of_a_run_is_kept_when_it_is_continued(toolwire, folder):
+    toolwire("run", "tools.py", "Mail Ann.", "--suspend", "--max-iterations", "1", script=[MAIL])
+    (run,) = open_store(str(folder / "runs.db")).runs.list()
+    toolwire("runs", "approve", run.run_id, "c1")
+    code, out, err = toolwire("runs", "resume", run.run_id, "tools.py", script=[DONE])
+    assert (code, out) == (1, "")
+    assert "✓ send_mail" in err
+    assert "max iterations reached (1)" in err
+
+
+def test_resume_takes_a_budget_and_a_trace(toolwire, folder):
+    toolwire("run", "tools.py", "Mail Ann.", "--suspend", "--max-iterations", "1", script=[MAIL])
+    (run,) = open_store(str(folder / "runs.db")).runs.list()
+    toolwire("runs", "approve", run.run_id, "c1")
+    (folder / "run.jsonl").write_text("mine")
+    options = ("--max-iterations", "2", "--ttl", "60", "--trace", "run.jsonl")
+    code, out, err = toolwire("runs", "resume", run.run_id, "tools.py", *options, script=[DONE])
+    assert (code, out) == (0, "All done.\n"), err
+    assert "run.jsonl exists; the trace is written to run-2.jsonl" in err
+    assert (folder / "run.jsonl").read_text() == "mine"
+    assert "All done." in (folder / "run-2.jsonl").read_text()
+
+
+def test_waiting_call_has_its_own_mark_and_the_printed_command_continues_the_run(toolwire, folder):
+    options = ("--suspend", "--text", "hermes", "--ttl", "60")
+    mail = says('<tool_call>{"name": "send_mail", "arguments": {"to": "ann"}}</tool_call>')
+    _, _, err = toolwire("run", "tools.py", "Mail Ann.", *options, script=[mail])
+    (run,) = open_store(str(folder / "runs.db")).runs.list()
+    assert "… send_mail This call waits for approval" in err
+    assert f"then continue with: toolwire runs resume {run.run_id} tools.py -m vllm/any --base-url http://" in err
+    assert f"--text hermes --ttl 60 --store {folder / 'runs.db'}" in err
+    assert "TOOLS.py" not in err
+
+
+def test_status_names_the_process_that_continues_a_run(folder, capsys):
+    store = open_store(str(folder / "runs.db"))
+    for run_id, lease in (("now", 60.0), ("lost", -1.0), ("free", None)):
+        store.runs.put(StoredRun(run_id, "{}"), 0)
+        if lease is not None:
+            store.runs.lease(run_id, "t", lease)
+    for status, run_id in (("running", "now"), ("interrupted", "lost"), ("ready", "free")):
+        assert main(["runs", "list", "--status", status, "--json", "--store", str(folder / "runs.db")]) == 0
+        listed = json.loads(capsys.readouterr().out)
+        assert [(run["run_id"], run["status"]) for run in listed] == [(run_id, status)]

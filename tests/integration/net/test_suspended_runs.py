@@ -6,7 +6,7 @@ import time
 import pytest
 
 import toolwire
-from toolwire import Agent, ToolCall, open_store
+from toolwire import Agent, ToolCall, ToolResult, open_store
 from toolwire.ir.errors import ConfigError, StoreError
 from toolwire.net import Answer, approve_call, deny_call, supply_result
 from toolwire.net.runner import Runner
@@ -122,14 +122,15 @@ def test_edited_arguments_run_instead(world, waiting, store):
 
 
 def test_edited_arguments_pass_all_gates(world, waiting, store):
-    approve_call(store, waiting.run_id, "pay-1", {"amount": "a lot"})
-    answer = world.agent(says("Oh."), store=store).resume_sync(waiting.run_id)
+    approve_call(store, waiting.run_id, "pay-1", {"amount": 7})
+    strict = Policy(checks=(toolwire.run.at_most("amount", 6),), approve=("write",))
+    answer = world.agent(says("Oh."), store=store, policy=strict).resume_sync(waiting.run_id)
     assert world.log == ["look here"]
     assert answer.results[0].is_error
-    assert "amount" in answer.results[0].text
+    assert "amount must be at most 6" in answer.results[0].text
 
 
-def test_changed_definition_needs_a_new_approval(world, waiting, store):
+def test_changed_definition_is_refused_and_a_new_call_needs_a_new_approval(world, waiting, store):
     approve_call(store, waiting.run_id, "pay-1")
     other = World()
 
@@ -139,12 +140,14 @@ def test_changed_definition_needs_a_new_approval(world, waiting, store):
         other.log.append(f"pay {amount}")
         return "paid"
 
-    agent = other.agent(says("Done."), store=store, tools=[pay, other.look])
+    again = says(ToolCall("pay-2", "pay", {"amount": 5}))
+    agent = other.agent(again, says("Done."), store=store, tools=[pay, other.look])
     answer = agent.resume_sync(waiting.run_id)
+    assert "has changed since it was offered" in answer.results[0].text
     assert answer.suspended
     assert other.log == []
     assert answer.pending[0].hash != waiting.pending[0].hash
-    approve_call(store, waiting.run_id, "pay-1")
+    approve_call(store, waiting.run_id, "pay-2")
     assert agent.resume_sync(waiting.run_id).output == "Done."
     assert other.log == ["pay 5"]
 
@@ -442,3 +445,59 @@ def test_session_without_an_id_is_not_stored(world, store):
     session = Session(request, now=time.time)
     assert world.agent(says("Hm."), store=store).run_sync(session).output == "Hm."
     assert store.runs.list() == ()
+
+
+@pytest.mark.parametrize("prompt", [None, "And be quick."])
+def test_approval_is_kept_if_the_agent_does_not_have_the_tool(world, waiting, store, prompt):
+    approve_call(store, waiting.run_id, "pay-1")
+    before = store.runs.get(waiting.run_id)
+    other = world.agent(says("Paid."), store=store, tools=[world.look])
+    with pytest.raises(ConfigError, match="waits for pay, which this agent does not have"):
+        other.resume_sync(waiting.run_id, prompt)
+    assert other.model.heard == []
+    after = store.runs.get(waiting.run_id)
+    assert (after.state, after.status, after.version) == (before.state, "running", before.version)
+    assert world.agent(says("Paid."), store=store).resume_sync(waiting.run_id).output == "Paid."
+    assert world.log == ["look here", "pay 5"]
+
+
+def test_session_is_kept_if_the_agent_does_not_have_the_tool(world):
+    session = world.agent(says(PAY)).run_sync("Pay 5.").session()
+    session.approve("pay-1")
+    with pytest.raises(ConfigError, match="does not have"):
+        world.agent(says("Paid."), tools=[world.look]).run_sync(session)
+    assert world.agent(says("Paid.")).run_sync(session).output == "Paid."
+
+
+def test_resumed_run_streams_its_calls_and_results(world, waiting, store):
+    approve_call(store, waiting.run_id, "pay-1")
+
+    async def scenario():
+        agent = world.agent(says("Paid."), store=store)
+        return [item async for item in agent.resume_stream(waiting.run_id)]
+
+    items = asyncio.run(scenario())
+    assert [item.name for item in items if isinstance(item, ToolCall)] == ["pay"], "the read has run before"
+    assert [item.text for item in items if isinstance(item, ToolResult)] == ["paid 5", "saw here"]
+    assert isinstance(items[-1], Answer)
+    assert items[-1].output == "Paid."
+    assert store.runs.get(waiting.run_id).token == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({"amount": "x"}, '/amount: expected integer, got "x"'),
+        ({}, "amount"),
+        ({"amount": 3, "curency": "EUR"}, "/curency: the tool has no such parameter"),
+        ([1], "must be an object, got list"),
+    ],
+)
+def test_invalid_edited_arguments_are_refused_and_the_call_still_waits(world, waiting, store, arguments, problem):
+    with pytest.raises(ConfigError) as error:
+        approve_call(store, waiting.run_id, "pay-1", arguments)
+    assert problem in str(error.value)
+    assert store.runs.get(waiting.run_id).status == "waiting"
+    approve_call(store, waiting.run_id, "pay-1", {"amount": 3, "idempotency_key": "k1"})
+    assert world.agent(says("Paid."), store=store).resume_sync(waiting.run_id).output == "Paid."
+    assert world.log == ["look here", "pay 3"]

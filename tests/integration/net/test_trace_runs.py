@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from msgspec.structs import fields, replace
 
-from toolwire import Agent, Message, ModelClient, Policy, StructuredOutput, ToolCall, ToolError, tool
+from toolwire import Agent, Message, ModelClient, Policy, StructuredOutput, Toolbox, ToolCall, ToolError, tool
 from toolwire.cli.main import main
 from toolwire.ir.errors import ConfigError
 from toolwire.ir.losses import Loss
@@ -26,6 +26,7 @@ from toolwire.net import Auxiliary, TraceObserver
 from toolwire.run import Approved, Budget, Denied, Suspend, deny
 from toolwire.run.observe import AgentOperation, ApprovalOperation, ModelOperation, OperationOutcome, ToolOperation
 from toolwire.run.redact import environment_secrets
+from toolwire.run.sanitise import Sanitiser
 from toolwire.testing import ReplayDifference, ScriptedModel, Upstream, load_run, load_trace, replay_run, says
 
 CALLS = ToolCall("c1", "look", {"city": "Rome"}), ToolCall("c2", "look", {"city": "Oslo"})
@@ -337,6 +338,19 @@ def test_changed_result_of_a_read_tool_is_a_difference_only_if_it_runs(tmp_path)
     ran.clear()
 
 
+def test_changed_tool_of_a_toolbox_is_a_difference_without_a_hint_about_agents(tmp_path):
+    file = record(tmp_path)
+
+    @tool(effect="read", name="look")
+    async def changed(city: str) -> str:
+        """Look a city up."""
+        return "rain"
+
+    with pytest.raises(ReplayDifference) as caught:
+        replay(file, tools="read", box=Toolbox(changed))
+    assert "hint" not in str(caught.value)
+
+
 def test_policy_that_now_denies_a_call_is_a_difference(tmp_path):
     file = record(tmp_path)
     with pytest.raises(ReplayDifference) as found:
@@ -524,6 +538,8 @@ def test_replay_command_with_an_agent(tmp_path, monkeypatch, capsys):
     ("arguments", "message"),
     [
         (["--to", "gemini"], "are for recorded exchanges"),
+        (["--run-reads"], "--run-reads needs --agent"),
+        (["--agent", "nofile.py:agent"], "give a Python file that defines the agent"),
         (["--agent", "app.py"], "must be FILE.py:NAME"),
         (["--agent", "app.py:nothing"], "has no agent 'nothing'"),
         (["--agent", "app.py:agent", "--tools", "app.py"], "either --tools or --agent"),
@@ -626,6 +642,41 @@ def test_auxiliary_model_is_replayed_from_the_recording(tmp_path):
     assert replay(file, make([[], []])).text == "Done."
     with pytest.raises(ReplayDifference):
         replay(file, Agent(ScriptedModel([]), [read]))
+
+
+@pytest.mark.parametrize("with_agent", [False, True])
+def test_messages_are_sanitised_once_in_a_replay(tmp_path, monkeypatch, with_agent):
+    turns = 60
+    script = [*(says(ToolCall(f"c{number}", "look", {"city": f"{number}"})) for number in range(turns)), says("Done.")]
+    budget = Budget(iterations=100, calls=None)
+    file = record(tmp_path, script, budget=budget)
+    sanitised = []
+    original = Sanitiser.sanitise_text
+    monkeypatch.setattr(Sanitiser, "sanitise_text", lambda self, value: sanitised.append(1) or original(self, value))
+    assert replay(file, make_agent([], budget=budget) if with_agent else None).text == "Done."
+    assert len(sanitised) <= 100 * turns
+    change(file, '"city":"7"', '"city":"8"', event="response")
+    with pytest.raises(ReplayDifference, match=r"request 9, /messages/\d+"):
+        replay(file, make_agent([], budget=budget) if with_agent else None)
+
+
+@pytest.mark.parametrize("command", ["show", "replay"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"event":"run","ms":0,"span":1,"request":' + "[" * 5000 + "]" * 5000 + "}",
+        '{"event":"request","ms":1,"span":9,"parent":1,"base":1,"kept":1,"body":{"messages":7}}',
+        '{"event":"request","ms":1,"span":9,"parent":1,"base":1,"kept":-5,"body":{"tools":"abc"}}',
+    ],
+)
+def test_damaged_trace_is_reported_without_a_traceback(tmp_path, capsys, command, line):
+    file = record(tmp_path)
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text("".join([*lines[:2], f"{line}\n", *lines[2:]]))
+    status = main(["trace", command, str(file)])
+    assert status == 2 or (command == "show" and status == 0)
+    if status:
+        assert capsys.readouterr().err.startswith("toolwire: ")
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -59,6 +59,30 @@ def test_suspended_run_is_continued_by_the_agent_to_which_it_was_transferred(sto
     assert front.resume_sync(run_id).output == "Paid."
 
 
+class Recorder:
+    def __init__(self):
+        self.started = []
+
+    def start(self, operation):
+        self.started.append(type(operation).__name__)
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+@pytest.mark.parametrize("streamed", [False, True])
+def test_observers_of_both_agents_observe_the_continued_run(store, pay, streamed, is_shared):
+    first = Recorder()
+    second = first if is_shared else Recorder()
+    billing = make_billing([says(PAY), says("Paid.")], pay, store, observers=[second])
+    front = make_front([says(MOVE)], billing, store, transfers=[billing], observers=[first])
+    answer = front.run_sync("Pay.")
+    session = answer.session()
+    session.approve("p")
+    first.started.clear()
+    second.started.clear()
+    list(front.stream_sync(session)) if streamed else front.run_sync(session)
+    assert first.started == second.started == ["AgentOperation", "ToolOperation", "ModelOperation"]
+
+
 def test_run_is_never_continued_with_the_tools_of_another_agent(store, log, pay):
     billing = make_billing([says(PAY), says("Paid.")], pay, store)
     front = make_front([says(MOVE), says("wrong")], billing, store)

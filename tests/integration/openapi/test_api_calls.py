@@ -5,6 +5,7 @@ import base64
 import gzip
 import json
 import re
+import threading
 
 import pytest
 from api_server import api_server
@@ -174,6 +175,7 @@ async def fresh_token():
         ("key", "secret key", lambda request: request.headers["x-api-key"] == "secret key"),
         ("queryKey", "secret&key", lambda request: ("api_key", "secret&key") in request.query),
         ("cookieKey", "secret;key", lambda request: request.headers["cookie"] == "session=secret%3Bkey"),
+        ("cookieKey", "secret+/%key==", lambda request: request.headers["cookie"] == "session=secret+/%key=="),
         ("login", ("me", "secret"), lambda request: request.headers["authorization"] == "Basic bWU6c2VjcmV0"),
         ("login", "me:secret", lambda request: request.headers["authorization"] == "Basic bWU6c2VjcmV0"),
         ("token", fresh_token, lambda request: request.headers["authorization"] == "Bearer fresh-token"),
@@ -267,6 +269,63 @@ def test_write_without_a_store_sends_one_key_for_all_attempts(server):
 def test_key_of_the_caller_is_sent_without_a_store(server):
     call(make(server), "createPet", {"body": {"name": "Rex"}}, key="order-8", store=None)
     assert server.last.headers["idempotency-key"] == "order-8"
+
+
+def test_sync_credential_function_does_not_block_the_event_loop(server):
+    thread_ids = []
+
+    def fetch_token():
+        thread_ids.append(threading.get_ident())
+        return "secret-token"
+
+    result = call(make(server, auth=fetch_token), "getPet", {"id": "7"})
+    assert not result.is_error
+    assert server.last.headers["authorization"] == "Bearer secret-token"
+    assert threading.get_ident() not in thread_ids
+
+
+@pytest.mark.parametrize("secret", ["1234567890", "12345.75"])
+def test_secret_that_is_a_number_is_removed(server, secret):
+    server.will_answer(200, {"token": float(secret), "tokens": [int(float(secret)), 17], "id": 5})
+    text = call(make(server, auth=secret), "getPet", {"id": "7"}).text
+    assert secret not in text
+    assert '"id":5' in text.replace(" ", "")
+
+
+@pytest.mark.parametrize(("location", "scheme"), [("query", "queryKey"), ("cookie", "cookieKey")])
+def test_members_of_an_object_cannot_replace_a_credential(server, location, scheme):
+    source = document(security=[{scheme: []}])
+    source["paths"]["/status"]["get"] = {
+        "operationId": "search",
+        "parameters": [{"name": "filter", "in": location, "explode": True, "schema": {"type": "object"}}],
+    }
+    parameter = source["components"]["securitySchemes"][scheme]["name"]
+    result = call(
+        toolbox(source, base_url=server.url, auth={scheme: "secret-key"}), "search", {"filter": {parameter: "other"}}
+    )
+    assert "would replace a credential" in result.text
+    assert server.requests == []
+    call(toolbox(source, base_url=server.url, auth={scheme: "secret-key"}), "search", {"filter": {"a": "b"}})
+    assert len(server.requests) == 1
+
+
+def test_property_that_another_schema_hides_is_not_required(server):
+    base = {"type": "object", "properties": {"id": {"type": "integer", "readOnly": True}, "name": {"type": "string"}}}
+    source = document()
+    source["components"]["schemas"] = {
+        "Base": base,
+        "New": {"allOf": [{"$ref": "#/components/schemas/Base"}, {"required": ["id", "name"]}]},
+        "Either": {**base, "anyOf": [{"required": ["id"]}, {"required": ["name"]}]},
+    }
+    for name in ("New", "Either"):
+        body = {"content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{name}"}}}}
+        source["paths"]["/pets"]["post"]["requestBody"] = body
+        result = call(toolbox(source, base_url=server.url), "createPet", {"body": {"name": "Rex"}})
+        assert not result.is_error, result.text
+    source["paths"]["/pets"]["post"]["requestBody"] = {
+        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/New"}}}
+    }
+    assert "'name' is missing" in call(toolbox(source, base_url=server.url), "createPet", {"body": {}}).text
 
 
 def test_declared_idempotency_key_is_not_an_argument(server):

@@ -293,3 +293,26 @@ def test_unusual_environment_gives_no_traceback(file, command, code):
         ["bash", "-c", f"set -o pipefail; {line}"], capture_output=True, text=True, errors="replace", check=False
     )
     assert (done.returncode, "Traceback" in done.stderr) == (code, False), done.stderr
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        "run",
+        "chat",
+        "runs list",
+        "runs approve",
+        "runs resume",
+        "trace record",
+        "trace show",
+        "trace replay",
+        "mcp serve",
+    ],
+)
+def test_help_has_a_description_examples_and_exit_codes(verb, capsys):
+    with pytest.raises(SystemExit):
+        main([*verb.split(), "--help"])
+    shown = capsys.readouterr().out
+    assert f"  toolwire {verb}" in shown
+    assert "exit codes: 0" in shown
+    assert "\n\n" in shown.partition("positional arguments:")[0].partition("options:")[0].rstrip()

@@ -1,11 +1,16 @@
 """`toolwire mcp serve --approve`: the server that the command builds."""
 
 import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from toolwire import ToolCall
 from toolwire.cli import mcp_serve
+from toolwire.cli.main import main
 
 TOOLS = '''
 def pay(amount: int) -> str:
@@ -33,3 +38,27 @@ def test_calls_with_side_effects_need_approval(tmp_path, options, text):
     (result,) = server.runner.run_sync([ToolCall("c1", "pay", {"amount": 5})])
     assert result.text.startswith(text)
     server.close()
+
+
+def test_calls_cannot_wait_in_a_store_of_one_process(tmp_path, capsys):
+    tools = tmp_path / "pay_tools.py"
+    tools.write_text(TOOLS)
+    assert main(["mcp", "serve", str(tools), "--approve", "suspend", "--store", "memory:"]) == 2
+    assert "needs a store that another process can open (add --store runs.db)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content", [None, b"", b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n'])
+def test_server_ends_with_an_input_that_cannot_be_polled(tmp_path, content):
+    tools, given = tmp_path / "pay_tools.py", tmp_path / "input"
+    tools.write_text(TOOLS)
+    given.write_bytes(content or b"")
+    with (Path(os.devnull) if content is None else given).open("rb") as stdin:
+        done = subprocess.run(
+            [sys.executable, "-m", "toolwire", "mcp", "serve", str(tools), "--store", str(tmp_path / "runs.db")],
+            stdin=stdin,
+            capture_output=True,
+            check=False,
+            timeout=60,
+        )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert (b'"id":1' in done.stdout) == bool(content)

@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 import toolwire
-from toolwire import Request, Toolbox, ToolCall, tool
+from toolwire import Policy, Request, Toolbox, ToolCall, tool
 from toolwire.ir.events import CallEnd
 from toolwire.ir.parts import Refusal
 from toolwire.ir.request import Params, ReasoningConfig
@@ -440,6 +440,29 @@ def test_subagents_and_successors_are_a_part_of_the_observed_run(own, streamed):
     ]
     assert children(backend, only(backend, "invoke_agent inner")) == ["chat scripted"] * 2 + ["execute_tool weather"]
     assert len(backend.spans) == 1 + 7 + 1 + 3
+
+
+def test_run_that_waits_for_approval_is_not_an_error():
+    backend = Backend()
+
+    @tool(effect="write")
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    agent = Agent(
+        ScriptedModel([says(ToolCall("c1", "pay", {}))]),
+        [pay],
+        name="helper",
+        policy=Policy(approve=("write",)),
+        approve="suspend",
+        observers=[OtelObserver(backend.tracers, backend.meters)],
+    )
+    assert agent.run_sync("Go.").suspended
+    spans = {span.name: span for span in backend.spans}
+    assert {"invoke_agent helper", "execute_tool pay", "approve pay"} <= spans.keys()
+    assert [span.name for span in spans.values() if span.status.status_code is StatusCode.ERROR] == []
+    assert [span.name for span in spans.values() if "error.type" in span.attributes] == []
 
 
 @pytest.mark.parametrize(

@@ -143,11 +143,39 @@ def test_broken_operation_removes_only_itself(fields, message):
     assert message in problems[0].message
 
 
-@pytest.mark.parametrize("path", ["pets", "@evil.example/", "/a/../b", "/a?b={c}", "/a\\b", "/a\nb"])
+@pytest.mark.parametrize(
+    "path",
+    ["pets", "@evil.example/", "/a/../b", "/a/%2e%2E/b", "/a%2f..%2fb", "/%252e%252e/b", "/a?b={c}", "/a\\b", "/a\nb"],
+)
 def test_unsafe_path_is_not_offered(path):
     tools, problems, _ = read_operations({"openapi": "3.1.0", "paths": {path: {"get": {}}}})
     assert tools == ()
     assert len(problems) == 1
+
+
+def test_encoded_text_of_a_path_is_sent_as_it_is():
+    path = "/a%20b/é%c3%a9%/{id}"
+    parameter = {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}
+    document = {"openapi": "3.1.0", "paths": {path: {"get": {"parameters": [parameter]}}}}
+    (tool,) = read_operations(document).tools
+    assert tool.request({"id": "x%20y"}).path == "/a%20b/%C3%A9%c3%a9%25/x%2520y"
+
+
+@pytest.mark.parametrize(
+    ("media_type", "value", "text"),
+    [
+        ("application/json", "abc", "%22abc%22"),
+        ("text/plain", "abc", "abc"),
+        ("text/plain", 7, "7"),
+        ("text/csv", "a,b", "a%2Cb"),
+        ("application/json", {"a": 1}, "%7B%22a%22%3A1%7D"),
+    ],
+)
+def test_parameter_with_a_media_type_is_encoded_as_this_type(media_type, value, text):
+    parameter = {"name": "t", "in": "query", "content": {media_type: {"schema": {}}}}
+    document = {"openapi": "3.1.0", "paths": {"/q": {"get": {"parameters": [parameter]}}}}
+    (tool,) = read_operations(document).tools
+    assert tool.request({"t": value}).query == f"t={text}"
 
 
 def test_fixed_query_of_a_path_is_sent_and_its_fragment_is_not():

@@ -229,3 +229,15 @@ def test_object_without_its_wrapper_is_accepted():
 def test_unusable_output_type_is_refused(make, error):
     with pytest.raises(error):
         make()
+
+
+class Style(BaseModel):
+    style: Annotated[dict, Field(json_schema_extra={"enum": [{"format": "x"}, {"format": "y"}]})]
+    default: datetime | None = None
+    format: str = ""
+
+
+def test_values_of_a_schema_keep_their_formats():
+    output = StructuredOutput(Style).resolve()
+    assert output.read_text('{"style": {"format": "y"}, "default": "2026-11-16T10:00:00"}').problems == ()
+    assert output.read_text('{"style": {"format": "z"}}').problems != ()

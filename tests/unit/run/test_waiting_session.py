@@ -145,11 +145,11 @@ def test_approval_that_is_not_used_in_time_is_asked_again(run, clock):
 
 def test_decision_is_made_once_but_an_approval_can_be_withdrawn(run):
     run.approve("c1")
-    with pytest.raises(ConfigError, match="no call 'c1' waits"):
+    with pytest.raises(ConfigError, match="call 'c1' was already approved"):
         run.approve("c1")
     run.deny("c1")
     for answer in (run.approve, run.deny):
-        with pytest.raises(ConfigError, match="no call 'c1' waits"):
+        with pytest.raises(ConfigError, match="no call 'c1' is waiting"):
             answer("c1")
     with pytest.raises(ConfigError, match="waiting calls: c2"):
         run.approve("c0")

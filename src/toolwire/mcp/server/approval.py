@@ -7,13 +7,12 @@ server decides, with `toolwire runs approve`.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from typing import Literal
 
 from ...ir.errors import ConfigError
 from ...ir.pointer import Object
 from ...ir.text import dumps
-from ...net.runner import Approver
+from ...net.approver import Approver, ApproverThread
 from ...net.stored_approvals import StoredApprovals
 from ...run.approval import ApprovalReply, Denied
 from ...run.records import Store
@@ -34,25 +33,19 @@ class ElicitApproval:
     """An approver for the tools of an MCP server. `otherwise` decides if the client cannot ask its user."""
 
     def __init__(self, otherwise: Approver | None = None) -> None:
-        self._otherwise = otherwise
+        self._otherwise = ApproverThread(otherwise)
 
     async def __call__(self, step: Approve) -> ApprovalReply:
         exchange = request_context_var.get()
         arguments = dumps(step.arguments)
         if exchange is None or not exchange.can_elicit or len(arguments) > _MAX_ARGUMENTS:
-            return await self._ask_otherwise(step)
+            return await self._otherwise.ask(step)
         message = f"{step.tool}({arguments}): {step.why}. Approve this call."
         answer = await exchange.elicit(message, _SCHEMA, key=f"approve-{step.hash}")
         content = answer.get("content")
         if answer.get("action") == "accept" and isinstance(content, dict) and content.get("approve") is True:
             return True
         return Denied("the user declined")
-
-    async def _ask_otherwise(self, step: Approve) -> ApprovalReply:
-        if self._otherwise is None:
-            return False
-        reply = self._otherwise(step)
-        return await reply if isinstance(reply, Awaitable) else reply
 
 
 def make_approver(approve: Approver | Literal["elicit", "suspend"] | None, store: Store | None) -> Approver | None:

@@ -21,6 +21,7 @@ from .server import Server
 __all__ = ["LineServer", "serve_stdio"]
 
 _GRACE = 5.0
+_READ_BYTES = 1024 * 1024
 _PAUSE_LEVEL, _RESUME_LEVEL = 1024, 512
 
 
@@ -120,11 +121,13 @@ async def serve_stdio(server: Server) -> None:
 
 
 async def _open_input(server: Server, sink: OutputStream) -> LineServer:
-    """Connect standard input to a LineServer. asyncio cannot poll a regular file, so a file is read at once."""
+    """Connect standard input to a LineServer. Files and devices such as /dev/null cannot be polled; they are read here."""
     loop = asyncio.get_running_loop()
-    if stat.S_ISREG(os.fstat(0).st_mode):
+    mode = os.fstat(0).st_mode
+    if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(0)):
         lines = LineServer(server, sink)
-        lines.data_received(await asyncio.to_thread(sys.stdin.buffer.read))
+        while not lines.ended.done() and (data := await asyncio.to_thread(os.read, 0, _READ_BYTES)):
+            lines.data_received(data)
         lines.connection_lost(None)
         return lines
     _, lines = await loop.connect_read_pipe(lambda: LineServer(server, sink), sys.stdin.buffer)

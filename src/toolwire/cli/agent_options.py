@@ -1,0 +1,205 @@
+"""Options of the commands that run an agent, and the client, the tools and the agent that they describe."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Any, Literal
+
+from ..ir.errors import ConfigError
+from ..ir.terminal import neutralise_line
+from .openapi_options import add_api_options, open_api
+from .show import paint
+from .tools_file import DEFAULT_TTL, add_store_option, add_ttl_option, load_tools
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from ..net.agent import Agent
+    from ..net.client import ModelClient
+    from ..net.runner import Approver
+    from ..run.observe import Observer
+    from ..run.records import Store
+    from ..run.session import Budget
+    from ..run.toolbox import Toolbox
+
+__all__ = [
+    "add_agent_options",
+    "add_model_options",
+    "make_agent",
+    "make_client",
+    "open_tools",
+    "place_options",
+    "resume_command",
+]
+
+
+def add_model_options(parser: Any, *, required: bool = False, default: str | None = None) -> None:
+    """Add the options of the model."""
+    end = "" if default is None else f" ({default})"
+    parser.add_argument("-m", "--model", required=required, default=default, help=f"provider/model{end}")
+    parser.add_argument("--base-url", help="base URL of the model, if not its provider's")
+    parser.add_argument("--key-env", metavar="NAME", help="environment variable with the key for --base-url")
+    _add_text_options(parser)
+
+
+def add_agent_options(parser: Any, *, iterations: int | None) -> None:
+    """Add the options of the tools, the budget, the store and the trace. `iterations`: None for those of a stored run."""
+    shown = "default: as in the stored run" if iterations is None else str(iterations)
+    without_store = "" if iterations is None else ", none"
+    parser.add_argument(
+        "--max-iterations", type=_positive, default=iterations, metavar="N",
+        help=f"maximum number of model requests ({shown})",
+    )  # fmt: skip
+    add_store_option(
+        parser, f"store for runs and the records of calls: a file, redis://…, postgresql://…{without_store}"
+    )
+    add_ttl_option(parser)
+    parser.add_argument(
+        "--trace", metavar="FILE", help="record the run in FILE, for `toolwire trace show` and `toolwire trace replay`"
+    )
+    parser.add_argument("--mcp", metavar="FILE", help="add the tools of MCP servers: a file of mcpServers")
+    parser.add_argument("--openapi", metavar="FILE", help="add the operations of an OpenAPI document (JSON or YAML)")
+    add_api_options(parser)
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be positive, got {number}")
+    return number
+
+
+def _add_text_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options for a model without tool calling."""
+    parser.add_argument(
+        "--text", metavar="FORMAT", help="text format for a model without tool calling; see `toolwire formats`"
+    )
+    parser.add_argument(
+        "--via",
+        choices=["chat", "completions"],
+        default="chat",
+        help="endpoint for --text: chat, or the raw completion endpoint of a local server",
+    )
+    parser.add_argument(
+        "--template", metavar="NAME", help="chat template for --via completions (default: by the model)"
+    )
+
+
+def make_client(arguments: argparse.Namespace) -> ModelClient:
+    """Make the client of the model. A missing `--key-env` variable is an error, not a request without a key."""
+    from ..bridge.emulation_settings import EmulationSettings
+    from ..net.client import ModelClient
+
+    if arguments.text is None and (arguments.via != "chat" or arguments.template is not None):
+        raise ConfigError("--via and --template need a text format", hint="add --text FORMAT; see `toolwire formats`")
+    text = None if arguments.text is None else EmulationSettings(arguments.text, arguments.via, arguments.template)
+    key = None
+    if arguments.key_env:
+        key = os.environ.get(arguments.key_env)
+        if not key:
+            raise ConfigError(f"environment variable {arguments.key_env} is not set")
+    return ModelClient(arguments.model, base_url=arguments.base_url, text=text, key=key)
+
+
+@asynccontextmanager
+async def open_tools(arguments: argparse.Namespace) -> AsyncIterator[list[ModuleType | Toolbox]]:
+    """Load the file of functions, open the MCP servers and the OpenAPI document, if any are given, and report their problems."""
+    async with AsyncExitStack() as stack:
+        tools: list[ModuleType | Toolbox] = [] if arguments.tools is None else [load_tools(arguments.tools)]
+        if arguments.mcp is not None:
+            from ..mcp.client.servers import McpServers
+
+            servers = await stack.enter_async_context(McpServers.from_config(arguments.mcp))
+            for problem in servers.problems:
+                print(paint(neutralise_line(f"skipped: {problem}"), "yellow", sys.stderr), file=sys.stderr)
+            tools.append(servers.toolbox())
+        if arguments.openapi is not None:
+            tools.append(await stack.enter_async_context(open_api(arguments.openapi, arguments)))
+        yield tools
+
+
+def make_agent(
+    client: ModelClient,
+    tools: list[ModuleType | Toolbox],
+    arguments: argparse.Namespace,
+    *,
+    store: Store | None,
+    approve: Approver | Literal["suspend"],
+    budget: Budget | None,
+    system: str = "",
+    dry_run: bool = False,
+    tenant: str = "",
+) -> Agent:
+    """Make the agent. Without `--yes`, calls with side effects need approval."""
+    from ..net.agent import Agent
+    from ..net.runner import Runner
+    from ..run.policy import Policy
+
+    observers = _make_observers(arguments)
+    runner = Runner(
+        *tools,
+        observers=observers,
+        store=store,
+        policy=Policy() if arguments.yes else Policy(approve=("write", "idempotent")),
+        approve=approve,
+        ttl=arguments.ttl,
+        dry_run=dry_run,
+        tenant=tenant,
+    )
+    return Agent(client, runner, system=system, budget=budget, observers=observers)
+
+
+def _make_observers(arguments: argparse.Namespace) -> list[Observer]:
+    """Make the observer that records the run. An existing file is kept: the name of the new one gets a number."""
+    if not arguments.trace:
+        return []
+    from ..net.trace_observer import TraceObserver
+
+    key = os.environ.get(arguments.key_env) if arguments.key_env else None
+    given = path = Path(arguments.trace)
+    number = 1
+    while path.is_file():
+        number += 1
+        path = given.with_stem(f"{given.stem}-{number}")
+    if path != given:
+        print(neutralise_line(f"{given} exists; the trace is written to {path}"), file=sys.stderr)
+    return [TraceObserver(path, secrets=[] if key is None else [key])]
+
+
+def resume_command(arguments: argparse.Namespace, run_id: str) -> str:
+    """Return the command that continues a run, with the tools and the model of this command."""
+    words = ["toolwire", "runs", "resume", run_id]
+    words += [] if arguments.tools is None else [quote(arguments.tools)]
+    for name in ("model", "base_url", "key_env", "text", "template", "mcp", "openapi", "api_url"):
+        if getattr(arguments, name):
+            words += [_option(name), quote(_without_password(getattr(arguments, name)))]
+    words += [] if arguments.via == "chat" else ["--via", arguments.via]
+    for name in ("api_auth_env", "api_tag", "api_operation"):
+        for value in getattr(arguments, name):
+            words += [_option(name), quote(value)]
+    words += [_option(name) for name in ("api_insecure", "yes") if getattr(arguments, name)]
+    words += [] if arguments.ttl == DEFAULT_TTL else ["--ttl", f"{arguments.ttl:g}"]
+    return " ".join(words) + place_options(arguments)
+
+
+def _option(name: str) -> str:
+    return "-m" if name == "model" else f"--{name.replace('_', '-')}"
+
+
+def place_options(arguments: argparse.Namespace) -> str:
+    """Return the options that find a stored run, for a command that the user may copy. No password is printed."""
+    store, tenant = arguments.store, getattr(arguments, "tenant", "")
+    tenant_option = f" --tenant {quote(tenant)}" if tenant else ""
+    return tenant_option + (f" --store {quote(_without_password(store))}" if store else "")
+
+
+def _without_password(url: str) -> str:
+    from ..net.stores.address import redact
+
+    return redact(url, url)
