@@ -7,7 +7,7 @@ Escaped in all three forms, because a terminal acts on them or cannot show them:
 - Lone surrogates, which no encoding can write.
 - Bidirectional overrides (U+202D, U+202E), which show letters in an order that contradicts their own direction.
 
-Everything else stays: tabs, line breaks, no-break spaces, joiners (U+200C, U+200D), tag and variation characters of
+Everything else stays, except in `reveal_line`: tabs, line breaks, no-break spaces, joiners (U+200C, U+200D), tag and variation characters of
 emoji, and the direction marks (U+200E, U+200F, U+061C) that right-to-left text needs.
 
 Bidirectional embeddings and isolates (U+202A–U+202C, U+2066–U+2069) depend on the form. Localisation libraries put them
@@ -29,10 +29,9 @@ _LINE_BREAKS = r"\t\n\r\u2028\u2029"
 _IN_TEXT = re.compile(rf"[{_CONTROLS}{_OVERRIDES}]|\r(?!\n)")
 _IN_LINE = re.compile(rf"[{_CONTROLS}{_EMBEDDINGS}{_LINE_BREAKS}]")
 _IN_JSON = re.compile(rf"[{_LATE_CONTROLS}{_EMBEDDINGS}]")  # JSON has no C0 controls in strings
-_INVISIBLE = re.compile(  # the characters with the property Default_Ignorable_Code_Point
-    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
-    "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
-)
+_FILLERS = r"\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0"
+_VARIATIONS = r"\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef"
+_INVISIBLE = re.compile(f"[{_FILLERS}{_VARIATIONS}]")  # printable for Python, but without a visible form
 _SHORT = {"\t": r"\t", "\n": r"\n", "\r": r"\r"}
 
 
@@ -55,12 +54,16 @@ def neutralise_line(text: str) -> str:
 
 
 def reveal_line(text: str) -> str:
-    r"""Like `neutralise_line`, and escape invisible characters, too: a person decides about the text.
+    r"""Escape all characters that cannot be seen, in text about which a person decides: the arguments of a call.
 
-    >>> reveal_line("pay\u200b(5)")
-    'pay\\u200b(5)'
+    >>> reveal_line("pay\u200b\U000e0041 5")
+    'pay\\u200b\\U000e0041 5'
     """
-    return text if text.isascii() and text.isprintable() else _INVISIBLE.sub(_escape_match, neutralise_line(text))
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() and _INVISIBLE.match(char) is None else _escape_char(char) for char in text
+    )
 
 
 def neutralise_json(document: str) -> str:
@@ -96,9 +99,14 @@ class TextNeutraliser:
 
 
 def _escape_match(found: re.Match[str]) -> str:
-    char = found[0]
+    return _escape_char(found[0])
+
+
+def _escape_char(char: str) -> str:
     if char in _SHORT:
         return _SHORT[char]
+    if ord(char) > 0xFFFF:
+        return f"\\U{ord(char):08x}"
     return f"\\x{ord(char):02x}" if ord(char) < 0x100 else f"\\u{ord(char):04x}"
 
 

@@ -105,14 +105,6 @@ def test_calls_run_up_to_the_next_undecided_one(tools, store, log):
     assert log == ["backup", "drop", "size"]
 
 
-def test_stream_of_a_continued_run_has_the_results_of_the_calls_that_ran(tools, store, log):
-    agent = agent_for(tools, None, CLOCK, BACKUP, DROP)
-    session = agent.run_sync("Go.").session()
-    session.approve("1")
-    results = [item.text for item in agent.stream_sync(session) if isinstance(item, ToolResult)]
-    assert results == ["backed up", "dropped"]
-
-
 def test_cancelled_turn_ends_while_a_later_call_is_asked_about(tools, log):
     async def approve(step):
         if step.call_id != "1":
@@ -225,7 +217,7 @@ def test_approval_is_withdrawn_until_a_process_has_started_the_call(store, log, 
     asyncio.run(cancel(agent.run(session) if by_session else agent.resume(answer.run_id)))
     assert log == ["pay"]
     for decide in (approve_call, deny_call):
-        with pytest.raises(ConfigError, match=r"has started|already approved|no call"):
+        with pytest.raises(ConfigError, match=r"has started|already approved"):
             decide(store, answer.run_id, "1")
     assert [result.text for result in agent.resume_sync(answer.run_id).results] == ["paid"]
     assert log == ["pay"]

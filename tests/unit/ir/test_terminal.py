@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolwire.ir.terminal import TextNeutraliser, neutralise_json, neutralise_line, neutralise_text
+from toolwire.ir.terminal import TextNeutraliser, neutralise_json, neutralise_line, neutralise_text, reveal_line
 
 C0 = "".join(chr(code) for code in range(0x20) if chr(code) not in "\t\n\r")
 C1 = "".join(chr(code) for code in range(0x80, 0xA0))
@@ -102,3 +102,18 @@ def test_json_keeps_its_value(text):
     assert json.loads(shown) == {text: [text]}
     assert not {char for char in shown if char != "\n" and unicodedata.category(char) == "Cc"}
     assert not set(shown) & set(OVERRIDES + EMBEDDINGS)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("pay 5 € an Ünal 🙂", "pay 5 € an Ünal 🙂"),
+        ("a\u200bb\u200db\u2060", r"a\u200bb\u200db\u2060"),
+        ("x\U000e0041\U000e007f", r"x\U000e0041\U000e007f"),
+        ("a\xa0b\u2009c\u3164d\u2800", r"a\xa0b\u2009c\u3164d\u2800"),
+        ("v\ufe01\U000e0101", r"v\ufe01\U000e0101"),
+        ("one\ntwo\t\x1b[0m\u202e\u200f\ud800", r"one\ntwo\t\x1b[0m\u202e\u200f\ud800"),
+    ],
+)
+def test_text_about_which_a_person_decides_has_no_invisible_characters(text, shown):
+    assert reveal_line(text) == shown
