@@ -20,6 +20,7 @@ from hashlib import sha256
 
 from msgspec.structs import replace
 
+from ..ir.errors import ConfigError
 from ..ir.parts import Text, ToolCall
 from ..ir.request import Message, Request
 from ..ir.response import Response, Stop
@@ -34,7 +35,9 @@ from ..run.waiting import Suspend, WaitingCall, suspended_result
 __all__ = ["StoredApprovals", "owned_by"]
 
 _ATTEMPTS = 10
-
+_MAX_LISTED = 10_000  # questions of all clients
+_HOUR = 3600.0
+_TOO_MANY = "too many calls wait for approval; repeat it when some of them are decided"
 
 _owner: ContextVar[str] = ContextVar("toolwire_call_owner", default="")
 
@@ -50,10 +53,16 @@ def owned_by(client: str) -> Iterator[None]:
 
 
 class StoredApprovals:
-    """An approver that stores questions. They expire after `ttl` seconds."""
+    """An approver that stores questions. They expire after `ttl` seconds.
 
-    def __init__(self, runs: RunStore, *, ttl: float = DAY) -> None:
+    Further calls of a client with `max_waiting` questions are denied, so that one client cannot fill the store.
+    """
+
+    def __init__(self, runs: RunStore, *, ttl: float = DAY, max_waiting: int = 100) -> None:
+        if max_waiting < 1:
+            raise ConfigError(f"max_waiting must be at least 1, got {max_waiting}")
         self._runs = runs
+        self._max_waiting = max_waiting
         self._ttl = Suspend(ttl).ttl  # validated
 
     async def __call__(self, step: Approve) -> ApprovalReply:
@@ -71,6 +80,8 @@ class StoredApprovals:
                 reply = _read_decision(Session.load(stored.state, now=time.time), stored)
                 if isinstance(reply, Suspend):
                     return reply
+            if reply is None and self._has_too_many(run_id):
+                return Denied(_TOO_MANY)
             if self._write(run_id, step, stored, reply):
                 return Suspend(self._ttl, run_id) if reply is None else reply
         return False
@@ -83,11 +94,25 @@ class StoredApprovals:
             return self._runs.put(used, version) is not None
         summary = f"{step.tool}: {step.why}"[:200]
         question = StoredRun(run_id, _question_session(run_id, step, self._ttl).dump(), "waiting", summary)
-        return self._runs.put(question, version) is not None
+        return self._runs.put(question, version, ttl=self._ttl + _HOUR) is not None
+
+    def _has_too_many(self, run_id: str) -> bool:
+        """Return True if no other question of the owner of this one can be stored."""
+        waiting = [run.run_id for run in self._runs.list("waiting", _MAX_LISTED) if run.run_id.startswith("call-")]
+        if run_id in waiting:
+            return False  # an expired question that is asked again
+        own = _owner_mark(run_id)
+        return len(waiting) >= _MAX_LISTED or sum(_owner_mark(other) == own for other in waiting) >= self._max_waiting
 
 
 def _question_id(step: Approve, owner: str) -> str:
-    return "call-" + sha256(f"{owner}\x00{step.hash}".encode()).hexdigest()[:24]
+    """Return the id of a question. Its end is the same for all questions of the owner."""
+    question, mark = (sha256(text.encode()).hexdigest() for text in (f"{owner}\x00{step.hash}", f"owner {owner}"))
+    return f"call-{question[:24]}-{mark[:12]}"
+
+
+def _owner_mark(run_id: str) -> str:
+    return run_id.rpartition("-")[2]
 
 
 def _question_session(run_id: str, step: Approve, ttl: float) -> Session:

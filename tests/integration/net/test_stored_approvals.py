@@ -7,6 +7,7 @@ import pytest
 
 import toolwire
 from toolwire import Runner, ToolCall, open_store
+from toolwire.ir.errors import ConfigError
 from toolwire.net import StoredApprovals, approve_call, deny_call
 from toolwire.net.stored_approvals import owned_by
 from toolwire.run import Policy
@@ -120,3 +121,40 @@ def test_only_one_of_many_concurrent_calls_uses_the_approval(store, log, pay):
         thread.join()
     assert log == [5]
     assert [result.text for result in results].count("paid 5") == 1
+
+
+def test_client_has_a_limited_number_of_questions(store, log):
+    @toolwire.tool(effect="write")
+    def pay(amount: int) -> str:
+        """Pay an amount."""
+        log.append(amount)
+        return f"paid {amount}"
+
+    runner = Runner(pay, policy=POLICY, approve=StoredApprovals(store.runs, max_waiting=2))
+
+    def ask(amount, client):
+        with owned_by(client):
+            (result,) = runner.run_sync([ToolCall("c", "pay", {"amount": amount})])
+        return result
+
+    assert [result_code(ask(amount, "a")) for amount in (1, 2, 3, 4)] == ["suspended", "suspended", "denied", "denied"]
+    assert "too many calls wait for approval" in ask(3, "a").text
+    assert len(store.runs.list()) == 2
+    assert result_code(ask(1, "a")) == "suspended", "a question that is known"
+    assert result_code(ask(3, "b")) == "suspended", "another client"
+    first = next(run for run in store.runs.list("waiting") if run.run_id in ask(1, "a").text)
+    approve_call(store, first.run_id, "c")
+    assert ask(1, "a").text == "paid 1"
+    assert result_code(ask(3, "a")) == "suspended", "one question was decided"
+    runner.close()
+
+
+def test_question_is_kept_little_longer_than_it_can_be_answered(store, pay):
+    pay(ttl=60.0)
+    (run,) = store.runs.list()
+    assert run.expires_at - run.updated_at == pytest.approx(60 + 3600, abs=1)
+
+
+def test_limit_of_questions_is_positive(store):
+    with pytest.raises(ConfigError, match="max_waiting must be at least 1"):
+        StoredApprovals(store.runs, max_waiting=0)
