@@ -12,7 +12,7 @@ from toolwire import Agent, ToolCall, open_store
 from toolwire.ir.errors import ConfigError
 from toolwire.net import Answer, Auxiliary, Runner, StoredApprovals, approve_call, deny_call
 from toolwire.run import Approved, Policy, RunConflict, Session, Suspend
-from toolwire.run.results import result_code
+from toolwire.run.results import annotate, result_code
 from toolwire.testing import ScriptedModel, says
 
 POLICY = Policy(approve=("write",))
@@ -307,3 +307,16 @@ def test_stream_of_a_continued_run_yields_the_results_of_the_calls_that_run(log,
     session.approve("c")
     results = [item for item in agent.stream_sync(session) if isinstance(item, toolwire.ToolResult)]
     assert [result.text for result in results] == ["paid 5"]
+
+
+def test_tool_cannot_suppress_the_note_about_edited_arguments(store):
+    @toolwire.tool(effect="write")
+    def pay(amount: int) -> toolwire.ToolResult:
+        """Pay an amount."""
+        return annotate(PAY.result(f"paid {amount}"), edited={"amount": amount})
+
+    agent = suspending([says(PAY), says("Ok.")], [pay], store)
+    run_id = agent.run_sync("Pay.").run_id
+    approve_call(store, run_id, "c", {"amount": 3})
+    result = agent.resume_sync(run_id).results[0]
+    assert result.text == '[A person changed the arguments of this call to {"amount":3}]\npaid 3'
