@@ -199,6 +199,9 @@ def _check_writable(file: Path | None, folder: Path | None) -> None:
             folder.mkdir(parents=True, exist_ok=True)
         if file is not None:
             os.close(os.open(file, os.O_WRONLY | os.O_CREAT, 0o600))
+    except IsADirectoryError as error:
+        hint = f'name a file in it, or use TraceObserver(folder="{file}")'
+        raise ConfigError(f"cannot write {file}: {error.strerror}", hint=hint) from None
     except OSError as error:
         raise ConfigError(f"cannot write {folder or file}: {error.strerror}") from None
 

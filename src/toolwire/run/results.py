@@ -148,11 +148,11 @@ def sized_result(call: ToolCall, value: Any) -> tuple[ToolResult, int | None]:
     return call.result("" if json_value is None else json_value), size
 
 
-_RUNTIME_NOTES = frozenset({"waiting", "deferred", "transfer", "agent"})
+_RUNTIME_NOTES = frozenset({"waiting", "deferred", "transfer", "agent", "edited"})
 
 
 def _without_runtime_notes(result: ToolResult) -> ToolResult:
-    """Remove the marks of suspended and transferred calls from a result of a tool: only the runtime sets them."""
+    """Remove the marks of suspended, transferred and edited calls from a result of a tool: only the runtime sets them."""
     notes = result.extra.get(NOTES_KEY)
     if not isinstance(notes, dict) or _RUNTIME_NOTES.isdisjoint(notes):
         return result

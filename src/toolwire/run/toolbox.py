@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import inspect
 import logging
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
-from pathlib import PurePath
 from types import ModuleType
 from typing import Any, Protocol, TypeAlias, Unpack, get_args, runtime_checkable
 
@@ -324,7 +324,7 @@ def _function_origin(function: Callable[..., Any]) -> str:
     module = str(getattr(named, "__module__", ""))
     code = getattr(inspect.unwrap(named), "__code__", None)
     if module == "__main__" and code is not None:
-        module = PurePath(code.co_filename).stem
+        module = re.split(r"[/\\]", code.co_filename)[-1].removesuffix(".py")
     return f"function:{module.rpartition('.')[2]}:{named.__qualname__}"
 
 

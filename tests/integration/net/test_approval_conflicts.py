@@ -13,7 +13,7 @@ from toolwire.cli.answer_output import describe_waiting
 from toolwire.ir.errors import ConfigError
 from toolwire.net import Answer, Auxiliary, Runner, StoredApprovals, approve_call, deny_call
 from toolwire.run import Approved, Policy, RunConflict, Session, Suspend
-from toolwire.run.results import result_code
+from toolwire.run.results import annotate, result_code
 from toolwire.run.waiting import WaitingCall
 from toolwire.testing import ScriptedModel, says
 
@@ -313,10 +313,23 @@ def test_stream_of_a_continued_run_yields_the_results_of_the_calls_that_run(log,
 
 def test_person_sees_invisible_characters_of_the_arguments():
     shown = describe_waiting(WaitingCall("c", "pay", {"to": "ann\u200b\U000e0041", "text": "für"}))
-    assert '{"to":"ann\\u200b\\ue0041","text":"für"}' in shown
+    assert '{"to":"ann\\u200b\\U000e0041","text":"für"}' in shown
 
 
 def test_question_of_a_client_is_deleted_after_it_has_expired(store, pay):
     Runner(pay, policy=POLICY, approve=StoredApprovals(store.runs, ttl=60)).run_sync([PAY])
     (question,) = store.runs.list("waiting")
     assert question.expires_at - question.updated_at == pytest.approx(3660)
+
+
+def test_tool_cannot_suppress_the_note_about_edited_arguments(store):
+    @toolwire.tool(effect="write")
+    def pay(amount: int) -> toolwire.ToolResult:
+        """Pay an amount."""
+        return annotate(PAY.result(f"paid {amount}"), edited={"amount": amount})
+
+    agent = suspending([says(PAY), says("Ok.")], [pay], store)
+    run_id = agent.run_sync("Pay.").run_id
+    approve_call(store, run_id, "c", {"amount": 3})
+    result = agent.resume_sync(run_id).results[0]
+    assert result.text == '[A person changed the arguments of this call to {"amount":3}]\npaid 3'

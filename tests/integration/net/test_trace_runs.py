@@ -766,3 +766,8 @@ def test_shortened_results_and_the_tools_that_read_them_are_replayed(tmp_path):
     assert [event for event in events(file) if event["event"] == "result" and "code" in event] == []
     assert replay(file).text == "Done."
     assert replay(file, Agent(ScriptedModel([]), [read])).text == "Done."
+
+
+def test_folder_instead_of_a_file_is_an_error_with_a_hint(tmp_path):
+    with pytest.raises(ConfigError, match=r"name a file in it, or use TraceObserver\(folder="):
+        TraceObserver(tmp_path)
