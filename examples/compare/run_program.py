@@ -61,7 +61,7 @@ async def run_program(task: str, peer: str, *, ours: bool) -> Outcome:
                 if process.returncode is None:
                     process.kill()
                     await process.wait()
-        requests = tuple(received.request for received in upstream.heard if received.request is not None)
+        requests = tuple(received.request for received in upstream.requests if received.request is not None)
         return Outcome(process.returncode or 0, output.decode(), requests)
 
 

@@ -44,10 +44,10 @@ class ScriptedModel:
     def __init__(self, wire: str, *lines: str) -> None:
         self.wire = toolwire.wire.get(wire)
         self.lines = list(lines)
-        self.heard: list[Request] = []
+        self.requests: list[Request] = []
 
     def _answer(self, body) -> Response:
-        self.heard.append(self.wire.decode_request(body))
+        self.requests.append(self.wire.decode_request(body))
         return Response(id="r1", model="small-model", parts=(Text(self.lines.pop(0)),), stop=Stop("stop"))
 
     def whole(self, body):
@@ -108,7 +108,7 @@ def test_emulated_call_round_trips_over_every_wire_and_format(form, wire, ask):
     assert same(made.arguments, ARGUMENTS)
     assert answer.stop is not None
     assert answer.stop.reason == "tool_calls"
-    heard = model.heard[0]
+    heard = model.requests[0]
     assert not heard.tools
     assert "get_weather" in text_of(heard.messages)
     assert set(text.stops) <= set(heard.params.stop or ()) or wire == "openai_responses"  # which has no stop words
@@ -121,7 +121,7 @@ def test_emulated_call_round_trips_over_every_wire_and_format(form, wire, ask):
     )
     final = ask(again, form, model)
     assert [part.text for part in final.parts] == ["It will rain."]
-    remembered = text_of(model.heard[1].messages)
+    remembered = text_of(model.requests[1].messages)
     assert text.render_call(made, REQUEST.tools).text in remembered
     assert "rain, 12 degrees" in remembered
 

@@ -57,7 +57,7 @@ class Endless(list):
 
 class Provider(Upstream):
     async def _answer(self, path: str, headers: dict[str, str], body: bytes, writer: asyncio.StreamWriter) -> bool:
-        del self.heard[:-10]
+        del self.requests[:-10]
         if b" late" in body:
             await asyncio.sleep(0.8)
         return await super()._answer(path, headers, body, writer)

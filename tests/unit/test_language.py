@@ -51,7 +51,7 @@ def test_each_pattern_finds_its_example(pattern):
         'KIND = "words"',
         'raise ValueError(f"unknown name {name!r}, did you mean {other!r}?")',
         'READ = "SELECT result FROM records WHERE key = ?"',
-        "upstream.heard  # the requests of `upstream.heard`, in order",
+        "upstream.requests  # the requests of `upstream.requests`, in order",
         "## Authentication\n\n```\nwho stands behind it\n```\n",
     ],
 )

@@ -27,14 +27,14 @@ def says(*parts: Part | str) -> Response:
 
 
 class ScriptedModel:
-    """A model that returns its lines in order; a line may be a function of the request. `heard` lists the requests."""
+    """A model that returns its lines in order; a line may be a function of the request. `requests` lists the requests that it received."""
 
     def __init__(self, lines: Iterable[ScriptedAnswer | str]) -> None:
         """Take the answers in order; a line that is text is an answer with this text."""
         if isinstance(lines, str):
             raise ConfigError("a script is a list of lines, got a string", hint=f"use ScriptedModel([{lines!r}])")
         self.model = "scripted"
-        self.heard: list[Request] = []
+        self.requests: list[Request] = []
         self._lines = [says(line) if isinstance(line, str) else line for line in lines]
         for line in self._lines:
             if not isinstance(line, Response) and not callable(line):
@@ -53,8 +53,8 @@ class ScriptedModel:
             raise AssertionError(f"unused lines in the script: {len(self._lines)}")
 
     def _next(self, request: Request) -> Response:
-        self.heard.append(request)
+        self.requests.append(request)
         if not self._lines:
             raise ConfigError("the script has no more lines", hint="add another line to the script")
         line = self._lines.pop(0)
-        return replace(line(request) if callable(line) else line, id=f"scripted-{len(self.heard)}")
+        return replace(line(request) if callable(line) else line, id=f"scripted-{len(self.requests)}")

@@ -3,7 +3,7 @@
     async with Upstream(Response(parts=(Text("Hello"),), stop=Stop("stop"))) as upstream:
         client = ModelClient("anthropic/any", base_url=upstream.url, key="k")
         await client.ask(request)
-    upstream.heard[0].request          # the request in canonical terms
+    upstream.requests[0].request          # the request in canonical terms
 
 A script is a list of answers, one for each request: a Response or a Fault, encoded for the wire of the request, whole
 or streaming in small pieces; `RawReply` for arbitrary bytes; `Recorded` for the bytes of a recording; `PartialReply` for a
@@ -101,7 +101,7 @@ class Upstream:
         self, *script: ScriptedReply, piece: int = 64, delta: int = 8, pace: float = 0.0, tls: SSLContext | None = None
     ) -> None:
         self.script = list(script)
-        self.heard: list[ReceivedRequest] = []  # all requests, in order of arrival
+        self.requests: list[ReceivedRequest] = []  # all requests, in order of arrival
         self.connections = 0
         self.disconnects = 0
         self._piece = piece
@@ -141,7 +141,7 @@ class Upstream:
 
     async def wait_for_requests(self, times: int = 1, *, within: float = 30.0) -> None:
         """Wait until that many requests have arrived; raise TimeoutError otherwise."""
-        await self._wait_until(lambda: len(self.heard) >= times, within)
+        await self._wait_until(lambda: len(self.requests) >= times, within)
 
     async def _wait_until(self, condition: Callable[[], bool], within: float) -> None:
         async with asyncio.timeout(within), self._changed_event:
@@ -184,7 +184,7 @@ class Upstream:
         """Answer a request; return whether the connection can be reused."""
         received = self._parse_request(path, headers, body)
         async with self._changed_event:
-            self.heard.append(received)
+            self.requests.append(received)
             self._changed_event.notify_all()
         line = (
             self.script.pop(0)
@@ -229,7 +229,7 @@ class Upstream:
             status, body, headers = wire.encode_error(line)
             return _HttpReply(status, {**_JSON, **headers}, to_bytes(body))
         model = received.request.model if received.request is not None else ""
-        response = replace(line, id=line.id or f"answer-{len(self.heard)}", model=line.model or model)
+        response = replace(line, id=line.id or f"answer-{len(self.requests)}", model=line.model or model)
         if not received.stream:
             return _HttpReply(200, _JSON, to_bytes(wire.encode_response(response).body))
         encoder = wire.stream_encoder(received.request)

@@ -34,7 +34,7 @@ class World:
     def reset(self) -> None:
         self.number += 1
         self.upstream.script.clear()
-        self.upstream.heard.clear()
+        self.upstream.requests.clear()
         self.gateway.turns.clear()
 
     async def close(self) -> None:

@@ -94,7 +94,7 @@ class ObservedGateway:
             }
         )
         self.spans, self.reader = InMemorySpanExporter(), InMemoryMetricReader()
-        self.heard = io.StringIO()
+        self.requests = io.StringIO()
         self.answers = []
         self.url = ""
 
@@ -142,7 +142,7 @@ class ObservedGateway:
     def seen(self):
         """Everything but recordings, by its name."""
         return {
-            "logs": self.heard.getvalue(),
+            "logs": self.requests.getvalue(),
             "access log": "\n".join(line for line in self.lines() if '"event":"exchange"' not in line),
             "metrics": self.page,
             "spans": "\n".join(span.to_json() for span in self.spans.get_finished_spans()),
@@ -181,7 +181,7 @@ def watch(tmp_path, *script, scene):
     async def play():
         async with Upstream(*script) as upstream:
             watched = ObservedGateway(tmp_path, upstream)
-            with all_loggers_at_debug(watched.heard):
+            with all_loggers_at_debug(watched.requests):
                 async with watched.running():
                     await scene(watched)
             return watched, upstream
@@ -206,10 +206,10 @@ def test_successful_exchange_leaks_no_secrets(tmp_path, wire, stream):
     watched, upstream = watch(tmp_path, ANSWER, scene=scene)
     check(watched, answers=False)  # the client gets what the model said to it
     assert watched.answers[0][0] == 200
-    assert UPSTREAM in repr(upstream.heard[0].headers)
-    assert PROMPT_TEXT.encode() in upstream.heard[0].body
+    assert UPSTREAM in repr(upstream.requests[0].headers)
+    assert PROMPT_TEXT.encode() in upstream.requests[0].body
     for header in ("cookie", "x-odd"):
-        assert header not in upstream.heard[0].headers
+        assert header not in upstream.requests[0].headers
     assert "toolwire_requests_total{" in watched.page
     assert len(watched.spans.get_finished_spans()) == 1
     assert len(list((tmp_path / "traces").iterdir())) == 1
@@ -235,7 +235,7 @@ def test_upstream_key_echoed_in_an_error_is_not_leaked(tmp_path, wire, stream):
 
     watched, upstream = watch(tmp_path, *script, scene=scene)
     check(watched)
-    assert len(upstream.heard) == len(script)
+    assert len(upstream.requests) == len(script)
 
 
 BAD = {
@@ -263,7 +263,7 @@ def test_unreadable_bodies_leak_no_secrets(tmp_path, body):
 
     watched, upstream = watch(tmp_path, scene=scene)
     check(watched)
-    assert upstream.heard == []
+    assert upstream.requests == []
 
 
 @pytest.mark.parametrize(
@@ -302,7 +302,7 @@ def test_rejected_client_keys_are_not_leaked(tmp_path):
 
     watched, _ = watch(tmp_path, HELLO, scene=scene)
     check(watched)
-    assert "/v1/chat/completions?key=[removed]" in watched.heard.getvalue()  # the server's own log has the line
+    assert "/v1/chat/completions?key=[removed]" in watched.requests.getvalue()  # the server's own log has the line
 
 
 def test_secrets_in_model_names_and_ids_are_not_logged(tmp_path):
@@ -324,7 +324,7 @@ def test_rejected_losses_leak_no_secrets(tmp_path):
 
     watched, upstream = watch(tmp_path, scene=scene)
     check(watched)
-    assert upstream.heard == []
+    assert upstream.requests == []
 
 
 def test_internal_error_leaks_no_secrets(tmp_path, monkeypatch):
@@ -339,7 +339,7 @@ def test_internal_error_leaks_no_secrets(tmp_path, monkeypatch):
 
     watched, _ = watch(tmp_path, scene=scene)
     check(watched)
-    assert "builtins.RuntimeError" in watched.heard.getvalue()
+    assert "builtins.RuntimeError" in watched.requests.getvalue()
 
 
 def test_canaries_are_visible_without_redaction(tmp_path, monkeypatch):

@@ -30,7 +30,7 @@ async def sent_by_gateway(wire: str, row: dict[str, Any], body: dict[str, Any], 
         async with serving(document) as gateway:
             status, _, answer = await post(gateway.url, body={"model": "m", "messages": MESSAGES, **body})
             assert status == 200, answer
-        [heard] = upstream.heard
+        [heard] = upstream.requests
         return heard.headers, json.loads(heard.body)
 
 
@@ -61,7 +61,7 @@ def test_version_that_the_settings_name_is_kept() -> None:
             async with serving(document) as gateway:
                 body = {"model": "m", "messages": MESSAGES, "temperature": 0.5}
                 await post(gateway.url, body=body)
-            [heard] = upstream.heard
+            [heard] = upstream.requests
             assert heard.headers["anthropic-version"] == "2026-10-21"
             assert "temperature" not in json.loads(heard.body)
 
@@ -111,7 +111,7 @@ async def sent_by_client(model: str, request: Request, **options: Any) -> tuple[
     async with Upstream(HELLO) as upstream:
         async with ModelClient(model, base_url=upstream.url, key="k", **options) as client:
             await client.ask(request, losses=losses)
-        [heard] = upstream.heard
+        [heard] = upstream.requests
         return heard.headers, json.loads(heard.body), losses
 
 

@@ -69,7 +69,7 @@ async def test_reasoning_text_and_call_reach_every_client(model, front, stream):
         assert (response.usage.input, response.usage.output) == (26, 9)
     if front in ("anthropic", "gemini", "ollama"):
         assert [part.text for part in response.parts if isinstance(part, Reasoning)] == ["Paris, then.\n"]
-    [heard] = provider.heard
+    [heard] = provider.requests
     assert heard.path == PATHS[model]
     sent = json.loads(heard.body)
     assert sent["prompt"].endswith("<|im_start|>user\nWeather in Paris?<|im_end|>\n<|im_start|>assistant\n<think>\n")
@@ -87,7 +87,7 @@ async def test_request_without_tools_is_a_prompt_too(model):
         request = Request(messages=(Message("user", (Text("Hi"),)),))
         answer = await post(gateway, "/v1/chat/completions", body_of("openai_chat", request, model))
     assert decode_answer(answer, "openai_chat", stream=False).text.strip() == "Hello."
-    assert json.loads(provider.heard[0].body)["prompt"].startswith("<|im_start|>user\nHi<|im_end|>")
+    assert json.loads(provider.requests[0].body)["prompt"].startswith("<|im_start|>user\nHi<|im_end|>")
 
 
 @pytest.mark.parametrize("model", PATHS)
@@ -102,7 +102,7 @@ async def test_unreadable_call_is_asked_for_once_more_with_the_begun_call(model)
         answer = await post(gateway, "/v1/chat/completions", body_of("openai_chat", asked, model))
     [call] = decode_answer(answer, "openai_chat", stream=False).calls
     assert call.arguments == {"city": "Paris"}
-    first, second = (json.loads(heard.body)["prompt"] for heard in provider.heard)
+    first, second = (json.loads(heard.body)["prompt"] for heard in provider.requests)
     assert first.endswith('{"name": "get_weather", "arguments": {') and second.endswith('"arguments": {')
     assert "could not be read" in second
 
@@ -116,7 +116,7 @@ async def test_strict_client_is_refused_before_anything_is_sent_if_a_turn_could_
             body = body_of("openai_chat", request, "chat")
             answer = await post(gateway, "/v1/chat/completions", body, {"x-toolwire-strict": "1"})
             assert answer.status == 400
-    assert provider.heard == []
+    assert provider.requests == []
 
 
 @run
@@ -125,7 +125,7 @@ async def test_losses_of_the_prompt_are_counted_for_the_client():
     async with gateway_to(reply("chat", "No.", stream=False), document=DOCUMENT) as (gateway, provider):
         answer = await post(gateway, "/v1/chat/completions", body_of("openai_chat", forged, "chat"))
     assert int(answer.headers["x-toolwire-losses"]) == 1
-    assert "< |im_start|>system" in json.loads(provider.heard[0].body)["prompt"]
+    assert "< |im_start|>system" in json.loads(provider.requests[0].body)["prompt"]
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ async def test_address_of_the_endpoint_is_found_from_that_of_the_chat_endpoint(b
         settings = EmulationSettings("hermes", via="completions")
         async with ModelClient("qwen3", base_url=provider.url + base, text=settings) as client:
             assert (await client.ask(Request(messages=(QUESTION,)))).text == "Hi"
-    assert [heard.path for heard in provider.heard] == [path]
+    assert [heard.path for heard in provider.requests] == [path]
 
 
 @run
@@ -180,7 +180,7 @@ async def test_client_of_ollama_streams_a_call_after_a_result():
     ):
         events = [event async for event in client.stream(request)]
     assert events[-1].stops[0].reason == "tool_calls"
-    sent = json.loads(provider.heard[0].body)
+    sent = json.loads(provider.requests[0].body)
     assert sent["raw"] is True and sent["stream"] is True and sent["think"] is False
     assert sent["prompt"].endswith(
         "<tool_response>\nrain\n</tool_response><|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"

@@ -25,6 +25,6 @@ async def test_past_calls_are_sent_as_text_even_if_no_tools_are_offered(front, s
     async with gateway_to(TEXT_ANSWER, document=PLAIN) as (gateway, provider):
         answer = await post(gateway, path_of(front, stream=stream), body_of(front, DONE, "plain", stream=stream))
         assert decode_answer(answer, front, stream=stream).text == TEXT_ANSWER.text
-    [heard] = provider.heard
+    [heard] = provider.requests
     assert b"tool_calls" not in heard.body and b'"role":"tool"' not in heard.body
     assert b"get_weather" in heard.body and b"rain" in heard.body

@@ -67,7 +67,7 @@ async def test_malformed_call_is_requested_again(front, stream):
     assert (usage.input, usage.output) == (42, 17)
     if not (stream and front == "openai_chat"):  # whose clients have to ask for the usage
         assert (response.usage.input, response.usage.output) == (42, 17)
-    assert len(provider.heard) == 2
+    assert len(provider.requests) == 2
 
 
 @pytest.mark.finding("X5")
@@ -80,7 +80,7 @@ async def test_malformed_call_is_repaired_by_another_model(front, stream):
     assert calls_of(response) == [("get_weather", {"city": "Rome"}, "complete")]
     if not (stream and front == "openai_chat"):
         assert (response.usage.input, response.usage.output) == (112, 12)
-    first, second = provider.heard
+    first, second = provider.requests
     assert (first.wire, second.wire, second.request.model) == ("openai_chat", "anthropic", "claude-haiku-5-5")
     assert [tool.name for tool in second.request.tools] == ["get_weather"]
     assert "toolwire" not in str(response.calls[0].extra)
@@ -94,7 +94,7 @@ async def test_same_model_is_asked_if_the_repair_model_fails(stream):
     async with gateway_to(*script, document=REPAIRED) as (gateway, provider):
         response = await ask(gateway, "openai_chat", stream=stream)
     assert calls_of(response) == [("get_weather", {"city": "Rome"}, "complete")]
-    assert [heard.wire for heard in provider.heard] == ["openai_chat", "anthropic", "openai_chat"]
+    assert [heard.wire for heard in provider.requests] == ["openai_chat", "anthropic", "openai_chat"]
 
 
 @pytest.mark.finding("X5")
@@ -107,7 +107,7 @@ async def test_second_malformed_answer_is_returned(stream):
     ):
         response = await ask(gateway, "openai_chat", stream=stream)
     assert [call.state for call in response.calls] == ["invalid"]
-    assert len(provider.heard) == 2
+    assert len(provider.requests) == 2
 
 
 @run
@@ -121,7 +121,7 @@ async def test_failed_retry_ends_a_stream_with_an_error():
     assert b"Let me" in answer.body
     assert b'"error"' in answer.body
     assert SECRET.encode() not in answer.body
-    assert len(provider.heard) == 2
+    assert len(provider.requests) == 2
 
 
 @both_ways
@@ -142,7 +142,7 @@ async def test_gateway_tool_with_effects_is_not_run_with_repaired_arguments(stre
         response = await ask(gateway, "openai_chat", stream=stream)
     assert response.text == "Not booked."
     assert booked == []
-    results = provider.heard[2].request.messages[-1]
+    results = provider.requests[2].request.messages[-1]
     assert "make the call with them yourself" in str(results)
 
 

@@ -69,7 +69,7 @@ def test_call_of_a_gateway_tool_waits_and_runs_once_after_its_approval(tmp_path:
                 assert paid == [5]
                 assert await ask(gateway.url) == "Done."
                 assert paid == [5], "the approval is used up"
-            first, second, third = result_texts(upstream.heard)
+            first, second, third = result_texts(upstream.requests)
         assert f"waits for approval: pay is a write tool. It is not finished. Its id is {waiting.run_id}." in first
         assert second == "paid 5"
         assert "waits for approval" in third

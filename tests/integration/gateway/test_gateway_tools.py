@@ -77,7 +77,7 @@ def test_gateway_tool_call_is_executed_by_the_gateway(wire: str, stream: bool) -
             document = {"upstreams": upstream_rows(upstream.url)}
             async with serving(document, runners={"*": Runner(look_up)}) as gateway:
                 message = await ask(gateway.url, wire, stream, [{"role": "user", "content": "x?"}])
-            first, second = upstream.heard
+            first, second = upstream.requests
         assert message.content == "Let me see. It is 42."
         assert not message.tool_calls
         assert ran == ["x"]
@@ -109,7 +109,7 @@ def test_mixed_turn_shows_the_client_its_own_calls_and_is_restored(wire: str, st
                     {"role": "tool", "tool_call_id": call.id, "content": "ok"},
                 ]
                 message = await ask(gateway.url, wire, stream, talk, tools=[CLIENT_TOOL])
-            _, second = upstream.heard
+            _, second = upstream.requests
         assert message.content == "It is 42."
         assert ran == ["x"]
         parts = [part for one in second.request.messages for part in one.parts]
@@ -217,7 +217,7 @@ def test_model_without_tool_support_is_offered_no_gateway_tools() -> None:
             document = {"upstreams": upstream_rows(upstream.url), "models": models}
             async with serving(document, runners={"*": Runner(pay)}) as gateway:
                 await ask(gateway.url, "plain", False, [{"role": "user", "content": "x?"}])
-            assert upstream.heard[0].request.tools == ()
+            assert upstream.requests[0].request.tools == ()
 
     run(check)
 

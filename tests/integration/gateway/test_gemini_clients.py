@@ -54,7 +54,7 @@ async def test_emulated_tools_are_shown_as_json_schema(form, stream):
     async with gateway_to(TEXT_ANSWER, document=document) as (gateway, provider):
         reply = await post(gateway, path_of("gemini", "m", stream=stream), BODY)
     assert reply.status == 200, reply.body
-    prompt = provider.heard[0].body
+    prompt = provider.requests[0].body
     assert b"get_weather" in prompt and (b"integer" in prompt or b"number" in prompt)
     for keyword in (b"OBJECT", b"STRING", b"INTEGER", b"nullable", b"propertyOrdering"):
         assert keyword not in prompt
@@ -68,7 +68,7 @@ async def test_upstreams_receive_json_schema(upstream, stream):
         reply = await post(gateway, path_of("gemini", f"{upstream}/m", stream=stream), BODY)
     [call] = decode_answer(reply, "gemini", stream=stream).calls
     assert call.arguments == {"city": "Paris", "days": 3}
-    heard = provider.heard[0].body
+    heard = provider.requests[0].body
     if upstream == "gemini":
         assert json.loads(heard)["tools"] == json.loads(BODY)["tools"]
     else:

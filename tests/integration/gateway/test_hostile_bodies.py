@@ -44,7 +44,7 @@ async def assert_rejected(front, body, *statuses):
     """Nothing of it reaches the upstream, and the gateway lives on."""
     async with gateway_to(TEXT_ANSWER) as (gateway, provider):
         fault = expect_error(await post(gateway, path_of(front), body), front, *statuses)
-        assert not provider.heard
+        assert not provider.requests
         assert decode_answer(await ask(gateway, front), front).text == TEXT_ANSWER.text
     return fault
 
@@ -85,7 +85,7 @@ async def test_byte_order_mark_is_removed(front):
             marked = b"\xef\xbb\xbf" + body_of(front, model=model)
             assert decode_answer(await post(gateway, path_of(front, model), marked), front).text == TEXT_ANSWER.text
         # what we pass on is for servers that may not know the mark
-        assert all(heard.body.startswith(b"{") for heard in provider.heard)
+        assert all(heard.body.startswith(b"{") for heard in provider.requests)
 
 
 @pytest.mark.gateway_bad_input(3, 4, 5)
@@ -113,7 +113,9 @@ async def test_ten_megabyte_argument_is_forwarded(front):
     async with gateway_to(TEXT_ANSWER) as (gateway, provider):
         answer = await post(gateway, path_of(front), with_call(front, text))
         assert decode_answer(answer, front).text == TEXT_ANSWER.text
-    (made,) = [part for one in provider.heard[0].request.messages for part in one.parts if isinstance(part, ToolCall)]
+    (made,) = [
+        part for one in provider.requests[0].request.messages for part in one.parts if isinstance(part, ToolCall)
+    ]
     assert len(made.arguments["a"]) == 10_000_000
 
 
@@ -155,7 +157,7 @@ async def test_large_integer_survives_the_round_trip(front):
             body = with_call(front, f'{{"id":{number}}}').replace(b"openai_chat/m", f"{wire}/m".encode())
             came = decode_answer(await post(gateway, path_of(front, f"{wire}/m"), body), front)
             assert came.calls[0].arguments == {"id": number}
-    assert all(str(number).encode() in heard.body for heard in provider.heard)
+    assert all(str(number).encode() in heard.body for heard in provider.requests)
 
 
 @pytest.mark.gateway_bad_input(15)
@@ -186,7 +188,7 @@ async def test_unusual_tool_names_are_restored_for_the_client(wire, stream):
     async with gateway_to(every_call) as (gateway, provider):
         came = decode_answer(await ask(gateway, front, asked, wire=wire, stream=stream), front, stream=stream)
     assert [(call.name, call.arguments["n"]) for call in came.calls] == [(n, i) for i, n in enumerate(names)]
-    sent = [tool.name for tool in provider.heard[0].request.tools]
+    sent = [tool.name for tool in provider.requests[0].request.tools]
     assert len(set(sent)) == len(names)
     assert all(len(name) <= get(wire).limits.name_length for name in sent)
 
@@ -230,7 +232,7 @@ async def test_invisible_characters_in_a_description_are_preserved(front):
     asked = Request(messages=(Message("user", (Text("hi"),)),), tools=(Tool("f", words, EMPTY),))
     async with gateway_to(TEXT_ANSWER) as (gateway, provider):
         decode_answer(await ask(gateway, front, asked, wire="anthropic"), front)
-    assert provider.heard[0].request.tools[0].description == words
+    assert provider.requests[0].request.tools[0].description == words
 
 
 def conversation(*pairs, results):
@@ -272,7 +274,7 @@ async def test_mismatched_ids_and_results_are_repaired_or_rejected(front, wire, 
         if answer.status != 200:
             expect_error(answer, front, 400)
             return
-    sent = calls_with_results(provider.heard[0].request)
+    sent = calls_with_results(provider.requests[0].request)
     assert [number for number, _ in sent] == list(range(len(ids)))
     for (_, text), wanted in zip(sent, expected, strict=True):
         assert text == wanted or (wanted is None and text)  # a stand-in where the wire asks for one
@@ -289,7 +291,7 @@ async def test_same_call_id_in_two_turns_keeps_its_results_apart(wire):
     front = "anthropic" if wire != "anthropic" else "openai_chat"
     async with gateway_to(TEXT_ANSWER) as (gateway, provider):
         decode_answer(await ask(gateway, front, twice, wire=wire), front)
-    assert [text for _, text in calls_with_results(provider.heard[0].request)] == ["first", "second"]
+    assert [text for _, text in calls_with_results(provider.requests[0].request)] == ["first", "second"]
 
 
 @pytest.mark.gateway_bad_input(43)
@@ -307,7 +309,7 @@ async def test_gemini_calls_without_ids_are_matched_with_their_results(wire):
     body = json.dumps({"contents": contents, "tools": [{"functionDeclarations": [{"name": "f"}]}]}).encode()
     async with gateway_to(TEXT_ANSWER) as (gateway, provider):
         decode_answer(await post(gateway, path_of("gemini", f"{wire}/m"), body), "gemini")
-    parts = [part for one in provider.heard[0].request.messages for part in one.parts]
+    parts = [part for one in provider.requests[0].request.messages for part in one.parts]
     made = [part for part in parts if isinstance(part, ToolCall)]
     given = {part.call_id: part.text for part in parts if isinstance(part, ToolResult)}
     assert len(given) == 2
@@ -324,7 +326,7 @@ async def test_thousand_parallel_calls_keep_their_ids_and_results(wire):
     front = "anthropic" if wire != "anthropic" else "openai_chat"
     async with gateway_to(calling(*["f"] * 1000)) as (gateway, provider):
         came = decode_answer(await ask(gateway, front, asked, wire=wire), front)
-    assert all(str(number) == text for number, text in calls_with_results(provider.heard[0].request))
+    assert all(str(number) == text for number, text in calls_with_results(provider.requests[0].request))
     assert len({call.id for call in came.calls}) == 1000
 
 

@@ -64,7 +64,7 @@ async def test_endless_request_head_times_out():
             await asyncio.sleep(0.05)
         assert b"408" in (await said).split(b"\r\n")[0]
         writer.close()
-        assert not provider.heard
+        assert not provider.requests
 
 
 @pytest.mark.gateway_bad_input(74)
@@ -86,7 +86,7 @@ async def test_unfinished_body_times_out(front):
         expect_error(await read_answer(reader), front, 400, 408)
         await wait_for_close(reader)
         writer.close()
-        assert not provider.heard
+        assert not provider.requests
 
 
 @in_virtual_time
@@ -117,7 +117,7 @@ async def test_body_over_the_limit_is_rejected(front):
         # a length that is only claimed
         head = head_of(path_of(front), {"host": "localhost", "content-length": str(10**15)})
         expect_error(await exchange(gateway, head), front, 413)
-        assert not provider.heard
+        assert not provider.requests
 
 
 @pytest.mark.parametrize("many", [False, True])
@@ -132,7 +132,7 @@ async def test_head_over_the_limit_is_rejected(many):
         assert answer.document["error"]["message"]
         await wait_for_close(reader)
         writer.close()
-        assert not provider.heard
+        assert not provider.requests
         long = "/v1/models?" + "x" * 20_000
         assert (await exchange(gateway, head_of(long, {"host": "localhost"}, method="GET"))).status == 431
 
@@ -180,7 +180,7 @@ async def test_ambiguous_body_framing_is_rejected(head):
         assert (await read_answer(reader)).status == 400
         await wait_for_close(reader)
         writer.close()
-        assert not provider.heard
+        assert not provider.requests
 
 
 @pytest.mark.gateway_bad_input(76)
@@ -194,7 +194,7 @@ async def test_foreign_host_header_is_rejected(front):
         expect_error(await exchange(gateway, twice), front, 400)
         none = request_bytes(path_of(front), body_of(front)).replace(b"host: localhost\r\n", b"", 1)
         expect_error(await exchange(gateway, none), front, 400, 403)
-        assert len(provider.heard) == 0
+        assert len(provider.requests) == 0
 
 
 ORIGINS = (
@@ -219,7 +219,7 @@ async def test_foreign_origin_is_rejected(front):
             answer = await exchange(gateway, head_of(path_of(front), preflight, method="OPTIONS"))
             assert answer.status in (403, 405)
             assert "access-control-allow-origin" not in answer.headers
-        assert not provider.heard
+        assert not provider.requests
 
 
 @pytest.mark.gateway_bad_input(78)
@@ -242,8 +242,8 @@ async def test_client_headers_are_not_forwarded(front):
     async with gateway_to(*[TEXT_ANSWER] * 5) as (gateway, provider):
         for wire in WIRES:
             decode_answer(await ask(gateway, front, wire=wire, headers=headers), front)
-    assert len(provider.heard) == 5
-    for heard in provider.heard:
+    assert len(provider.requests) == 5
+    for heard in provider.requests:
         sent = json.dumps(heard.headers)
         assert "client-secret" not in sent and "evil" not in sent and "6.6.6.6" not in sent
         assert "c2VjcmV0" not in sent and "te" not in heard.headers
@@ -298,8 +298,8 @@ async def test_model_name_cannot_change_the_upstream_path(front):
             path = path_of(front, quote(model, safe="/%") if front == "gemini" else model)
             answer = await post(gateway, path, body_of(front, model=model))
             assert answer.status == 200 or expect_error(answer, front, 400, 404)
-    assert provider.heard
-    for heard in provider.heard:
+    assert provider.requests
+    for heard in provider.requests:
         # the path is still that of the wire, with one name in it
         assert heard.path.count("/") == get(heard.wire).path("m", stream=False).count("/")
         assert ".." not in heard.path.split("/")
@@ -312,7 +312,7 @@ async def test_overlong_model_name_is_rejected(front):
         for size in (1000, 30_000):
             model = "openai_chat/" + "x" * size
             expect_error(await post(gateway, path_of(front, model), body_of(front, model=model)), front, 400)
-        assert not provider.heard
+        assert not provider.requests
 
 
 INVALID_PATHS = (
@@ -334,7 +334,7 @@ async def test_invalid_paths_are_rejected():
         for path in INVALID_PATHS:
             answer = await exchange(gateway, head_of(path, {"host": "localhost", "content-length": "0"}))
             assert 400 <= answer.status < 500
-        assert not provider.heard
+        assert not provider.requests
 
 
 @pytest.mark.gateway_bad_input(81)
@@ -346,7 +346,7 @@ async def test_image_url_is_not_fetched():
             for wire in WIRES:
                 answer = await ask(gateway, front, asked, wire=wire)
                 assert answer.status == 200 or expect_error(answer, front, 400)
-        assert provider.heard
+        assert provider.requests
 
 
 @pytest.mark.gateway_bad_input(95)
@@ -364,7 +364,7 @@ async def test_wrong_key_is_rejected_and_not_logged(front, caplog):
         answer = await post(gateway, path, body_of(front))
         expect_error(answer, front, 401)
         assert b"canary" not in answer.body and "canary" not in str(answer.headers)
-        assert not provider.heard
+        assert not provider.requests
         assert "canary" not in repr(gateway.turns)
         answer = await ask(gateway, front, headers={"authorization": "Bearer sk-tw-right"})
         assert decode_answer(answer, front).text == TEXT_ANSWER.text
@@ -396,7 +396,7 @@ async def test_disconnect_during_the_body_leaves_no_tasks():
         await recorded(gateway, 20)
         assert len(gateway.turns) == 20
         assert {turn.status for turn in gateway.turns} == {499}
-        assert not provider.heard
+        assert not provider.requests
     assert len(asyncio.all_tasks()) == before
 
 

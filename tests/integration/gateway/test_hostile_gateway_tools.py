@@ -40,7 +40,7 @@ async def tool_results(runner, *turns):
     async with gateway_to(*turns, TEXT_ANSWER, runners={"*": runner}) as (gateway, upstream):
         answer = await ask(gateway, "openai_chat", HI)
         assert (answer.status, answer.document["choices"][0]["finish_reason"]) == (200, "stop")
-        parts = [part for one in upstream.heard[-1].request.messages for part in one.parts]
+        parts = [part for one in upstream.requests[-1].request.messages for part in one.parts]
     return [part.text for part in parts if isinstance(part, ToolResult)]
 
 
@@ -60,7 +60,7 @@ async def test_client_tool_takes_precedence_over_a_gateway_tool_of_the_same_name
         answer = await ask(gateway, "openai_chat", Request(messages=HI.messages, tools=(theirs,)))
         (call,) = answer.document["choices"][0]["message"]["tool_calls"]
         assert call["function"] == {"name": "look_up", "arguments": '{"name":"x"}'}
-        assert [(tool.name, tool.description) for tool in upstream.heard[0].request.tools] == [
+        assert [(tool.name, tool.description) for tool in upstream.requests[0].request.tools] == [
             ("look_up", "The client's")
         ]
     assert ran == []

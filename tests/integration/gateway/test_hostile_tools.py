@@ -94,7 +94,7 @@ async def test_hostile_schema_is_translated_or_rejected(name):
                 expect_error(said, "openai_chat", 400)
             else:
                 assert decode_answer(said, "openai_chat").calls[0].name == "f"
-        assert all(len(heard.body) < 2_000_000 for heard in provider.heard)
+        assert all(len(heard.body) < 2_000_000 for heard in provider.requests)
 
 
 @pytest.mark.gateway_bad_input(85)
@@ -113,7 +113,7 @@ async def test_markup_in_a_tool_result_stays_text(front):
     async with gateway_to(*[TEXT_ANSWER] * len(FRONTS)) as (gateway, provider):
         for wire in FRONTS:
             decode_answer(await ask(gateway, front, asked, wire=wire), front)
-    for heard in provider.heard:
+    for heard in provider.requests:
         (result,) = [part for one in heard.request.messages for part in one.parts if isinstance(part, ToolResult)]
         assert words in result.text
 
@@ -205,7 +205,7 @@ async def test_altered_signature_is_forwarded_to_its_provider():
     async with gateway_to(wrong) as (gateway, provider):
         answer = await post(gateway, path_of("anthropic"), json.dumps(thought("c2lnbmF0dXJl")).encode())
         assert "signature" in expect_error(answer, "anthropic", 400).message
-    assert b"c2lnbmF0dXJl" in provider.heard[0].body  # as it came
+    assert b"c2lnbmF0dXJl" in provider.requests[0].body  # as it came
 
 
 @pytest.mark.gateway_bad_input(89)
@@ -217,11 +217,11 @@ async def test_foreign_signature_is_dropped_and_reported_as_a_loss(wire):
         answer = await post(gateway, path_of("anthropic"), json.dumps(body).encode())
         decode_answer(answer, "anthropic")
         assert int(answer.headers["x-toolwire-losses"]) >= 1
-        assert b"Zm9yZWlnbi1zaWduYXR1cmU" not in provider.heard[0].body
+        assert b"Zm9yZWlnbi1zaWduYXR1cmU" not in provider.requests[0].body
         # who wants no loss is told before anything is sent
         answer = await post(gateway, path_of("anthropic"), json.dumps(body).encode(), {"x-toolwire-strict": "1"})
         expect_error(answer, "anthropic", 400)
-        assert len(provider.heard) == 1
+        assert len(provider.requests) == 1
 
 
 @pytest.mark.gateway_bad_input(90)

@@ -465,7 +465,7 @@ async def test_a_redirect_is_not_followed():
         provider,
     ):
         expect_error(await ask(gateway, "openai_chat"), "openai_chat", 502)
-        assert len(provider.heard) == 1
+        assert len(provider.requests) == 1
 
 
 @run

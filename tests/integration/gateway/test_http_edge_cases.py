@@ -56,7 +56,7 @@ async def test_request_for_an_upgrade_keeps_its_body(client, size):
         for _ in range(2):
             assert decode_answer(await read_answer(reader), "openai_chat").text == TEXT_ANSWER.text
         writer.close()
-        assert len(provider.heard) == 3
+        assert len(provider.requests) == 3
 
 
 @pytest.mark.finding("Z8")
@@ -92,7 +92,7 @@ async def test_key_in_a_trailer_is_not_accepted(front):
     async with gateway_to(TEXT_ANSWER, document=KEYS) as (gateway, provider):
         for trailers in ({"authorization": "Bearer sk-tw-right"}, {"x-api-key": "sk-tw-right"}):
             expect_error(await exchange(gateway, chunked(front, trailers)), front, 401)
-        assert not provider.heard
+        assert not provider.requests
         right = {"authorization": "Bearer sk-tw-right"}
         answer = await exchange(gateway, chunked(front, {"x-api-key": "sk-tw-wrong", "x-request-id": "evil"}, right))
         assert decode_answer(answer, front).text == TEXT_ANSWER.text
@@ -115,7 +115,7 @@ async def test_missing_host_is_refused_with_keys(front):
         data = request_bytes(path_of(front), body_of(front), {"authorization": "Bearer sk-tw-right"})
         for host in (b"", b"host: \r\n", b"host:\r\n"):
             expect_error(await exchange(gateway, data.replace(b"host: localhost\r\n", host)), front, 400)
-        assert not provider.heard
+        assert not provider.requests
         # HTTP/1.0, as some health checks use it, has no Host
         assert (await exchange(gateway, b"GET /health HTTP/1.0\r\n\r\n")).status == 200
 
@@ -132,7 +132,7 @@ async def test_transfer_codings_other_than_chunked_are_not_implemented(coding):
         assert (await read_answer(reader)).status == 501
         assert await reader.read() == b""
         writer.close()
-        assert not provider.heard
+        assert not provider.requests
 
 
 @pytest.mark.finding("Z24")
@@ -141,7 +141,7 @@ async def test_chunked_in_te_is_refused():
     async with gateway_to(TEXT_ANSWER) as (gateway, provider):
         data = request_bytes(path_of("openai_chat"), body_of("openai_chat"), {"te": "gzip, chunked;q=0.5"})
         assert (await exchange(gateway, data)).status == 400
-        assert not provider.heard
+        assert not provider.requests
         data = request_bytes(path_of("openai_chat"), body_of("openai_chat"), {"te": "trailers, gzip"})
         assert (await exchange(gateway, data)).status == 200
 
@@ -164,7 +164,7 @@ async def test_health_is_answered_beyond_the_limit_of_connections(caplog):
             assert (await read_answer(reader)).status == 503  # without waiting for a request
             for _, one in (*held, *more, (reader, writer)):
                 one.close()
-            assert not provider.heard
+            assert not provider.requests
     reports = [record for record in caplog.records if record.name == "toolwire.asgi"]
     assert len(reports) == 1 and reports[0].levelno == logging.ERROR
     assert "the limit is 3" in reports[0].getMessage()

@@ -32,7 +32,7 @@ async def test_stream_is_passed_through_for_an_unparseable_request():
         async with serving({"upstreams": rows, "models": {"m": {"upstream": "a"}}}) as gateway:
             answer = await post(gateway, "/v1/chat/completions", json.dumps(NEWER).encode())
     assert (answer.status, answer.body) == (200, CHUNK)
-    assert len(provider.heard) == 1
+    assert len(provider.requests) == 1
 
 
 @run

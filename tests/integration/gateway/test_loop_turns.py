@@ -440,7 +440,7 @@ async def test_documents_with_too_many_values_are_refused():
     async with gateway_to(document={"limits": {"memory": 2**33}}) as (gateway, provider):
         fault = expect_error(await post(gateway, path_of("openai_chat"), body), "openai_chat", 413)
         assert "15,000,005 JSON values; the limit is 1,000,000" in fault.message
-        assert not provider.heard
+        assert not provider.requests
 
 
 @pytest.mark.one_in(5)

@@ -60,7 +60,7 @@ class Cell(NamedTuple):
     @property
     def asked(self) -> list[Request]:
         """What the upstream was asked, in canonical terms."""
-        requests = [heard.request for heard in self.world.upstream.heard]
+        requests = [heard.request for heard in self.world.upstream.requests]
         assert None not in requests
         return requests
 
@@ -95,7 +95,7 @@ def upstream(request):
 def cell(request, world, upstream, stream):
     world.reset()
     yield Cell(world, world.clients[request.param], upstream, stream)
-    for heard in world.upstream.heard:
+    for heard in world.upstream.requests:
         validate_request(heard.wire, json.loads(heard.body))
 
 

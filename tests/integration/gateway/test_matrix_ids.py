@@ -87,7 +87,7 @@ def test_calls_without_ids_are_paired_with_their_results(world, sdk, wire, strea
     ]
     seen = converse(world, sdk, f"m-{wire}", [without_ids(provider_answer(wire, one, stream=stream)) for one in told])
     assert seen == ["Paris", "Rome", "Oslo"]
-    last = world.upstream.heard[-1].request
+    last = world.upstream.requests[-1].request
     assert pairs_of(last) == [("Paris", "Paris"), ("Rome", "Rome"), ("Oslo", "Oslo")]
 
 
@@ -102,7 +102,7 @@ def test_id_used_in_two_turns_is_paired_by_turn(world, sdk, wire, stream):
         world, sdk, f"m-{wire}", [provider_answer(wire, one, stream=stream) for one in (*told, ModelAnswer("Done."))]
     )
     assert seen == ["Paris", "Rome"]
-    assert pairs_of(world.upstream.heard[-1].request) == [("Paris", "Paris"), ("Rome", "Rome")]
+    assert pairs_of(world.upstream.requests[-1].request) == [("Paris", "Paris"), ("Rome", "Rome")]
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])

@@ -68,7 +68,7 @@ async def test_stalled_senders_count_and_others_are_refused(front):
         answer = await ask(gateway, front)
         fault = expect_error(answer, front, OVERLOADED.get(front, 503))
         assert answer.headers["retry-after"] == "1" and "4,194,304 bytes" in fault.message
-        assert not provider.heard
+        assert not provider.requests
         for _, writer in stalled:
             writer.close()
         await until(lambda: used(gateway) == 0)

@@ -37,7 +37,7 @@ def test_repeated_request_is_answered_from_the_cache() -> None:
             assert second.headers["x-toolwire-cache"] == "hit"
             assert second.text == first.text
             assert "x-toolwire-cache" not in other.headers
-            assert len(upstream.heard) == 2
+            assert len(upstream.requests) == 2
 
     asyncio.run(check())
 
@@ -57,7 +57,7 @@ def test_retriever_is_used_only_for_models_that_enable_it() -> None:
                 await client.chat.completions.create(model="chosen", messages=MESSAGES, tools=TOOLS)
                 await client.chat.completions.create(model="all", messages=MESSAGES, tools=TOOLS)
                 await client.close()
-            offered = [[tool.name for tool in heard.request.tools] for heard in upstream.heard]
+            offered = [[tool.name for tool in heard.request.tools] for heard in upstream.requests]
             assert offered == [["get_weather"], ["get_weather", "get_time"]]
 
     asyncio.run(check())

@@ -76,7 +76,7 @@ async def through_the_gateway(wire, arguments):
 
 
 def _result_text(upstream):
-    parts = [part for one in upstream.heard[-1].request.messages for part in one.parts]
+    parts = [part for one in upstream.requests[-1].request.messages for part in one.parts]
     (result,) = [part for part in parts if isinstance(part, ToolResult)]
     text, _ = normalized_result(result)
     return text

@@ -49,7 +49,7 @@ def ask(*script, body=CHAT_REQUEST, headers=None):
             serving({"upstreams": upstream_rows(upstream.url)}, sinks=[seen.sink]) as it,
         ):
             await post(it.url, body=body, headers=headers)
-        return seen, upstream.heard
+        return seen, upstream.requests
 
     return asyncio.run(scene())
 

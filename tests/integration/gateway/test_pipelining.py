@@ -21,7 +21,7 @@ async def test_disconnect_with_a_queued_request_cancels_the_upstream_request():
         writer.transport.abort()
         await provider.disconnected()
     assert [(turn.status, turn.error) for turn in gateway.turns] == [(499, "client_gone")]
-    assert len(provider.heard) == 1
+    assert len(provider.requests) == 1
 
 
 @run

@@ -85,7 +85,7 @@ async def test_billing_error_is_not_retried_and_is_reported_as_such(front, strea
         fault = expect_error(answer, front, status)
         assert word.encode() in answer.body and "refuses the gateway" in fault.message
         assert answer.headers["x-should-retry"] == "false"
-        assert len(provider.heard) == 1  # it does not pass after a second
+        assert len(provider.requests) == 1  # it does not pass after a second
     assert gateway.turns[0].failures == (("openai_chat", "billing"),)
 
 
@@ -96,4 +96,4 @@ async def test_billing_error_falls_back_to_another_upstream():
     async with gateway_to(broke, TEXT_ANSWER, document={"models": models}) as (gateway, provider):
         answer = await post(gateway, path_of("gemini", "m"), body_of("gemini", model="m"))
         assert decode_answer(answer, "gemini").text == TEXT_ANSWER.text
-        assert [heard.wire for heard in provider.heard] == ["openai_chat", "anthropic"]
+        assert [heard.wire for heard in provider.requests] == ["openai_chat", "anthropic"]

@@ -202,7 +202,7 @@ def test_replay_with_a_url_sends_the_request_and_compares_the_calls(tmp_path, ca
         async with Upstream(answer, answer) as upstream:
             command = ["trace", "replay", str(file), "--to", "gemini", "--url", upstream.url, "-m", "openai/x"]
             code = await asyncio.to_thread(main, [*command, "--key-env", "A_KEY"])
-            heard.extend(upstream.heard)
+            heard.extend(upstream.requests)
             return code, await asyncio.to_thread(main, [*command, "--json"])
 
     assert asyncio.run(scene()) == ((0, 0) if alike else (1, 1))
@@ -268,7 +268,7 @@ def test_the_command_records_until_it_is_stopped(tmp_path):
             finally:
                 child.send_signal(signal.SIGINT)
                 _, errors = await child.communicate()
-            return child.returncode, errors.decode(), upstream.heard
+            return child.returncode, errors.decode(), upstream.requests
 
     code, errors, heard = asyncio.run(scene())
     assert code == 0, errors

@@ -52,7 +52,7 @@ async def run(program: tuple[str, ...]) -> tuple[str, list[str]]:
             )
             printed, problems = await asyncio.wait_for(process.communicate(), 60)
         assert process.returncode == 0, problems.decode()
-        assert [heard.request.tools for heard in upstream.heard] == [(), ()]
+        assert [heard.request.tools for heard in upstream.requests] == [(), ()]
     return printed.decode(), [turn.model for turn in gateway.turns]
 
 

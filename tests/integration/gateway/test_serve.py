@@ -302,7 +302,7 @@ def test_gateway_tools_from_files_and_mcp_are_used_and_published(tmp_path: Path)
                 answer = await post(url, ask())
                 async with McpServers.from_config({"mcpServers": {"gateway": {"url": f"{url}/mcp"}}}) as servers:
                     published = sorted(entry.name for entry in servers.toolbox())
-            told = [part for one in upstream.heard[1].request.messages for part in one.parts]  # type: ignore[union-attr]
+            told = [part for one in upstream.requests[1].request.messages for part in one.parts]  # type: ignore[union-attr]
         assert b"one two three" in answer
         assert b"tool_calls" not in answer
         assert [part.text for part in told if isinstance(part, ToolResult)] == ["shipped", "went"]
@@ -349,7 +349,7 @@ def test_sighup_reloads_the_tools(tmp_path: Path) -> None:
                 await wait_for_answer(lambda: names(url), b"whereabouts")
                 assert b"ten" in await before
                 assert b"ten" in await post(url, ask())
-                assert [heard_results(upstream.heard[number]) for number in (1, 3)] == [["shipped"], ["lost at sea"]]
+                assert [heard_results(upstream.requests[number]) for number in (1, 3)] == [["shipped"], ["lost at sea"]]
                 (tmp_path / "orders.py").write_text("1 / 0")
                 running.send_signal(signal.SIGHUP)  # a mistake changes nothing
                 await asyncio.sleep(0.5)
@@ -358,7 +358,7 @@ def test_sighup_reloads_the_tools(tmp_path: Path) -> None:
                 running.send_signal(signal.SIGHUP)
                 await wait_for_answer(lambda: get(url, "/mcp"), b"404 Not Found")
                 assert b"ten" in await post(url, ask())
-                assert upstream.heard[4].request is not None and upstream.heard[4].request.tools == ()
+                assert upstream.requests[4].request is not None and upstream.requests[4].request.tools == ()
                 running.send_signal(signal.SIGTERM)
                 assert await asyncio.to_thread(running.wait, SAFETY) == 0
 

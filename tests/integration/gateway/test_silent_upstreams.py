@@ -42,7 +42,7 @@ async def test_silent_upstream_is_replaced_and_put_on_cooldown():
         for _ in range(2):
             answer = await ask(gateway)
             assert decode_answer(answer, "openai_chat", stream=True).text == TEXT_ANSWER.text
-    assert len(first.heard) == 1  # it rests
+    assert len(first.requests) == 1  # it rests
     assert [turn.failures for turn in gateway.turns] == [(("a", "timeout"),), ()]
 
 
@@ -63,7 +63,7 @@ async def test_unusable_answer_is_not_retried_on_the_same_upstream():
     async with Upstream(page, page, page) as first, Upstream(page) as second:
         async with serving(two_upstream_settings(first, second, retries=2)) as gateway:
             assert (await ask(gateway, stream=False)).status == 502
-        assert [len(first.heard), len(second.heard)] == [1, 1]
+        assert [len(first.requests), len(second.requests)] == [1, 1]
 
 
 @in_virtual_time
@@ -76,7 +76,7 @@ async def test_upstream_silent_after_the_first_bytes_is_put_on_cooldown():
         broken = await ask(gateway)
         assert broken.whole and b"silent for too long" in broken.body
         assert decode_answer(await ask(gateway), "openai_chat", stream=True).text == TEXT_ANSWER.text
-    assert len(first.heard) == 1
+    assert len(first.requests) == 1
     assert [turn.error for turn in gateway.turns] == ["timeout", None]
 
 
@@ -104,7 +104,7 @@ async def test_timed_out_upstream_is_not_retried(stream):
     ):
         answer = await ask(gateway, stream=stream)
         assert answer.status == 504
-    assert [len(first.heard), len(second.heard)] == [1, 1]
+    assert [len(first.requests), len(second.requests)] == [1, 1]
     assert [turn.failures for turn in gateway.turns] == [(("a", "timeout"), ("b", "timeout"))]
 
 

@@ -42,13 +42,13 @@ async def test_reference_is_rejected_when_the_wires_differ(wire, stream):
             answer, body = await ask(gateway, f"{wire}/m", fields, stream=stream)
             if wire == "openai_responses":
                 assert answer.status == 200
-                assert json.loads(upstream.heard[0].body) == {**body, "model": "m"}
+                assert json.loads(upstream.requests[0].body) == {**body, "model": "m"}
                 continue
             error = answer.document["error"]
             assert (answer.status, error["type"], error["param"]) == (400, "invalid_request_error", param)
             assert error["code"] == code
             assert "or use a model that is served over openai_responses" in error["message"]
-            assert upstream.heard == []  # nobody was asked, and nobody is paid
+            assert upstream.requests == []  # nobody was asked, and nobody is paid
 
 
 @pytest.mark.finding("G5")
@@ -73,7 +73,7 @@ async def test_references_of_other_wires_are_rejected_naming_their_wire(front, p
         answer = await post(gateway, path, json.dumps(body).encode())
     assert answer.status == 400
     assert f"which only a provider of {front} can read" in answer.document["error"]["message"]
-    assert upstream.heard == []
+    assert upstream.requests == []
 
 
 def mixed_wire_settings(responses, chat, **more):
@@ -103,8 +103,8 @@ async def test_group_uses_its_upstream_of_the_same_wire(model):
         ):
             answer, body = await ask(gateway, model, fields)
             assert answer.status == 200
-            assert json.loads(responses.heard[0].body) == {**body, "model": "m"}
-            assert chat.heard == []
+            assert json.loads(responses.requests[0].body) == {**body, "model": "m"}
+            assert chat.requests == []
 
 
 @pytest.mark.finding("G5")
@@ -119,7 +119,7 @@ async def test_failed_reference_does_not_fall_back_to_another_wire(model):
     ):
         answer, _ = await ask(gateway, model, {"previous_response_id": "resp_1"})
         assert (answer.status, answer.document["error"]["message"]) == (503, "come back later")
-        assert len(responses.heard) == 1 and chat.heard == []
+        assert len(responses.requests) == 1 and chat.requests == []
 
 
 @pytest.mark.finding("G5")
@@ -133,7 +133,7 @@ async def test_a_request_without_references_still_falls_back():
     ):
         answer, _ = await ask(gateway, "first", {"previous_response_id": None, "conversation": None, "prompt": None})
         assert answer.status == 200
-        assert (len(responses.heard), len(chat.heard)) == (1, 1)
+        assert (len(responses.requests), len(chat.requests)) == (1, 1)
 
 
 @pytest.mark.finding("G5")
@@ -145,6 +145,6 @@ async def test_reference_survives_reencoding_for_the_same_wire():
         async with gateway_to(TEXT_ANSWER, document=document) as (gateway, upstream):
             answer, body = await ask(gateway, "m", fields)
             assert answer.status == 200
-            sent = json.loads(upstream.heard[0].body)
+            sent = json.loads(upstream.requests[0].body)
             assert {name: sent[name] for name in fields} == fields
             assert sent["input"] == body["input"]

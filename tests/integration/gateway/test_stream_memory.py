@@ -150,5 +150,5 @@ async def test_call_of_a_gateway_tool_counts_although_the_client_does_not_get_it
     reply = RawReply(body, headers=STREAM)
     async with gateway_to(reply, document=LIMITS, runners={"*": Runner(get_weather)}) as (gateway, provider):
         answer = await ask(gateway, "anthropic", Request(messages=REQUEST.messages), stream=True)
-        assert fault_in(answer, "anthropic") is not None and len(provider.heard) == 1
+        assert fault_in(answer, "anthropic") is not None and len(provider.requests) == 1
         await until(lambda: used(gateway) == 0)

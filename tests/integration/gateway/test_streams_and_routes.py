@@ -186,7 +186,7 @@ async def test_failure_before_the_first_byte_falls_back(failure, stream):
             for _ in range(2):  # the second time the first one rests
                 answer = await ask_m(gateway, stream=stream)
                 assert decode_answer(answer, "openai_chat", stream=stream).text == TEXT_ANSWER.text
-        assert (len(first.heard), len(second.heard)) == (1, 2)
+        assert (len(first.requests), len(second.requests)) == (1, 2)
         assert gateway.turns[0].attempts == 2 and gateway.turns[1].attempts == 1
         assert gateway.turns[0].upstream == "b"
 
@@ -196,7 +196,7 @@ async def test_invalid_request_is_not_sent_to_the_fallback():
     async with Upstream(Fault("invalid_request", "no", 400)) as first, Upstream(TEXT_ANSWER) as second:
         async with serving(two_upstreams(first, second)) as gateway:
             expect_error(await ask_m(gateway), "openai_chat", 400)
-        assert not second.heard
+        assert not second.requests
 
 
 @run
@@ -205,7 +205,7 @@ async def test_started_stream_is_not_retried():
         async with serving(two_upstreams(first, second)) as gateway:
             answer = await ask_m(gateway, stream=True)
         assert b"error" in answer.body and answer.whole
-        assert not second.heard
+        assert not second.requests
         assert gateway.turns[0].error == "server"
 
 
@@ -216,7 +216,7 @@ async def test_target_is_used_again_after_its_cooldown():
             await ask_m(gateway)
             await asyncio.sleep(0.6)
             assert decode_answer(await ask_m(gateway), "openai_chat").text == TEXT_ANSWER.text
-        assert (len(first.heard), len(second.heard)) == (2, 1)
+        assert (len(first.requests), len(second.requests)) == (2, 1)
 
 
 @run
@@ -229,7 +229,7 @@ async def test_cooldown_lasts_for_retry_after():
             await ask_m(gateway)
             await asyncio.sleep(0.6)  # longer than is usual
             await ask_m(gateway)
-        assert (len(first.heard), len(second.heard)) == (1, 2)
+        assert (len(first.requests), len(second.requests)) == (1, 2)
 
 
 @run
@@ -242,10 +242,10 @@ async def test_retries_are_limited():
         provider,
     ):
         assert decode_answer(await ask(gateway, "openai_chat"), "openai_chat").text == TEXT_ANSWER.text
-        assert len(provider.heard) == 3
+        assert len(provider.requests) == 3
         provider.script = [Fault("overloaded", "busy", 503)] * 9
         expect_error(await ask(gateway, "openai_chat"), "openai_chat", 503)
-        assert len(provider.heard) == 6
+        assert len(provider.requests) == 6
 
 
 @run
@@ -254,13 +254,13 @@ async def test_request_with_tools_skips_models_without_tool_support():
         async with serving(two_upstreams(first, second, tools=False)) as gateway:
             assert decode_answer(await ask_m(gateway, REQUEST), "openai_chat").calls
             assert decode_answer(await ask_m(gateway), "openai_chat").text == TEXT_ANSWER.text
-        assert not first.heard[0].request.tools
-        assert (len(first.heard), len(second.heard)) == (1, 1)
+        assert not first.requests[0].request.tools
+        assert (len(first.requests), len(second.requests)) == (1, 1)
         alone = two_upstreams(first, second, tools=False, fallbacks=[])
         async with serving(alone) as gateway:
             for front in WIRES:
                 expect_error(await ask_m(gateway, REQUEST, front=front), front, 400)
-        assert (len(first.heard), len(second.heard)) == (1, 1)
+        assert (len(first.requests), len(second.requests)) == (1, 1)
 
 
 @run
@@ -287,8 +287,8 @@ async def test_target_weights_are_respected():
             gateway.gateway._router._random = Random(7)
             for _ in range(100):
                 await ask_m(gateway)
-        assert 60 <= len(first.heard) <= 90
-        assert len(first.heard) + len(second.heard) == 100
+        assert 60 <= len(first.requests) <= 90
+        assert len(first.requests) + len(second.requests) == 100
 
 
 @in_virtual_time

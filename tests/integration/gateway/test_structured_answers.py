@@ -57,7 +57,7 @@ async def test_upstreams_get_their_dialect_and_clients_their_schema(upstream, fr
             reply = await post(gateway, path, body_of(front, schema, f"{upstream}/m", stream=stream))
             assert json.loads(decode_answer(reply, front, stream=stream).text) == value
             if front != upstream:
-                output = provider.heard[-1].request.output
+                output = provider.requests[-1].request.output
                 assert output.schema == lower(schema, dialect).schema
                 assert violations(output.schema, dialect) == []
 
@@ -100,7 +100,7 @@ async def test_response_schemas_of_gemini_clients_are_converted(upstream, stream
     async with gateway_to(answer) as (gateway, provider):
         reply = await post(gateway, path_of("gemini", f"{upstream}/m", stream=stream), json.dumps(GEMINI).encode())
     assert json.loads(decode_answer(reply, "gemini", stream=stream).text) == {"city": None, "days": 3}
-    heard = provider.heard[0]
+    heard = provider.requests[0]
     if upstream == "gemini":
         assert json.loads(heard.body)["generationConfig"] == GEMINI["generationConfig"]
     else:

@@ -71,5 +71,5 @@ async def test_discarded_answer_is_charged_even_if_the_retry_fails():
     must = Request("plain", REQUEST.messages, REQUEST.tools, ToolChoice("required"))
     async with gateway_to(chat, Fault("overloaded", "no", 503), document=document) as (gateway, provider):
         answer = await post(gateway, path_of("openai_chat"), body_of("openai_chat", must, "plain"))
-        assert answer.status >= 500 and len(provider.heard) == 2
+        assert answer.status >= 500 and len(provider.requests) == 2
     assert gateway.turns[0].usage.total == 50

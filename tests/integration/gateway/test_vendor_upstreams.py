@@ -69,11 +69,11 @@ async def test_chat_client_reaches_an_azure_deployment():
             stream = await client.chat.completions.create(**CHAT, stream=True)
             texts = [chunk.choices[0].delta.content async for chunk in stream if chunk.choices]
         assert whole.choices[0].message.content == "Hello" == "".join(filter(None, texts))
-        for heard in upstream.heard:
+        for heard in upstream.requests:
             assert heard.path == "/openai/deployments/gpt-4o/chat/completions?api-version=2024-10-21"
             assert heard.headers["api-key"] == KEY
             assert "authorization" not in heard.headers
-        assert json.loads(upstream.heard[0].body) == {**CHAT, "model": "gpt-4o"}
+        assert json.loads(upstream.requests[0].body) == {**CHAT, "model": "gpt-4o"}
         assert [turn.passed_through for turn in served.turns] == [True, True]
 
 
@@ -93,7 +93,7 @@ async def test_call_ids_that_azure_rejects_are_shortened(call_id, passed):
     async with Upstream(HELLO) as upstream:
         async with serving({"upstreams": azure(upstream.url)}, environment=ENVIRONMENT) as served:
             await post(served.url, body={**CHAT, "messages": messages, "tools": tools})
-        sent = json.loads(upstream.heard[0].body)["messages"]
+        sent = json.loads(upstream.requests[0].body)["messages"]
         assert sent[1]["tool_calls"][0]["id"] == sent[2]["tool_call_id"]
         assert len(sent[2]["tool_call_id"]) <= 40
         assert served.turns[0].passed_through is passed
@@ -111,7 +111,7 @@ async def test_messages_client_reaches_claude_on_vertex(version, sent, stream):
         async with serving({"upstreams": rows}, environment=ENVIRONMENT) as served:
             status, _, answer = await post(served.url, MESSAGES_PATH, body, headers)
         assert (status, b"Hello" in answer) == (200, True)
-        (heard,) = upstream.heard
+        (heard,) = upstream.requests
         verb = "streamRawPredict" if stream else "rawPredict"
         assert heard.path == f"/v1/projects/p/locations/europe-west1/publishers/anthropic/models/c:{verb}"
         del body["model"]
@@ -138,8 +138,8 @@ async def test_every_client_reaches_gemini_on_vertex(path, body):
             status, _, answer = await post(served.url, path, body)
         assert (status, b"Hello" in answer) == (200, True)
         expected = "/v1beta1/projects/p/locations/global/publishers/google/models/gemini-3:generateContent"
-        assert upstream.heard[0].path == expected
-        assert upstream.heard[0].headers["authorization"] == f"Bearer {KEY}"
+        assert upstream.requests[0].path == expected
+        assert upstream.requests[0].headers["authorization"] == f"Bearer {KEY}"
 
 
 @in_loop
@@ -155,10 +155,10 @@ async def test_settings_of_an_upstream_reach_its_requests():
         async with serving({"upstreams": rows}, environment=ENVIRONMENT) as served:
             await post(served.url, body=CHAT)
             await post(served.url, body={**CHAT, "temperature": 1.0, "max_completion_tokens": 3, "max_tokens": 3})
-        first, second = (json.loads(heard.body) for heard in upstream.heard)
+        first, second = (json.loads(heard.body) for heard in upstream.requests)
         assert (first["temperature"], first["max_tokens"], first["provider"]) == (0.25, 7, {"sort": "price"})
         assert (second["temperature"], second["max_tokens"], second["provider"]) == (1.0, 3, {"sort": "price"})
-        for heard in upstream.heard:
+        for heard in upstream.requests:
             assert (heard.headers["x-team-token"], heard.headers["x-title"]) == ("team-secret-value", "tests")
 
 
@@ -172,7 +172,7 @@ async def test_version_header_is_that_of_the_body_with_defaults(version):
         async with serving({"upstreams": rows}, environment=ENVIRONMENT) as served:
             headers = {} if version is None else {"anthropic-version": version}
             assert (await post(served.url, MESSAGES_PATH, MESSAGES, headers))[0] == 200
-        (heard,) = upstream.heard
+        (heard,) = upstream.requests
         has_temperature = "temperature" in json.loads(heard.body)
         assert has_temperature is (version == "2023-06-01")
         assert heard.headers["anthropic-version"] == ("2023-06-01" if has_temperature else "2026-10-21")
@@ -185,7 +185,7 @@ async def test_request_with_every_default_and_extra_body_passes_unknown_fields()
         async with serving({"upstreams": rows}, environment=ENVIRONMENT) as served:
             await post(served.url, body={**CHAT, "temperature": 1.0, "user": "client", "tomorrow": [1]})
         expected = {**CHAT, "model": "gpt-4o", "temperature": 1.0, "user": "gateway", "tomorrow": [1]}
-        assert json.loads(upstream.heard[0].body) == expected
+        assert json.loads(upstream.requests[0].body) == expected
         assert served.turns[0].passed_through
 
 
@@ -198,7 +198,7 @@ async def test_key_command_runs_again_once_after_a_401(tmp_path):
         async with serving({"upstreams": rows}) as served:
             statuses = [(await post(served.url, body={**CHAT, "model": f"azure/m{i}"}))[0] for i in range(3)]
         assert statuses == [200, 200, 502]  # the client's own key is valid
-        keys = [heard.headers["authorization"].removesuffix("-0123456789") for heard in upstream.heard]
+        keys = [heard.headers["authorization"].removesuffix("-0123456789") for heard in upstream.requests]
         assert keys == [f"Bearer key-number-{number}" for number in (1, 2, 2, 2, 3)]
 
 
@@ -250,7 +250,7 @@ async def test_keys_and_headers_are_in_no_log_and_no_recording(tmp_path, caplog)
             logging.getLogger("toolwire.gateway").warning("a message with %s", key)
         finally:
             await telemetry.aclose()
-        assert (status, upstream.heard[0].headers["authorization"]) == (400, f"Bearer {key}")
+        assert (status, upstream.requests[0].headers["authorization"]) == (400, f"Bearer {key}")
     files = [path for path in tmp_path.rglob("*") if path.is_file() and path.name != "count"]
     assert any(path.parent.name == "traces" for path in files) or (tmp_path / "log").exists()
     written = "".join(path.read_text() for path in files) + body.decode()

@@ -46,7 +46,7 @@ class ScriptedHttpServer:
 
     def __init__(self, calls, **acts):
         self.acts = {"server/discover": discovered, "tools/list": self._list, "tools/call": calls, **acts}
-        self.heard = []
+        self.requests = []
 
     def _list(self, message):
         return json_reply(
@@ -55,14 +55,14 @@ class ScriptedHttpServer:
 
     @property
     def methods(self):
-        return [message.get("method") for _, message in self.heard]
+        return [message.get("method") for _, message in self.requests]
 
     async def handle(self, reader, writer):
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
         headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:] if line)}
         body = await reader.readexactly(int(headers.get("content-length", 0)))
         message = json.loads(body) if body else {"method": head[0].split(" ")[0]}
-        self.heard.append((headers, message))
+        self.requests.append((headers, message))
         act = self.acts.get(message.get("method"))
         answer = json_reply(error(message, -32601, "Method not found"), 404) if act is None else act(message)
         writer.write(await answer if inspect.isawaitable(answer) else answer)

@@ -39,10 +39,10 @@ def test_failed_tool_result_is_returned_to_the_model():
             assert answer.text == "So it failed."
 
     run(test())
-    (result,) = model.heard[1].messages[-1].parts
+    (result,) = model.requests[1].messages[-1].parts
     assert result.is_error
     assert result.text == "fail"
-    assert "echo" in offered(model.heard[1])
+    assert "echo" in offered(model.requests[1])
 
 
 def test_protocol_error_withdraws_the_server_and_the_loop_continues():
@@ -63,14 +63,14 @@ def test_protocol_error_withdraws_the_server_and_the_loop_continues():
             assert box.find("echo").withdrawn is None
 
     run(test())
-    assert {"echo", "rpc_error", "add"} <= offered(model.heard[0])
-    failed, added = last_message_texts(model.heard[1])
+    assert {"echo", "rpc_error", "add"} <= offered(model.requests[0])
+    failed, added = last_message_texts(model.requests[1])
     assert "m answered with the error -32603: something broke in here" in failed
     assert "All tools of this server are withdrawn: echo" in failed
     assert added == "3"
-    assert {"add", "workshop_pay"} <= offered(model.heard[1])
-    assert offered(model.heard[1]).isdisjoint({"echo", "rpc_error", "m_pay", "slow"})
-    refused, added = last_message_texts(model.heard[2])
+    assert {"add", "workshop_pay"} <= offered(model.requests[1])
+    assert offered(model.requests[1]).isdisjoint({"echo", "rpc_error", "m_pay", "slow"})
+    refused, added = last_message_texts(model.requests[2])
     assert refused.startswith("The tool echo is withdrawn and was not run")
     assert added == "4"
 
@@ -84,12 +84,12 @@ def test_dead_server_is_withdrawn_and_the_loop_continues():
             assert answer.text == "Without it, then."
 
     run(test())
-    died, added = last_message_texts(model.heard[1])
+    died, added = last_message_texts(model.requests[1])
     assert "ServerGone: m has ended; its standard error: I have had enough" in died
     assert "may have taken effect" in died
     assert added == "3"
-    assert "echo" not in offered(model.heard[1])
-    assert "add" in offered(model.heard[1])
+    assert "echo" not in offered(model.requests[1])
+    assert "add" in offered(model.requests[1])
 
 
 def test_only_the_tool_unknown_to_the_server_is_withdrawn():
@@ -196,11 +196,11 @@ def test_tools_that_a_server_adds_during_a_run_are_offered_last_and_removed_ones
             await Agent(model, [box, settle]).run("Go.")
 
     run(test())
-    before, grown, shrunk, last = ([tool.name for tool in request.tools] for request in model.heard)
+    before, grown, shrunk, last = ([tool.name for tool in request.tools] for request in model.requests)
     (new,) = set(grown) - set(before)
     assert grown == [*before, new]
     assert shrunk == last == [name for name in grown if name != "echo"]
-    assert last_message_texts(model.heard[3])[0].endswith("no longer offers it")
+    assert last_message_texts(model.requests[3])[0].endswith("no longer offers it")
 
 
 def test_audit_lock_is_accepted(tmp_path):

@@ -129,10 +129,10 @@ def test_client_that_does_not_read_does_not_block_other_calls():
 
         async with bridged(calls) as (address, process, ask):
             ask(1)
-            await until_async(lambda: len(address.heard) == 1)
+            await until_async(lambda: len(address.requests) == 1)
             await asyncio.sleep(0.5)  # the answer does not fit into the pipe
             ask(2)
-            await until_async(lambda: len(address.heard) == 2)
+            await until_async(lambda: len(address.requests) == 2)
             process.stdin.close()
             said = [json.loads(line) for line in (await process.stdout.read()).splitlines()]
             assert [one["id"] for one in said] == [1, 2]
@@ -152,7 +152,7 @@ def test_bridge_exits_when_its_output_is_closed():
 
         async with bridged(calls) as (address, process, ask):
             ask(1)
-            await until_async(lambda: len(address.heard) == 1)
+            await until_async(lambda: len(address.requests) == 1)
             process._transport.get_pipe_transport(1).close()
             assert await asyncio.wait_for(process.wait(), SAFETY) == 0
             is_over.set()

@@ -169,7 +169,7 @@ def test_answer_in_an_event_stream_is_read():
 
 def test_request_headers_match_the_body():
     _, address = run(call_scripted_server(lambda message: json_reply(result(message, DONE))))
-    headers = next(headers for headers, message in address.heard if message["method"] == "tools/call")
+    headers = next(headers for headers, message in address.requests if message["method"] == "tools/call")
     assert (headers["mcp-method"], headers["mcp-name"]) == ("tools/call", "pay")
     assert headers["mcp-protocol-version"] == "2026-07-28"
     assert "mcp-session-id" not in headers
@@ -411,7 +411,7 @@ def test_closing_a_session_never_starts_a_login():
         async with address.serving() as url, McpClient(server_spec(url), login=login):
             pass
         assert address.methods.count("DELETE") == 1
-        assert address.heard[-1][0]["authorization"] == "Bearer t"
+        assert address.requests[-1][0]["authorization"] == "Bearer t"
         assert login.challenges == 0
 
     run(test())

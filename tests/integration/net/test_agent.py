@@ -59,8 +59,8 @@ def test_run_executes_a_call_and_returns_the_final_answer():
     answer = Agent(model, [weather], system="Be brief.").run_sync("Weather?")
     assert (answer.text, answer.finished) == ("Sun.", True)
     assert [result.text for result in results_of(answer)] == ["sun in Paris"]
-    assert model.heard[0].tools[0].name == "weather"
-    assert model.heard[0].messages[0].parts == (Text("Be brief."),)
+    assert model.requests[0].tools[0].name == "weather"
+    assert model.requests[0].messages[0].parts == (Text("Be brief."),)
 
 
 def test_tool_error_is_returned_to_the_model():
@@ -142,7 +142,7 @@ def test_retriever_chooses_the_offered_tools():
 
     model = ScriptedModel([says("Hi.")])
     Agent(model, [weather, book], retriever=OnlyWeather()).run_sync("Hello.")
-    assert [one.name for one in model.heard[0].tools] == ["weather"]
+    assert [one.name for one in model.requests[0].tools] == ["weather"]
 
 
 class Naps:

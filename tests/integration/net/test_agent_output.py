@@ -58,8 +58,8 @@ async def test_model_object_gets_a_final_answer_tool():
     model = ScriptedModel([says(ToolCall("1", "search", {"query": "city"})), final(ARGUMENTS)])
     answer = await Agent(model, [search], output_type=City).run("Which city?")
     assert answer.output == OSLO
-    assert [tool.name for tool in model.heard[0].tools] == ["search", "final_answer"]
-    assert model.heard[0].choice.mode == "required"
+    assert [tool.name for tool in model.requests[0].tools] == ["search", "final_answer"]
+    assert model.requests[0].choice.mode == "required"
     assert [call.name for call in answer.calls] == ["search"]
     assert [result.text for result in answer.results] == ["found city"]
 
@@ -68,11 +68,11 @@ async def test_model_object_gets_a_final_answer_tool():
 async def test_output_of_another_mode_needs_no_tool():
     native = ScriptedModel([says(JSON)])
     assert (await Agent(native, output_type=StructuredOutput(City, mode="native")).run("?")).output == OSLO
-    assert native.heard[0].output.name == "City" and not native.heard[0].tools
+    assert native.requests[0].output.name == "City" and not native.requests[0].tools
     prompt = ScriptedModel([says("no"), says("no"), says(JSON)])
     assert (await Agent(prompt, output_type=StructuredOutput(City, mode="prompt")).run("?")).output == OSLO
-    assert prompt.heard[0].output is None
-    assert prompt.heard[0] == prompt.heard[1] == prompt.heard[2]  # sampled again: nothing masks the text
+    assert prompt.requests[0].output is None
+    assert prompt.requests[0] == prompt.requests[1] == prompt.requests[2]  # sampled again: nothing masks the text
 
 
 @pytest.mark.parametrize("streamed", [False, True])
@@ -82,7 +82,7 @@ async def test_invalid_output_is_asked_for_again_and_then_refused(streamed):
     agent = Agent(model, output_type=City)
     answer = (await collect(agent))[-1] if streamed else await agent.run("?")
     assert answer.output == OSLO
-    assert "'population' is missing" in model.heard[1].messages[-1].parts[0].text
+    assert "'population' is missing" in model.requests[1].messages[-1].parts[0].text
     answer = (await collect(agent))[-1] if streamed else await agent.run("?")
     assert answer.reason.startswith("no valid output after 3 attempts: /: the property")
     with pytest.raises(NoAnswer):
@@ -97,7 +97,7 @@ async def test_final_answer_beside_other_calls_is_not_run_and_not_accepted(strea
     agent = Agent(model, [search], output_type=City)
     items = await collect(agent) if streamed else [await agent.run("?")]
     assert items[-1].output == OSLO
-    results = model.heard[1].messages[-1].parts
+    results = model.requests[1].messages[-1].parts
     assert [(part.call_id, part.is_error) for part in results] == [("f", True), ("s", False)]
     assert [item.call_id for item in items if isinstance(item, ToolResult)] == (["s"] if streamed else [])
 
@@ -120,9 +120,9 @@ async def test_conversation_continues_after_a_final_answer():
     chat = Agent(model, output_type=City).conversation()
     await chat.run("Which city?")
     assert (await chat.run("Another one?")).output.name == "Rome"
-    roles = [message.role for message in model.heard[1].messages]
+    roles = [message.role for message in model.requests[1].messages]
     assert roles == ["user", "assistant", "user", "user"]
-    assert isinstance(model.heard[1].messages[2].parts[0], ToolResult)
+    assert isinstance(model.requests[1].messages[2].parts[0], ToolResult)
 
 
 @in_a_loop
@@ -133,7 +133,7 @@ async def test_retriever_cannot_remove_the_final_answer_tool():
 
     model = ScriptedModel([final(ARGUMENTS)])
     assert (await Agent(model, [search], output_type=City, retriever=Nothing()).run("?")).output == OSLO
-    assert [tool.name for tool in model.heard[0].tools] == ["final_answer"]
+    assert [tool.name for tool in model.requests[0].tools] == ["final_answer"]
 
 
 @in_a_loop
@@ -184,8 +184,8 @@ async def test_server_that_ignores_the_schema_is_sampled_again_before_it_is_aske
         answer = await Agent(client, output_type=City, budget=Budget(iterations=6)).run("Which city?")
         await client.aclose()
     assert answer.output == OSLO
-    assert [len(heard.request.messages) for heard in upstream.heard] == [1, 1, 1, 3]
-    assert [heard.request.output.schema["required"] for heard in upstream.heard] == [["name", "population"]] * 4
+    assert [len(heard.request.messages) for heard in upstream.requests] == [1, 1, 1, 3]
+    assert [heard.request.output.schema["required"] for heard in upstream.requests] == [["name", "population"]] * 4
 
 
 @pytest.mark.parametrize("streamed", [False, True])
@@ -199,7 +199,7 @@ async def test_model_with_calls_in_text_gives_its_output_by_the_final_answer_too
         await client.aclose()
     assert items[-1].output == OSLO
     assert any(isinstance(item, PartialOutput) for item in items) == streamed
-    assert "final_answer" in upstream.heard[0].body.decode() and not upstream.heard[0].request.tools
+    assert "final_answer" in upstream.requests[0].body.decode() and not upstream.requests[0].request.tools
 
 
 @in_a_loop
@@ -229,7 +229,7 @@ async def test_agent_that_takes_over_gives_the_output_of_the_first_agent(streame
     first = Agent(ScriptedModel([says(ToolCall("1", "transfer", {}))]), [transfer], output_type=City)
     answer = (await collect(first))[-1] if streamed else await first.run("?")
     assert answer.output == OSLO
-    assert [tool.name for tool in second.model.heard[0].tools] == ["search", "final_answer"]
+    assert [tool.name for tool in second.model.requests[0].tools] == ["search", "final_answer"]
 
 
 @in_a_loop
@@ -254,7 +254,7 @@ async def test_call_is_required_only_where_the_wire_can_force_one(model, choice)
         client = ModelClient(model, base_url=upstream.url, key="k", strict=True)
         assert (await Agent(client, [search], output_type=City).run("?")).output == OSLO
         await client.aclose()
-    sent = upstream.heard[0].request.choice
+    sent = upstream.requests[0].request.choice
     assert (sent and sent.mode) == choice
 
 
@@ -297,4 +297,4 @@ async def test_model_class_may_declare_its_support(support, mode):
     agent = Agent(model, output_type=City)
     assert (await agent.session("?")).output.mode == mode
     assert (await agent.run("?")).output == OSLO
-    assert len(model.heard[1].messages) == (1 if support == "accepted" else 3)  # sampled again, or asked again
+    assert len(model.requests[1].messages) == (1 if support == "accepted" else 3)  # sampled again, or asked again

@@ -31,7 +31,7 @@ def test_history_is_sent_before_the_prompt_and_the_system_prompt_is_replaced():
     agent = Agent(model, system="Be brief.")
     first = agent.run_sync("I am Ann.")
     second = Agent(model, system="Be kind.").run_sync("Who am I?", history=first)
-    roles = [(message.role, message.parts[0].text) for message in model.heard[1].messages]
+    roles = [(message.role, message.parts[0].text) for message in model.requests[1].messages]
     assert roles == [("system", "Be kind."), ("user", "I am Ann."), ("assistant", "Hello Ann."), ("user", "Who am I?")]
     assert [message.role for message in second.new_messages] == ["user", "assistant"]
 
@@ -39,7 +39,7 @@ def test_history_is_sent_before_the_prompt_and_the_system_prompt_is_replaced():
 def test_history_keeps_its_system_prompt_if_the_agent_has_none():
     model = ScriptedModel([says("Yes.")])
     Agent(model).run_sync("Still?", history=[Message("system", (Text("Be brief."),))])
-    assert [message.role for message in model.heard[0].messages] == ["system", "user"]
+    assert [message.role for message in model.requests[0].messages] == ["system", "user"]
 
 
 def test_conversation_remembers_answers_and_drops_prompts_without_one():
@@ -66,7 +66,7 @@ def test_conversation_keeps_calls_that_ran_without_an_answer():
     assert not conversation.run_sync("Pay 1.").finished
     assert paid == [1]
     answer = conversation.run_sync("Did you pay?")
-    assert [part.text for message in model.heard[-1].messages for part in message.parts] == [
+    assert [part.text for message in model.requests[-1].messages for part in message.parts] == [
         "Pay 1.",
         '{"amount":1}',
         "paid",
@@ -91,7 +91,7 @@ def test_conversation_waits_for_its_suspended_run():
     approve_call(store, waiting.run_id, "p")
     assert conversation.resume_sync(waiting.run_id).output == "Paid."
     assert conversation.run_sync("Did you pay?").output == "Yes."
-    assert len(model.heard[-1].messages) == 5
+    assert len(model.requests[-1].messages) == 5
 
 
 def test_conversation_may_repeat_a_call_in_every_run():
@@ -107,9 +107,9 @@ def test_call_without_a_result_in_the_history_gets_an_error_result():
     first = agent.run_sync("Weather?")
     assert first.reason == "max calls reached (1)"
     second = agent.run_sync("Never mind.", history=first)
-    roles = [message.role for message in model.heard[-1].messages]
+    roles = [message.role for message in model.requests[-1].messages]
     assert roles == ["user", "assistant", "user", "user"]
-    results = model.heard[-1].messages[2].parts
+    results = model.requests[-1].messages[2].parts
     assert [(result.call_id, result.is_error) for result in results] == [("a", True), ("b", True)]
     assert [message.parts[0].text for message in second.new_messages] == ["Never mind.", "Ready."]
 
@@ -155,7 +155,7 @@ def test_settings_of_a_run_override_those_of_the_agent():
     model = ScriptedModel([says("Yes.")])
     agent = Agent(model, settings={"temperature": 0.2, "max_tokens": 10, "reasoning": "low"})
     agent.run_sync("Go.", settings={"max_tokens": 99, "stop": ["END"], "parallel_tool_calls": False})
-    request = model.heard[0]
+    request = model.requests[0]
     assert (request.params.temperature, request.params.max_tokens, request.params.stop) == (0.2, 99, ("END",))
     assert (request.reasoning.effort, request.parallel) == ("low", False)
 
@@ -177,8 +177,8 @@ def test_forced_tool_choice_applies_to_the_first_request_only():
     model = ScriptedModel([says(ToolCall("a", "get_weather", {"city": "Oslo"})), says("Sun.")])
     agent = Agent(model, [get_weather], settings={"tool_choice": "get_weather"})
     assert agent.run_sync("Weather?").output == "Sun."
-    assert (model.heard[0].choice.mode, model.heard[0].choice.names) == ("tool", ("get_weather",))
-    assert model.heard[1].choice is None
+    assert (model.requests[0].choice.mode, model.requests[0].choice.names) == ("tool", ("get_weather",))
+    assert model.requests[1].choice is None
 
 
 @dataclass
@@ -192,7 +192,7 @@ def test_system_prompt_is_made_from_the_dependencies():
 
     model = ScriptedModel([says("Yes.")])
     Agent(model, system=instructions, deps_type=Database).run_sync("Go.", deps=Database("Ann"))
-    assert model.heard[0].messages[0].parts[0].text == "You help Ann."
+    assert model.requests[0].messages[0].parts[0].text == "You help Ann."
 
 
 def test_dependencies_of_the_wrong_type_are_refused():
@@ -210,7 +210,7 @@ def test_prompt_may_contain_files_and_media(tmp_path):
     link = Media("image", url="https://example.com/cat.png")
     Agent(model).run_sync(["What is this?", tmp_path / "cat.png", tmp_path / "notes.md", link])
     picture = Media("image", "image/png", "iVBORw==", name="cat.png")
-    assert model.heard[0].messages[0].parts == (Text("What is this?"), picture, Text("notes.md:\n# Cats"), link)
+    assert model.requests[0].messages[0].parts == (Text("What is this?"), picture, Text("notes.md:\n# Cats"), link)
 
 
 @pytest.mark.parametrize("prompt", [[], [3], 3.5])
@@ -253,7 +253,7 @@ def test_tools_that_appear_during_a_run_are_offered_from_the_next_turn_and_last(
     connecting = Entry(toolwire.Tool("connect", effect="read"), connect)
     model = ScriptedModel([says(ToolCall("a", "connect", {})), says("Done.")])
     Agent(model, Toolbox(make("late"), make("early"), connecting)).run_sync("Go.")
-    offered = [[tool.name for tool in request.tools] for request in model.heard]
+    offered = [[tool.name for tool in request.tools] for request in model.requests]
     assert offered == [["early", "connect"], ["connect", "late"]]
 
 
@@ -261,7 +261,7 @@ def test_tools_of_a_request_are_not_extended():
     model = ScriptedModel([says("Done.")])
     request = Request(messages=(Message("user", (Text("Go."),)),), tools=(toolwire.Tool("own"),))
     Agent(model, [get_weather]).run_sync(request)
-    assert [tool.name for tool in model.heard[0].tools] == ["own"]
+    assert [tool.name for tool in model.requests[0].tools] == ["own"]
 
 
 def test_sync_methods_work_inside_a_running_loop():
@@ -391,7 +391,7 @@ def test_history_must_be_messages(history):
 def test_system_prompt_may_be_a_function_without_parameters():
     model = ScriptedModel(["Yes."])
     Agent(model, system=lambda: "Be brief.").run_sync("Go.")
-    assert model.heard[0].messages[0].text == "Be brief."
+    assert model.requests[0].messages[0].text == "Be brief."
 
 
 def test_messages_are_dumped_and_loaded():
@@ -420,7 +420,7 @@ def test_conversation_keeps_the_results_of_tools_that_ran_without_an_answer():
     conversation = Agent(model, [pay], budget=Budget(iterations=1)).conversation()
     assert not conversation.run_sync("Pay 1.").finished
     conversation.run_sync("Did you pay?")
-    assert [message.role for message in model.heard[1].messages] == ["user", "assistant", "user", "user"]
+    assert [message.role for message in model.requests[1].messages] == ["user", "assistant", "user", "user"]
     assert paid == [1]
 
 
@@ -436,7 +436,7 @@ def test_conversation_continues_after_a_run_that_waited():
     approve_call(store, waiting.run_id, "c")
     assert conversation.resume_sync(waiting.run_id).output == "Paid."
     conversation.run_sync("Did you pay?")
-    assert len(model.heard[2].messages) == 5
+    assert len(model.requests[2].messages) == 5
 
 
 def test_conversation_streams_text():

@@ -74,7 +74,7 @@ def test_decision_about_a_repeated_id_reaches_one_call(store, log, pay, streamed
     deny_call(store, answer.run_id, "c_2")
     assert agent.resume_sync(answer.run_id).finished
     assert log == [5]
-    parts = [part for message in agent.model.heard[-1].messages for part in message.parts]
+    parts = [part for message in agent.model.requests[-1].messages for part in message.parts]
     assert [part.id for part in parts if isinstance(part, ToolCall)] == ["c", "c_2"]
     assert [part.call_id for part in parts if isinstance(part, toolwire.ToolResult)] == ["c", "c_2"]
 
@@ -100,7 +100,7 @@ def test_repaired_call_waits_and_runs_once_it_is_approved(store, log, look):
     deny_call(store, answer.run_id, "d")
     answer = agent.resume_sync(answer.run_id)
     assert answer.results[0].text == '[The arguments were invalid and were repaired to {"number":5}]\nsaw 5'
-    assert (answer.output, log, len(auxiliary.heard)) == ("Ok.", [5], 1)
+    assert (answer.output, log, len(auxiliary.requests)) == ("Ok.", [5], 1)
 
 
 def test_invalid_arguments_of_a_person_are_not_repaired_by_a_model(store, log, pay, look):
@@ -117,7 +117,7 @@ def test_invalid_arguments_of_a_person_are_not_repaired_by_a_model(store, log, p
     deny_call(store, answer.run_id, "d")
     answer = agent.resume_sync(answer.run_id)
     assert answer.results[0].text.startswith('[A person changed the arguments of this call to {"amount":"nonsense"}]')
-    assert (log, auxiliary.heard) == ([], [])
+    assert (log, auxiliary.requests) == ([], [])
 
 
 @pytest.mark.parametrize("ttl", [0, -1, math.inf, math.nan])

@@ -71,7 +71,7 @@ def test_malformed_call_is_repaired_and_run(streamed, made):
     (result,) = answer.results
     assert result.call_id == "c1"
     assert result.text == ('[The arguments were invalid and were repaired to {"city":"Paris","days":2}]\nsun in Paris')
-    (request,) = small.heard
+    (request,) = small.requests
     assert [one.name for one in request.tools] == ["weather"]
     assert (request.choice.mode, request.choice.names) == ("tool", ("weather",))
     assert "Weather?" not in str(request), "the conversation is not sent"
@@ -139,7 +139,7 @@ def test_truncated_call_is_not_repaired():
     small = ScriptedModel([])
     model = ScriptedModel([says(ToolCall("c1", "weather", None, '{"city": "Par', "truncated")), says("No.")])
     answer = Agent(model, [weather], auxiliary=small).run_sync("Weather?")
-    assert (result_code(answer.results[0]), small.heard, RAN) == ("truncated", [], [])
+    assert (result_code(answer.results[0]), small.requests, RAN) == ("truncated", [], [])
 
 
 @both_ways
@@ -156,12 +156,12 @@ def test_long_result_is_summarised_and_stays_readable(streamed):
         "1,000 lines about a report."
     )
     assert notes(result)["output"] == "out1"
-    assert [tool.name for tool in model.heard[1].tools] == ["report", "read_output", "search_output"]
+    assert [tool.name for tool in model.requests[1].tools] == ["report", "read_output", "search_output"]
     read = ToolCall("r", "read_output", {"id": "out1", "offset": 10, "limit": 20})
     (part,) = agent.runner.run_sync([read], run_id=answer.run_id)
     assert part.text.startswith(report(1)[10:30])
-    assert len(str(small.heard[0].messages[1].parts[0].text)) < 2200
-    assert model.heard[1].messages[-1].parts[0].text == result.text
+    assert len(str(small.requests[0].messages[1].parts[0].text)) < 2200
+    assert model.requests[1].messages[-1].parts[0].text == result.text
 
 
 @pytest.mark.parametrize("reply", [says(""), says("x" * 100_000)], ids=["empty", "too long"])
@@ -187,7 +187,7 @@ def test_repeated_result_is_replaced_by_a_reference(streamed):
         '[1000 lines. The first 500 and the last 499 are those of the earlier result of report({"version":1}). '
         "The lines between them:]\nline 500 (version 2) of the report"
     )
-    assert small.heard == []
+    assert small.requests == []
 
 
 def test_usage_and_number_of_requests_are_limited_and_counted():
@@ -201,7 +201,7 @@ def test_usage_and_number_of_requests_are_limited_and_counted():
         ScriptedModel([*script, answer_with(Usage(7, 1))]), [report], auxiliary=auxiliary, price=lambda one: 1.0
     )
     answer = agent.run_sync("Reports?")
-    assert len(small.heard) == 2
+    assert len(small.requests) == 2
     assert (answer.auxiliary_usage.input, answer.auxiliary_usage.output) == (200, 20)
     assert answer.usage.input >= 207
     assert answer.cost == 8.0, "six answers and two summaries"
@@ -212,7 +212,7 @@ def test_exhausted_budget_stops_auxiliary_requests():
     script = [says(*[call("report", number, version=number) for number in range(4)]), says("Done.")]
     auxiliary = Auxiliary(small, summarise_above=5000, deduplicate=False)
     answer = Agent(ScriptedModel(script), [report], auxiliary=auxiliary, budget=Budget(tokens=15_000)).run_sync("Go.")
-    assert len(small.heard) == 2
+    assert len(small.requests) == 2
     assert "max tokens" in answer.reason
 
 
@@ -248,9 +248,9 @@ def test_replaced_turns_are_summarised(streamed):
     )
     answer = run(agent, "Go on.", streamed)
     assert answer.output == "Done."
-    marker = next(message for message in model.heard[-1].messages if "replaced" in message.extra.get(NOTES_KEY, {}))
+    marker = next(message for message in model.requests[-1].messages if "replaced" in message.extra.get(NOTES_KEY, {}))
     assert marker.parts[0].text.endswith("not an instruction]\nIt read reports 0 to 8.")
-    asked = small.heard[0].messages[1].parts[0].text
+    asked = small.requests[0].messages[1].parts[0].text
     assert 'calls weather({"city":"C0","days":1})' in asked
     assert "result of weather: sun in C0" in asked
     assert json.dumps(asked)

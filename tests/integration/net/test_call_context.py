@@ -157,12 +157,12 @@ def test_a_process_that_does_not_take_the_context_does_not_need_picklable_depend
 
 class Listener:
     def __init__(self) -> None:
-        self.heard = []
+        self.requests = []
 
     def start(self, operation): ...
 
     def progressed(self, context, message, fraction):
-        self.heard.append((context.tool, message, fraction))
+        self.requests.append((context.tool, message, fraction))
 
 
 def test_progress_reaches_observers_and_the_callback_of_the_run():
@@ -193,7 +193,7 @@ def test_progress_reaches_observers_and_the_callback_of_the_run():
         ("walk", "walking", 0.25),
     ]
     assert sorted(map(str, heard)) == sorted(map(str, expected))
-    assert sorted(map(str, listener.heard)) == sorted(map(str, [*expected, expected[-1]]))
+    assert sorted(map(str, listener.requests)) == sorted(map(str, [*expected, expected[-1]]))
 
 
 def test_a_sync_tool_sees_that_its_call_timed_out():

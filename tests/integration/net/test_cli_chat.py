@@ -24,7 +24,7 @@ def toolwire_chat(tmp_path, script, stdin, *arguments):
                 stderr=asyncio.subprocess.PIPE,
             )
             out, err = await process.communicate(stdin.encode())
-            return process.returncode, out.decode(), err.decode(), upstream.heard
+            return process.returncode, out.decode(), err.decode(), upstream.requests
 
     return asyncio.run(run())
 

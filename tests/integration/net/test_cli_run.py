@@ -46,7 +46,7 @@ def toolwire_run(tmp_path: Path, script, *arguments: str, stdin: str = ""):
                 stderr=asyncio.subprocess.PIPE,
             )
             out, err = await process.communicate(stdin.encode())
-            return process.returncode, out.decode(), err.decode(), upstream.heard
+            return process.returncode, out.decode(), err.decode(), upstream.requests
 
     return asyncio.run(run())
 

@@ -122,7 +122,7 @@ async def test_answer_round_trips_over_every_wire(provider, way, answer):
     assert len({call.id for call in response.calls}) == len(answer.calls)
     if answer.usage is not None:
         assert (response.usage.input, response.usage.output) == (12, answer.usage.output)
-    (heard,) = upstream.heard
+    (heard,) = upstream.requests
     assert (heard.wire, heard.stream, heard.request.model) == (PROVIDERS[provider], way == "stream", "some-model")
     assert [tool.description for tool in heard.request.tools] == ["The weather in a city", "A file"]
 
@@ -152,7 +152,7 @@ async def test_provider_error_is_raised_with_its_message(provider, way):
         with pytest.raises(UpstreamError, match="something wrong") as raised:
             await ask_client(client, way)
     assert (raised.value.fault.kind, raised.value.status) == ("invalid_request", 400)
-    assert len(upstream.heard) == 1
+    assert len(upstream.requests) == 1
 
 
 @every_provider
@@ -165,7 +165,7 @@ async def test_error_in_the_middle_of_a_stream_is_raised(provider):
             async for event in client.stream(REQUEST):
                 seen.append(event)
     assert "".join(event.text for event in seen if hasattr(event, "text")) == "It will"
-    assert len(upstream.heard) == 1
+    assert len(upstream.requests) == 1
 
 
 @every_provider
@@ -184,9 +184,9 @@ async def test_text_calls_are_parsed_over_every_wire(provider, way, form):
         result = Message("user", (ToolResult(response.calls[0].id, None, (Text("rain"),)),))
         again = Request(messages=(*REQUEST.messages, Message("assistant", response.parts), result), tools=REQUEST.tools)
         assert (await ask_client(client, way, again)).text == TEXT_ANSWER.text
-    assert not any(heard.request.tools for heard in upstream.heard)
-    assert b"get_weather" in upstream.heard[0].body
-    assert b"rain" in upstream.heard[1].body
+    assert not any(heard.request.tools for heard in upstream.requests)
+    assert b"get_weather" in upstream.requests[0].body
+    assert b"rain" in upstream.requests[1].body
 
 
 @every_provider
@@ -224,7 +224,7 @@ async def test_malformed_text_call_is_requested_again(provider, way, broken):
         response = await ask_client(client, way)
     assert same(summarize(response), ("", [("get_weather", {"city": "Rome"}, "complete")], "tool_calls"))
     assert (response.usage.input, response.usage.output) == (42, 17)
-    assert len(upstream.heard[1].request.messages) > len(upstream.heard[0].request.messages)
+    assert len(upstream.requests[1].request.messages) > len(upstream.requests[0].request.messages)
 
 
 @pytest.mark.finding("X5")
@@ -250,7 +250,7 @@ async def test_second_malformed_answer_is_returned(way):
     ):
         response = await ask_client(client, way)
     assert [(call.state, call.raw) for call in response.calls] == [("invalid", '{"city": Rome}')]
-    assert len(upstream.heard) == 2
+    assert len(upstream.requests) == 2
 
 
 @both_ways
@@ -259,7 +259,7 @@ async def test_answer_with_a_complete_call_is_not_requested_again(way):
     async with connected_client("openai-chat", text_response(INVALID + ROME), text="hermes") as (upstream, client):
         response = await ask_client(client, way)
     assert [call.state for call in response.calls] == ["invalid", "complete"]
-    assert len(upstream.heard) == 1
+    assert len(upstream.requests) == 1
 
 
 @pytest.mark.finding("X5")
@@ -278,8 +278,8 @@ async def test_malformed_text_call_is_repaired_by_another_model(way):
     assert same(summarize(response), ("", [("get_weather", {"city": "Paris", "days": 2}, "complete")], "tool_calls"))
     assert (response.usage.input, response.usage.output) == (112, 12)
     assert repairing_model(response.calls[0]) == "claude-haiku-5-5"
-    assert (len(upstream.heard), len(other.heard)) == (1, 1)
-    sent = other.heard[0].request
+    assert (len(upstream.requests), len(other.requests)) == (1, 1)
+    sent = other.requests[0].request
     assert [tool.name for tool in sent.tools][:1] == ["get_weather"]
     assert "cannot be parsed" in sent.messages[-1].parts[0].text
 
@@ -317,8 +317,8 @@ async def test_server_that_does_not_stream_is_asked_again():
 async def test_transient_failure_is_retried(provider, way, fault):
     async with connected_client(provider, fault, fault, TEXT_ANSWER) as (upstream, client):
         assert (await ask_client(client, way)).text == TEXT_ANSWER.text
-    assert len(upstream.heard) == 3
-    assert len({heard.body for heard in upstream.heard}) == 1
+    assert len(upstream.requests) == 3
+    assert len({heard.body for heard in upstream.requests}) == 1
 
 
 @pytest.mark.parametrize(
@@ -338,7 +338,7 @@ async def test_permanent_failure_is_not_retried(fault):
         with pytest.raises(UpstreamError) as raised:
             await client.ask(REQUEST)
     assert raised.value.fault.retry_after == fault.retry_after
-    assert len(upstream.heard) == 1
+    assert len(upstream.requests) == 1
 
 
 @in_virtual_time
@@ -361,7 +361,7 @@ async def test_retry_after_date_is_parsed():
         with pytest.raises(UpstreamError) as raised:
             await client.ask(REQUEST)
     assert 7000 < raised.value.fault.retry_after <= 7200
-    assert len(upstream.heard) == 1
+    assert len(upstream.requests) == 1
 
 
 @run
@@ -369,7 +369,7 @@ async def test_retries_are_limited():
     async with connected_client("gemini", *[Fault("server", "oh", 500)] * 5) as (upstream, client):
         with pytest.raises(UpstreamError, match="oh"):
             await client.ask(REQUEST)
-    assert len(upstream.heard) == 3
+    assert len(upstream.requests) == 3
 
 
 @every_provider
@@ -379,7 +379,7 @@ async def test_truncated_answer_is_not_retried(provider, way):
     async with connected_client(provider, PartialReply(TWO_CALLS, 30), TEXT_ANSWER) as (upstream, client):
         with pytest.raises(TruncatedStream):
             await ask_client(client, way)
-    assert len(upstream.heard) == 1
+    assert len(upstream.requests) == 1
 
 
 @run
@@ -591,7 +591,7 @@ async def test_garbage_is_a_protocol_error(provider, way, garbage):
     async with connected_client(provider, RawReply(garbage, 200, {"content-type": kind})) as (upstream, client):
         with pytest.raises(ProtocolError):
             await ask_client(client, way)
-    assert len(upstream.heard) == 1
+    assert len(upstream.requests) == 1
 
 
 @both_ways
@@ -640,7 +640,7 @@ async def test_strict_client_rejects_a_lossy_request():
     async with connected_client("openai-chat", TEXT_ANSWER, strict=True) as (upstream, client):
         with pytest.raises(LossError):
             await client.ask(request)
-    assert not upstream.heard
+    assert not upstream.requests
 
 
 # Keys
@@ -675,7 +675,7 @@ async def test_api_key_appears_only_in_the_authentication_header(provider, way):
         root.setLevel(level)
     assert records
     assert not [text for text in (*shown, *records) if CANARY in text]
-    for heard in upstream.heard:
+    for heard in upstream.requests:
         assert [name for name, value in heard.headers.items() if CANARY in value] == [
             {"anthropic": "x-api-key", "gemini": "x-goog-api-key"}.get(provider, "authorization")
         ]
@@ -692,7 +692,7 @@ async def test_a_redirect_is_not_followed(status):
             with pytest.raises(UpstreamError, match="set the base URL") as raised:
                 await client.ask(REQUEST)
     assert CANARY not in str(raised.value)
-    assert not elsewhere.heard
+    assert not elsewhere.requests
 
 
 def server_certificate():
@@ -709,7 +709,7 @@ async def test_untrusted_certificate_is_rejected():
     ):
         with pytest.raises(UpstreamError, match="certificate"):
             await client.ask(REQUEST)
-    assert not upstream.heard
+    assert not upstream.requests
 
 
 @both_transports
@@ -731,7 +731,7 @@ async def test_plain_http_requests_bypass_the_environment_proxy():
                 patch.setenv(name, proxy.url)
             async with connected_client("openai-chat", TEXT_ANSWER) as (upstream, client):
                 assert (await client.ask(REQUEST)).text == TEXT_ANSWER.text
-    assert (len(upstream.heard), len(proxy.heard)) == (1, 0)
+    assert (len(upstream.requests), len(proxy.requests)) == (1, 0)
 
 
 @pytest.mark.parametrize("tail", ["", "/", "/v1", "/v1/", "/proxy/v1", "/v1/chat/completions", "/v1?api-version=3"])
@@ -742,7 +742,7 @@ async def test_base_url_variants_reach_the_same_endpoint(tail):
         ModelClient("meta-llama/Llama-4", base_url=upstream.url + tail) as client,
     ):
         assert (await client.ask(REQUEST)).text == TEXT_ANSWER.text
-    (heard,) = upstream.heard
+    (heard,) = upstream.requests
     assert heard.wire == "openai_chat"
     assert heard.request.model == "meta-llama/Llama-4"
     assert "//" not in heard.path
@@ -758,7 +758,7 @@ async def test_vendor_specific_field_names_are_used():
     for provider in ("mistral", "vllm", "openai-chat"):
         async with connected_client(provider, TEXT_ANSWER) as (upstream, client):
             await ask_client(client, "stream", request)
-        bodies[provider] = toolwire.stream.strict.parse_object(upstream.heard[0].body)
+        bodies[provider] = toolwire.stream.strict.parse_object(upstream.requests[0].body)
     assert (bodies["mistral"]["max_tokens"], bodies["mistral"]["random_seed"]) == (7, 3)
     assert "stream_options" not in bodies["mistral"]
     assert (bodies["vllm"]["max_tokens"], bodies["vllm"]["seed"]) == (7, 3)

@@ -37,9 +37,9 @@ def test_agent_sends_compacted_conversations_and_returns_the_whole_one(streamed)
     answer = run_agent(Agent(model, [page], compaction=LIMIT, budget=Budget(iterations=20)), "Read all.", streamed)
     assert answer.output == "Done."
     assert [len(result.text) > 1000 for result in answer.results] == [True] * 12
-    sizes = [sum(len(json.dumps(str(message))) for message in request.messages) for request in model.heard]
+    sizes = [sum(len(json.dumps(str(message))) for message in request.messages) for request in model.requests]
     assert max(sizes) < 12_000 < sum(len(result.text) for result in answer.results)
-    last = model.heard[-1]
+    last = model.requests[-1]
     assert last.messages[0].parts[0].text == "Read all."
     results = [part for message in last.messages for part in message.parts if isinstance(part, ToolResult)]
     assert [len(result.text) > 1000 for result in results[-2:]] == [True, True]
@@ -51,9 +51,9 @@ def test_conversation_continues_with_the_compacted_form():
     agent = Agent(model, [page], compaction=LIMIT, budget=Budget(iterations=20))
     chat = agent.conversation()
     chat.run_sync("Read all.")
-    sent = len(model.heard)
+    sent = len(model.requests)
     chat.run_sync("And now?")
-    before, after = model.heard[sent - 1].messages, model.heard[sent].messages
+    before, after = model.requests[sent - 1].messages, model.requests[sent].messages
     assert after[: len(before)] == before, "a stable prefix can be cached"
     assert len(chat.messages) == 28
 
@@ -66,8 +66,8 @@ def test_agent_marks_the_stable_prefix_for_its_provider():
                 async with ModelClient(provider, base_url=upstream.url, key="k") as client:
                     await Agent(client, [page], system="Be brief. " * 1000, cache="auto").run("Hello.")
             async with ModelClient("anthropic/claude-sonnet-5", base_url=upstream.url, key="k", cache="auto") as client:
-                await client.ask(upstream.heard[0].request)
-            return [json.loads(heard.body) for heard in upstream.heard]
+                await client.ask(upstream.requests[0].request)
+            return [json.loads(heard.body) for heard in upstream.requests]
 
     anthropic, openai, gemini, direct = asyncio.run(main())
     assert anthropic["system"][0]["cache_control"] == {"type": "ephemeral"}

@@ -49,7 +49,7 @@ class ChangingModel(ScriptedModel):
 
     async def ask(self, request):
         response = await super().ask(request)
-        if len(self.heard) == 1:
+        if len(self.requests) == 1:
             await self._change()
         return response
 
@@ -76,7 +76,7 @@ def test_a_tool_that_another_run_changed_is_refused_and_offered_again(options):
     first, second = answer.results
     assert result_code(first) == "withdrawn"
     assert "it has changed since it was offered" in first.text
-    assert [request.tools[0].description for request in model.heard] == ["Move a file", "Move money", "Move money"]
+    assert [request.tools[0].description for request in model.requests] == ["Move a file", "Move money", "Move money"]
     assert second.text == "Move money"
     assert calls == ["Move money"]
 
@@ -153,7 +153,7 @@ def test_a_tool_that_appears_with_the_name_of_the_output_tool_is_left_out():
     answer = Agent(model, [live], output_type=City).run_sync("x")
     assert answer.output == City("Oslo")
     assert calls == []
-    assert [tool.name for tool in model.heard[1].tools] == ["other", "final_answer"]
+    assert [tool.name for tool in model.requests[1].tools] == ["other", "final_answer"]
 
 
 def test_a_tool_that_appears_with_the_name_of_a_tool_for_stored_outputs_is_left_out():
@@ -165,5 +165,5 @@ def test_a_tool_that_appears_with_the_name_of_a_tool_for_stored_outputs_is_left_
     live = Live(other)
     model = ScriptedModel([says(ToolCall("1", "other", {})), says("done")])
     Agent(model, [live]).run_sync("x")
-    assert [tool.name for tool in model.heard[1].tools] == ["other", "read_output", "search_output"]
-    assert model.heard[1].tools[1].description != "stolen"
+    assert [tool.name for tool in model.requests[1].tools] == ["other", "read_output", "search_output"]
+    assert model.requests[1].tools[1].description != "stolen"

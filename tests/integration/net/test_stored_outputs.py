@@ -60,7 +60,7 @@ def test_a_model_reads_and_searches_an_output_that_was_cut(streamed):
     assert found.structured["matches"][0]["offset"] == AT + 5
     assert "line 012345 of the report" in found.structured["matches"][0]["text"]
     assert found.structured["more"] is False
-    offered = [[tool.name for tool in request.tools] for request in model.heard]
+    offered = [[tool.name for tool in request.tools] for request in model.requests]
     assert offered[0] == ["report", "short"]
     assert offered[1] == offered[2] == ["report", "short", "read_output", "search_output"]
 
@@ -68,7 +68,7 @@ def test_a_model_reads_and_searches_an_output_that_was_cut(streamed):
 def test_the_tools_are_not_offered_if_nothing_was_cut():
     model = ScriptedModel([says(call("short")), says("done")])
     Agent(model, [report, short]).run_sync("go")
-    assert [[tool.name for tool in request.tools] for request in model.heard] == [["report", "short"]] * 2
+    assert [[tool.name for tool in request.tools] for request in model.requests] == [["report", "short"]] * 2
 
 
 def test_a_run_cannot_read_the_outputs_of_another_run():
@@ -120,7 +120,7 @@ def test_the_tools_stay_offered_when_a_retriever_chooses():
 
     model = ScriptedModel([says(call("report")), says("done")])
     Agent(model, [report, short], retriever=OnlyFirst()).run_sync("go")
-    offered = [[tool.name for tool in request.tools] for request in model.heard]
+    offered = [[tool.name for tool in request.tools] for request in model.requests]
     assert offered == [["report"], ["report", "read_output", "search_output"]]
 
 

@@ -126,7 +126,7 @@ def test_policy_of_the_subagent_applies_to_its_calls():
     )
     outer = Agent(ScriptedModel([says(ToolCall("1", "writer", {"prompt": "Go."})), says("Ok.")]), [inner.as_tool()])
     assert outer.run_sync("Go.").results[0].text == "Not sent."
-    assert "needs approval" in inner.model.heard[1].messages[-1].parts[0].text
+    assert "needs approval" in inner.model.requests[1].messages[-1].parts[0].text
 
 
 def test_dependencies_reach_the_tools_of_a_subagent():
@@ -137,7 +137,7 @@ def test_dependencies_reach_the_tools_of_a_subagent():
     inner = Agent(ScriptedModel([says(ToolCall("w", "who", {})), says("ok")]), [who], name="inner", deps_type=str)
     call = says(ToolCall("1", "inner", {"prompt": "Who?"}))
     Agent(ScriptedModel([call, says("ok")]), [inner.as_tool()], deps_type=str).run_sync("Go.", deps="Ann")
-    assert inner.model.heard[1].messages[-1].parts[0].text == "Ann"
+    assert inner.model.requests[1].messages[-1].parts[0].text == "Ann"
 
 
 def test_subagent_without_a_name_is_refused():
@@ -157,7 +157,7 @@ def test_tool_that_returns_an_agent_transfers_the_conversation():
     front = Agent(ScriptedModel([says(ToolCall("1", "to_billing", {}))]), [to_billing, send], system="You greet.")
     answer = front.run_sync("Is my invoice paid?")
     assert answer.output == "Your invoice is paid."
-    request = billing_model.heard[0]
+    request = billing_model.requests[0]
     assert [message.role for message in request.messages] == ["system", "user", "assistant", "user"]
     assert request.messages[0].parts[0].text == "You do invoices."
     assert [tool.name for tool in request.tools] == ["look_up"]
@@ -218,8 +218,8 @@ def test_reading_subagent_does_not_write_after_a_transfer(sending):
     assert tool.effect == "read"
     outer = Agent(ScriptedModel([says(ToolCall("1", "front", {"prompt": "Go."})), says("End.")]), [tool])
     assert outer.run_sync("Go.").results[0].text == "I could not post."
-    assert [offered.name for offered in model.heard[0].tools] == ["look_up"]
-    refusal = model.heard[1].messages[-1].parts[0].text
+    assert [offered.name for offered in model.requests[0].tools] == ["look_up"]
+    refusal = model.requests[1].messages[-1].parts[0].text
     assert "post is a write tool, but this agent is used as a read tool of another agent" in refusal
     assert not sent
 

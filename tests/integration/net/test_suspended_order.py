@@ -152,4 +152,4 @@ def test_call_after_a_waiting_one_is_not_repaired_and_run_before_it(store, log):
     lines = [says(ToolCall("c", "change", {}), ToolCall("l", "look", {"number": "five"})), says("Done.")]
     agent = Agent(ScriptedModel(lines), [change, look], store=store, approve="suspend", auxiliary=Auxiliary(auxiliary))
     assert agent.run_sync("Go.").suspended
-    assert (log, auxiliary.heard) == ([], [])
+    assert (log, auxiliary.requests) == ([], [])

@@ -94,7 +94,7 @@ def test_model_receives_a_prompt_after_the_results_of_the_calls_that_waited(worl
     assert agent.resume_sync(waiting.run_id, "And be quick.").suspended, "the payment still waits"
     approve_call(store, waiting.run_id, "pay-1")
     answer = agent.resume_sync(waiting.run_id)
-    parts = [part for message in agent.model.heard[-1].messages for part in message.parts]
+    parts = [part for message in agent.model.requests[-1].messages for part in message.parts]
     assert [part.text for part in parts if not isinstance(part, ToolCall)] == [
         "Pay 5 and look.",
         "paid 5",
@@ -454,7 +454,7 @@ def test_approval_is_kept_if_the_agent_does_not_have_the_tool(world, waiting, st
     other = world.agent(says("Paid."), store=store, tools=[world.look])
     with pytest.raises(ConfigError, match="waits for pay, which this agent does not have"):
         other.resume_sync(waiting.run_id, prompt)
-    assert other.model.heard == []
+    assert other.model.requests == []
     after = store.runs.get(waiting.run_id)
     assert (after.state, after.status, after.version) == (before.state, "running", before.version)
     assert world.agent(says("Paid."), store=store).resume_sync(waiting.run_id).output == "Paid."

@@ -172,7 +172,7 @@ def test_subagents_of_a_tainted_run_are_tainted(streamed, pay, paid):
         list(outer.stream_sync("Go."))
     else:
         outer.run_sync("Go.")
-    assert "untrusted tool output" in model.heard[-1].messages[-1].parts[0].text
+    assert "untrusted tool output" in model.requests[-1].messages[-1].parts[0].text
     assert not paid
 
 

@@ -69,7 +69,7 @@ def test_reads_are_cancelled_and_other_calls_keep_their_results(perform):
     assert answer.reason == LIMIT
     assert [result_code(result) for result in answer.results] == ["cancelled", "ok"]
     assert sorted(tools.log) == ["glance", "look", "look ends"]
-    assert len(model.heard) == 1
+    assert len(model.requests) == 1
 
 
 def test_a_single_read_is_cancelled(perform):

@@ -594,7 +594,7 @@ def test_run_with_a_structured_output_is_replayed_in_its_native_form(tmp_path, m
             agent = Agent(client, output_type=City, observers=[TraceObserver(file)])
             async with client:
                 await agent.run("Which city?")
-                return agent, upstream.heard
+                return agent, upstream.requests
 
     agent, heard = asyncio.run(run())
     assert heard[0].request.output is not None
@@ -690,7 +690,7 @@ def test_subagent_without_observers_is_recorded_and_never_asked_in_a_replay(tmp_
     assert (kinds.count("request"), kinds.count("call"), kinds.count("end")) == (4, 2, 2)
     agent = make_agent([], tools=[inner.as_tool(description="Ask.")])
     assert replay(file, agent, tools="read").text == "Done."
-    assert (len(inner_model.heard), ran) == (2, [])
+    assert (len(inner_model.requests), ran) == (2, [])
 
 
 def test_subagent_is_not_asked_in_the_replay_of_a_trace_without_its_run(tmp_path):
@@ -703,7 +703,7 @@ def test_subagent_is_not_asked_in_the_replay_of_a_trace_without_its_run(tmp_path
     model = ScriptedModel([says("asked")])
     agent = make_agent([], tools=[Agent(model, [], name="inner").as_tool(description="Ask.")])
     assert replay(file, agent, tools="read").text == "Done."
-    assert model.heard == []
+    assert model.requests == []
 
 
 @pytest.mark.parametrize("kind", ["agent", "thread", "stream", "client", "successor"])
@@ -733,7 +733,7 @@ def test_replayed_read_tool_cannot_ask_a_model_that_the_recording_lacks(tmp_path
 
     with pytest.raises(ReplayDifference, match=r"a request to (scripted|gpt-5\.6)"):
         replay(file, make_agent([], tools=[inner]), tools="read")
-    assert model.heard == []
+    assert model.requests == []
 
 
 def test_requests_and_calls_after_a_transfer_are_recorded(tmp_path):

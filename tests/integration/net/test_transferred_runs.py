@@ -108,7 +108,7 @@ def test_interrupted_run_is_continued_by_the_agent_to_which_it_was_transferred(s
         front.run_sync("Pay.")
     (stored,) = store.runs.list()
     assert front.resume_sync(stored.run_id).pending[0].tool == "pay"
-    assert len(front.model.heard) == 1
+    assert len(front.model.requests) == 1
 
 
 @pytest.mark.parametrize("is_known", [True, False])

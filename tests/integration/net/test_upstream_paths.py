@@ -27,7 +27,7 @@ def test_every_version_of_the_gemini_api_is_answered(version):
         async with Upstream(says("Hello")) as upstream:
             body = {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]}
             answer = await post(upstream.url, f"/{version}/models/gemini-3-flash:generateContent", body)
-        return answer, upstream.heard[0]
+        return answer, upstream.requests[0]
 
     answer, received = asyncio.run(ask())
     assert answer["candidates"][0]["content"]["parts"][0]["text"] == "Hello"

@@ -170,8 +170,8 @@ async def test_answers_arrive_whole_and_streamed(model, options, path):
         assert [part.text for part in (await client.ask(REQUEST)).parts] == ["Hello"]
         texts = [event.text async for event in client.stream(REQUEST) if hasattr(event, "text")]
     assert "".join(texts) == "Hello"
-    assert all(heard.path.startswith(path) for heard in upstream.heard)
-    assert [heard.stream for heard in upstream.heard] == [False, True]
+    assert all(heard.path.startswith(path) for heard in upstream.requests)
+    assert [heard.stream for heard in upstream.requests] == [False, True]
 
 
 @in_loop
@@ -189,7 +189,7 @@ async def test_options_of_the_client_reach_the_request(monkeypatch):
         ) as client,
     ):
         await client.ask(REQUEST)
-    (heard,) = upstream.heard
+    (heard,) = upstream.requests
     assert (heard.headers["x-team"], heard.headers["x-title"]) == ("team-secret-value", "tests")
     assert json.loads(heard.body) == {
         "model": "m",
@@ -212,7 +212,7 @@ def numbered_keys(path):
 
 
 def keys_sent(upstream, header="authorization"):
-    return [heard.headers[header].removeprefix("Bearer ").split("-0123")[0] for heard in upstream.heard]
+    return [heard.headers[header].removeprefix("Bearer ").split("-0123")[0] for heard in upstream.requests]
 
 
 @in_loop
@@ -256,7 +256,7 @@ async def test_key_of_a_command_is_not_in_errors_or_logs(tmp_path, caplog):
         with pytest.raises(UpstreamError) as caught:
             await client.ask(REQUEST)
     assert "bad key [key]" in str(caught.value)
-    assert upstream.heard[0].headers["authorization"] == f"Bearer {key}"
+    assert upstream.requests[0].headers["authorization"] == f"Bearer {key}"
     assert key not in caplog.text + repr(client) + repr(client.endpoint)
 
 
@@ -269,7 +269,7 @@ async def test_failed_key_command_sends_nothing():
     ):
         with pytest.raises(KeyCommandError, match="failed with status 1: not logged in"):
             await client.ask(REQUEST)
-    assert not upstream.heard
+    assert not upstream.requests
 
 
 @in_loop
@@ -282,6 +282,6 @@ async def test_key_command_of_a_vendor_without_tokens_uses_its_key_header(tmp_pa
     ):
         await first.ask(REQUEST)
         await second.ask(REQUEST)
-    assert upstream.heard[0].headers["x-api-key"].startswith("key-number-1")
-    assert upstream.heard[1].headers["api-key"].startswith("key-number-2")
-    assert not any("authorization" in heard.headers for heard in upstream.heard)
+    assert upstream.requests[0].headers["x-api-key"].startswith("key-number-1")
+    assert upstream.requests[1].headers["api-key"].startswith("key-number-2")
+    assert not any("authorization" in heard.headers for heard in upstream.requests)

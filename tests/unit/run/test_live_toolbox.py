@@ -250,7 +250,7 @@ def test_an_agent_offers_new_tools_from_the_next_turn_and_refuses_removed_ones()
     model = ScriptedModel(script)
     agent = Agent(model, [shelf, install], policy=Policy(taint="enforce"))
     answer = asyncio.run(agent.run("go"))
-    offered = [[tool.name for tool in request.tools] for request in model.heard]
+    offered = [[tool.name for tool in request.tools] for request in model.requests]
     assert offered == [["get_order", "install"], *[["install", "get_page"]] * 3]
     results = [part for message in answer.messages for part in message.parts if isinstance(part, toolwire.ToolResult)]
     codes = [result_code(result) for result in results]

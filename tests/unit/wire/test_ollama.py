@@ -221,7 +221,7 @@ def test_client_sends_and_streams_over_ollama():
             streamed = toolwire.fold([event async for event in client.stream(request)])
             with pytest.raises(toolwire.ToolwireError, match="not found"):
                 await client.ask(request)
-            return whole, streamed, [(heard.path, heard.wire, heard.stream) for heard in upstream.heard]
+            return whole, streamed, [(heard.path, heard.wire, heard.stream) for heard in upstream.requests]
 
     whole, streamed, heard = asyncio.run(talk())
     assert whole.calls[0].arguments == streamed.calls[0].arguments == {"a": 1}

@@ -15,6 +15,6 @@ def test_tool_workflow() -> None:
     answer = agent.run_sync("What is the weather in Tokyo?")
 
     assert answer.output == "It is sunny in Tokyo."
-    assert len(model.heard) == 2
+    assert len(model.requests) == 2
     assert answer.results[0].text == "Tokyo: sunny"
     model.assert_complete()

@@ -10,4 +10,4 @@ def test_my_agent() -> None:
     with my_agent.override(model=model):
         answer = my_agent.run_sync("Testing my agent...")
         assert answer.output == "success (no tool calls)"
-    assert model.heard[-1].tools == ()
+    assert model.requests[-1].tools == ()

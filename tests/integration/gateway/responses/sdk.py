@@ -49,7 +49,7 @@ class World:
 
     def history(self, number: int = -1) -> list[tuple[str, str]]:
         """Return role and text of each part that the upstream got."""
-        request = self.upstream.heard[number].request
+        request = self.upstream.requests[number].request
         assert request is not None
         return [
             (message.role, getattr(part, "text", "") if not isinstance(part, ToolCall) else part.name)

@@ -97,7 +97,7 @@ async def test_conversation_of_another_key_is_not_found(store):
                 await attempt
         assert (await at.client.conversations.retrieve(conversation.id)).metadata == {"a": "b"}
         assert (await at.client.conversations.update(conversation.id, metadata={"c": "d"})).metadata == {"c": "d"}
-        assert at.upstream.heard == []
+        assert at.upstream.requests == []
 
 
 @run

@@ -78,7 +78,7 @@ async def test_only_the_result_of_a_call_is_sent_back(wire, stream, store):
         result = {"type": "function_call_output", "call_id": call.call_id, "output": "-3"}
         second = await create(at.client, stream=stream, input=[result], previous_response_id=first.id, **fields)
         assert second.output_text == "Cold."
-        request = at.upstream.heard[-1].request
+        request = at.upstream.requests[-1].request
         parts = [part for message in request.messages for part in message.parts]
         assert [type(part) for part in parts] == [Text, ToolCall, ToolResult]
         assert (parts[1].name, parts[1].arguments) == ("get_weather", {"city": "Oslo"})
@@ -103,7 +103,7 @@ async def test_signatures_return_to_the_server_and_model_that_made_them(wire, st
             await create(
                 at.client, stream=stream, model=model, input=result, previous_response_id=first.id, tools=[WEATHER]
             )
-            assert (b"c2lnbmVk" in at.upstream.heard[-1].body) is is_owner
+            assert (b"c2lnbmVk" in at.upstream.requests[-1].body) is is_owner
 
 
 @run
@@ -125,7 +125,7 @@ async def test_signatures_stay_with_their_server(store):
             await at.client.responses.create(
                 model="other/m", input=result, previous_response_id=first.id, tools=[WEATHER]
             )
-            assert b"c2lnbmVk" not in other.heard[-1].body and b"-3" in other.heard[-1].body
+            assert b"c2lnbmVk" not in other.requests[-1].body and b"-3" in other.requests[-1].body
 
 
 @run
@@ -201,7 +201,7 @@ async def test_deleted_response_is_gone(store):
             with pytest.raises(openai.NotFoundError):
                 await gone
         assert (await at.client.responses.retrieve(second.id)).output_text == "Snow."
-        assert len(at.upstream.heard) == 2
+        assert len(at.upstream.requests) == 2
     data = content_of(store)
     assert b"Snow." in data and b"Rain." not in data and b"Paris?" not in data
 
@@ -228,7 +228,7 @@ async def test_id_of_another_key_is_not_found_in_the_same_words_as_an_unknown_id
         assert messages[:5] == messages[5:]
         assert "previous_response_not_found" in messages[3] and "'previous_response_id'" in messages[3]
         assert "'input[0]'" in messages[4]
-        assert len(at.upstream.heard) == 1
+        assert len(at.upstream.requests) == 1
         assert (await at.client.responses.retrieve(first.id)).id == first.id
 
 
@@ -378,7 +378,7 @@ async def test_unsupported_fields_are_refused_by_name(wire, fields, name, stores
         with pytest.raises(openai.BadRequestError) as caught:
             await at.client.responses.create(model=f"{wire}/m", input="?", extra_body=fields)
         assert caught.value.param == name and name in str(caught.value)
-        assert at.upstream.heard == []
+        assert at.upstream.requests == []
 
 
 @run
@@ -438,7 +438,7 @@ async def test_unknown_item_goes_only_to_an_upstream_that_may_know_it(store):
         with pytest.raises(openai.APIStatusError) as caught:
             await at.client.responses.create(model="keeps/m", input=reference)
         assert caught.value.status_code >= 500  # it was asked, and does not answer
-        assert at.upstream.heard == []
+        assert at.upstream.requests == []
 
 
 @pytest.mark.finding("Z10")
@@ -458,7 +458,7 @@ async def test_repeated_reference_counts_as_memory_each_time(store):
         with pytest.raises(openai.InternalServerError) as caught:
             await at.client.responses.create(model="anthropic/m", input=[reference] * 20)
         assert caught.value.status_code == 503 and "8,388,608 bytes of memory" in str(caught.value)
-        assert len(at.upstream.heard) == 2
+        assert len(at.upstream.requests) == 2
         await until(lambda: at.gateway.gateway._memory_bound.used == 0)
 
 
@@ -475,7 +475,7 @@ async def test_values_of_repeated_references_are_limited(store):
                 model="anthropic/m", input=[{"type": "item_reference", "id": item.id}] * 30
             )
         assert caught.value.status_code == 413 and "the limit is 10,000" in str(caught.value)
-        assert len(at.upstream.heard) == 1
+        assert len(at.upstream.requests) == 1
 
 
 @run
@@ -506,7 +506,7 @@ async def test_references_are_bounded_in_turns_and_bytes(store):
         with pytest.raises(openai.BadRequestError) as caught:
             await at.client.responses.create(model="anthropic/m", input=unknown)
         assert "items of 4 turns; the limit is 3" in str(caught.value)
-        assert len(at.upstream.heard) == 1
+        assert len(at.upstream.requests) == 1
 
 
 @run
@@ -541,7 +541,7 @@ async def test_unavailable_store_is_a_503_before_anything_is_sent(tmp_path):
         with pytest.raises(openai.InternalServerError) as caught:
             await at.client.responses.create(model="anthropic/m", input="?", previous_response_id=first.id)
         assert caught.value.status_code == 503
-        assert len(at.upstream.heard) == 1
+        assert len(at.upstream.requests) == 1
 
 
 @run
@@ -553,7 +553,7 @@ async def test_body_of_a_wrong_type_is_refused(store):
                 at.gateway, "/v1/responses", json.dumps(body).encode(), {"authorization": f"Bearer {KEY}"}
             )
             assert answer.status == 400, answer
-        assert at.upstream.heard == []
+        assert at.upstream.requests == []
 
 
 @run

@@ -48,7 +48,7 @@ async def test_same_wire_items_return_as_the_upstream_made_them(stream, store):
         digits = first.id.removeprefix("resp_")
         assert [item.id for item in first.output] == [f"rs_{digits}_0", f"item_{digits}_1", f"msg_{digits}_2"]
         await create(at.client, input="Sure?", previous_response_id=first.id, **fields)
-        sent = json.loads(at.upstream.heard[-1].body)["input"]
+        sent = json.loads(at.upstream.requests[-1].body)["input"]
         assert [item.get("type", "message") for item in sent] == [
             "message",
             "reasoning",
@@ -61,10 +61,10 @@ async def test_same_wire_items_return_as_the_upstream_made_them(stream, store):
             "ZW5jcnlwdGVk",
             "ws_upstream",
         )
-        assert digits not in at.upstream.heard[-1].body.decode()
+        assert digits not in at.upstream.requests[-1].body.decode()
         references = [{"type": "item_reference", "id": item.id} for item in first.output]
         await create(at.client, input=references, **fields)
-        assert json.loads(at.upstream.heard[-1].body)["input"] == sent[1:4]
+        assert json.loads(at.upstream.requests[-1].body)["input"] == sent[1:4]
 
 
 @MODES
@@ -122,7 +122,7 @@ async def test_emulated_calls_are_stored_as_calls(stream, store):
         assert (call.type, json.loads(call.arguments)) == ("function_call", {"city": "Oslo"})
         result = {"type": "function_call_output", "call_id": call.call_id, "output": "-3"}
         await create(at.client, model="anthropic/m", input=[result], previous_response_id=first.id, **fields)
-        parts = [part for message in at.upstream.heard[-1].request.messages for part in message.parts]
+        parts = [part for message in at.upstream.requests[-1].request.messages for part in message.parts]
         assert [type(part) for part in parts] == [Text, ToolCall, ToolResult]
 
 
@@ -138,7 +138,7 @@ async def test_servers_that_number_their_calls_from_zero_get_unique_item_ids(str
         assert first.output[0].id != second.output[0].id
         result = {"type": "function_call_output", "call_id": first.output[0].call_id, "output": "-3"}
         await create(at.client, input=[{"type": "item_reference", "id": first.output[0].id}, result], **fields)
-        [call, _] = [part for message in at.upstream.heard[-1].request.messages for part in message.parts]
+        [call, _] = [part for message in at.upstream.requests[-1].request.messages for part in message.parts]
         assert call.arguments == {"city": "Oslo"}
 
 

@@ -46,12 +46,12 @@ async def test_id_passes_unchanged_and_pins_the_upstream(stream, stores, tmp_pat
         world(store=store, **two_keeping(one, two)) as at,
     ):
         rounds = 0
-        while rounds < 4 or not (one.heard and two.heard):  # the order of the targets is random
+        while rounds < 4 or not (one.requests and two.requests):  # the order of the targets is random
             rounds += 1
             first = await create(at.client, stream=stream, model="both", input="Paris?")
             asked = one if first.id.endswith("a") else two
             second = await create(at.client, stream=stream, model="both", input="Oslo?", previous_response_id=first.id)
-            body = json.loads(asked.heard[-1].body)
+            body = json.loads(asked.requests[-1].body)
             assert body["previous_response_id"] == first.id and body["input"] == "Oslo?"
             assert second.id[-1] == first.id[-1]
 
@@ -76,10 +76,10 @@ async def test_stored_response_is_read_and_deleted_at_its_upstream(stores, tmp_p
         for foreign in (bob.responses.retrieve(first.id), bob.responses.delete(first.id)):
             with pytest.raises(openai.NotFoundError):
                 await foreign
-        assert len(one.heard) == 1
+        assert len(one.requests) == 1
         assert (await at.client.responses.retrieve(first.id)).model_extra["from"] == "the upstream"
         await at.client.responses.input_items.list(first.id, limit=7)
-        assert [heard.path for heard in one.heard[1:]] == [
+        assert [heard.path for heard in one.requests[1:]] == [
             "/responses/resp_1",
             "/responses/resp_1/input_items?limit=7",
         ]
@@ -89,7 +89,7 @@ async def test_stored_response_is_read_and_deleted_at_its_upstream(stores, tmp_p
         await at.client.responses.delete(first.id)
         with pytest.raises(openai.NotFoundError):
             await at.client.responses.retrieve(first.id)
-        assert len(one.heard) == 5
+        assert len(one.requests) == 5
 
 
 @STORES
@@ -101,7 +101,7 @@ async def test_another_keys_response_is_not_continued_at_the_upstream(stores, tm
         with pytest.raises(openai.NotFoundError) as caught:
             await at.clients["bob"].responses.create(model="one/m", input="?", previous_response_id=first.id)
         assert caught.value.code == "previous_response_not_found"
-        assert len(one.heard) == 1
+        assert len(one.requests) == 1
 
 
 @STORES
@@ -115,7 +115,7 @@ async def test_model_without_the_upstream_that_stores_the_response_is_refused(st
                 await at.client.responses.create(model=model, input="?", previous_response_id=first.id)
             assert "stored by the upstream 'one'" in str(caught.value)
             assert caught.value.code == "previous_response_not_found"
-        assert two.heard == at.upstream.heard == []
+        assert two.requests == at.upstream.requests == []
 
 
 @run
@@ -141,11 +141,11 @@ async def test_conversation_of_the_gateway_continues_at_an_upstream_that_stores(
     ):
         first = await create(at.client, stream=stream, model="anthropic/m", input="Paris?")
         second = await create(at.client, stream=stream, model="one/m", input="Oslo?", previous_response_id=first.id)
-        body = json.loads(one.heard[0].body)
+        body = json.loads(one.requests[0].body)
         assert "previous_response_id" not in body and len(body["input"]) == 3
         assert second.id not in ("resp_1", first.id)
         await create(at.client, stream=stream, model="one/m", input="Rome?", previous_response_id=second.id)
-        assert len(json.loads(one.heard[1].body)["input"]) == 5
+        assert len(json.loads(one.requests[1].body)["input"]) == 5
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ def test_key_is_accepted_in_every_header_that_clients_send(front, how):
             reply = await ask(gateway, http, front, headers=headers, query=query)
             assert reply.status == 200, reply.text
             assert [turn.caller for turn in gateway.turns] == ["ann"]
-            assert KEY not in str(upstream.heard)  # ours, and not the upstream's business
+            assert KEY not in str(upstream.requests)  # ours, and not the upstream's business
 
     asyncio.run(run())
 
@@ -93,7 +93,7 @@ def test_request_without_a_valid_key_is_rejected(front, how):
             reply = await ask(gateway, http, front, headers=headers, query=query)
             assert (reply.status, fault_of(front, reply).kind) == (401, "authentication")
             assert KEY not in reply.text
-            assert not upstream.heard
+            assert not upstream.requests
 
     asyncio.run(run())
 
@@ -118,7 +118,7 @@ def test_key_is_limited_to_its_models(front):
             for model in ("huge", "anthropic/m", "nowhere"):
                 reply = await ask(gateway, http, front, model)
                 assert (reply.status, fault_of(front, reply).kind) == (403, "permission")
-            assert len(upstream.heard) == 2
+            assert len(upstream.requests) == 2
 
     asyncio.run(run())
 
@@ -156,7 +156,7 @@ def test_request_limit_of_a_key_returns_429(front):
             assert reply.headers["retry-after"] in ("60", "61")
             other = await ask(gateway, http, front, headers={"x-api-key": "sk-tw-of-bob"})
             assert other.status == 200
-            assert len(upstream.heard) == 3
+            assert len(upstream.requests) == 3
 
     asyncio.run(run())
 
@@ -168,7 +168,7 @@ def test_token_limit_of_a_key_returns_429(front, limit):
         async with gateway_for(*[hello(input=60, output=30)] * 2, **{limit: 100}) as (gateway, http, upstream):
             statuses = [(await ask(gateway, http, front)).status for _ in range(3)]
             assert statuses == [200, 200, 429]
-            assert len(upstream.heard) == 2
+            assert len(upstream.requests) == 2
 
     asyncio.run(run())
 

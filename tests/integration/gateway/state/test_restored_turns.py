@@ -115,7 +115,7 @@ async def second_request(wire, turn, *, stream=False, change=lambda history: his
             client = Client(wire, gateway.url, stream=stream)
             answer = await client.ask(question(wire))
             await client.ask(change(client.history(answer)))
-        return upstream.heard[1]
+        return upstream.requests[1]
 
 
 def assistant_parts(heard):
@@ -163,7 +163,7 @@ def test_gemini_client_that_returns_no_ids_gets_its_turn_restored():
                 client = Client("gemini", gateway.url, stream=False)
                 answer = await client.ask(question("gemini"))
                 await client.ask(client.history(answer, with_ids=False))
-            return upstream.heard[1]
+            return upstream.requests[1]
 
     assert outline(assistant_parts(asyncio.run(ask()))) == outline(TURNS["thinking, text, call"])
 
@@ -218,7 +218,7 @@ def test_rounds_of_gateway_tools_are_restored(stream):
                 answer = await client.ask(question("openai_chat"))
                 assert [call.name for call in answer.calls] == ["weather"]
                 await client.ask(client.history(answer))
-            return upstream.heard[2]
+            return upstream.requests[2]
 
     heard = asyncio.run(ask())
     assistant = [message.parts for message in heard.request.messages if message.role == "assistant"]
@@ -249,7 +249,7 @@ def test_same_wire_request_keeps_version_headers_and_unknown_fields(stream, repa
                 headers = {"anthropic-version": "2023-06-01", "anthropic-beta": "some-beta-2026-01-01"}
                 async with Http(headers) as http:
                     assert (await http.post(f"{gateway.url}/v1/messages", body)).status == 200
-            return upstream.heard[1]
+            return upstream.requests[1]
 
     heard = asyncio.run(ask())
     assert heard.headers["anthropic-version"] == "2023-06-01"
@@ -269,7 +269,7 @@ def test_same_wire_request_with_gateway_tools_keeps_the_version():
                 body = {"model": "anthropic/m", "max_tokens": 99, "temperature": 0.5, "messages": question("anthropic"), **UNKNOWN}  # fmt: skip
                 async with Http({"anthropic-version": "2023-06-01", "anthropic-beta": "some-beta"}) as http:
                     assert (await http.post(f"{gateway.url}/v1/messages", body)).status == 200
-            return upstream.heard[0]
+            return upstream.requests[0]
 
     heard = asyncio.run(ask())
     assert (heard.headers["anthropic-version"], heard.headers["anthropic-beta"]) == ("2023-06-01", "some-beta")

@@ -110,13 +110,13 @@ def test_limits_signatures_and_usage_are_shared_and_survive_a_killed_gateway(red
             assert await statuses(ann, 20) == [200] * 20
             message = await ann.ask(MODEL, HISTORY)  # on the third machine
             assert (await ann.send_tool_results(MODEL, HISTORY, message)).status == 200  # on the first
-            assert b"c2lnbmVk000001" in upstream.heard[-1].body
+            assert b"c2lnbmVk000001" in upstream.requests[-1].body
             bobs = await bob.ask(MODEL, HISTORY)  # on the first
         await until(lambda: requests_in(usage) == 23, 0.1)
         machines.kill(0)
         async with ChatClient(others, "ann") as ann, ChatClient(others, "bob") as bob:
             assert (await bob.send_tool_results(MODEL, HISTORY, bobs)).status == 200
-            assert b"c2lnbmVk000002" in upstream.heard[-1].body
+            assert b"c2lnbmVk000002" in upstream.requests[-1].body
             upstream.script += [HELLO] * 8
             answers = await statuses(ann, 40)
             assert (answers.count(200), answers.count(429)) == (8, 32)  # 22 of 30 were used before
@@ -137,7 +137,7 @@ def test_shared_limit_is_exact_under_concurrent_requests(redis_url, tmp_path):
             await asyncio.to_thread(machines.start, 3)
             try:
                 async with ChatClient(machines.urls, "ann") as ann, ChatClient(machines.urls, "bob") as bob:
-                    return await asyncio.gather(statuses(ann, 150), statuses(bob, 150)), len(upstream.heard)
+                    return await asyncio.gather(statuses(ann, 150), statuses(bob, 150)), len(upstream.requests)
             finally:
                 await asyncio.to_thread(machines.stop)
 

@@ -63,7 +63,7 @@ async def conversation(state_row, script, go_on, *, stream=False):
                 await go_on(gateway, client)
         finally:
             await state.aclose()
-        return upstream.heard, other.heard
+        return upstream.requests, other.requests
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
@@ -147,7 +147,7 @@ def test_gateway_tool_results_and_signatures_are_restored_together(state_row, st
                 assert [call["id"] for call in message["tool_calls"]] == ["call_1"]
                 assert (await client.send_tool_results("anthropic/m", HISTORY, message)).status == 200
             await state.aclose()
-            return upstream.heard[1]
+            return upstream.requests[1]
 
     heard = asyncio.run(ask())
     assert artefacts(heard) == [SIGNED]
