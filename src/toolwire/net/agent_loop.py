@@ -243,7 +243,8 @@ class AgentLoop:
         agent = self.agent
         if agent.auxiliary is None:
             return None
-        return AuxiliaryWork(agent.auxiliary, self.session, agent.runner, agent.observers)
+        is_compacted = agent.compaction is not None
+        return AuxiliaryWork(agent.auxiliary, self.session, agent.runner, agent.observers, is_compacted=is_compacted)
 
     async def _improve_results(self, step: RunTools, results: list[ToolResult]) -> list[ToolResult]:
         """Let the auxiliary model, if there is one, repair calls and shorten results."""

@@ -10,8 +10,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from logging import getLogger
 
+from msgspec.structs import replace
+
 from ..ir.errors import ConfigError
-from ..ir.parts import ToolCall, ToolResult
+from ..ir.parts import Text, ToolCall, ToolResult
 from ..ir.request import Message, Request
 from ..ir.response import Response
 from ..ir.value import Value
@@ -92,11 +94,21 @@ class AuxiliaryModel:
 
 
 class AuxiliaryWork:
-    """The work of the auxiliary model in one run. A failed request changes nothing: the run continues without it."""
+    """The work of the auxiliary model in one run. A failed request changes nothing: the run continues without it.
+
+    `is_compacted`: a compaction may remove the result to which a duplicate refers.
+    """
 
     def __init__(
-        self, auxiliary: AuxiliaryModel, session: Session, runner: Runner, observers: Sequence[Observer]
+        self,
+        auxiliary: AuxiliaryModel,
+        session: Session,
+        runner: Runner,
+        observers: Sequence[Observer],
+        *,
+        is_compacted: bool = False,
     ) -> None:
+        self._is_compacted = is_compacted
         self._auxiliary = auxiliary
         self._settings = auxiliary.settings
         self._session = session
@@ -126,12 +138,23 @@ class AuxiliaryWork:
                 if all(result_code(other) != "suspended" for other in improved):
                     result = await self._repair(call, result, run_again)
             if self._settings.deduplicate:
-                result = replace_duplicate(call, result, self._messages(improved))
+                result = self._replace_duplicate(call, result, improved)
             limit = self._settings.summarise_above
             if limit is not None and not result.is_error and len(result.text) > limit:
                 result = await self._summarise(call, result)
             improved.append(result)
         return improved
+
+    def _replace_duplicate(self, call: ToolCall, result: ToolResult, improved: Sequence[ToolResult]) -> ToolResult:
+        """Replace a result that the conversation contains already. Its text stays readable if the other is removed."""
+        shortened = replace_duplicate(call, result, self._messages(improved))
+        if shortened is result or not self._is_compacted:
+            return shortened
+        output_id = self._runner.store_output(self._session.state.run_id, result.text)
+        if output_id is None:
+            return result
+        notice = f"{shortened.text}\n[If the earlier result is removed, its characters stay stored; {how_to_read(output_id)}]"
+        return annotate(replace(shortened, parts=(Text(notice),)), output=output_id)
 
     async def summarise_spans(self, plan: CompactionPlan, compaction: Compaction) -> list[str]:
         """Return a summary of each replaced span; an empty text where there is none."""

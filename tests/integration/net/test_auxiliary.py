@@ -1,6 +1,7 @@
 """The auxiliary model of an agent: repaired calls, duplicates, summaries, their limits and their usage."""
 
 import json
+import re
 import time
 
 import pytest
@@ -171,6 +172,19 @@ def test_summary_is_limited_and_never_longer_than_the_result(reply):
     answer = Agent(model, [report], auxiliary=auxiliary).run_sync("Report?")
     text = answer.results[0].text
     assert len(text) == len(report(1)) or (text.startswith("[Summary of") and 4000 < len(text) < 4200)
+
+
+def test_repeated_result_stays_readable_if_a_compaction_may_remove_the_first_one():
+    script = [says(call("report", 1, version=1)), says(call("report", 2, version=1))]
+    reading = lambda request: says(
+        ToolCall("c3", "read_output", {"id": re.search(r'id="([^"]+)"', request.messages[-1].parts[0].text)[1]})
+    )
+    model = ScriptedModel([*script, reading, says("Done.")])
+    settings = Auxiliary(ScriptedModel([]), summarise_above=None)
+    agent = Agent(model, [report], auxiliary=settings, compaction=Compaction(max_tokens=100_000))
+    _, second, third = agent.run_sync("Reports?").results
+    assert second.text.startswith('[The same as the earlier result of report({"version":1})]')
+    assert third.text.startswith(report(1)[:8000])
 
 
 @both_ways
