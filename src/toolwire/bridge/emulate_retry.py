@@ -28,7 +28,7 @@ from ..ir.events import (
 )
 from ..ir.parts import Text
 from ..ir.request import Request
-from ..ir.response import Response, Usage, add_usage
+from ..ir.response import Response, Stop, Usage, add_usage
 from ..ir.text import unescape
 from .emulate_answer import AnswerReader
 from .emulation import Emulation
@@ -68,6 +68,7 @@ class RejectableAnswer:
         self._text: list[bytes] = []  # of the first choice, escaped
         self._text_keys: set[int] = set()
         self._usage: Usage | None = None
+        self._stop: Stop | None = None  # of the model's own answer
         self._held: list[Event] = []
         self._open: dict[int, Event] = {}  # the ends of emitted items that are still open, by key
         self._is_final = not emulation.can_retry
@@ -87,6 +88,8 @@ class RejectableAnswer:
                 self._text_keys.add(event.key)
         elif isinstance(event, UsageUpdate):
             self._usage = event.usage
+        elif isinstance(event, ResponseEnd) and event.stops:
+            self._stop = event.stops[0]
         return self._hold(self._reader.feed(event))
 
     def close(self) -> list[Event]:
@@ -112,7 +115,7 @@ class RejectableAnswer:
     def _decide(self, end: ResponseEnd) -> list[Event]:
         """Reject the answer at its end, or accept it with the events that were held."""
         self._is_final = True
-        problem = self._emulation.problem_without_call(self._reader)
+        problem = self._emulation.problem_without_call(self._reader, self._stop)
         if problem is None:
             return [*self._held, end]
         response = Response(parts=(Text(unescape(b"".join(self._text))),), usage=self._usage)

@@ -23,7 +23,7 @@ from ..ir.losses import Losses
 from ..ir.parts import Part, Text, ToolCall, ToolResult
 from ..ir.pointer import Object, join
 from ..ir.request import Message, OutputFormat, Params, Request
-from ..ir.response import Response
+from ..ir.response import Response, Stop
 from ..ir.tools import Tool
 from ..text.engine.chat_template import PromptTurn
 from ..text.engine.event_builder import Diagnostic
@@ -129,10 +129,15 @@ class Emulation:
         events = [produced for event in unfold(response) for produced in reader.feed(event)]
         if any(call.state == "complete" for call in fold(events).calls):
             return None
-        return self.problem_without_call(reader)
+        return self.problem_without_call(reader, response.stop)
 
-    def problem_without_call(self, reader: AnswerReader) -> str | None:
-        """Like `problem`, for an answer that `reader` has read and that has no complete call."""
+    def problem_without_call(self, reader: AnswerReader, stop: Stop | None) -> str | None:
+        """Like `problem`, for an answer that `reader` has read and that has no complete call.
+
+        An answer that ended at a token limit is not requested again: the next one would end at the same limit.
+        """
+        if stop is not None and stop.reason in ("length", "context_window"):
+            return None
         found = [note for note in reader.diagnostics if note.code in RETRYABLE_CODES]
         if found:
             return f"Your call could not be read. {_describe_notes(found)}\n{self._call_instructions()}"

@@ -23,6 +23,7 @@ from ..run.observe import AgentOperation, Observation, Observer, OperationOutcom
 from ..run.output import READ_OUTPUT, SEARCH_OUTPUT
 from ..run.output_plan import OutputPlan
 from ..run.partial_output import PartialOutput, PartialReader
+from ..run.results import result_note
 from ..run.session import AskModel, AwaitApproval, Done, GiveUp, NextStep, RunTools, Session
 from .answers import Answer
 from .auxiliary import AuxiliaryModel, AuxiliaryWork
@@ -187,11 +188,11 @@ class AgentLoop:
                 finally:
                     await dispatch.abort()
             elif isinstance(step, RunTools):  # a session that another process started
-                started = [n for n in range(len(step.calls)) if not step.results or step.results[n] is None]
-                for number in started:
+                decided = [n for n in range(len(step.calls)) if not step.results or _is_decided(step.results[n])]
+                for number in decided:
                     yield step.calls[number]
                 results = await self._improve_results(step, await self._run_tools(step))
-                for number in started:
+                for number in decided:
                     yield results[number]
                 await self._add_results(results)
                 await self._save()
@@ -364,6 +365,11 @@ class AgentLoop:
             state=self.session.dump() if pending else "",
             tainted=state.tainted,
         )
+
+
+def _is_decided(result: ToolResult | None) -> bool:
+    """Return True for a call that runs now, and for one that a person has denied: the stream has not shown it yet."""
+    return result is None or result_note(result, "reason") is not None
 
 
 def _reason(step: Done | GiveUp | AwaitApproval) -> str:

@@ -194,7 +194,7 @@ class Recorder:
                 recorded.replace("+00:00", "Z"),
                 recording.client_side.sanitise(sanitiser, 1),
                 tuple(side.sanitise(sanitiser, span) for span, side in enumerate(recording.upstreams, 2)),
-                _make_outcome(request_log, sanitiser),
+                _make_outcome(request_log, recording.client_side.head_at, sanitiser),
                 tuple(_sanitise_loss(loss, sanitiser) for loss in request_log.losses),
             )
         )
@@ -309,11 +309,14 @@ def _sanitise_body(data: bytes, sanitiser: Sanitiser) -> JSON:
         return sanitiser.sanitise_non_json(data)
 
 
-def _make_outcome(request_log: RequestLog, sanitiser: Sanitiser) -> ExchangeEnded:
-    """Convert the request log to the recorded outcome; texts from outside are sanitised."""
+def _make_outcome(request_log: RequestLog, answered_at: float, sanitiser: Sanitiser) -> ExchangeEnded:
+    """Convert the request log to the recorded outcome; texts from outside are sanitised.
+
+    `answered_at`: the time of the answer to the client by another clock reading; the exchange does not end before it.
+    """
     first_chunk = request_log.first_chunk_seconds
     return ExchangeEnded(
-        ms=round(request_log.seconds * 1000, 3),
+        ms=round(max(request_log.seconds, answered_at) * 1000, 3),
         span=1,
         model=sanitiser.sanitise_text(request_log.model),
         upstream=request_log.upstream,
