@@ -1,4 +1,4 @@
-"""What users' type checkers see of agents: checked by mypy and pyright, never run."""
+"""The types of agents as users write them: checked by mypy and pyright, never run."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,7 +41,7 @@ def parse_spec(arguments: argparse.Namespace) -> ServerSpec:
     """Return the configuration of the server given on the command line."""
     import os
 
-    from ..mcp.client.config import read_config
+    from ..mcp.client.config import read_config, split_command
 
     target: str = arguments.target
     entry: dict[str, Any] = {"protocol": arguments.protocol, "timeout": arguments.timeout}
@@ -52,13 +51,7 @@ def parse_spec(arguments: argparse.Namespace) -> ServerSpec:
         command = [sys.executable, "-m", "toolwire", "mcp", "serve", target]
         entry |= {"command": command, "env": _parse_pairs("--env", arguments.env)}
     else:
-        try:
-            words = shlex.split(target)
-        except ValueError as error:
-            raise ConfigError(f"invalid command line: {error}") from None
-        if not words:
-            raise ConfigError("no server given", hint='give a URL, or a command in quotes: "npx -y my-server"')
-        entry |= {"command": words, "env": _parse_pairs("--env", arguments.env)}
+        entry |= {"command": split_command(target), "env": _parse_pairs("--env", arguments.env)}
     (spec,) = read_config({"mcpServers": {"server": entry}}, os.environ)
     return spec
 

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from ..ir.errors import ConfigError
 from ..ir.events import TextDelta
-from ..ir.parts import Text, ToolCall, ToolResult
+from ..ir.parts import ToolCall, ToolResult
 from ..ir.request import Message, Request
 from ..ir.response import Response
 from ..ir.tools import Effect
@@ -30,6 +30,7 @@ from ..run.compaction import Compaction
 from ..run.context import CallContext, current_call
 from ..run.dependencies import check_context_types, check_deps
 from ..run.function_tool import FunctionTool
+from ..run.histories import replace_system
 from ..run.model_settings import ModelSettings, apply_settings, check_choice, merge_settings
 from ..run.observe import Observer, Retriever
 from ..run.open_calls import answer_open_calls
@@ -65,16 +66,16 @@ _overrides: ContextVar[Mapping[int, Model]] = ContextVar("toolwire_agent_models"
 class Agent(Generic[Deps, Output]):
     """A model with tools.
 
-    `tools`: functions, toolboxes and modules, or a `Runner` with options of its own. `system`: the system prompt, or a
-    function that makes it from the dependencies of the run. `output_type`: the type of `Answer.output`, text by default; a
-    `StructuredOutput` for a union, a JSON Schema or options.
-    `deps_type`: the type of the dependencies that `run(deps=…)` passes to tools and to `system`. `settings`: settings of
-    the model requests. `budget`: the limits of a run. `policy`, `store` and `approve` as for `Runner`. `retriever` selects
-    the tools that a request offers. `auxiliary`: another, cheaper model that summarises long results and repairs
-    malformed calls. `compaction` limits the conversation that is sent to the model. `skills`: a
-    folder of instructions that the model loads on demand. `transfers`: the agents to which tools transfer a run, by which
-    one that was stored after a transfer is continued. `cache="auto"` marks the stable prefix of every request for the
-    provider's prompt cache. `price`: the cost of a response, for `Answer.cost` and `Budget.cost`.
+    `tools`: functions, toolboxes and modules, or a `Runner` with options of its own. `system`: the system prompt,
+    or a function that makes it from the dependencies of the run. `output_type`: the type of `Answer.output`, text
+    by default; a `StructuredOutput` for a union, a JSON Schema or options. `deps_type`: the type of the
+    dependencies that `run(deps=…)` passes to tools and to `system`. `settings`: settings of the model requests.
+    `budget`: the limits of a run. `policy`, `store` and `approve` as for `Runner`. `retriever` selects the tools
+    that a request offers. `auxiliary`: another, cheaper model that summarises long results and repairs malformed
+    calls. `compaction` limits the conversation that is sent to the model. `skills`: a folder of instructions that
+    the model loads on demand. `transfers`: the agents to which tools transfer a run; they continue a run
+    that was stored after its transfer. `cache="auto"` marks the stable prefix of every request for the provider's prompt
+    cache. `price`: the cost of a response, for `Answer.cost` and `Budget.cost`.
     """
 
     def __init__(
@@ -141,19 +142,16 @@ class Agent(Generic[Deps, Output]):
                     "an agent with a Runner takes its tools, policy, store and approver from it", hint=hint
                 )
             self.runner = tools
-            check_context_types(deps_type, tools.box)
-            return
-        sources = tools if isinstance(tools, (list, tuple)) else (tools,)
-        skill_sources = () if skills is None else (skill_tool(load_skills(skills)),)
-        self.runner = Runner(
-            *sources,
-            *skill_sources,
-            observers=observers,
-            policy=policy,
-            store=store,
-            approve=approve,
-            max_parallel=max_parallel,
-        )
+        else:
+            self.runner = Runner(
+                *(tools if isinstance(tools, (list, tuple)) else (tools,)),
+                *(() if skills is None else (skill_tool(load_skills(skills)),)),
+                observers=observers,
+                policy=policy,
+                store=store,
+                approve=approve,
+                max_parallel=max_parallel,
+            )
         check_context_types(deps_type, self.runner.box)
 
     @property
@@ -479,8 +477,7 @@ class Agent(Generic[Deps, Output]):
             return replace(prompt, messages=(*earlier, *prompt.messages))
         system = await self._system_text(deps)
         if system:
-            others = [message for message in earlier if message.role not in ("system", "developer")]
-            earlier = (Message("system", (Text(system),)), *others)
+            earlier = replace_system(earlier, system)
         return Request(self._model_name, (*earlier, await prompt_message(prompt)))
 
     @property

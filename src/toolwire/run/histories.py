@@ -1,4 +1,4 @@
-"""Histories as JSON: save the messages of a conversation and continue it later, in another process.
+"""Histories: check them, replace their system prompt, and save them as JSON for another process.
 
 Path("history.json").write_text(dump_messages(answer.messages))
 agent.run("…", history=load_messages(Path("history.json").read_text()))
@@ -11,10 +11,12 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from ..ir.errors import ConfigError, ProtocolError
+from ..ir.parts import Text
 from ..ir.request import Message
 
-__all__ = ["check_history", "dump_messages", "load_messages"]
+__all__ = ["check_history", "dump_messages", "load_messages", "replace_system"]
 
+_HINT = "pass an Answer, its messages, or load_messages(text)"
 _decode = msgspec.json.Decoder(tuple[Message, ...]).decode
 
 
@@ -42,4 +44,7 @@ def check_history(history: object) -> Sequence[Message]:
     return messages
 
 
-_HINT = "pass an Answer, its messages, or load_messages(text)"
+def replace_system(messages: Sequence[Message], system: str) -> tuple[Message, ...]:
+    """Return the messages with this system prompt instead of theirs; without any if it is empty."""
+    others = [message for message in messages if message.role not in ("system", "developer")]
+    return (Message("system", (Text(system),)), *others) if system else tuple(others)

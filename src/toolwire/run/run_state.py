@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from ..ir.errors import ConfigError
+import msgspec
+
+from ..ir.errors import ConfigError, ProtocolError
 from ..ir.parts import ToolCall, ToolResult
 from ..ir.request import Message, Request
 from ..ir.response import Response, Usage
@@ -137,3 +139,26 @@ class RunState(Value, frozen=True):
     budget: Budget | None = None
     agent: str | None = None
     tenant: str = ""
+
+
+STATE_VERSION = 1
+
+_decode = msgspec.json.Decoder(RunState).decode
+
+
+def encode_state(state: RunState) -> str:
+    return msgspec.json.encode(state).decode()
+
+
+def decode_state(dumped: str | bytes) -> RunState:
+    """Decode the state of a run. Raise ProtocolError if it is malformed, ConfigError for another version."""
+    try:
+        state = _decode(dumped)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ProtocolError(f"the dumped state of a run cannot be decoded: {error}") from None
+    if state.version != STATE_VERSION:
+        raise ConfigError(
+            f"the state of a run has version {state.version}, expected {STATE_VERSION}",
+            hint="continue the run with the version of toolwire that dumped it",
+        )
+    return state

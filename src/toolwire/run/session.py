@@ -18,11 +18,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-import msgspec
 from msgspec.structs import replace
 
-from ..ir.errors import ConfigError, ProtocolError
-from ..ir.parts import Text, ToolCall, ToolResult
+from ..ir.errors import ConfigError
+from ..ir.parts import ToolCall, ToolResult
 from ..ir.pointer import Object
 from ..ir.request import Message, Request
 from ..ir.response import Response, Usage, add_usage
@@ -30,12 +29,24 @@ from ..ir.tools import Effect, Tool
 from .call_ids import CallIds
 from .call_limits import CallLimits
 from .compaction import CompactedPrefix, Compaction, CompactionPlan, plan_compaction
-from .definitions import has_same_definition
-from .effect_limit import is_stronger
+from .histories import replace_system
 from .keys import list_calls
 from .results import result_note
-from .run_state import AskModel, AwaitApproval, Budget, Done, GiveUp, NextStep, RunState, RunTools
+from .run_state import (
+    STATE_VERSION,
+    AskModel,
+    AwaitApproval,
+    Budget,
+    Done,
+    GiveUp,
+    NextStep,
+    RunState,
+    RunTools,
+    decode_state,
+    encode_state,
+)
 from .taint import has_untrusted_output, is_untrusted, mark_untrusted
+from .tool_offer import ToolOffer, strip_function
 from .waiting import Turn, WaitingCall
 
 if TYPE_CHECKING:
@@ -44,9 +55,7 @@ if TYPE_CHECKING:
 __all__ = ["AskModel", "AwaitApproval", "Budget", "Done", "GiveUp", "NextStep", "RunState", "RunTools", "Session"]
 
 
-_VERSION = 1
 _DEFAULT_BUDGET = Budget()
-_decode = msgspec.json.Decoder(RunState).decode
 
 
 class StartingCall(Protocol):
@@ -81,9 +90,9 @@ class Session:
         max_effect: Effect | None = None,
         tenant: str = "",
     ) -> None:
-        declared_request = replace(request, tools=tuple(map(_strip_function, request.tools)))
+        declared_request = replace(request, tools=tuple(map(strip_function, request.tools)))
         state = RunState(
-            _VERSION,
+            STATE_VERSION,
             run_id,
             declared_request,
             started=now(),
@@ -112,6 +121,7 @@ class Session:
         self._untrusted = frozenset(untrusted)
         self._price = price
         self.output = output
+        self._offer = ToolOffer()
         self._parent: Session | None = None
         self._call: StartingCall | None = None  # the tool call that this run belongs to
         self._used_by_others: deque[tuple[Usage | None, float]] = deque()  # appended by other threads
@@ -133,17 +143,8 @@ class Session:
 
         Only a store makes sure that a run is continued once (`Agent.resume`); load a dumped text once.
         """
-        try:
-            state = _decode(dumped)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise ProtocolError(f"the dumped state of a run cannot be decoded: {error}") from None
-        if state.version != _VERSION:
-            raise ConfigError(
-                f"the state of a run has version {state.version}, expected {_VERSION}",
-                hint="continue the run with the version of toolwire that dumped it",
-            )
         session = cls.__new__(cls)
-        session._initialise(state, now, budget, untrusted, price, output)
+        session._initialise(decode_state(dumped), now, budget, untrusted, price, output)
         return session
 
     @property
@@ -168,13 +169,10 @@ class Session:
     ) -> None:
         """Continue the run with another agent's model, tools, settings and system prompt."""
         state = self.state
-        messages = request.messages
-        first = state.first_message
-        earlier = [message for message in messages[:first] if message.role not in ("system", "developer")]
-        if system:
-            earlier.insert(0, Message("system", (Text(system),)))
+        messages, first = request.messages, state.first_message
+        earlier = replace_system(messages[:first], system)
         request = replace(
-            request, messages=(*earlier, *messages[first:]), tools=tuple(map(_strip_function, request.tools))
+            request, messages=(*earlier, *messages[first:]), tools=tuple(map(strip_function, request.tools))
         )
         self.state = replace(state, request=request, first_message=len(earlier), has_fixed_tools=False)
         self._distrust(untrusted)
@@ -239,7 +237,7 @@ class Session:
         A copy of the text is a copy of the run: without a store, each copy of an approved run runs its calls.
         """
         self._count_usage()
-        return msgspec.json.encode(self.state).decode()
+        return encode_state(self.state)
 
     def next(self) -> NextStep:
         """Return the next step. Calling it twice returns the same step."""
@@ -428,21 +426,16 @@ class Session:
         state = self.state
         if state.has_fixed_tools:
             return
-        own = None if self.output is None or self.output.tool is None else self.output.tool.name
-        allowed = [tool for tool in tools if tool.name != own and not is_stronger(tool.effect, state.max_effect)]
-        current = {tool.name: _strip_function(tool) for tool in allowed}
-        kept = [current.pop(tool.name) for tool in state.request.tools if tool.name in current]
-        offered = (*kept, *current.values())
-        if offered != state.request.tools:
-            self.state = replace(state, request=replace(state.request, tools=offered))
+        reserved = None if self.output is None or self.output.tool is None else self.output.tool.name
+        offered = state.request.tools
+        merged = self._offer.merge(offered, tools, reserved=reserved, max_effect=state.max_effect)
+        if merged is not offered:
+            self.state = replace(state, request=replace(state.request, tools=merged))
 
     def is_offered(self, tool: Tool) -> bool:
         """Return True if this run offers the tool with this definition, or if the user chose the tools of the run."""
         state = self.state
-        if state.has_fixed_tools:
-            return True
-        offered = next((known for known in state.request.tools if known.name == tool.name), None)
-        return offered is not None and has_same_definition(offered, tool)
+        return state.has_fixed_tools or self._offer.has_definition(state.request.tools, tool)
 
     def _next_waiting_step(self) -> RunTools | AwaitApproval:
         """Run approved calls, and calls whose question expired, which ask again.
@@ -513,11 +506,6 @@ class Session:
     def _earlier_calls(self) -> tuple[ToolCall, ...]:
         """Return the calls of all turns before the pending one."""
         return list_calls(self.state.request.messages[:-1])
-
-
-def _strip_function(tool: Tool) -> Tool:
-    """Return the tool without its function: the state of a run is plain data."""
-    return Tool(**{name: getattr(tool, name) for name in Tool.__struct_fields__}) if type(tool) is not Tool else tool
 
 
 def _text_of_edited(result: ToolResult) -> ToolResult:

@@ -372,7 +372,9 @@ def _collect_entries(source: Source) -> Iterable[Entry]:
     if isinstance(source, Tool):
         raise ConfigError(f"the tool {source.name!r} has no function", hint="pass Entry(tool, function)")
     if not callable(source):
-        raise ConfigError(f"a toolbox is made of functions, got {source!r}")
+        hints = {"as_tool": "pass agent.as_tool()", "toolbox": "pass servers.toolbox()"}
+        hint = next((hint for method, hint in hints.items() if hasattr(source, method)), "")
+        raise ConfigError(f"a toolbox is made of functions, got {source!r}", hint=hint)
     return (Entry(tool(source), source),)
 
 

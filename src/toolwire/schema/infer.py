@@ -12,13 +12,13 @@ import copy
 import functools
 import inspect
 from collections.abc import Callable, Iterable
-from math import isfinite
 from typing import Any
 
 from ..ir.errors import SchemaError
 from ..ir.pointer import Object
 from ..ir.tools import Effect, Tool
 from .context_marker import is_context
+from .derived_titles import remove_derived_titles
 from .docstrings import read_docstring
 from .validate import validator
 
@@ -100,7 +100,7 @@ def _parameters_schema(function: Callable[..., Any], name: str) -> Object:
     missing = [field.alias for _, field in fields.values() if field.alias not in schema.get("properties", {})]
     if missing:
         raise SchemaError(f"{name}: no schema for the parameter {missing[0]}", hint="do not annotate it as ClassVar")
-    return _strip_titles(schema)
+    return _clean_object(schema)
 
 
 def _signature_parameters(function: Callable[..., Any], name: str) -> list[inspect.Parameter]:
@@ -141,7 +141,7 @@ def _result_schema(function: Callable[..., Any]) -> Object | None:
         return None
     if schema.get("type") != "object" or not schema.get("properties"):
         return None
-    return _strip_titles(schema)
+    return _clean_object(schema)
 
 
 def _is_method(function: Callable[..., Any]) -> bool:
@@ -163,15 +163,8 @@ def _make_field(parameter: inspect.Parameter) -> Any:
     return field
 
 
-def _strip_titles(schema: Object) -> Object:
-    """Remove the titles that pydantic derives from names, useless to a model, and defaults that JSON cannot express."""
-    for name, definition in (("", schema), *schema.get("$defs", {}).items()):
-        if not name or definition.get("title") == name:
-            definition.pop("title", None)
-        for key, field in definition.get("properties", {}).items():
-            if field.get("title") == key.replace("_", " ").title():
-                del field["title"]
-            if isinstance(field.get("default"), float) and not isfinite(field["default"]):
-                del field["default"]
+def _clean_object(schema: Object) -> Object:
+    """Remove derived titles, and put the type and the properties first."""
+    schema = remove_derived_titles(schema)
     head = {"type": "object", "properties": schema.pop("properties", {})}
     return {**head, **{key: value for key, value in schema.items() if key != "type"}}

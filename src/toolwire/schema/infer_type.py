@@ -12,7 +12,6 @@ from __future__ import annotations
 import inspect
 import re
 from decimal import Decimal
-from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import jiter
@@ -20,6 +19,7 @@ import jiter
 from ..ir.errors import ConfigError
 from ..ir.pointer import JSON, Object, join
 from ..ir.text import to_bytes
+from .derived_titles import remove_derived_titles
 from .validate import Problem
 
 if TYPE_CHECKING:
@@ -97,20 +97,7 @@ def infer_type(annotation: Any) -> InferredType:
         reason = str(error).partition("\n")[0]
         hint = "use a pydantic model, a dataclass, a TypedDict of typing_extensions, a union, or a JSON Schema"
         raise ConfigError(f"no JSON Schema for {annotation!r}: {reason}", hint=hint) from error
-    return InferredType(annotation, adapter, _clean(schema))
-
-
-def _clean(schema: Object) -> Object:
-    """Remove the titles that pydantic derives from names, useless to a model, and defaults that JSON cannot express."""
-    for name, definition in ((schema.get("title", ""), schema), *schema.get("$defs", {}).items()):
-        if definition.get("title") == name:
-            definition.pop("title", None)
-        for key, field in definition.get("properties", {}).items():
-            if field.get("title") == key.replace("_", " ").title():
-                del field["title"]
-            if isinstance(field.get("default"), float) and not isfinite(field["default"]):
-                del field["default"]
-    return schema
+    return InferredType(annotation, adapter, remove_derived_titles(schema))
 
 
 def _without_formats(schema: JSON) -> Any:

@@ -446,3 +446,8 @@ def test_conversation_streams_text():
         return "".join([text async for text in conversation.stream_text("Weather?")])
 
     assert asyncio.run(run()) == "Sun."
+
+
+def test_agent_among_the_tools_is_refused_with_a_hint():
+    with pytest.raises(ConfigError, match=r"pass agent\.as_tool\(\)"):
+        Agent(ScriptedModel([]), [Agent(ScriptedModel([]), name="other")])

@@ -1,4 +1,4 @@
-"""Approvals: asked once, bound to a definition and to arguments, and valid for exactly what runs."""
+"""Approvals: asked once, bound to a definition, its source and the arguments, and valid for one call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compaction of a conversation: what is kept, what is replaced, and how it is marked."""
+"""Compaction of a conversation: kept turns, replaced turns and their marks."""
 
 from __future__ import annotations
 

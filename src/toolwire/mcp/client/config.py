@@ -20,7 +20,7 @@ from ...ir.value import Value
 from ...stream.strict import type_label
 from ...wire.mcp.versions import KNOWN
 
-__all__ = ["ServerSpec", "read_config", "target_spec"]
+__all__ = ["ServerSpec", "read_config", "split_command", "target_spec"]
 
 _VARIABLE = re.compile(r"\$\{(?:env:)?(\w+)(?::-([^}]*))?\}")
 _LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -157,10 +157,16 @@ def target_spec(name: str, target: str, headers: Mapping[str, str] | None = None
     """Return the server at a URL, or the one that a command line starts."""
     if re.match(r"https?://", target):
         return ServerSpec(name, url=target, headers=dict(headers or {}))
+    command, *arguments = split_command(target)
+    return ServerSpec(name, command=command, args=tuple(arguments))
+
+
+def split_command(line: str) -> list[str]:
+    """Split the command line of a server; ConfigError if it is empty or malformed."""
     try:
-        arguments = shlex.split(target)
+        arguments = shlex.split(line)
     except ValueError as error:
         raise ConfigError(f"invalid command line: {error}") from None
     if not arguments:
-        raise ConfigError("no server given", hint='give a URL, or a command line such as "npx -y my-server"')
-    return ServerSpec(name, command=arguments[0], args=tuple(arguments[1:]))
+        raise ConfigError("no server given", hint='give a URL, or a command in quotes: "npx -y my-server"')
+    return arguments
