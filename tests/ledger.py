@@ -427,6 +427,10 @@ FINDINGS = {
     "X12": Entry(
         "a run is one trace: observers get start and end, spans inside a tool are its children, names are conventional"
     ),
+    "S4": Entry("the audit reports open namespaces only for builtins by bare name, with text of a tool call"),
+    "S9": Entry("the cost of the source audit is linear in the source"),
+    "S10": Entry("a rule that fires per property gives one finding per tool, with a count and some names"),
+    "S17": Entry("rules that were mostly wrong on published packages and tool lists are right or removed"),
     "U15": Entry(
         "traces of `run --trace` and of the gateway have one format, which is shown, replayed and used in tests"
     ),
