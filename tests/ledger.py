@@ -431,6 +431,7 @@ FINDINGS = {
     "S9": Entry("the cost of the source audit is linear in the source"),
     "S10": Entry("a rule that fires per property gives one finding per tool, with a count and some names"),
     "S17": Entry("rules that were mostly wrong on published packages and tool lists are right or removed"),
+    "U4": Entry("matrix, findings and exit code of the audit agree, and a target has no findings of other providers"),
     "U15": Entry(
         "traces of `run --trace` and of the gateway have one format, which is shown, replayed and used in tests"
     ),

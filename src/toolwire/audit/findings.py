@@ -31,10 +31,14 @@ LEVELS: tuple[Level, ...] = ("error", "warning", "info")
 
 
 class Hit(NamedTuple):
-    """A JSON pointer into the canonical form of the declaration, and a message."""
+    """A JSON pointer into the canonical form of the declaration, and a message.
+
+    `providers` are those of the rule's providers that this hit is about, if not all of them.
+    """
 
     path: str
     message: str
+    providers: tuple[str, ...] = ()
 
 
 ToolCheck: TypeAlias = Callable[[tuple[Tool, ...]], Iterator[tuple[int, Hit]]]

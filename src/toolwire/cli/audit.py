@@ -36,7 +36,7 @@ examples:
   toolwire audit --body request.json --provider anthropic --model claude-opus-5-5
   toolwire audit --explain TW031
 
-✓ accepted unchanged   ~ lowered without loss   ! not fully enforced (number of losses)   ✗ not accepted
+✓ accepted unchanged   ~ translated without loss   ! not fully enforced (number of losses)   ✗ not accepted
 exit codes: 0 no finding at or above --fail-on   1 findings, or changed tools   2 wrong usage or unreadable input
 """
 _LEVELS = ("error", "warning", "info")
