@@ -41,6 +41,7 @@ from .listing import ServerProblem, fetch_all_pages
 from .negotiation import ClientIdentity, NegotiatedProtocol
 from .questions import Handlers, QuestionResponder
 from .tool_list import ToolList
+from .traffic import TrafficHandler
 
 __all__ = ["McpClient", "ProgressHandler"]
 
@@ -53,7 +54,8 @@ ProgressHandler: TypeAlias = Callable[[str, Progress], None]
 
 class McpClient:
     """`handlers` answer the server's questions, `watch` receives progress, `trace` returns the current trace context,
-    `login` authorizes requests. `changed` is called when the list of tools, or their availability, has changed.
+    `login` authorizes requests. `changed` is called when the list of tools, or their availability, has changed,
+    `traffic` with every message in both directions.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class McpClient:
         login: Authorizer | None = None,
         sender: Sender | None = None,
         changed: Callable[[], None] | None = None,
+        traffic: TrafficHandler | None = None,
     ) -> None:
         self.spec = spec
         handlers = handlers or Handlers()
@@ -84,6 +87,7 @@ class McpClient:
             on_change=self._on_change,
             login=login,
             sender=sender,
+            traffic=traffic,
         )
         self._list = ToolList(spec, self._fetch_tools, wait_ready=self.connection.wait_ready, on_change=self._on_change)
 
