@@ -76,7 +76,7 @@ def open_client(arguments: argparse.Namespace) -> McpClient:
     from ..mcp.client.client import McpClient
     from ..mcp.client.login import Browser, Login
 
-    spec = parse_spec(arguments)
+    spec = parse_spec(arguments.target, arguments)
     log = TrafficLog(show=True, show_all=arguments.all) if arguments.traffic else None
     if log is not None:
         log.add_servers([spec])
