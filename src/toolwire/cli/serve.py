@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ConfigError
 from . import serve_client, serve_keys, serve_usage
+from .client_commands import ANY_KEY, client_commands
+from .client_models import list_models
 from .request_table import RequestTable, TableLogHandler
 from .serve_tools import ToolLoader
 from .show import paint
@@ -113,7 +115,7 @@ async def _serve(arguments: argparse.Namespace) -> None:
             listener,
             reload=reload,
             apply=lambda fresh: _apply(fresh, gateway, tools),
-            ready=lambda: _print_banner(listener, settings),
+            ready=lambda: _print_banner(listener, settings, gateway.upstreams),
             app=telemetry.wrap(gateway),
         )
     finally:
@@ -166,11 +168,12 @@ def _load_settings(arguments: argparse.Namespace) -> Settings:
     return settings
 
 
-def _print_banner(listener: socket, settings: Settings) -> None:
+def _print_banner(listener: socket, settings: Settings, upstreams: list[str]) -> None:
+    """Print the address, and a command for each client that can use the configured models."""
     host, port = listener.getsockname()[:2]
     host = f"[{host}]" if ":" in host else host
     url = f"{'http' if settings.server.certificate is None else 'https'}://{host}:{port}"
     print(f"{paint('toolwire', 'bold')} listens on {paint(url, 'green')}   (Ctrl-C stops it)\n")
-    for line in serve_client.client_commands(url, *(["$YOUR_KEY"] if settings.keys else [])):
-        print(line)
-    print(flush=True)
+    key = "$YOUR_KEY" if settings.keys else ANY_KEY
+    lines = client_commands(url, list_models(settings, tuple(upstreams)), key)
+    print("\n".join(lines), end="\n\n", flush=True)
