@@ -134,7 +134,7 @@ def test_gateway_removes_the_credentials_from_its_logs(document):
     ("row", "message"),
     [
         ({"file": "{document}"}, "base_url"),
-        ({"file": "{document}", "base_url": "https://x.example", "auth": "a"}, "unknown setting 'auth'"),
+        ({"file": "{document}", "base_url": "https://x.example", "auth": "a"}, "auth: unknown setting"),
     ],
 )
 def test_wrong_settings_are_reported(document, row, message):

@@ -7,7 +7,7 @@ import pytest
 
 from toolwire.gateway.answer.outbound import replace_model
 from toolwire.gateway.answer.routing import NoTarget, Router, UnknownModel
-from toolwire.gateway.settings import parse_settings
+from toolwire.gateway.settings_parse import parse_settings
 from toolwire.gateway.upstreams import ConfiguredUpstream
 from toolwire.stream.strict import parse_object
 
