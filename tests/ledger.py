@@ -325,6 +325,9 @@ FAILURES = {
 }
 
 FINDINGS = {
+    "U13": Entry(
+        "bare `toolwire` prints help, misspelt commands get a suggestion, shells complete, `mcp call` takes key=value"
+    ),
     "U3": Entry("audit, convert and parse read the tools of every source: functions, MCP, OpenAPI, JSON, recordings"),
     "U5": Entry("`formats` lists the formats of a model family; text without calls has no format"),
     "U14": Entry("bare functions and an Anthropic answer without `type` and `role` are detected"),

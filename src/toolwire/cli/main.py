@@ -8,31 +8,75 @@ from __future__ import annotations
 import argparse
 import io
 import os
+import re
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import NoReturn
 
 from .. import __version__
 from ..ir.errors import ToolwireError
 from ..ir.terminal import neutralise_line
-from . import audit, chat, convert, demo, formats, mcp, parse, run, runs, serve, tools, trace
+from . import (
+    audit,
+    chat,
+    completion,
+    convert,
+    demo,
+    doctor,
+    formats,
+    mcp,
+    models,
+    parse,
+    run,
+    runs,
+    serve,
+    tools,
+    trace,
+)
 from .log_lines import neutralise_default_log
 
 __all__ = ["main"]
 
-_COMMANDS = (demo, convert, parse, run, runs, chat, tools, mcp, serve, trace, formats, audit)
+_COMMANDS = (
+    *(demo, run, chat, runs),
+    *(convert, parse, formats, models),
+    *(tools, audit, mcp),
+    *(serve, trace),
+    *(doctor, completion),
+)
+_EPILOG = """\
+start here:
+  toolwire demo                                              offline, no key
+  toolwire run tools.py "What is the weather in Paris?" -m openai/gpt-5.6
+  toolwire convert request.json --to anthropic
+  toolwire audit tools.py
+  toolwire doctor                                            check keys, extras and servers
+
+toolwire COMMAND --help shows examples.
+"""
+_INVALID_CHOICE = re.compile(r"argument (?P<name>[^:]*): invalid choice: '(?P<given>.*)' \(choose from (?P<known>.*)\)")
+
+
+class CommandParser(argparse.ArgumentParser):
+    """A parser that suggests the nearest command or value for one that does not exist."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print one line, and the nearest name for a misspelt one."""
+        match = _INVALID_CHOICE.fullmatch(message)
+        if match is not None:
+            known = [name.strip("'") for name in match["known"].split(", ")]
+            close = get_close_matches(match["given"], known, 1, 0.5)
+            hint = f"did you mean {close[0]}?" if close else f"use one of {', '.join(known)}"
+            what = "command" if match["name"] in ("COMMAND", "ACTION") else f"value for {match['name']}"
+            message = f"unknown {what} {match['given']!r} ({hint})"
+        self.exit(2, f"{self.prog}: {neutralise_line(message)}\nSee {self.prog} --help.\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code."""
-    parser = argparse.ArgumentParser(
-        prog="toolwire",
-        description="Write a tool once; call it from any model, over any wire.",
-        epilog="toolwire COMMAND --help shows examples.",
-    )
-    parser.add_argument("--version", action="version", version=f"toolwire {__version__}")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for command in _COMMANDS:
-        command.add_to(commands)
+    """Run one command and return its exit code. Without a command, print the help."""
+    parser = _make_parser()
+    completion.complete(parser)
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the parent process
             setattr(sys, name, io.StringIO())
@@ -42,6 +86,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     neutralise_default_log()
     chosen = parser.parse_args(arguments)
     try:
+        if "run" not in chosen:
+            parser.print_help()
+            return 0
         code = int(chosen.run(chosen))
         sys.stdout.flush()
         return code
@@ -57,6 +104,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
+
+
+def _make_parser() -> CommandParser:
+    parser = CommandParser(
+        prog="toolwire",
+        description="Write a tool once; call it from any model, over any wire.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"toolwire {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND")
+    for command in _COMMANDS:
+        command.add_to(commands)
+    return parser
 
 
 def _discard_stdout() -> None:
