@@ -369,6 +369,12 @@ FINDINGS = {
     "X3": Entry("the operations of an OpenAPI document run as tools, on the host of base_url only"),
     "U1": Entry("terminal output keeps newlines, tabs, joined emoji and right-to-left text, and no control sequences"),
     "U2": Entry("an MCP server that announces changes while it is listed keeps its tools"),
+    "U7": Entry(
+        "logs have the path, the key, failed attempts and the names of losses, also in the table; a reload logs its changes"
+    ),
+    "U8": Entry(
+        "the start banner and `serve client` name models of the gateway, also as the small model of Claude Code"
+    ),
     "U9": Entry("a call whose result is recorded needs no approval"),
     "G2": Entry("a turn that the client's wire cannot express returns to its model exactly as the model wrote it"),
     "G6": Entry("restoring and repairing on the same wire keep the client's headers, API version and unknown fields"),
