@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from toolwire.gateway.answer.outbound import replace_model
+from toolwire.net.same_wire import replace_model
 from toolwire.gateway.answer.routing import NoTarget, Router, UnknownModel
 from toolwire.gateway.settings import parse_settings
 from toolwire.gateway.upstreams import ConfiguredUpstream
