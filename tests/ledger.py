@@ -375,6 +375,7 @@ FINDINGS = {
     "U8": Entry(
         "the start banner and `serve client` name models of the gateway, also as the small model of Claude Code"
     ),
+    "U13": Entry("`mcp call TOOL key=value` types its values by the schema of the tool"),
     "U9": Entry("a call whose result is recorded needs no approval"),
     "G2": Entry("a turn that the client's wire cannot express returns to its model exactly as the model wrote it"),
     "G6": Entry("restoring and repairing on the same wire keep the client's headers, API version and unknown fields"),
