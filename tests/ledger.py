@@ -325,6 +325,9 @@ FAILURES = {
 }
 
 FINDINGS = {
+    "U3": Entry("audit, convert and parse read the tools of every source: functions, MCP, OpenAPI, JSON, recordings"),
+    "U5": Entry("`formats` lists the formats of a model family; text without calls has no format"),
+    "U14": Entry("bare functions and an Anthropic answer without `type` and `role` are detected"),
     "R": Entry("slips of models are read right if one reading fits the schema; drafts in reasoning never are"),
     "X7": Entry(
         "an approval can wait: another process approves it hours later, bound to the call, once, until it expires"

@@ -14,12 +14,12 @@ from collections.abc import Sequence
 from .. import __version__
 from ..ir.errors import ToolwireError
 from ..ir.terminal import neutralise_line
-from . import audit, chat, convert, demo, formats, mcp, parse, run, runs, serve, trace
+from . import audit, chat, convert, demo, formats, mcp, parse, run, runs, serve, tools, trace
 from .log_lines import neutralise_default_log
 
 __all__ = ["main"]
 
-_COMMANDS = (demo, convert, parse, run, runs, chat, mcp, serve, trace, formats, audit)
+_COMMANDS = (demo, convert, parse, run, runs, chat, tools, mcp, serve, trace, formats, audit)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

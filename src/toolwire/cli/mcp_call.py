@@ -67,7 +67,7 @@ async def _call_tool(arguments: argparse.Namespace, tool_arguments: Object) -> T
     from ..mcp.client.login import Browser, Login
 
     login = Login(Browser()) if arguments.login else None
-    async with McpClient(parse_spec(arguments), watch=_print_progress, login=login) as client:
+    async with McpClient(parse_spec(arguments.target, arguments), watch=_print_progress, login=login) as client:
         if arguments.tool not in client.tools:
             problem = next((one.reason for one in client.problems if one.tool == arguments.tool), "")
             words = f"cannot be used: {problem}" if problem else "does not exist"
