@@ -440,6 +440,7 @@ FINDINGS = {
     "X12": Entry(
         "a run is one trace: observers get start and end, spans inside a tool are its children, names are conventional"
     ),
+    "U16": Entry("docs/wires.md states that a deferred tool is carried on Anthropic and Responses beside a search tool"),
     "U15": Entry(
         "traces of `run --trace` and of the gateway have one format, which is shown, replayed and used in tests"
     ),
