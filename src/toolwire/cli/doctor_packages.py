@@ -16,7 +16,7 @@ from .. import __version__
 
 __all__ = ["DoctorCheck", "check_packages"]
 
-State: TypeAlias = Literal["ok", "problem", "note"]
+CheckState: TypeAlias = Literal["ok", "problem", "note"]
 
 _EXTRA = re.compile(r"""extra\s*==\s*['"]([\w-]+)['"]""")
 _REQUIREMENT = re.compile(r"([A-Za-z0-9][\w.-]*)\s*(?:\[[^\]]*\])?\s*\(?([^;)]*)\)?")
@@ -37,7 +37,7 @@ class DoctorCheck(NamedTuple):
 
     area: str
     name: str
-    state: State
+    state: CheckState
     detail: str
     fix: str = ""
 

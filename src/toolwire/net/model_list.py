@@ -23,8 +23,8 @@ _MAX_MODELS = 10_000
 _ANY_MODEL = "model"  # the list does not depend on the model, but an endpoint has one
 
 
-class _Listing(NamedTuple):
-    """How a wire lists its models: the end of the path of a request, the path of the list, and its fields."""
+class _ModelListing(NamedTuple):
+    """The list of models of a wire: the end of the path of a request, the path of the list, and its fields."""
 
     request: re.Pattern[str]
     path: str
@@ -32,13 +32,13 @@ class _Listing(NamedTuple):
     name: str
 
 
-_OPENAI = _Listing(re.compile(r"/(?:chat/completions|responses)\Z"), "/models", "data", "id")
-_LISTINGS: Mapping[str, _Listing] = {
+_OPENAI = _ModelListing(re.compile(r"/(?:chat/completions|responses)\Z"), "/models", "data", "id")
+_LISTINGS: Mapping[str, _ModelListing] = {
     "openai_chat": _OPENAI,
     "openai_responses": _OPENAI,
-    "anthropic": _Listing(re.compile(r"/messages\Z"), "/models?limit=1000", "data", "id"),
-    "gemini": _Listing(re.compile(r"/models/[^/]+\Z"), "/models?pageSize=1000", "models", "name"),
-    "ollama": _Listing(re.compile(r"/api/chat\Z"), "/api/tags", "models", "name"),
+    "anthropic": _ModelListing(re.compile(r"/messages\Z"), "/models?limit=1000", "data", "id"),
+    "gemini": _ModelListing(re.compile(r"/models/[^/]+\Z"), "/models?pageSize=1000", "models", "name"),
+    "ollama": _ModelListing(re.compile(r"/api/chat\Z"), "/api/tags", "models", "name"),
 }
 
 
@@ -75,7 +75,7 @@ def _failure(kind: FaultKind, message: str, status: int = 502) -> UpstreamError:
     return UpstreamError(Fault(kind, message, status))
 
 
-def _listing_of(endpoint: Endpoint) -> tuple[str, _Listing]:
+def _listing_of(endpoint: Endpoint) -> tuple[str, _ModelListing]:
     """Return the URL of the list, beside the URL of requests."""
     listing = _LISTINGS.get(endpoint.wire.name)
     path, _, _ = endpoint.url(stream=False).partition("?")
@@ -84,7 +84,7 @@ def _listing_of(endpoint: Endpoint) -> tuple[str, _Listing]:
     return listing.request.sub(listing.path, path), listing
 
 
-def _read_names(data: bytes, listing: _Listing, origin: str) -> tuple[str, ...]:
+def _read_names(data: bytes, listing: _ModelListing, origin: str) -> tuple[str, ...]:
     try:
         document: Any = parse(data)
     except ProtocolError as error:
