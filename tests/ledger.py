@@ -375,7 +375,6 @@ FINDINGS = {
     "U8": Entry(
         "the start banner and `serve client` name models of the gateway, also as the small model of Claude Code"
     ),
-    "U13": Entry("`mcp call TOOL key=value` types its values by the schema of the tool"),
     "U9": Entry("a call whose result is recorded needs no approval"),
     "G2": Entry("a turn that the client's wire cannot express returns to its model exactly as the model wrote it"),
     "G6": Entry("restoring and repairing on the same wire keep the client's headers, API version and unknown fields"),
@@ -440,7 +439,9 @@ FINDINGS = {
     "X12": Entry(
         "a run is one trace: observers get start and end, spans inside a tool are its children, names are conventional"
     ),
-    "U16": Entry("docs/wires.md states that a deferred tool is carried on Anthropic and Responses beside a search tool"),
+    "U16": Entry(
+        "docs/wires.md states that a deferred tool is carried on Anthropic and Responses beside a search tool"
+    ),
     "U15": Entry(
         "traces of `run --trace` and of the gateway have one format, which is shown, replayed and used in tests"
     ),
