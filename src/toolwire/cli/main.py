@@ -11,39 +11,24 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from difflib import get_close_matches
+from importlib import import_module
 from typing import NoReturn
 
 from .. import __version__
 from ..ir.errors import ToolwireError
 from ..ir.terminal import neutralise_line
-from . import (
-    audit,
-    chat,
-    completion,
-    convert,
-    demo,
-    doctor,
-    formats,
-    mcp,
-    models,
-    parse,
-    run,
-    runs,
-    serve,
-    tools,
-    trace,
-)
+from .completion import complete
 from .log_lines import neutralise_default_log
 
 __all__ = ["main"]
 
+# A command is the module of the same name. Only the module of the given command is imported.
 _COMMANDS = (
-    *(demo, run, chat, runs),
-    *(convert, parse, formats, models),
-    *(tools, audit, mcp),
-    *(serve, trace),
-    *(doctor, completion),
+    *("demo", "run", "chat", "runs"),
+    *("convert", "parse", "formats", "models"),
+    *("tools", "audit", "mcp"),
+    *("serve", "trace"),
+    *("doctor", "completion"),
 )
 _EPILOG = """\
 start here:
@@ -65,6 +50,8 @@ class CommandParser(argparse.ArgumentParser):
         """Print one line, and the nearest name for a misspelt one."""
         match = _INVALID_CHOICE.fullmatch(message)
         if match is not None:
+            from difflib import get_close_matches
+
             known = [name.strip("'") for name in match["known"].split(", ")]
             close = get_close_matches(match["given"], known, 1, 0.5)
             hint = f"did you mean {close[0]}?" if close else f"use one of {', '.join(known)}"
@@ -75,8 +62,9 @@ class CommandParser(argparse.ArgumentParser):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. Without a command, print the help."""
-    parser = _make_parser()
-    completion.complete(parser)
+    given = sys.argv[1:] if arguments is None else arguments
+    parser = _make_parser(given)
+    complete(parser)
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the parent process
             setattr(sys, name, io.StringIO())
@@ -84,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):  # do not fail on a character that the terminal cannot encode
             stream.reconfigure(errors="backslashreplace")
     neutralise_default_log()
-    chosen = parser.parse_args(arguments)
+    chosen = parser.parse_args(given)
     try:
         if "run" not in chosen:
             parser.print_help()
@@ -106,7 +94,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _make_parser() -> CommandParser:
+def _make_parser(given: Sequence[str]) -> CommandParser:
+    """Make the parser of the given command; without one, the parsers of all commands."""
     parser = CommandParser(
         prog="toolwire",
         description="Write a tool once; call it from any model, over any wire.",
@@ -115,8 +104,8 @@ def _make_parser() -> CommandParser:
     )
     parser.add_argument("--version", action="version", version=f"toolwire {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND")
-    for command in _COMMANDS:
-        command.add_to(commands)
+    for name in [given[0]] if given and given[0] in _COMMANDS else _COMMANDS:
+        import_module(f".{name}", __package__).add_to(commands)
     return parser
 
 
