@@ -325,6 +325,12 @@ FAILURES = {
 }
 
 FINDINGS = {
+    "U13": Entry(
+        "bare `toolwire` prints help, misspelt commands get a suggestion, shells complete, `mcp call` takes key=value"
+    ),
+    "U3": Entry("audit, convert and parse read the tools of every source: functions, MCP, OpenAPI, JSON, recordings"),
+    "U5": Entry("`formats` lists the formats of a model family; text without calls has no format"),
+    "U14": Entry("bare functions and an Anthropic answer without `type` and `role` are detected"),
     "R": Entry("slips of models are read right if one reading fits the schema; drafts in reasoning never are"),
     "X7": Entry(
         "an approval can wait: another process approves it hours later, bound to the call, once, until it expires"
@@ -432,6 +438,9 @@ FINDINGS = {
     "X13": Entry("limits and notes of calls have tests at their boundaries; sampled mutants of run are killed"),
     "X12": Entry(
         "a run is one trace: observers get start and end, spans inside a tool are its children, names are conventional"
+    ),
+    "U16": Entry(
+        "docs/wires.md states that a deferred tool is carried on Anthropic and Responses beside a search tool"
     ),
     "U15": Entry(
         "traces of `run --trace` and of the gateway have one format, which is shown, replayed and used in tests"
