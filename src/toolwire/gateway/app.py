@@ -255,7 +255,7 @@ class Gateway:
     async def _mcp_request(self, mcp_mount: McpMount, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request to the MCP server within the limits of its key. The MCP server refuses unknown keys itself."""
         http_exchange = HttpExchange(scope, receive, send)
-        request_log = RequestLog(choose_request_id(http_exchange), time.time(), "mcp", action="mcp")
+        request_log = self._begin_log(http_exchange, "mcp", "mcp")
         with self._track_request(http_exchange, request_log) as memory:
             try:
                 caller = self._keys.identify_or_none(http_exchange.headers)
@@ -272,6 +272,10 @@ class Gateway:
                 if not self._draining:
                     raise
                 uncancel()  # a stream that stays open as long as the server runs
+
+    def _begin_log(self, http_exchange: HttpExchange, ingress: str, action: str = "") -> RequestLog:
+        method, path = http_exchange.method, http_exchange.path
+        return RequestLog(choose_request_id(http_exchange), time.time(), ingress, action, method, path)
 
     @contextmanager
     def _track_request(self, http_exchange: HttpExchange, request_log: RequestLog) -> Iterator[MemoryReservation]:
@@ -304,7 +308,7 @@ class Gateway:
         `ingress` is a guess until the route is known.
         """
         ingress = guess_ingress(http_exchange.path, http_exchange.headers)
-        request_log = RequestLog(choose_request_id(http_exchange), time.time(), ingress.wire)
+        request_log = self._begin_log(http_exchange, ingress.wire)
         with self._track_request(http_exchange, request_log) as memory:
             try:
                 self._origin_policy.check(scope["headers"], scope.get("http_version", "1.1"))
