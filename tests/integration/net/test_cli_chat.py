@@ -17,7 +17,7 @@ def toolwire_chat(tmp_path, script, stdin, *arguments):
     async def run():
         async with Upstream(*script) as upstream:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "toolwire", "chat", "-T", str(tools), *arguments),
+                *(sys.executable, "-m", "toolwire", "chat", "-t", str(tools), *arguments),
                 *("-m", "vllm/any", "--base-url", upstream.url),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
