@@ -1,4 +1,6 @@
-"""Parsers for vLLM and SGLang.
+"""toolwire inside other programs: SDKs in front of any model, and parsers for vLLM and SGLang.
+
+    openai.OpenAI(http_client=transport("anthropic/claude-sonnet-5"), api_key="unused")
 
     vllm serve MODEL --tool-parser-plugin "$(python -m toolwire.adapters.vllm_plugin)" --tool-call-parser toolwire_hermes …
     sglang serve --model-path MODEL --tool-call-parser toolwire_hermes …
@@ -14,6 +16,7 @@ TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
     from .model_format import format_of_model, prompt_opens_reasoning, without_calls
+    from .sdk_transport import TransportOptions, async_transport, transport
     from .sglang_plugin import register_detectors
     from .turn_reader import CallPiece, TurnDelta, TurnReader
 else:
@@ -22,16 +25,20 @@ else:
         {
             "model_format": ("format_of_model", "prompt_opens_reasoning", "without_calls"),
             "sglang_plugin": ("register_detectors",),
+            "sdk_transport": ("TransportOptions", "async_transport", "transport"),
             "turn_reader": ("CallPiece", "TurnDelta", "TurnReader"),
         },
     )
 
 __all__ = [
     "CallPiece",
+    "TransportOptions",
     "TurnDelta",
     "TurnReader",
+    "async_transport",
     "format_of_model",
     "prompt_opens_reasoning",
     "register_detectors",
+    "transport",
     "without_calls",
 ]

@@ -8,7 +8,7 @@ from pathlib import Path
 from ..ir.errors import ConfigError, MissingExtra
 from ..ir.value import Value
 
-__all__ = ["Weights", "find_weights"]
+__all__ = ["Weights", "find_weights", "weights_names"]
 
 
 class Weights(Value, frozen=True):
@@ -52,3 +52,8 @@ def find_weights(name: str) -> Weights:
     if row is None:
         raise ConfigError(f"unknown local model {name!r}", hint=f"available: {', '.join(_ROWS)}")
     return row
+
+
+def weights_names() -> tuple[str, ...]:
+    """Return the names of all local models, installed or not."""
+    return tuple(_ROWS)

@@ -16,13 +16,13 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from msgspec import Struct
 
+from ...bridge.turns import InMemoryTurns, TurnStore
 from ...ir.errors import ConfigError
 from ..observe.request_log import Sink
 from ..settings import Settings, StateRow, resolve_address
 from .limits import InProcessLimiter, Limiter
 from .response_store import ResponseStore
 from .response_stores import open_responses
-from .turns import TurnStore, open_in_memory
 
 __all__ = ["State", "open_state", "usage_address"]
 
@@ -48,7 +48,7 @@ def open_state(settings: Settings, environment: Mapping[str, str]) -> State:
     row = settings.state
     url = resolve_address(row.url, row.url_env, "state.url", environment)
     limiter: Limiter = InProcessLimiter(time.monotonic)
-    memory: TurnStore = open_in_memory(row)
+    memory: TurnStore = InMemoryTurns(row.turns, row.turn_bytes, row.turn_seconds, time.monotonic)
     close_callbacks: list[Callable[[], Awaitable[None]]] = []
     if url is not None:
         limiter, memory, close = _open_shared(url, row, limiter, memory)
