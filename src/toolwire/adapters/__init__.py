@@ -60,11 +60,11 @@ __all__ = [
     "from_pydantic_ai",
     "prompt_opens_reasoning",
     "register_detectors",
-    "transport",
     "to_google_adk",
     "to_langchain",
     "to_llama_index",
     "to_openai_agents",
     "to_pydantic_ai",
+    "transport",
     "without_calls",
 ]
