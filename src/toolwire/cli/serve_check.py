@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..gateway.settings import Settings
     from ..gateway.settings_shape import SettingsProblem
 
-__all__ = ["add_to"]
+__all__ = ["add_to", "check_settings"]
 
 _EXAMPLES = """\
 examples:
@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not 0 < arguments.timeout <= _MAX_TIMEOUT:
         raise ConfigError(f"--timeout must be above 0 and at most {_MAX_TIMEOUT:g}, got {arguments.timeout:g}")
     path = Path(arguments.file or arguments.config or CONFIG)
-    settings, rows = _check(path)
+    settings, rows = check_settings(path)
     probes = asyncio.run(_probe(settings, arguments.timeout)) if arguments.probe and settings is not None else []
     if arguments.json:
         print(json_text(_as_document(path, settings, rows, probes)))
@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if rows or not all(probe.is_usable for probe in probes) else 0
 
 
-def _check(path: Path) -> tuple[Settings | None, list[dict[str, Any]]]:
+def check_settings(path: Path) -> tuple[Settings | None, list[dict[str, Any]]]:
     """Return the valid part of the settings, and one row per problem: line, location, problem and fix."""
     import tomllib
 
