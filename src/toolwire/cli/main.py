@@ -26,7 +26,7 @@ __all__ = ["main"]
 _COMMANDS = (
     *("demo", "run", "chat", "runs"),
     *("convert", "parse", "formats", "models"),
-    *("tools", "audit", "mcp"),
+    *("tools", "audit", "test", "mcp"),
     *("serve", "trace"),
     *("doctor", "completion"),
 )

@@ -7,7 +7,7 @@ once (all empty, all zero), because a fault may need two of them, such as an emp
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, zip_longest
 from typing import Literal, TypeAlias
 
@@ -41,8 +41,10 @@ CaseKind: TypeAlias = Literal["example", "valid", "boundary", "invalid"]
 
 _DEPTH = 3  # levels of nested values that are varied
 _MAX_ENUM = 12
+_MAX_WORDS = 10
 _MANY_ITEMS = 200
-_WRONG_TYPES: tuple[JSON, ...] = (None, {"unexpected": [1]}, ["a", {}], "not a number", 1.5, True)
+_WRONG_TYPES: tuple[JSON, ...] = ({"unexpected": [1]}, ["a", {}], "not a number")
+"""Values that no coercion makes valid. Many servers accept `"5"` or `true` for a number, and null for an omission."""
 _Variation: TypeAlias = tuple[str, JSON]
 
 
@@ -55,9 +57,12 @@ class CallCase(Value, frozen=True):
 
 
 def generate_cases(
-    schema: Object, *, seed: str = "", count: int = 60, examples: Iterable[Object] = ()
+    schema: Object, *, seed: str = "", count: int = 60, examples: Iterable[Object] = (), words: Sequence[str] = ()
 ) -> list[CallCase]:
-    """Return up to `count` different calls that the schema accepts: examples, random ones, then boundaries."""
+    """Return up to `count` different calls that the schema accepts: examples, random ones, then boundaries.
+
+    `words` are texts that the tool may know, such as the keys of a table.
+    """
     check = Validator(schema)
     found: dict[str, CallCase] = {}
 
@@ -71,7 +76,7 @@ def generate_cases(
         add(CallCase("valid", value))
     if not found:
         return []
-    generator = _BoundaryGenerator(parse_schema(schema), random.Random(seed))
+    generator = _BoundaryGenerator(parse_schema(schema), random.Random(seed), words)
     for base in _choose_bases(found.values()):
         for case in generator.vary_call(base):
             add(case)
@@ -85,6 +90,7 @@ def generate_invalid(schema: Object, valid: Object) -> Iterator[CallCase]:
     for name in schema.get("required") or ():
         without = {key: value for key, value in valid.items() if key != name}
         candidates.append(CallCase("invalid", without, f"without {name}"))
+        candidates.append(CallCase("invalid", {**valid, name: None}, f"{name} is null"))
     candidates.append(CallCase("invalid", {**valid, "unexpected_argument": 1}, "additional argument"))
     for name in schema.get("properties") or {}:
         for wrong in _WRONG_TYPES:
@@ -102,8 +108,9 @@ def _choose_bases(cases: Iterable[CallCase]) -> list[Object]:
 class _BoundaryGenerator:
     """Generates variations of the values of one schema."""
 
-    def __init__(self, source: ParsedSchema, chance: random.Random) -> None:
+    def __init__(self, source: ParsedSchema, chance: random.Random, words: Sequence[str]) -> None:
         self._source = source
+        self._words = words
         self._chance = chance
 
     def vary_call(self, base: Object) -> Iterator[CallCase]:
@@ -170,7 +177,7 @@ class _BoundaryGenerator:
         if node.pattern is not None:
             for _ in range(5):
                 yield "text that matches the pattern", generate_matching(node.pattern, self._chance)
-        texts = list(TEXTS)
+        texts = [*TEXTS[:2], *self._words[:_MAX_WORDS], *TEXTS[2:]]
         if node.min_length:
             yield "shortest text", "a" * node.min_length
         if node.max_length is not None:

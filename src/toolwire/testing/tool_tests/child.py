@@ -26,6 +26,7 @@ from ...run.toolbox import Toolbox
 from .child_calls import ChildCalls
 from .guard import AuditGuard, DeniedOperation
 from .settings import LoadedFile, TestedTool
+from .words import known_words
 
 __all__ = ["main"]
 
@@ -64,6 +65,7 @@ class _ToolProcess:
                 entry.tool.examples,
                 function_signature(entry.function).is_async,
                 entry.options.max_parallel,
+                known_words(entry.function),
             )
             for entry in box
         )

@@ -57,6 +57,10 @@ def _judge_end(outcome: CallOutcome, settings: ToolTestSettings) -> Iterator[Fau
         yield Fault("crash", f"{error.type} {error.location}", message, error.location)
     elif outcome.status == "died":
         yield Fault("crash", "died", f"the process ended: {outcome.text}")
+    elif outcome.status == "gone":
+        yield Fault("server-exit", "", outcome.text)
+    elif outcome.status == "rpc_error" and error is not None:
+        yield Fault("protocol-error", error.type, f"the server answers with {error.type}: {error.message}")
     elif outcome.status == "timeout":
         yield Fault("hang", "", f"no result within {settings.timeout:g} seconds")
     elif outcome.status == "too_large":
@@ -69,7 +73,9 @@ def _judge_end(outcome: CallOutcome, settings: ToolTestSettings) -> Iterator[Fau
 def judge_invalid(outcome: CallOutcome) -> Iterator[Fault]:
     """Yield the faults of a call whose arguments the schema rejects."""
     if outcome.reached_invalid:
-        yield Fault("invalid-accepted", "reached", "arguments that the schema rejects reach the function")
+        yield Fault("invalid-accepted", "reached", "arguments that the schema rejects are accepted")
+    elif outcome.status == "gone":
+        yield Fault("server-exit", "", outcome.text)
     elif outcome.status == "refused" and not outcome.text.strip():
         yield Fault("invalid-accepted", "silent", "the call is refused without a message")
 

@@ -12,10 +12,11 @@ from msgspec.structs import replace
 from ...ir.errors import ConfigError
 from .checks import ToolFinding, require_checks
 from .judge import Fault, FindingList, reproduction_command
-from .python_tool import PythonToolTest
+from .properties import ToolProperties
 from .report import ToolTestReport, ToolTestResult
 from .sandbox import ToolSandbox
 from .settings import AuditEvent, LoadedFile, TestedTool, ToolTestSettings
+from .single_calls import SingleCallTest
 from .worker import ToolWorker
 
 __all__ = ["TestProgress", "check_python_tools"]
@@ -96,10 +97,14 @@ def _test_tool(file: str, tool: TestedTool, settings: ToolTestSettings, on_progr
     sandbox = ToolSandbox(settings.files)
     worker = ToolWorker(file, sandbox, settings, allow_writes=tool.effect in ("idempotent", "write"))
     try:
-        test = PythonToolTest(tool, worker, sandbox, settings, lambda done, total: on_progress(tool.name, done, total))
+        found = FindingList(tool.name, settings, sandbox.abbreviate)
+        test = SingleCallTest(tool, worker, settings, found, lambda done, total: on_progress(tool.name, done, total))
         test.run()
-        findings = test.found.finish(lambda finding: reproduction_command([file], finding, settings))
-        return ToolTestResult(tool.name, tool.effect, test.calls, findings, test.skipped, test.note)
+        properties = ToolProperties(tool, worker, settings, found)
+        properties.check(test.settled, test.outcomes)
+        findings = found.finish(lambda finding: reproduction_command([file], finding, settings))
+        calls = test.calls + properties.calls
+        return ToolTestResult(tool.name, tool.effect, calls, findings, test.skipped, test.note)
     finally:
         worker.stop()
         sandbox.remove()

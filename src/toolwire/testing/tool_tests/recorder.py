@@ -29,7 +29,7 @@ from ...run.results import error_text, value_result
 from ...run.signature import function_signature
 from ...run.toolbox import Entry
 from ...run.transient import find_transient
-from ...schema.validate import validator
+from ...schema.validate import Validator, validator
 from .guard import DeniedOperation
 from .settings import RaisedError
 from .state import defaults_state
@@ -215,7 +215,8 @@ def _json_text(value: JSON) -> str:
 def output_problem(tool: Tool, function: Callable[..., Any], result: ToolResult, value: Any) -> str:
     """Return how a return value contradicts the output schema or the annotation; "" if it does not.
 
-    A value of the annotated type is right even if its JSON form has another type, as that of a large integer.
+    The JSON form of the runtime and that of pydantic are both checked, because one of them may lack a type, such as a
+    large integer.
     """
     if isinstance(value, ToolResult) or hasattr(type(value), "__toolwire_result__"):
         return ""
@@ -224,8 +225,9 @@ def output_problem(tool: Tool, function: Callable[..., Any], result: ToolResult,
     schema = adapter[1] if adapter is not None else tool.output_schema
     if schema is None:
         return ""
-    problems = validator(schema).problems(as_json)
-    if not problems or (adapter is not None and _is_instance(adapter[0], value)):
+    check = validator(schema)
+    problems = check.problems(as_json)
+    if not problems or (adapter is not None and _serialises(adapter[0], value, check)):
         return ""
     return f"{problems[0]}"
 
@@ -247,9 +249,9 @@ def _return_adapter(function: Callable[..., Any]) -> tuple[Any, Object] | None:
         return None
 
 
-def _is_instance(adapter: Any, value: Any) -> bool:
+def _serialises(adapter: Any, value: Any, check: Validator) -> bool:
+    """Return True if pydantic's own JSON form of the value matches the schema."""
     try:
-        adapter.validate_python(value, strict=True)
-    except Exception:  # noqa: BLE001  # user-defined validators may raise anything
+        return check.accepts(adapter.dump_python(value, mode="json", warnings="none"))
+    except Exception:  # noqa: BLE001  # user-defined serialisers may raise anything
         return False
-    return True

@@ -25,7 +25,7 @@ class ToolTestSettings(Value, frozen=True):
     seed: int = 0
     cases: int = 60
     timeout: float = 5.0
-    time_limit: float = 30.0
+    time_limit: float = 20.0
     max_output: int = 1_000_000
     memory: int = 1024
     concurrency: int = 8
@@ -72,13 +72,23 @@ class CallOutcome(Value, frozen=True):
     """The outcome of one call.
 
     `refused`: the runtime did not call the function. `denied`: the function failed because of an operation that the
-    audit hook denies. `too_large`: no memory, or too many items. `unavailable`: the tool needs dependencies or its
-    server is gone. `digest` identifies the whole result; `text` is its beginning. `reached`: the function was called;
+    audit hook denies. `too_large`: no memory, or too many items. `unavailable`: the tool needs dependencies.
+    `rpc_error` and `gone`: a server answered with a JSON-RPC error, or broke the connection. `digest` identifies the whole result; `text` is its beginning. `reached`: the function was called;
     `reached_invalid`: with values that the schema rejects.
     """
 
     status: Literal[
-        "returned", "tool_error", "raised", "refused", "denied", "too_large", "died", "timeout", "unavailable"
+        "returned",
+        "tool_error",
+        "raised",
+        "refused",
+        "denied",
+        "too_large",
+        "died",
+        "timeout",
+        "unavailable",
+        "rpc_error",
+        "gone",
     ]
     text: str = ""
     digest: str = ""
@@ -100,7 +110,7 @@ class CallOutcome(Value, frozen=True):
 
 
 class TestedTool(Value, frozen=True):
-    """The declaration of a tool as the child process reports it. `keyed`: it has a parameter for an idempotency key."""
+    """The declaration of a tool, and `words`: texts that its code compares or looks up."""
 
     __test__ = False  # not a test class of pytest
 
@@ -110,6 +120,7 @@ class TestedTool(Value, frozen=True):
     examples: tuple[Object, ...] = ()
     is_async: bool = False
     max_parallel: int | None = None
+    words: tuple[str, ...] = ()
 
 
 class LoadedFile(Value, frozen=True):

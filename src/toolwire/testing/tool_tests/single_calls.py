@@ -1,53 +1,66 @@
-"""Test one tool of a Python file: generated calls, invalid calls, then the properties of several calls together."""
+"""Test one tool with single calls: generated ones, then invalid ones. A fault is shrunk to small arguments."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
 from itertools import islice
+from typing import Protocol
 
 from ...ir.errors import SchemaError
 from ...ir.pointer import Object
 from ...schema.validate import validator
 from .cases import CallCase, generate_cases, generate_invalid
 from .judge import Fault, FindingList, judge_invalid, judge_outcome
-from .properties import ToolProperties
-from .sandbox import ToolSandbox
 from .settings import CallOutcome, TestedTool, ToolTestSettings
 from .shrink import shrink_arguments
-from .worker import ToolWorker
 
-__all__ = ["PythonToolTest"]
+__all__ = ["CallTarget", "SingleCallTest"]
 
-_MAX_KILLS = 3
+_MAX_KILLS = 2
 _MAX_INVALID = 12
 _SHRINK_SECONDS = 5.0
 _NOT_SHRUNK = frozenset({"hang"})
 
 
-class PythonToolTest:
-    """Tests one tool. `found` are its findings; `skipped` is the reason why it cannot be tested."""
+class CallTarget(Protocol):
+    """A process whose tools can be called. It is started again after a call that it did not survive."""
+
+    @property
+    def is_running(self) -> bool: ...
+
+    def start(self) -> object: ...
+
+    def call(self, tool: str, arguments: Object) -> CallOutcome: ...
+
+
+class SingleCallTest:
+    """Tests one tool. `found` are its findings; `skipped` is the reason why it cannot be tested.
+
+    `settled` are the calls that the tool ended with a result or an error message; `outcomes` has their outcomes, by
+    the text of their arguments.
+    """
 
     def __init__(
         self,
         tool: TestedTool,
-        worker: ToolWorker,
-        sandbox: ToolSandbox,
+        target: CallTarget,
         settings: ToolTestSettings,
+        found: FindingList,
         on_progress: Callable[[int, int], None],
     ) -> None:
-        self.found = FindingList(tool.name, settings, sandbox.abbreviate)
+        self.found = found
         self.calls = 0
         self.skipped = ""
         self.note = ""
-        self._tool, self._worker, self._settings = tool, worker, settings
+        self.outcomes: dict[str, CallOutcome] = {}
+        self._tool, self._target, self._settings = tool, target, settings
         self._on_progress = on_progress
         self._kills = 0
         self._settled: dict[str, CallCase] = {}
-        self._outcomes: dict[str, CallOutcome] = {}
 
     def run(self) -> None:
-        """Run all checks of the tool. Later ones use the calls that ended with a result."""
+        """Make the generated calls, then the invalid ones."""
         try:
             cases = self._cases()
         except SchemaError as error:
@@ -57,14 +70,12 @@ class PythonToolTest:
             self.skipped = "no call can be generated from its schema; give it examples=[…] or --arguments"
             return
         self._make_calls(cases)
-        if self.skipped:
-            return
-        settled = list(self._settled.values())
-        if self._settings.arguments is None:
-            self._make_invalid_calls((settled or cases)[0])
-        properties = ToolProperties(self._tool, self._worker, self._settings, self.found)
-        properties.check(settled, self._outcomes)
-        self.calls += properties.calls
+        if not self.skipped and self._settings.arguments is None:
+            self._make_invalid_calls((self.settled or cases)[0])
+
+    @property
+    def settled(self) -> list[CallCase]:
+        return list(self._settled.values())
 
     def _cases(self) -> list[CallCase]:
         given = self._settings.arguments
@@ -72,7 +83,11 @@ class PythonToolTest:
             return [CallCase("example", given)]
         seed = f"{self._settings.seed}/{self._tool.name}"
         return generate_cases(
-            self._tool.input_schema, seed=seed, count=self._settings.cases, examples=self._tool.examples
+            self._tool.input_schema,
+            seed=seed,
+            count=self._settings.cases,
+            examples=self._tool.examples,
+            words=self._tool.words,
         )
 
     def _make_calls(self, cases: list[CallCase]) -> None:
@@ -98,7 +113,7 @@ class PythonToolTest:
         if outcome.is_settled:
             key = repr(case.arguments)
             self._settled[key] = case
-            self._outcomes[key] = outcome
+            self.outcomes[key] = outcome
 
     def _make_invalid_calls(self, base: CallCase) -> None:
         for case in _spread(generate_invalid(self._tool.input_schema, base.arguments), _MAX_INVALID):
@@ -106,11 +121,11 @@ class PythonToolTest:
                 self.found.add(fault, case.arguments)
 
     def _call(self, arguments: Object) -> CallOutcome:
-        if not self._worker.is_running:
-            self._worker.start()
+        if not self._target.is_running:
+            self._target.start()
         self.calls += 1
-        outcome = self._worker.call(self._tool.name, arguments)
-        if outcome.status in ("timeout", "died"):
+        outcome = self._target.call(self._tool.name, arguments)
+        if outcome.status in ("timeout", "died", "gone"):
             self._kills += 1
         return outcome
 
