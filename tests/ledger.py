@@ -430,6 +430,7 @@ FINDINGS = {
     "X12": Entry(
         "a run is one trace: observers get start and end, spans inside a tool are its children, names are conventional"
     ),
+    "U12": Entry("the local model makes the call that a prompt obviously asks for, and its answers are bounded"),
     "U15": Entry(
         "traces of `run --trace` and of the gateway have one format, which is shown, replayed and used in tests"
     ),
