@@ -52,6 +52,17 @@ def test_failed_message_is_reported_and_dropped_from_the_history(tmp_path):
     assert [message["content"] for message in json.loads(heard[-1].body)["messages"]] == ["two"]
 
 
+def test_commands_and_file_names_are_plain_text_in_a_pipe(tmp_path):
+    (tmp_path / "secret.txt").write_text("secret")
+    code, _, err, heard = toolwire_chat(
+        tmp_path, [DONE, DONE], f"/save {tmp_path}/x.json\nRead @{tmp_path}/secret.txt\n"
+    )
+    assert code == 0, err
+    texts = [message.text for message in heard[-1].request.messages if message.role == "user"]
+    assert texts == [f"/save {tmp_path}/x.json", f"Read @{tmp_path}/secret.txt"]
+    assert not (tmp_path / "x.json").exists()
+
+
 def test_call_without_possible_approval_is_denied(tmp_path):
     code, _, err, _ = toolwire_chat(tmp_path, [MAIL, DONE], "Write to Ann\n")
     assert code == 0
