@@ -44,7 +44,7 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument("file", nargs="?", default="-", metavar="FILE", help="the text; - is standard input")
     choice = parser.add_mutually_exclusive_group()
-    choice.add_argument("--format", default="auto", metavar="F", help="a name from `toolwire formats`, or auto")
+    choice.add_argument("--format", default="auto", metavar="FORMAT", help="a name from `toolwire formats`, or auto")
     choice.add_argument("--model", help="the model that wrote the text; selects the format")
     choice.add_argument("--template", metavar="FILE", help=TEMPLATE_HELP)
     parser.add_argument("--tools", metavar="SOURCE", help=f"the declared tools: {SOURCE_HELP}")
