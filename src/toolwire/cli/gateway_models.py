@@ -8,12 +8,12 @@ from pathlib import Path
 
 from ..ir.errors import ToolwireError
 from .client_models import AvailableModels, list_models
+from .local_servers import get_json, model_names
 from .serve_keys import CONFIG
 
 __all__ = ["find_models"]
 
 _TIMEOUT = 2.0  # seconds
-_MAX_BYTES = 4 * 1024 * 1024
 _MAX_MODELS = 10_000
 
 
@@ -45,21 +45,5 @@ def _read_models(path: Path) -> AvailableModels:
 
 async def _request_models(url: str, key: str) -> tuple[str, ...]:
     """Ask the gateway for the names of the models that the key may use."""
-    from ..ir.errors import ProtocolError
-    from ..net.h1 import H1Transport
-    from ..net.replies import read_reply_body
-    from ..stream.strict import parse_object
-
-    transport = H1Transport(connect_timeout=_TIMEOUT)
-    try:
-        async with asyncio.timeout(_TIMEOUT):
-            secrets = {"authorization": f"Bearer {key}"}
-            async with transport.send("GET", f"{url}/v1/models", {}, secrets, b"", _TIMEOUT) as reply:
-                body = await read_reply_body(reply, _MAX_BYTES)
-    finally:
-        await transport.aclose()
-    entries = parse_object(body).get("data") if reply.status == 200 else None
-    if not isinstance(entries, list):
-        raise ProtocolError(f"{url}/v1/models returned status {reply.status} without a list of models")
-    names = [entry.get("id") for entry in entries[:_MAX_MODELS] if isinstance(entry, dict)]
-    return tuple(name for name in names if isinstance(name, str))
+    document = await get_json(f"{url}/v1/models", seconds=_TIMEOUT, secrets={"authorization": f"Bearer {key}"})
+    return tuple(model_names(document)[:_MAX_MODELS])

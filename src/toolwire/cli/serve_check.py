@@ -24,11 +24,13 @@ examples:
   toolwire serve check                           toolwire.toml: names, types, references, files and keys
   toolwire serve check other.toml --json
   toolwire serve check --probe --timeout 3       also ask each upstream for its list of models
+  toolwire serve check config.yaml               LiteLLM's file: skipped models, and settings without an equivalent
 
 Variables with keys are checked, but never shown.
 exit codes: 0 no problems   1 problems were found   2 wrong usage, or the file cannot be read
 """
 _MAX_TIMEOUT = 60.0  # seconds
+_MAX_LOCATION = 60  # characters in the table; JSON has the whole text
 
 
 def add_to(commands: Any) -> None:
@@ -47,10 +49,12 @@ def add_to(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from ..gateway.settings_file import is_litellm
+
     if not 0 < arguments.timeout <= _MAX_TIMEOUT:
         raise ConfigError(f"--timeout must be above 0 and at most {_MAX_TIMEOUT:g}, got {arguments.timeout:g}")
     path = Path(arguments.file or arguments.config or CONFIG)
-    settings, rows = _check(path)
+    settings, rows = _check_litellm(path) if is_litellm(path) else _check(path)
     probes = asyncio.run(_probe(settings, arguments.timeout)) if arguments.probe and settings is not None else []
     if arguments.json:
         print(json_text(_as_document(path, settings, rows, probes)))
@@ -87,6 +91,25 @@ def _check(path: Path) -> tuple[Settings | None, list[dict[str, Any]]]:
     return parsed.settings, sorted(rows, key=lambda row: row["line"] or 0)
 
 
+def _check_litellm(path: Path) -> tuple[Settings | None, list[dict[str, Any]]]:
+    """Return the usable settings of a LiteLLM file, and one row per skipped model or ignored setting."""
+    from ..gateway.litellm.import_report import group_notes
+    from ..gateway.litellm.litellm_file import keep_usable, parse_litellm_file
+
+    imported = parse_litellm_file(path, os.environ)
+    rows: list[dict[str, Any]] = []
+    try:
+        imported = keep_usable(imported, os.environ)
+    except ConfigError as error:
+        rows.append({"line": None, "location": path.name, "problem": error.message, "fix": error.hint})
+    rows += [
+        {"line": None, "location": row.where, "problem": f"{row.kind}: {row.meaning}", "fix": row.instead}
+        for row in group_notes(imported.notes)
+    ]
+    os.environ.update({**imported.variables, **imported.secrets})  # for the probes
+    return imported.settings, rows
+
+
 def _syntax_row(message: str) -> dict[str, Any]:
     import re
 
@@ -119,7 +142,7 @@ def _as_document(
 
 def _print_report(path: Path, settings: Settings | None, rows: list[dict[str, Any]], probes: list[ProbeResult]) -> None:
     if rows:
-        cells = [(str(row["line"] or ""), row["location"], _sentence(row)) for row in rows]
+        cells = [(str(row["line"] or ""), _shorten(row["location"]), _sentence(row)) for row in rows]
         print("\n".join(table(cells, ("line", "where", "problem"))), end="\n\n")
     if probes:
         probed = [
@@ -129,6 +152,10 @@ def _print_report(path: Path, settings: Settings | None, rows: list[dict[str, An
     verdict = paint(count_of(len(rows), "problem"), "red") if rows else paint("no problems", "green")
     counts = "" if settings is None else f": {_counts(settings)}"
     print(f"{path}{counts}; {verdict}")
+
+
+def _shorten(location: str) -> str:
+    return location if len(location) <= _MAX_LOCATION else f"{location[: _MAX_LOCATION - 1]}…"
 
 
 def _sentence(row: dict[str, Any]) -> str:
