@@ -445,6 +445,7 @@ FINDINGS = {
     "U11": Entry(
         "a LiteLLM file is used as far as it has a meaning; skipped models and all other settings are in one report"
     ),
+    "U12": Entry("the local model makes the call that a prompt obviously asks for, and its answers are bounded"),
     "U15": Entry(
         "traces of `run --trace` and of the gateway have one format, which is shown, replayed and used in tests"
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from ..gateway.settings import Settings
     from ..gateway.settings_shape import SettingsProblem
 
-__all__ = ["add_to"]
+__all__ = ["add_to", "check_settings"]
 
 _EXAMPLES = """\
 examples:
@@ -49,22 +50,26 @@ def add_to(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ..gateway.settings_file import is_litellm
-
     if not 0 < arguments.timeout <= _MAX_TIMEOUT:
         raise ConfigError(f"--timeout must be above 0 and at most {_MAX_TIMEOUT:g}, got {arguments.timeout:g}")
     path = Path(arguments.file or arguments.config or CONFIG)
-    settings, rows = _check_litellm(path) if is_litellm(path) else _check(path)
+    settings, rows = check_settings(path)
     probes = asyncio.run(_probe(settings, arguments.timeout)) if arguments.probe and settings is not None else []
     if arguments.json:
         print(json_text(_as_document(path, settings, rows, probes)))
     else:
         _print_report(path, settings, rows, probes)
-    return 1 if rows or not all(probe.is_usable for probe in probes) else 0
+    return 1 if _count_errors(rows) or not all(probe.is_usable for probe in probes) else 0
 
 
-def _check(path: Path) -> tuple[Settings | None, list[dict[str, Any]]]:
-    """Return the valid part of the settings, and one row per problem: line, location, problem and fix."""
+def check_settings(path: Path) -> tuple[Settings | None, list[dict[str, Any]]]:
+    """Return the valid part of the settings, and one row per problem: severity, line, location, problem and fix."""
+    from ..gateway.settings_file import is_litellm
+
+    return _check_litellm(path) if is_litellm(path) else _check_toml(path)
+
+
+def _check_toml(path: Path) -> tuple[Settings | None, list[dict[str, Any]]]:
     import tomllib
 
     from ..gateway.settings_check import find_environment_problems
@@ -101,9 +106,9 @@ def _check_litellm(path: Path) -> tuple[Settings | None, list[dict[str, Any]]]:
     try:
         imported = keep_usable(imported, os.environ)
     except ConfigError as error:
-        rows.append({"line": None, "location": path.name, "problem": error.message, "fix": error.hint})
+        rows.append(_make_row(None, path.name, error.message, error.hint))
     rows += [
-        {"line": None, "location": row.where, "problem": f"{row.kind}: {row.meaning}", "fix": row.instead}
+        _make_row(None, row.where, f"{row.kind}: {row.meaning}", row.instead, is_error=row.kind != "changed")
         for row in group_notes(imported.notes)
     ]
     os.environ.update({**imported.variables, **imported.secrets})  # for the probes
@@ -111,14 +116,21 @@ def _check_litellm(path: Path) -> tuple[Settings | None, list[dict[str, Any]]]:
 
 
 def _syntax_row(message: str) -> dict[str, Any]:
-    import re
-
     line = re.search(r"at line (\d+)", message)
-    return {"line": int(line[1]) if line else None, "location": "", "problem": f"not valid TOML: {message}", "fix": ""}
+    return _make_row(int(line[1]) if line else None, "", f"not valid TOML: {message}", "")
 
 
 def _problem_row(problem: SettingsProblem, line: int | None) -> dict[str, Any]:
-    return {"line": line, "location": problem.location, "problem": problem.message, "fix": problem.hint}
+    return _make_row(line, problem.location, problem.message, problem.hint)
+
+
+def _make_row(line: int | None, location: str, problem: str, fix: str, *, is_error: bool = True) -> dict[str, Any]:
+    severity = "error" if is_error else "info"
+    return {"severity": severity, "line": line, "location": location, "problem": problem, "fix": fix}
+
+
+def _count_errors(rows: list[dict[str, Any]]) -> int:
+    return sum(row["severity"] == "error" for row in rows)
 
 
 async def _probe(settings: Settings, seconds: float) -> list[ProbeResult]:
@@ -134,7 +146,7 @@ def _as_document(
 ) -> dict[str, Any]:
     from msgspec import to_builtins
 
-    document: dict[str, Any] = {"file": str(path), "ok": not rows, "problems": rows}
+    document: dict[str, Any] = {"file": str(path), "ok": not _count_errors(rows), "problems": rows}
     if settings is not None:
         document |= {name: list(getattr(settings, name)) for name in ("upstreams", "models", "keys")}
     return document | ({"probes": to_builtins(probes)} if probes else {})
@@ -149,7 +161,8 @@ def _print_report(path: Path, settings: Settings | None, rows: list[dict[str, An
             (probe.upstream, probe.status, f"{probe.ms}" if probe.ms else "", _probe_detail(probe)) for probe in probes
         ]
         print("\n".join(table(probed, ("upstream", "status", "ms", "address"))), end="\n\n")
-    verdict = paint(count_of(len(rows), "problem"), "red") if rows else paint("no problems", "green")
+    errors = _count_errors(rows)
+    verdict = paint(count_of(errors, "problem"), "red") if errors else paint("no problems", "green")
     counts = "" if settings is None else f": {_counts(settings)}"
     print(f"{path}{counts}; {verdict}")
 

@@ -152,3 +152,25 @@ def test_probe_of_a_silent_upstream_is_bounded(folder, capsys):
 
     assert asyncio.run(run()) == 1
     assert "no answer within 0.2 s" in capsys.readouterr().out
+
+
+@pytest.mark.finding("U11")
+def test_litellm_file_is_checked_with_its_report(folder, capsys):
+    entry = (
+        "{model_name: m, litellm_params: {model: openai/x, api_base: http://localhost:1/v1, api_key: os.environ/A_KEY}}"
+    )
+    (folder / "config.yaml").write_text(
+        f"model_list: [{entry}]\nlitellm_settings: {{cache: true, set_verbose: true}}\n"
+    )
+    assert check("config.yaml", "--json") == 1
+    report = json.loads(capsys.readouterr().out)
+    assert report["models"] == ["m"]
+    assert [(row["location"], row["problem"]) for row in report["problems"]] == [
+        ("litellm_settings.cache", "ignored: caches responses")
+    ]
+    (folder / "config.yaml").write_text(f"model_list: [{entry}]\ngeneral_settings: {{master_key: sk-1}}\n")
+    assert check("config.yaml") == 0
+    assert "changed: a key in the file" in capsys.readouterr().out
+    (folder / "config.yaml").write_text("model_list: [{model_name: m, litellm_params: {model: bedrock/x}}]\n")
+    assert check("config.yaml") == 1
+    assert "no model of the file can be used" in capsys.readouterr().out
