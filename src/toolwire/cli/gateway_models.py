@@ -8,13 +8,11 @@ from pathlib import Path
 
 from ..ir.errors import ToolwireError
 from .client_models import AvailableModels, list_models
-from .local_servers import get_json, model_names
 from .serve_keys import CONFIG
 
 __all__ = ["find_models"]
 
 _TIMEOUT = 2.0  # seconds
-_MAX_MODELS = 10_000
 
 
 def find_models(url: str, key: str, config: str | None = None) -> AvailableModels | None:
@@ -45,5 +43,10 @@ def _read_models(path: Path) -> AvailableModels:
 
 async def _request_models(url: str, key: str) -> tuple[str, ...]:
     """Ask the gateway for the names of the models that the key may use."""
-    document = await get_json(f"{url}/v1/models", seconds=_TIMEOUT, secrets={"authorization": f"Bearer {key}"})
-    return tuple(model_names(document)[:_MAX_MODELS])
+    from ..net.endpoint import endpoint_of
+    from ..net.model_list import list_models
+    from ..wire.vendors import COMPATIBLE
+
+    endpoint = endpoint_of(COMPATIBLE, "any", {}, base_url=f"{url}/v1", key=key, insecure=True)
+    async with asyncio.timeout(_TIMEOUT):
+        return await list_models(endpoint, {}, _TIMEOUT)

@@ -160,7 +160,7 @@ def _print_report(path: Path, settings: Settings | None, rows: list[dict[str, An
         probed = [
             (probe.upstream, probe.status, f"{probe.ms}" if probe.ms else "", _probe_detail(probe)) for probe in probes
         ]
-        print("\n".join(table(probed, ("upstream", "status", "ms", "address"))), end="\n\n")
+        print("\n".join(table(probed, ("upstream", "status", "ms", "answer"))), end="\n\n")
     errors = _count_errors(rows)
     verdict = paint(count_of(errors, "problem"), "red") if errors else paint("no problems", "green")
     counts = "" if settings is None else f": {_counts(settings)}"
@@ -176,8 +176,8 @@ def _sentence(row: dict[str, Any]) -> str:
 
 
 def _probe_detail(probe: ProbeResult) -> str:
-    status = f" {probe.http_status}" if probe.http_status else ""
-    return f"{probe.address}{status}{f' ({probe.detail})' if probe.detail else ''}"
+    models = "" if probe.models is None else count_of(probe.models, "model")
+    return ", ".join(filter(None, (probe.address, models, probe.detail)))
 
 
 def _counts(settings: Settings) -> str:

@@ -27,7 +27,7 @@ examples:
   toolwire serve init --from-litellm config.yaml      convert LiteLLM's file; the rest is listed
   toolwire serve init --no-probe                      do not ask the ports of Ollama, vLLM, llama.cpp, LM Studio, SGLang
 
-Only names of variables are written, never keys. Servers are looked for on 127.0.0.1 only.
+Only names of variables are written, never keys. Servers are looked for at their usual ports on this machine.
 exit codes: 0 written   2 the file exists, or cannot be written, or --strict refused the LiteLLM file
 """
 _ALTERNATIVES = frozenset(
@@ -138,7 +138,7 @@ def _server_tables(server: LocalServer) -> list[str]:
     shown = server.models[:_MAX_MODELS]
     rest = len(server.models) - len(shown)
     comment = f"It answered at {server.base_url}." + (f" It has {rest} more models." if rest else "")
-    row = UpstreamRow(server.provider, base_url=server.base_url)
+    row = UpstreamRow(server.provider)  # with its usual address
     tables = [comment_lines([comment]) + format_table(("upstreams", server.provider), row)]
     tables += [format_table(("models", model), ModelRow(server.provider)) for model in shown if _is_plain(model)]
     names = neutralise_line(", ".join(shown)) or "no models"

@@ -118,22 +118,23 @@ def find_at(document, provider):
     async def run():
         async with await asyncio.start_server(serve_models(document), "127.0.0.1", 0) as server:
             port = server.sockets[0].getsockname()[1]
-            return await find_local_servers({provider: port, "other": 9}, seconds=5), port
+            path = "" if provider == "ollama" else "/v1"
+            addresses = {provider: f"http://127.0.0.1:{port}{path}", "sglang": "http://127.0.0.1:9/v1"}
+            return await find_local_servers(addresses, seconds=5), addresses[provider]
 
     return asyncio.run(run())
 
 
 @pytest.mark.parametrize(
-    ("provider", "document", "expected", "path"),
+    ("provider", "document"),
     [
-        ("ollama", {"models": [{"name": "qwen3:8b", "model": "qwen3:8b"}]}, "ollama", ""),
-        ("llamacpp", {"data": [{"id": "qwen3:8b", "owned_by": "llamacpp"}]}, "llamacpp", "/v1"),
-        ("llamacpp", {"data": [{"id": "qwen3:8b", "owned_by": "vllm"}]}, "vllm", "/v1"),
+        ("ollama", {"models": [{"name": "qwen3:8b", "model": "qwen3:8b"}]}),
+        ("llamacpp", {"data": [{"id": "qwen3:8b", "owned_by": "llamacpp"}, {"id": "x" * 500}]}),
     ],
 )
-def test_servers_on_this_machine_are_found_with_their_models(provider, document, expected, path):
-    found, port = find_at(document, provider)
-    assert found == [LocalServer(expected, f"http://127.0.0.1:{port}{path}", ("qwen3:8b",))]
+def test_servers_on_this_machine_are_found_with_their_models(provider, document):
+    found, address = find_at(document, provider)
+    assert found == [LocalServer(provider, address, ("qwen3:8b",))]
 
 
 def test_other_programs_on_the_port_are_ignored():
