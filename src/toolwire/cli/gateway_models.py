@@ -6,7 +6,7 @@ import asyncio
 import os
 from pathlib import Path
 
-from ..ir.errors import ToolwireError
+from ..ir.errors import ConfigError, ToolwireError
 from .client_models import AvailableModels, list_models
 from .serve_keys import CONFIG
 
@@ -15,21 +15,22 @@ __all__ = ["find_models"]
 _TIMEOUT = 2.0  # seconds
 
 
-def find_models(url: str, key: str, config: str | None = None) -> AvailableModels | None:
+def find_models(url: str, key: str, config: str | None = None) -> AvailableModels:
     """Return the models of the settings file `config`, else of the gateway at `url`, else of `toolwire.toml`.
 
-    Return None if no gateway answers and there is no settings file.
+    Raise ToolwireError if the gateway does not answer with its models and there is no settings file.
     """
     if config is not None:
         return _read_models(Path(config))
+    listed = _read_models(Path(CONFIG)) if Path(CONFIG).is_file() else None
     try:
         names = asyncio.run(_request_models(url, key))
-    except (OSError, TimeoutError, ToolwireError):
-        return _read_models(Path(CONFIG)) if Path(CONFIG).is_file() else None
-    listed = _read_models(Path(CONFIG)) if Path(CONFIG).is_file() else None
+    except ToolwireError:
+        if listed is None:
+            raise
+        return listed
     if listed is not None and set(names) <= set(listed.names):  # the file also has facts that the gateway does not list
-        usable = set(names)
-        return listed._replace(agent_names=tuple(name for name in listed.agent_names if name in usable))
+        return listed._replace(agent_names=tuple(name for name in listed.agent_names if name in names))
     return AvailableModels(names, names)
 
 
@@ -48,5 +49,8 @@ async def _request_models(url: str, key: str) -> tuple[str, ...]:
     from ..wire.vendors import COMPATIBLE
 
     endpoint = endpoint_of(COMPATIBLE, "any", {}, base_url=f"{url}/v1", key=key, insecure=True)
-    async with asyncio.timeout(_TIMEOUT):
-        return await list_models(endpoint, {}, _TIMEOUT)
+    try:
+        async with asyncio.timeout(_TIMEOUT):
+            return await list_models(endpoint, {}, _TIMEOUT)
+    except TimeoutError:
+        raise ConfigError(f"{url} did not list its models within {_TIMEOUT:g} s") from None
