@@ -61,7 +61,7 @@ class ToolSandbox:
         except OSError as error:
             raise ConfigError(f"cannot copy {file}: {error.strerror}", hint="check --files") from None
 
-    def environment(self, source: Mapping[str, str], passed: Sequence[str], hash_seed: int) -> dict[str, str]:
+    def environment(self, source: Mapping[str, str], passed: Sequence[str]) -> dict[str, str]:
         """Return the environment of a child process: nothing secret, except the variables named by the user."""
         kept = {name: source[name] for name in (*_INHERITED, *passed) if name in source}
         return {
@@ -69,8 +69,6 @@ class ToolSandbox:
             "HOME": str(self.home),
             "TMPDIR": str(self.temp),
             "PYTHONDONTWRITEBYTECODE": "1",
-            "PYTHONHASHSEED": str(hash_seed),
-            "PYTHONUTF8": "1",
         }
 
     def expand(self, value: JSON) -> JSON:

@@ -91,6 +91,8 @@ class SingleCallTest:
         )
 
     def _make_calls(self, cases: list[CallCase]) -> None:
+        if not self._target.is_running:
+            self._target.start()  # before the clock starts
         deadline = time.monotonic() + self._settings.time_limit
         for number, case in enumerate(cases):
             self._on_progress(number, len(cases))
