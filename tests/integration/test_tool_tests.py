@@ -213,7 +213,7 @@ def save(text: str) -> str:
     done = run(file, "--cases", "10")
     assert done.returncode == 1
     assert "✗  shout  pure" in done.stdout
-    assert "-  save   write         skipped: effect write" in done.stdout
+    assert "-  save   write          skipped: effect write" in done.stdout
     assert "ValueError: \\x1b[31mempty" in done.stdout
     assert done.stderr == "1 tool tested, 1 finding, seed 0\n"
 

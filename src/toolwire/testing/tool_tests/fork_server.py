@@ -31,18 +31,21 @@ class StartedProcess:
 
     def __init__(self, server: _ForkServer, pid: int) -> None:
         self._server = server
-        self.pid = pid
+        self._pid = pid
+        self._code: int | None = None
 
     def wait(self) -> int | None:
         """Return the exit code, or minus the number of the signal; None if the process still runs after two seconds."""
-        code: int | None = self._server.request({"wait": self.pid})["code"]
-        return code
+        if self._code is None:
+            self._code = self._server.request({"wait": self._pid})["code"]
+        return self._code
 
     def kill(self) -> None:
         """Kill the process and all processes of its session, and wait for its end."""
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)
-        self.wait()
+        if self._code is None:  # afterwards the number may belong to another process
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._pid, signal.SIGKILL)
+            self.wait()
 
 
 class ForkServers:
