@@ -110,14 +110,15 @@ def _test_tool(
     sandbox = ToolSandbox(settings.files)
     worker = ToolWorker(file, sandbox, settings, servers, allow_writes=tool.effect in ("idempotent", "write"))
     try:
-        found = FindingList(tool.name, settings, sandbox.abbreviate)
+        resolved = str(Path(file).resolve())
+        found = FindingList(tool.name, settings, lambda text: sandbox.abbreviate(text).replace(resolved, file))
         test = SingleCallTest(tool, worker, settings, found, lambda done, total: on_progress(tool.name, done, total))
         test.run()
         properties = ToolProperties(tool, worker, settings, found)
         properties.check(test.settled, test.outcomes)
         findings = found.finish(lambda finding: reproduction_command([file], finding, settings))
         calls = test.calls + properties.calls
-        return ToolTestResult(tool.name, tool.effect, calls, findings, test.skipped, test.note)
+        return ToolTestResult(tool.name, tool.effect, calls, findings, test.skipped, test.note or test.slow)
     finally:
         worker.stop()
         sandbox.remove()

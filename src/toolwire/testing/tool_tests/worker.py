@@ -101,13 +101,14 @@ class ToolWorker:
             "path": [str(Path.cwd())],
         }
 
-    def call(self, tool: str, arguments: Object) -> CallOutcome:
+    def call(self, tool: str, arguments: Object, patience: float = 1.0) -> CallOutcome:
         """Make one call. A process that dies or is killed is an outcome, too; it must be started again then."""
         started_at = time.monotonic()
         try:
-            return self._request(CallOutcome, do="call", tool=tool, arguments=self._sandbox.expand(arguments))
+            made = self._sandbox.expand(arguments)
+            return self._request(CallOutcome, patience, do="call", tool=tool, arguments=made)
         except WorkerStopped as stopped:
-            seconds = time.monotonic() - started_at
+            seconds = self._settings.timeout * patience if stopped.timed_out else time.monotonic() - started_at
             return CallOutcome(
                 "timeout" if stopped.timed_out else "died", stopped.reason, reached=True, seconds=seconds
             )
@@ -128,7 +129,7 @@ class ToolWorker:
         made = self._sandbox.expand(arguments)
         return self._request(RepeatedCall, 2, do="twice", tool=tool, arguments=made, key=key)
 
-    def _request(self, kind: type[Reply], allowed_calls: int = 1, /, **request: Any) -> Reply:
+    def _request(self, kind: type[Reply], allowed_calls: float = 1, /, **request: Any) -> Reply:
         line = json.dumps(request).encode() + b"\n"
         try:
             view = memoryview(line)
