@@ -449,4 +449,5 @@ FINDINGS = {
     "U15": Entry(
         "traces of `run --trace` and of the gateway have one format, which is shown, replayed and used in tests"
     ),
+    "X11": Entry("toolwire test finds the planted faults of tools with generated calls, and none in sound tools"),
 }
